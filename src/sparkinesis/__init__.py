@@ -1,0 +1,1 @@
+"""sparkinesis: a Kinesis Client Library for PySpark."""

@@ -1,0 +1,27 @@
+"""The errors of sparkinesis: one small tree, each saying what happened, where, and what to do."""
+
+from __future__ import annotations
+
+
+class SparkinesisError(Exception):
+    """The root of everything that sparkinesis raises on purpose."""
+
+
+class OptionError(SparkinesisError, ValueError):
+    """An option is unknown, missing, or has a value that cannot be used. Nothing was called."""
+
+
+class StreamNotFoundError(SparkinesisError):
+    """The stream does not exist in the region and account that were asked."""
+
+
+class AccessDeniedError(SparkinesisError):
+    """The credentials in use may not make the call. Never retried."""
+
+
+class DataLossError(SparkinesisError):
+    """Records between a stored position and the oldest record still kept are gone."""
+
+
+class ServiceError(SparkinesisError):
+    """A call to the service failed for good: every retry was used up, or none would help."""
