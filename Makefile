@@ -1,0 +1,42 @@
+# Each target sets up everything it needs in .venv, once; only Python 3.10 or newer is required.
+PYTHON ?= python3
+BIN := .venv/bin
+SETUP := .venv/.installed
+ARGS ?=
+
+.PHONY: demo test lint bench format lock clean
+
+demo: $(SETUP)
+	@$(BIN)/python -m examples.flights $(ARGS)
+
+test: $(SETUP)
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(SETUP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(SETUP)
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+format: $(SETUP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+$(SETUP): pyproject.toml constraints.txt
+	@echo "Setting up .venv (once) ..."
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is needed.")'
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+# Writes constraints.txt anew, for every supported Python at once.
+lock:
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --all-extras \
+	    --no-annotate --no-header --upgrade pyproject.toml -o constraints.txt
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache

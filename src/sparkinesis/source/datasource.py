@@ -1,0 +1,96 @@
+"""``format("kinesis")``: the data source that Spark calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit
+
+from sparkinesis.source.offsets import ANY_SHARD, from_json, ranges, to_json
+from sparkinesis.source.options import SourceOptions, parse_options
+from sparkinesis.source.planner import StreamPlanner
+from sparkinesis.source.reader import read_records
+from sparkinesis.stream.client import StreamClient
+from sparkinesis.stream.position import ShardRange
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+SCHEMA = (
+    "partitionKey STRING, data BINARY, stream STRING, shardId STRING, sequenceNumber STRING, "
+    "approximateArrivalTimestamp TIMESTAMP, subSequenceNumber BIGINT, explicitHashKey STRING"
+)
+"""The columns; the first six are those of Databricks' Kinesis source."""
+
+
+@dataclass
+class ShardPartition(InputPartition):
+    """One task: a range of one shard."""
+
+    wanted: ShardRange
+
+
+class KinesisDataSource(DataSource):
+    """Reads Amazon Kinesis data streams; see `sparkinesis.register`."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        self._options = parse_options(options)
+
+    @classmethod
+    def name(cls) -> str:
+        return "kinesis"
+
+    def schema(self) -> str:
+        return SCHEMA
+
+    def streamReader(self, schema: StructType) -> KinesisStreamReader:  # noqa: ARG002, N802
+        return KinesisStreamReader(self._options)
+
+
+class KinesisStreamReader(DataSourceStreamReader):
+    """Plans micro-batches on the driver and reads them on executors.
+
+    A batch is a pure function of its two offsets (`sparkinesis.source.offsets`).
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._planner: StreamPlanner | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Where the options want to begin; the same for the same options, without any call."""
+        return to_json(self._stream, {ANY_SHARD: self._options.initial_position})
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002, N802
+        """Where the batch that begins at ``start`` ends; ``start`` if there is nothing to read."""
+        positions = from_json(self._stream, start)
+        end = self._plan().next_offset(positions)
+        return start if end is positions else to_json(self._stream, end)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[ShardPartition]:
+        """One task for each shard that has something to read in (start, end]."""
+        since, until = from_json(self._stream, start), from_json(self._stream, end)
+        return [ShardPartition(wanted) for wanted in ranges(since, until)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task, in the shard's order. Runs on an executor."""
+        assert isinstance(partition, ShardPartition)
+        return read_records(self._options, partition.wanted)
+
+    @property
+    def _stream(self) -> str:
+        return self._options.address.name
+
+    def _plan(self) -> StreamPlanner:
+        if self._planner is None:
+            self._planner = StreamPlanner(
+                StreamClient(self._options.address),
+                pace=self._options.pace,
+                period=self._options.min_fetch_period,
+                fail_on_data_loss=self._options.fail_on_data_loss,
+            )
+        return self._planner

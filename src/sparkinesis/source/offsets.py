@@ -1,0 +1,86 @@
+"""The offsets that Spark's checkpoint holds, and what a batch between two of them reads.
+
+An offset is JSON: ``{"flights": {"shardId-000000000000": "4966...@1763700000000", ...}}``: for each
+stream a position per shard (`sparkinesis.stream.position`). The shard ``*`` stands for every shard
+that is not listed; only the initial offset has it, and it makes that offset a function of the
+options alone. That matters because Spark does not store the initial offset: after a crash in the
+very first batch it asks for it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from sparkinesis.errors import SparkinesisError
+from sparkinesis.stream.position import (
+    SHARD_END,
+    TRIM_HORIZON,
+    AfterRecord,
+    Position,
+    ShardRange,
+    parse_position,
+)
+
+ANY_SHARD = "*"
+
+Positions: TypeAlias = Mapping[str, Position]
+"""Where each shard stands, by shard id."""
+
+
+class OffsetError(SparkinesisError, ValueError):
+    """The offset in Spark's checkpoint is not one that this source wrote."""
+
+
+def to_json(stream: str, positions: Positions) -> dict[str, dict[str, str]]:
+    """The offset as Spark stores it; shards sorted, so that equal offsets are equal as text."""
+    return {stream: {shard: str(positions[shard]) for shard in sorted(positions)}}
+
+
+def from_json(stream: str, offset: Any) -> dict[str, Position]:
+    """Read an offset of ``stream``. Raises `OffsetError` naming what is wrong with it."""
+    advice = "Start the query with the checkpoint location it was written for, or with a new one."
+    if not isinstance(offset, dict) or not all(isinstance(v, dict) for v in offset.values()):
+        raise OffsetError(
+            f"The checkpoint holds an offset that the kinesis source did not write. {advice}"
+        )
+    if set(offset) != {stream}:
+        raise OffsetError(
+            f"The checkpoint belongs to stream {', '.join(map(repr, sorted(offset))) or 'none'}, "
+            f"but the query reads {stream!r}. {advice}"
+        )
+    positions: dict[str, Position] = {}
+    for shard, text in offset[stream].items():
+        try:
+            positions[shard] = parse_position(text)
+        except ValueError as error:
+            raise OffsetError(
+                f"The checkpoint's position of shard {shard} of stream {stream!r} cannot be read: "
+                f"{error}. {advice}"
+            ) from None
+    return positions
+
+
+def start_of(positions: Positions, shard_id: str) -> Position:
+    """Where reading a shard begins: a shard that is not listed is new, and read from its start."""
+    return positions.get(shard_id, positions.get(ANY_SHARD, TRIM_HORIZON))
+
+
+def ranges(start: Positions, end: Positions) -> list[ShardRange]:
+    """What the batch (start, end] reads: a pure function of its two offsets, sorted by shard.
+
+    A shard that ``end`` no longer lists was finished in an earlier batch.
+    """
+    found: list[ShardRange] = []
+    for shard_id, until in sorted(end.items()):
+        since = start_of(start, shard_id)
+        initial = shard_id not in start and ANY_SHARD in start
+        if since is SHARD_END:
+            continue
+        if isinstance(until, AfterRecord):
+            if isinstance(since, AfterRecord) and since.sequence_number == until.sequence_number:
+                continue
+            found.append(ShardRange(shard_id, since, until, initial))
+        elif until is SHARD_END:
+            found.append(ShardRange(shard_id, since, SHARD_END, initial))
+    return found

@@ -1,0 +1,171 @@
+"""Where the next batch ends: a pure decision over the last offset and what was found since.
+
+No I/O: `sparkinesis.source.planner` has the shards looked at; this module says which, and puts the
+offset together. A shard's children enter a batch only when every parent is finished and has no row
+in that same batch, so a parent's rows are always in an earlier batch than its children's.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from sparkinesis.source.offsets import ANY_SHARD, Positions, start_of
+from sparkinesis.stream.position import (
+    SHARD_END,
+    TRIM_HORIZON,
+    AfterRecord,
+    AtTimestamp,
+    Position,
+)
+from sparkinesis.stream.shard import Lineage
+
+
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """The shard is open and no record follows; none had arrived before ``clear_until`` (ms)."""
+
+    clear_until: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Records follow; a batch may read up to ``end``, the sequence number of one of them.
+
+    ``clear_until`` (ms): no record behind ``end`` had arrived before.
+    """
+
+    end: str
+    clear_until: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LastRecords:
+    """Records follow, and after them the shard is closed: a batch may read it to its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The shard is closed and no record follows."""
+
+
+Finding: TypeAlias = Quiet | Records | LastRecords | Finished
+"""What a look at a shard found behind a position."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The offset so far, the shards that must be looked at before it is complete, and more."""
+
+    end: Positions
+    to_probe: Mapping[str, Position]
+    """Where to look: shards without a finding, with the position to look behind."""
+    has_rows: bool
+    childless: tuple[str, ...]
+    """Finished shards whose children are not known yet."""
+
+
+def plan(start: Positions, lineage: Lineage, findings: Mapping[str, Finding]) -> Plan:
+    """Put together the end of the batch that begins at ``start``.
+
+    ``findings`` holds what was found behind each shard's place in ``start`` (behind TRIM_HORIZON
+    for a shard that ``start`` does not list). To be called again with more findings while
+    ``to_probe`` is not empty.
+    """
+    end: dict[str, Position] = {}
+    finished: set[str] = set()
+    to_probe: dict[str, Position] = {}
+    has_rows = False
+    todo = deque(sorted(_listed(start, lineage)))
+    opened = set(todo)
+    while todo:
+        shard_id = todo.popleft()
+        position = start_of(start, shard_id)
+        if position is SHARD_END:
+            found: Finding | None = Finished()
+        else:
+            found = findings.get(shard_id)
+        match found:
+            case None:
+                to_probe[shard_id] = position
+                end[shard_id] = position
+            case Quiet():
+                end[shard_id] = _advanced(position, found.clear_until)
+            case Records():
+                has_rows = True
+                end[shard_id] = AfterRecord(found.end, found.clear_until)
+            case LastRecords():
+                has_rows = True
+                end[shard_id] = SHARD_END
+            case Finished():
+                finished.add(shard_id)
+                end[shard_id] = SHARD_END
+                # A listed parent that is not finished is still to come: the other side of a
+                # merge. One that the service does not list any more has nothing left to read.
+                new = [
+                    child
+                    for child in lineage.children(shard_id)
+                    if not _is_past(child, opened, lineage)
+                    and all(parent in finished for parent in lineage.listed_parents(child))
+                ]
+                opened.update(new)
+                todo.extend(new)
+    childless = tuple(sorted(s for s in finished if not lineage.children(s)))
+    for shard_id in finished:
+        children = lineage.children(shard_id)
+        if children and all(_is_past(child, opened, lineage) for child in children):
+            del end[shard_id]
+    return Plan(end, to_probe, has_rows, childless)
+
+
+def missing(start: Positions, lineage: Lineage) -> tuple[str, ...]:
+    """Shards that ``start`` stands in and the service no longer lists: what they held is lost."""
+    return tuple(
+        sorted(
+            shard
+            for shard, position in start.items()
+            if shard != ANY_SHARD and shard not in lineage.shards and position is not SHARD_END
+        )
+    )
+
+
+def without_missing(start: Positions, lineage: Lineage) -> dict[str, Position]:
+    """Go on after a loss: leave out the missing shards and take up the oldest ones kept.
+
+    Taken up, from TRIM_HORIZON, are listed shards that neither are nor descend from nor led to a
+    shard of ``start``.
+    """
+    gone = missing(start, lineage)
+    kept = {shard: position for shard, position in start.items() if shard not in gone}
+    related = set(kept) | lineage.ancestors(kept) | lineage.descendants(kept)
+    fresh = set(lineage.shards) - related
+    for shard in sorted(fresh):
+        if not any(parent in fresh for parent in lineage.listed_parents(shard)):
+            kept[shard] = TRIM_HORIZON
+    return kept
+
+
+def _listed(start: Positions, lineage: Lineage) -> set[str]:
+    if ANY_SHARD in start:
+        return set(lineage.roots())
+    return set(start)
+
+
+def _is_past(child: str, opened: set[str], lineage: Lineage) -> bool:
+    """Whether a child is taken up, or lies behind: one of its own descendants is taken up."""
+    return child in opened or bool(lineage.descendants((child,)) & opened)
+
+
+def _advanced(position: Position, clear_until: int | None) -> Position:
+    """The same place, with what is now known: no record arrived before ``clear_until``."""
+    if clear_until is None:
+        return position
+    if isinstance(position, AfterRecord):
+        return AfterRecord(
+            position.sequence_number, max(clear_until, position.clear_until or clear_until)
+        )
+    if isinstance(position, AtTimestamp):
+        return AtTimestamp(max(clear_until, position.ms))
+    return AtTimestamp(clear_until) if position is TRIM_HORIZON else position

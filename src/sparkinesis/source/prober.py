@@ -1,0 +1,220 @@
+"""Finds out, with few and cheap calls, what follows a position in a shard.
+
+Kinesis has no call that tells a shard's latest sequence number. Two ways lead to one that exists:
+
+- read forward: the last record of a page. One call, exact, and on a slow shard nearly free;
+- jump: ask for the first record that arrived at an instant close to the tip (AT_TIMESTAMP, one
+  record). On a fast shard, or a backlog, this saves reading everything twice.
+
+When the jump finds nothing (a burst, then silence), the instant is moved back by halves, and the
+rest is read forward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sparkinesis.source.plan import Finding, Finished, LastRecords, Quiet, Records
+from sparkinesis.stream.budget import ShardBudget
+from sparkinesis.stream.client import (
+    Fetched,
+    PositionNotFoundError,
+    ShardNotFoundError,
+    StreamClient,
+    shard_of,
+)
+from sparkinesis.stream.cursor import MAX_RECORDS_PER_CALL, ShardCursor
+from sparkinesis.stream.page import Record
+from sparkinesis.stream.position import (
+    TRIM_HORIZON,
+    AfterRecord,
+    AtTimestamp,
+    Position,
+    sequence_order,
+)
+from sparkinesis.stream.retention import RetentionCheck
+from sparkinesis.stream.shard import Shard
+
+CLOSE_TO_TIP_MS = 1_000
+"""A reader that is this close behind has caught up, as far as planning goes."""
+
+JUMP_SHORT_OF_TIP_MS = 250
+"""How far before the tip a jump aims: a busy shard has a record that young."""
+
+SMALL_PAGE = 256 * 1024
+"""Bytes since the last look up to which reading forward costs less than it saves in calls."""
+
+MOST_HALVINGS = 10
+MOST_EMPTY_PAGES = 20
+
+CLOCK_MARGIN_MS = 60_000
+"""How far arrival times may be out of order, and clocks apart, when silence is put on record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look at a shard found; children only when the shard is finished."""
+
+    finding: Finding
+    children: tuple[Shard, ...] = ()
+
+
+class ShardProber:
+    """Looks at one shard, again and again, by one cursor; used by one thread at a time."""
+
+    def __init__(
+        self, client: StreamClient, shard_id: str, budget: ShardBudget, check: RetentionCheck
+    ) -> None:
+        self._client = client
+        self._shard_id = shard_id
+        self._budget = budget
+        self._check = check
+        self._position: Position | None = None
+        self._cursor: ShardCursor | None = None
+        self._start_is_checked = False
+        self._last_look: Look | None = None
+        self._is_slow = False
+
+    def look(self, position: Position) -> Look:
+        """What follows ``position``. Raises `DataLossError` when what followed it was trimmed."""
+        if self._cursor is None or not _same_place(position, self._position):
+            self._cursor = self._open(position, inclusive=True)
+            self._start_is_checked = False
+            self._last_look = None
+        elif self._last_look is not None:
+            return self._last_look
+        self._position = position
+        look = self._examine_or_skip(self._cursor)
+        if isinstance(look.finding, Records):
+            # The cursor stands behind these records: there, most likely, the next look is wanted.
+            self._position = AfterRecord(look.finding.end)
+            self._start_is_checked = True
+        elif not isinstance(look.finding, Quiet):
+            self._last_look = look
+        return look
+
+    def _examine_or_skip(self, cursor: ShardCursor) -> Look:
+        try:
+            return self._examine(cursor)
+        except PositionNotFoundError as error:
+            if not self._check.tolerates(error):
+                raise
+            self._cursor = self._open(TRIM_HORIZON)
+            self._start_is_checked = True
+            return self._examine(self._cursor)
+        except ShardNotFoundError as error:
+            if not self._check.tolerates(error):
+                raise
+            return Look(Finished())
+
+    def _open(self, position: Position, *, inclusive: bool = False) -> ShardCursor:
+        return ShardCursor(
+            self._client, self._budget, self._shard_id, position, inclusive=inclusive
+        )
+
+    def _examine(self, cursor: ShardCursor) -> Look:
+        limit = MAX_RECORDS_PER_CALL if self._is_slow else 1
+        found = self._following(cursor, limit)
+        if not found.records:
+            self._is_slow = True
+            if cursor.at_end:
+                children = found.fetched.page.child_shards or ()
+                return Look(Finished(), tuple(shard_of(child) for child in children))
+            return Look(Quiet(found.silent_until))
+        if cursor.at_end:
+            return Look(LastRecords())
+        if found.lag_ms == 0 or (found.lag_ms <= CLOSE_TO_TIP_MS and limit > 1):
+            self._is_slow = sum(len(record.data) for record in found.records) <= SMALL_PAGE
+            return _records(found.records[-1], found.silent_until)
+        return self._jump(cursor, found.records[-1], found.lag_ms)
+
+    def _following(self, cursor: ShardCursor, limit: int) -> _Following:
+        """The next records, past the empty pages that the service may give before the tip."""
+        for _ in range(MOST_EMPTY_PAGES):
+            # One more, for the record AT which a cursor begins and which is dropped.
+            extra = 0 if self._start_is_checked else 1
+            fetched = cursor.fetch(min(limit + extra, MAX_RECORDS_PER_CALL))
+            records: Sequence[Record] | None = fetched.page.records
+            if not self._start_is_checked and self._position is not None:
+                records = self._check.after_start(self._shard_id, self._position, fetched)
+                self._start_is_checked = records is not None
+            if records or cursor.at_end or not fetched.page.millis_behind_latest:
+                break
+        return _Following(fetched, records or ())
+
+    def _jump(self, cursor: ShardCursor, last: Record, lag_ms: int) -> Look:
+        """A record close to the tip, which is ``lag_ms`` behind ``last``, as the batch's end."""
+        if last.approximate_arrival_timestamp is None:
+            return self._forward(cursor, last)
+        low = _arrival_ms(last)
+        high = low + lag_ms - JUMP_SHORT_OF_TIP_MS
+        for halving in range(MOST_HALVINGS):
+            instant = high if halving == 0 else (low + high) // 2
+            if instant <= low:
+                break
+            probe = self._open(AtTimestamp(instant))
+            found = self._following(probe, 1)
+            hit = found.records[0] if found.records else None
+            # Arrival times need not be in order: a hit that is not further on is a miss.
+            if hit is not None and _order(hit) > _order(last):
+                if probe.at_end:
+                    return Look(LastRecords())
+                cursor, last, low = probe, hit, max(instant, _arrival_ms(hit))
+                self._cursor = probe
+                if halving == 0:
+                    self._is_slow = False
+                    return _records(hit, None)
+            else:
+                high = instant
+            if high - low <= CLOSE_TO_TIP_MS:
+                break
+        return self._forward(cursor, last)
+
+    def _forward(self, cursor: ShardCursor, last: Record) -> Look:
+        """The last record of the page that follows ``last``, or ``last`` itself."""
+        self._cursor = cursor
+        found = self._following(cursor, MAX_RECORDS_PER_CALL)
+        if cursor.at_end:
+            return Look(LastRecords())
+        if not found.records:
+            return _records(last, found.silent_until)
+        self._is_slow = sum(len(record.data) for record in found.records) <= SMALL_PAGE
+        return _records(found.records[-1], found.silent_until)
+
+
+@dataclass(frozen=True, slots=True)
+class _Following:
+    """The page that a look ended with, and its records behind the position looked at."""
+
+    fetched: Fetched
+    records: Sequence[Record]
+
+    @property
+    def lag_ms(self) -> int:
+        return self.fetched.page.millis_behind_latest or 0
+
+    @property
+    def silent_until(self) -> int | None:
+        """No record behind this page had arrived before this instant, when it is at the tip."""
+        return None if self.lag_ms else self.fetched.service_time_ms - CLOCK_MARGIN_MS
+
+
+def _records(end: Record, silent_until: int | None) -> Look:
+    if silent_until is None and end.approximate_arrival_timestamp is not None:
+        silent_until = _arrival_ms(end) - CLOCK_MARGIN_MS
+    return Look(Records(end.sequence_number, silent_until))
+
+
+def _arrival_ms(record: Record) -> int:
+    return round((record.approximate_arrival_timestamp or 0.0) * 1000)
+
+
+def _order(record: Record) -> tuple[int, str]:
+    return sequence_order(record.sequence_number)
+
+
+def _same_place(one: Position, other: Position | None) -> bool:
+    if isinstance(one, AfterRecord) and isinstance(other, AfterRecord):
+        return one.sequence_number == other.sequence_number
+    return one == other

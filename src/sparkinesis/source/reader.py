@@ -1,0 +1,42 @@
+"""A task's work: read one shard's range and give it to Spark as Arrow batches."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from sparkinesis.source.options import SourceOptions
+from sparkinesis.stream.budget import Pace, ShardBudget
+from sparkinesis.stream.client import StreamAddress, StreamClient
+from sparkinesis.stream.cursor import ShardCursor
+from sparkinesis.stream.polling import read_range
+from sparkinesis.stream.position import Position, ShardRange
+from sparkinesis.stream.record import to_arrow
+from sparkinesis.stream.retention import RetentionCheck
+
+
+@functools.lru_cache(maxsize=4096)
+def _budget(address: StreamAddress, shard_id: str, pace: Pace) -> ShardBudget:  # noqa: ARG001
+    """One budget per shard and process: Spark's Python workers live on from batch to batch."""
+    return ShardBudget(pace)
+
+
+def read_records(options: SourceOptions, wanted: ShardRange) -> Iterator[pa.RecordBatch]:
+    """The rows of ``wanted``, one Arrow batch a page. Raises `DataLossError` and service errors."""
+    address = options.address
+    client = StreamClient(address)
+    check = RetentionCheck(client, options.fail_on_data_loss and not wanted.is_initial)
+    budget = _budget(address, wanted.shard_id, options.pace)
+
+    def open_cursor(position: Position) -> ShardCursor:
+        return ShardCursor(client, budget, wanted.shard_id, position, inclusive=True)
+
+    for records in read_range(open_cursor, wanted, check, options.max_records_per_fetch):
+        yield to_arrow(
+            records,
+            stream=address.name,
+            shard_id=wanted.shard_id,
+            deaggregate=options.deaggregate,
+        )

@@ -1,0 +1,361 @@
+"""The calls that reading a stream needs, over boto3.
+
+boto3 finds credentials and endpoints, signs, and pools connections. Two things are ours: retries
+(`sparkinesis.stream.retry`), and the decoding of GetRecords answers, which botocore's parser would
+spend most of a reader's time on (`sparkinesis.stream.page`).
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import boto3
+import botocore.session
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+
+from sparkinesis.errors import (
+    AccessDeniedError,
+    DataLossError,
+    ServiceError,
+    SparkinesisError,
+    StreamNotFoundError,
+)
+from sparkinesis.stream.page import ChildShard, Page, decode_page
+from sparkinesis.stream.position import (
+    LATEST,
+    SHARD_END,
+    TRIM_HORIZON,
+    AfterRecord,
+    AtTimestamp,
+    Position,
+)
+from sparkinesis.stream.retry import THROTTLED, Retry, error_code
+from sparkinesis.stream.shard import Shard
+
+_T = TypeVar("_T")
+
+_ACCESS_DENIED = frozenset(
+    {
+        "AccessDeniedException",
+        "AccessDenied",
+        "UnrecognizedClientException",
+        "InvalidSignatureException",
+        "InvalidClientTokenId",
+        "IncompleteSignature",
+        "MissingAuthenticationTokenException",
+        "ExpiredTokenException",
+        "ExpiredToken",
+        "NotAuthorized",
+        "OptInRequired",
+        "KMSAccessDeniedException",
+    }
+)
+
+
+class ShardNotFoundError(DataLossError):
+    """The shard does not exist any more, and with it what had not been read of it."""
+
+
+class PositionNotFoundError(DataLossError):
+    """The service refuses a sequence number: it is not one of this shard's, or not any more."""
+
+
+class ExpiredIteratorError(SparkinesisError):
+    """A shard iterator is older than five minutes; get a new one after the last record read."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamAddress:
+    """Which stream, and how to reach it. Travels to executors, so it never holds credentials."""
+
+    name: str
+    arn: str | None = None
+    region: str | None = None
+    endpoint: str | None = None
+
+    def __str__(self) -> str:
+        place = self.region or "the default region"
+        at = f" at {self.endpoint}" if self.endpoint else ""
+        return f"stream {self.name!r} in {place}{at}"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSummary:
+    """What DescribeStreamSummary tells that a reader needs."""
+
+    retention_ms: int
+    service_time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """One GetRecords answer, and the service's clock (epoch ms) when it was given."""
+
+    page: Page
+    service_time_ms: int
+
+
+def shard_of(child: ChildShard) -> Shard:
+    """The shard that a closed shard's last page announces."""
+    return Shard(child.shard_id, tuple(child.parent_shards))
+
+
+def service_time(headers: Mapping[str, str], local_ms: int) -> int:
+    """The service's clock in epoch ms, from an answer's ``Date`` header (whole seconds).
+
+    The local clock adds the milliseconds while both agree on the second; a local clock that is
+    wrong is not believed, and the start of the second is taken, so that nothing is passed over.
+    """
+    text = headers.get("date")
+    if text is None:
+        return local_ms
+    try:
+        date = parsedate_to_datetime(text)
+    except ValueError:
+        return local_ms
+    if date.tzinfo is None:
+        date = date.replace(tzinfo=timezone.utc)
+    second = int(date.timestamp()) * 1000
+    return local_ms if second <= local_ms < second + 1000 else second
+
+
+def _is_loopback(endpoint: str | None) -> bool:
+    host = urlsplit(endpoint).hostname if endpoint else None
+    return host in {"localhost", "::1"} or (host or "").startswith("127.")
+
+
+def _decode_get_records(
+    response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any
+) -> None:
+    """Decode a page ourselves and leave botocore's parser an empty document.
+
+    ``before-parse`` is botocore's own hook for custom parsing.
+    """
+    if response_dict["status_code"] < 300:
+        customized_response_dict["Page"] = decode_page(response_dict["body"])
+        response_dict["body"] = b"{}"
+
+
+@functools.lru_cache(maxsize=64)
+def _boto_client(region: str | None, endpoint: str | None) -> Any:
+    """One client, and so one pool of connections, per process, region and endpoint."""
+    session = botocore.session.Session()
+    if _is_loopback(endpoint) and session.get_credentials() is None:
+        # A local Kinesis accepts any signature; a development machine needs no credentials.
+        session.set_credentials("local", "local")
+    if region is None and _is_loopback(endpoint) and session.get_config_variable("region") is None:
+        region = "us-east-1"
+    client = boto3.Session(botocore_session=session).client(
+        "kinesis",
+        region_name=region,
+        endpoint_url=endpoint,
+        config=Config(
+            retries={"total_max_attempts": 1, "mode": "standard"},
+            connect_timeout=10,
+            read_timeout=30,
+            max_pool_connections=64,
+            user_agent_extra="sparkinesis",
+        ),
+    )
+    client.meta.events.register("before-parse.kinesis.GetRecords", _decode_get_records)
+    return client
+
+
+class StreamClient:
+    """The calls on one stream. Safe to share between threads; holds no position.
+
+    Errors: `StreamNotFoundError`, `AccessDeniedError`, `DataLossError` (the shard or the position
+    is gone), `ExpiredIteratorError`, and `ServiceError` for anything else once retries ran out.
+    """
+
+    def __init__(
+        self,
+        address: StreamAddress,
+        retry: Retry | None = None,
+        wall_clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self.address = address
+        self._retry = retry or Retry()
+        self._wall_clock_ms = wall_clock_ms
+
+    def describe(self) -> StreamSummary:
+        """DescribeStreamSummary: the retention period, if the stream exists."""
+        answer = self._call(
+            "DescribeStreamSummary", lambda c: c.describe_stream_summary(**self._id())
+        )
+        hours = answer["StreamDescriptionSummary"]["RetentionPeriodHours"]
+        return StreamSummary(hours * 3_600_000, self._service_time(answer))
+
+    def list_shards(self) -> tuple[list[Shard], int]:
+        """ListShards, all pages: every shard that is kept, and the service's clock in epoch ms."""
+        request: dict[str, Any] = self._id()
+        shards: list[Shard] = []
+        first_time: int | None = None
+        while True:
+            answer = self._call("ListShards", lambda c: c.list_shards(**request))  # noqa: B023
+            if first_time is None:
+                first_time = self._service_time(answer)
+            shards.extend(_shard(shard) for shard in answer["Shards"])
+            token = answer.get("NextToken")
+            if not token:
+                return shards, first_time
+            # The service refuses the stream's name beside a token.
+            request = {"NextToken": token}
+
+    def shard_iterator(self, shard_id: str, position: Position, *, inclusive: bool = False) -> str:
+        """GetShardIterator for what follows ``position``.
+
+        ``inclusive`` begins AT the record of an `AfterRecord` position, so that the caller sees
+        whether it is still kept.
+        """
+        request = {**self._id(), "ShardId": shard_id, **_iterator_type(position, inclusive)}
+        answer = self._call(
+            "GetShardIterator",
+            lambda c: c.get_shard_iterator(**request),
+            shard_id=shard_id,
+            position=position,
+        )
+        iterator = answer.get("ShardIterator")
+        if not iterator:
+            raise ServiceError(
+                f"GetShardIterator gave no iterator for shard {shard_id} of {self.address} at "
+                f"{position}. Try again; if it persists, the shard no longer exists."
+            )
+        return str(iterator)
+
+    def get_records(
+        self,
+        shard_id: str,
+        iterator: str,
+        limit: int,
+        before_retry: Callable[[], None] | None = None,
+    ) -> Fetched:
+        """GetRecords: at most ``limit`` (1 to 10,000) records, and 10 MB, from ``iterator`` on."""
+        request: dict[str, Any] = {"ShardIterator": iterator, "Limit": limit}
+        if self.address.arn:
+            request["StreamARN"] = self.address.arn
+        answer = self._call(
+            "GetRecords",
+            lambda c: c.get_records(**request),
+            shard_id=shard_id,
+            before_retry=before_retry,
+        )
+        return Fetched(answer["Page"], self._service_time(answer))
+
+    def _id(self) -> dict[str, Any]:
+        if self.address.arn:
+            return {"StreamARN": self.address.arn}
+        return {"StreamName": self.address.name}
+
+    def _service_time(self, answer: Mapping[str, Any]) -> int:
+        headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+        return service_time(headers, self._wall_clock_ms())
+
+    def _call(
+        self,
+        operation: str,
+        call: Callable[[Any], _T],
+        *,
+        shard_id: str | None = None,
+        position: Position | None = None,
+        before_retry: Callable[[], None] | None = None,
+    ) -> _T:
+        try:
+            client = _boto_client(self.address.region, self.address.endpoint)
+            return self._retry.call(lambda: call(client), before_retry)
+        except (ClientError, BotoCoreError) as error:
+            explained = _explain(error, operation, self.address, shard_id, position)
+            # `from None`: the service's words are in the text; a second traceback hides it.
+            raise explained from None
+
+
+def _shard(answer: Mapping[str, Any]) -> Shard:
+    parents = (answer.get("ParentShardId"), answer.get("AdjacentParentShardId"))
+    return Shard(
+        answer["ShardId"],
+        tuple(parent for parent in parents if parent),
+        "EndingSequenceNumber" not in answer["SequenceNumberRange"],
+    )
+
+
+def _iterator_type(position: Position, inclusive: bool) -> dict[str, Any]:
+    if isinstance(position, AfterRecord):
+        kind = "AT_SEQUENCE_NUMBER" if inclusive else "AFTER_SEQUENCE_NUMBER"
+        return {"ShardIteratorType": kind, "StartingSequenceNumber": position.sequence_number}
+    if isinstance(position, AtTimestamp):
+        # Not a float of seconds: that would round the millisecond.
+        instant = datetime.fromtimestamp(position.ms // 1000, timezone.utc)
+        instant = instant.replace(microsecond=position.ms % 1000 * 1000)
+        return {"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": instant}
+    if position in {TRIM_HORIZON, LATEST}:
+        return {"ShardIteratorType": str(position)}
+    raise ValueError(f"nothing follows {SHARD_END}: a closed shard has no iterator at its end")
+
+
+def _explain(
+    error: ClientError | BotoCoreError,
+    operation: str,
+    address: StreamAddress,
+    shard_id: str | None,
+    position: Position | None,
+) -> SparkinesisError:
+    """The error that teaches: what happened, where, what to do."""
+    code = error_code(error)
+    said = str(error)
+    where = f"{address}" if shard_id is None else f"shard {shard_id} of {address}"
+    if position is not None:
+        where += f" at position {position}"
+    if code == "ExpiredIteratorException":
+        return ExpiredIteratorError(f"The iterator of {where} has expired. {said}")
+    if code == "ResourceNotFoundException" and shard_id is None:
+        return StreamNotFoundError(
+            f"There is no {address}. Check the option streamName (or streamARN) for a typing "
+            "error, and that the option region names the region, and your credentials the account, "
+            f"that the stream is in. The service said: {said}"
+        )
+    if code == "ResourceNotFoundException":
+        return ShardNotFoundError(
+            f"{where} does not exist any more: its records were older than the stream's retention "
+            "period, or the stream was deleted and created anew. What it held after the last batch "
+            "is lost. Set the option failOnDataLoss to false to go on with what is left, or start "
+            f"with a new checkpoint location. The service said: {said}"
+        )
+    if code == "InvalidArgumentException" and isinstance(position, AfterRecord):
+        return PositionNotFoundError(
+            f"The service does not know the sequence number of {where}: it has expired, or it "
+            "comes from another stream, for instance because this one was deleted and created "
+            "anew. Set the option failOnDataLoss to false to go on with the oldest records kept, "
+            f"or start with a new checkpoint location. The service said: {said}"
+        )
+    if code in _ACCESS_DENIED:
+        return AccessDeniedError(
+            f"Not allowed to call {operation} on {where}. Give the credentials in use "
+            "kinesis:DescribeStreamSummary, kinesis:ListShards, kinesis:GetShardIterator and "
+            f"kinesis:GetRecords on the stream. The service said: {said}"
+        )
+    if isinstance(error, NoCredentialsError):
+        return AccessDeniedError(
+            f"No AWS credentials were found to call {operation} on {where}. Give this process "
+            "some, on the driver and on every executor: an instance or pod role, a profile in "
+            "~/.aws, or the environment variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+        )
+    if code == "NoRegionError":
+        return ServiceError(
+            f"No region is known for {where}. Set the option region, for instance to eu-west-1, "
+            "or the environment variable AWS_REGION on the driver and on every executor."
+        )
+    if code == "EndpointConnectionError":
+        return ServiceError(
+            f"Nothing answers for {where}. Check the options region and endpoint for a typing "
+            f"error, and that this machine reaches the endpoint. botocore said: {said}"
+        )
+    advice = "Every retry was used up." if code in THROTTLED else "A retry would not help."
+    return ServiceError(f"{operation} failed on {where}. {advice} The service said: {said}")

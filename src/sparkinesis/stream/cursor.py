@@ -1,0 +1,61 @@
+"""A place in a shard from which GetRecords goes on: an iterator that renews itself."""
+
+from __future__ import annotations
+
+from sparkinesis.stream.budget import ShardBudget
+from sparkinesis.stream.client import ExpiredIteratorError, Fetched, StreamClient
+from sparkinesis.stream.position import AfterRecord, Position
+
+MAX_RECORDS_PER_CALL = 10_000
+"""The most records that one GetRecords call returns (service limit, beside 10 MB)."""
+
+
+class ShardCursor:
+    """Fetches a shard's pages one after the other; used by one thread at a time.
+
+    ``inclusive`` begins AT the record of an `AfterRecord` position, so that the caller sees whether
+    that record is still kept; the caller drops it.
+    """
+
+    def __init__(
+        self,
+        client: StreamClient,
+        budget: ShardBudget,
+        shard_id: str,
+        position: Position,
+        *,
+        inclusive: bool = False,
+    ) -> None:
+        self.shard_id = shard_id
+        self.at_end = False
+        """True once the shard is closed and every record of it was fetched."""
+        self._client = client
+        self._budget = budget
+        self._position = position
+        self._inclusive = inclusive
+        self._iterator: str | None = None
+
+    def fetch(self, limit: int = MAX_RECORDS_PER_CALL) -> Fetched:
+        """The next page, waiting for the shard's budget first. Not to be called `at_end`."""
+        while True:
+            if self._iterator is None:
+                self._iterator = self._client.shard_iterator(
+                    self.shard_id, self._position, inclusive=self._inclusive
+                )
+            self._budget.wait()
+            try:
+                fetched = self._client.get_records(
+                    self.shard_id, self._iterator, limit, before_retry=self._budget.wait
+                )
+            except ExpiredIteratorError:
+                self._iterator = None
+                continue
+            break
+        page = fetched.page
+        self._iterator = page.next_shard_iterator
+        self.at_end = self._iterator is None
+        if page.records:
+            self._position = AfterRecord(page.records[-1].sequence_number)
+            self._inclusive = False
+            self._budget.spend(sum(len(record.data) for record in page.records))
+        return fetched

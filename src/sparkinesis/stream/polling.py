@@ -1,0 +1,90 @@
+"""Reading one shard's range by GetRecords: exactly the records of (start, end], in order.
+
+The end is a sequence number that is known to exist, or SHARD_END, so the same range gives the same
+records at any time within retention. What a page holds beyond the end is dropped.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Literal
+
+from sparkinesis.stream.client import PositionNotFoundError, ShardNotFoundError
+from sparkinesis.stream.cursor import MAX_RECORDS_PER_CALL, ShardCursor
+from sparkinesis.stream.page import Record
+from sparkinesis.stream.position import (
+    TRIM_HORIZON,
+    AfterRecord,
+    Position,
+    Sentinel,
+    ShardRange,
+    sequence_order,
+)
+from sparkinesis.stream.retention import RetentionCheck
+
+
+def up_to(
+    records: Sequence[Record], end: AfterRecord | Literal[Sentinel.SHARD_END]
+) -> tuple[Sequence[Record], bool, bool]:
+    """Cut a page at a range's end: (records within, the range is over, its end was seen)."""
+    if not isinstance(end, AfterRecord) or not records:
+        return records, False, False
+    last = sequence_order(end.sequence_number)
+    if sequence_order(records[-1].sequence_number) < last:
+        return records, False, False
+    count = bisect.bisect_right(records, last, key=lambda r: sequence_order(r.sequence_number))
+    within = records[:count]
+    return within, True, bool(within) and within[-1].sequence_number == end.sequence_number
+
+
+def read_range(
+    open_cursor: Callable[[Position], ShardCursor],
+    wanted: ShardRange,
+    check: RetentionCheck,
+    limit: int = MAX_RECORDS_PER_CALL,
+) -> Iterator[Sequence[Record]]:
+    """Yield the range's records, page by page; empty pages are left out.
+
+    ``open_cursor`` gives a cursor AT a position (inclusive). The next page is fetched while the
+    caller works on the present one. Raises `DataLossError` when the range's start or end has been
+    trimmed, unless the check is told to go on: then what is left of the range is read.
+    """
+    looked_at_start = False
+    with ThreadPoolExecutor(1, thread_name_prefix="get-records") as fetcher:
+        cursor = open_cursor(wanted.start)
+        try:
+            fetched = cursor.fetch(limit)
+        except PositionNotFoundError as error:
+            if not check.tolerates(error):
+                raise
+            cursor = open_cursor(TRIM_HORIZON)
+            fetched = cursor.fetch(limit)
+            looked_at_start = True
+        except ShardNotFoundError as error:
+            if not check.tolerates(error):
+                raise
+            return
+        while True:
+            shard_is_over = cursor.at_end
+            page = fetched.page
+            records: Sequence[Record] | None = page.records
+            if not looked_at_start:
+                records = check.after_start(wanted.shard_id, wanted.start, fetched)
+                looked_at_start = records is not None
+            within, over, end_seen = up_to(records or (), wanted.end)
+            if isinstance(wanted.end, AfterRecord) and not end_seen:
+                # The end existed when the range was planned. Now the page begins behind it, or
+                # there is nothing more to come: it has been trimmed, and all before it as well.
+                at_tip = not page.records and page.millis_behind_latest == 0
+                if over or at_tip or shard_is_over:
+                    check.lost(wanted.shard_id, wanted.end)
+                    over = True
+            over = over or shard_is_over
+            following = None if over else fetcher.submit(cursor.fetch, limit)
+            if within:
+                yield within
+            if following is None:
+                return
+            fetched = following.result()

@@ -1,0 +1,85 @@
+"""Has retention removed what a position points at? No record goes missing without a word."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sparkinesis.errors import DataLossError
+from sparkinesis.stream.client import Fetched, StreamClient
+from sparkinesis.stream.page import Record
+from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position
+
+_log = logging.getLogger(__name__)
+
+SHORTEST_RETENTION_MS = 24 * 3_600_000
+"""No stream keeps records for less than this (Kinesis quotas)."""
+
+
+def may_have_lost(position: Position, now_ms: int, retention_ms: int) -> bool:
+    """Whether records after ``position`` may have been trimmed, given that its own record was.
+
+    Retention removes by arrival time: nothing is lost while everything that may have come after
+    the position is still kept.
+    """
+    horizon = now_ms - retention_ms
+    if isinstance(position, AtTimestamp):
+        return position.ms < horizon
+    if isinstance(position, AfterRecord):
+        return position.clear_until is None or position.clear_until < horizon
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionCheck:
+    """Looks at what a shard gives for a position; raises, or logs, when records are gone."""
+
+    client: StreamClient
+    fail_on_data_loss: bool = True
+
+    def after_start(
+        self, shard_id: str, start: Position, fetched: Fetched
+    ) -> Sequence[Record] | None:
+        """The records of ``fetched``, a page read AT ``start``, that come after ``start``.
+
+        None: the page holds nothing yet to judge by, so look at the next one. The service is not
+        relied on to refuse a trimmed sequence number: it may as well begin with the oldest record
+        it has. Raises `DataLossError`.
+        """
+        records = fetched.page.records
+        if isinstance(start, AfterRecord):
+            if not records:
+                return None
+            if records[0].sequence_number == start.sequence_number:
+                return records[1:]
+        now_ms = fetched.service_time_ms
+        if may_have_lost(start, now_ms, SHORTEST_RETENTION_MS):
+            # Worth a call to know what this stream's retention period is now.
+            retention_ms = self.client.describe().retention_ms
+            if may_have_lost(start, now_ms, retention_ms):
+                self.lost(shard_id, start, retention_ms)
+        return records
+
+    def lost(self, shard_id: str, position: Position, retention_ms: int | None = None) -> None:
+        """Raise `DataLossError` for a position that has expired, or log it when told to go on."""
+        if retention_ms is None:
+            retention_ms = self.client.describe().retention_ms
+        text = (
+            f"The position {position} in shard {shard_id} of {self.client.address} has expired: "
+            f"the stream keeps records for {retention_ms / 3_600_000:g} hours, and records that "
+            "followed the position were removed before they were read."
+        )
+        if self.fail_on_data_loss:
+            raise DataLossError(
+                f"{text} Set the option failOnDataLoss to false to go on with the oldest record "
+                "kept, or start with a new checkpoint location; raise the stream's retention "
+                "period to have more time in future."
+            )
+        _log.warning("%s Going on with the oldest record kept.", text)
+
+    def tolerates(self, error: DataLossError) -> bool:
+        """Whether to go on after the service itself said that a shard or position is gone."""
+        if not self.fail_on_data_loss:
+            _log.warning("%s Going on with the oldest record kept.", error)
+        return not self.fail_on_data_loss

@@ -1,0 +1,95 @@
+"""Which failed calls are tried again, and when: exponential backoff with full jitter and a cap."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    HTTPClientError,
+    IncompleteReadError,
+)
+
+_T = TypeVar("_T")
+
+THROTTLED = frozenset(
+    {
+        "ProvisionedThroughputExceededException",
+        "LimitExceededException",
+        "ThrottlingException",
+        "Throttling",
+        "TooManyRequestsException",
+        "RequestLimitExceeded",
+        "KMSThrottlingException",
+    }
+)
+_PASSING = frozenset(
+    {
+        "InternalFailure",
+        "InternalServerError",
+        "InternalFailureException",
+        "ServiceUnavailable",
+        "ServiceUnavailableException",
+        "RequestTimeout",
+        "RequestTimeoutException",
+    }
+)
+
+
+def error_code(error: BaseException) -> str:
+    """The service's error code, such as ``ResourceNotFoundException``; else the error's class."""
+    if isinstance(error, ClientError):
+        return str(error.response.get("Error", {}).get("Code", "Unknown"))
+    return type(error).__name__
+
+
+def is_retryable(error: BaseException) -> bool:
+    """Whether the same call may succeed later: throttling, 5xx, timeouts, broken connections.
+
+    Access denied, missing streams and invalid arguments never will.
+    """
+    if isinstance(error, ClientError):
+        code = error_code(error)
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        return code in THROTTLED or code in _PASSING or status >= 500
+    return isinstance(error, HTTPClientError | IncompleteReadError)
+
+
+@dataclass(frozen=True)
+class Retry:
+    """Calls again, with full jitter, for at most ``give_up_after`` seconds.
+
+    The n-th wait is drawn evenly from 0 to ``min(cap, base * 2**n)`` seconds. Time and randomness
+    are parameters.
+    """
+
+    base: float = 0.1
+    cap: float = 10.0
+    give_up_after: float = 300.0
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    uniform: Callable[[float, float], float] = field(default=random.SystemRandom().uniform)
+
+    def call(self, call: Callable[[], _T], before_retry: Callable[[], None] | None = None) -> _T:
+        """Run ``call`` until it succeeds; raise its last error when no retry will help.
+
+        ``before_retry`` runs before each repetition, so that a budget can count it too.
+        """
+        deadline = self.clock() + self.give_up_after
+        attempt = 0
+        while True:
+            try:
+                return call()
+            except (ClientError, BotoCoreError) as error:
+                pause = self.uniform(0.0, min(self.cap, self.base * 2**attempt))
+                if not is_retryable(error) or self.clock() + pause > deadline:
+                    raise
+            self.sleep(pause)
+            attempt = min(attempt + 1, 32)
+            if before_retry is not None:
+                before_retry()

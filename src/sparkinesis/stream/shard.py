@@ -1,0 +1,80 @@
+"""Shards and their lineage: which shard came from which by splits and merges. No I/O here."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One shard as ListShards, or the ChildShards of a GetRecords answer, describes it."""
+
+    id: str
+    parents: tuple[str, ...] = ()
+    """No parent for a shard of the stream's start, one after a split, two after a merge."""
+    is_open: bool = True
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """All shards known of one stream, by id; a parent may be missing once retention removed it."""
+
+    shards: Mapping[str, Shard]
+
+    @classmethod
+    def of(cls, shards: Iterable[Shard]) -> Lineage:
+        return cls({shard.id: shard for shard in shards})
+
+    def with_children(self, children: Iterable[Shard]) -> Lineage:
+        """This lineage and the shards that a closed shard named as its children."""
+        new = {child.id: child for child in children if child.id not in self.shards}
+        return Lineage({**self.shards, **new}) if new else self
+
+    @cached_property
+    def _children(self) -> Mapping[str, tuple[str, ...]]:
+        found: defaultdict[str, list[str]] = defaultdict(list)
+        for shard in self.shards.values():
+            for parent in shard.parents:
+                found[parent].append(shard.id)
+        return {parent: tuple(sorted(ids)) for parent, ids in found.items()}
+
+    def children(self, shard_id: str) -> tuple[str, ...]:
+        """Ids of the shards that came from this one, sorted."""
+        return self._children.get(shard_id, ())
+
+    def listed_parents(self, shard_id: str) -> tuple[str, ...]:
+        """Ids of the parents that the service still lists."""
+        shard = self.shards.get(shard_id)
+        return () if shard is None else tuple(p for p in shard.parents if p in self.shards)
+
+    def ancestors(self, shard_ids: Iterable[str]) -> frozenset[str]:
+        """Ids of all listed shards from which any of these came, themselves excluded."""
+        return self._closure(shard_ids, self.listed_parents)
+
+    def descendants(self, shard_ids: Iterable[str]) -> frozenset[str]:
+        """Ids of all listed shards that came from any of these, themselves excluded."""
+        return self._closure(shard_ids, self.children)
+
+    @staticmethod
+    def _closure(
+        shard_ids: Iterable[str], step: Callable[[str], tuple[str, ...]]
+    ) -> frozenset[str]:
+        found: set[str] = set()
+        todo = [other for shard_id in shard_ids for other in step(shard_id)]
+        while todo:
+            shard_id = todo.pop()
+            if shard_id not in found:
+                found.add(shard_id)
+                todo.extend(step(shard_id))
+        return frozenset(found)
+
+    def roots(self) -> tuple[str, ...]:
+        """Ids of the oldest shards kept: those without a listed parent, sorted."""
+        return tuple(sorted(s for s in self.shards if not self.listed_parents(s)))
+
+    def open_shards(self) -> tuple[str, ...]:
+        """Ids of the shards that take records, sorted."""
+        return tuple(sorted(s.id for s in self.shards.values() if s.is_open))

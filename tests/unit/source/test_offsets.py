@@ -1,0 +1,87 @@
+"""Offsets: what Spark's checkpoint holds, and what a batch between two of them reads."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkinesis.source.offsets import ANY_SHARD, OffsetError, from_json, ranges, to_json
+from sparkinesis.stream.position import (
+    LATEST,
+    SHARD_END,
+    TRIM_HORIZON,
+    AfterRecord,
+    AtTimestamp,
+    ShardRange,
+)
+
+
+def test_equal_offsets_are_equal_as_text() -> None:
+    one = to_json("s", {"b": TRIM_HORIZON, "a": AfterRecord("7", 9)})
+    other = to_json("s", {"a": AfterRecord("7", 9), "b": TRIM_HORIZON})
+    assert json.dumps(one) == json.dumps(other) == '{"s": {"a": "7@9", "b": "TRIM_HORIZON"}}'
+    assert from_json("s", one) == {"a": AfterRecord("7", 9), "b": TRIM_HORIZON}
+
+
+def test_a_checkpoint_of_another_stream_is_refused_by_name() -> None:
+    with pytest.raises(OffsetError, match="belongs to stream 'orders', but the query reads 'fl"):
+        from_json("flights", {"orders": {}})
+
+
+def test_a_damaged_position_is_named() -> None:
+    with pytest.raises(OffsetError, match=r"shard shardId-7 of stream 'flights' cannot be read"):
+        from_json("flights", {"flights": {"shardId-7": "nonsense"}})
+
+
+json_values: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda children: st.lists(children) | st.dictionaries(st.text(), children),
+)
+
+
+@given(json_values | st.dictionaries(st.just("s"), json_values))
+def test_no_offset_json_does_harm(offset: Any) -> None:
+    try:
+        positions = from_json("s", offset)
+    except OffsetError as error:
+        assert "checkpoint" in str(error)
+    else:
+        assert from_json("s", to_json("s", positions)) == positions
+
+
+def test_a_batch_reads_what_lies_between_its_offsets() -> None:
+    start = {
+        "quiet": AfterRecord("5", 1),
+        "moved": AfterRecord("5", 1),
+        "ended": AfterRecord("5"),
+        "done": SHARD_END,
+        "dropped": SHARD_END,
+    }
+    end = {
+        "quiet": AfterRecord("5", 2),
+        "moved": AfterRecord("8"),
+        "ended": SHARD_END,
+        "done": SHARD_END,
+        "child": AfterRecord("9"),
+        "idle child": AtTimestamp(3),
+    }
+    assert ranges(start, end) == [
+        ShardRange("child", TRIM_HORIZON, AfterRecord("9")),
+        ShardRange("ended", AfterRecord("5"), SHARD_END),
+        ShardRange("moved", AfterRecord("5", 1), AfterRecord("8")),
+    ]
+
+
+def test_the_first_batch_reads_from_the_initial_position_as_far_back_as_there_is() -> None:
+    start = {ANY_SHARD: AtTimestamp(5)}
+    assert ranges(start, {"a": AfterRecord("9")}) == [
+        ShardRange("a", AtTimestamp(5), AfterRecord("9"), is_initial=True)
+    ]
+
+
+def test_making_latest_durable_reads_nothing() -> None:
+    assert ranges({ANY_SHARD: LATEST}, {"a": AtTimestamp(5), "b": AtTimestamp(5)}) == []
