@@ -1,0 +1,124 @@
+"""The service's quotas, and how use is counted against them.
+
+Numbers: https://docs.aws.amazon.com/streams/latest/dev/service-sizes-and-limits.html and the API
+reference of each operation. "MB" there is 2**20 bytes here. Times are in milliseconds of the clock.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+MIB = 1 << 20
+MAX_RECORDS_PER_PUT = 500
+MAX_PUT_BYTES = 10 * MIB
+MAX_RECORD_BYTES = MIB
+MAX_RECORDS_PER_GET = 10_000
+MAX_GET_BYTES = 10 * MIB
+ITERATOR_LIFE_MS = 300_000
+TOKEN_LIFE_MS = 300_000
+MAX_CONSUMERS = 20
+
+_ACCOUNT_CALLS = {
+    "AddTagsToStream": 5,
+    "CreateStream": 5,
+    "DecreaseStreamRetentionPeriod": 5,
+    "DeleteStream": 5,
+    "DeregisterStreamConsumer": 5,
+    "DescribeStream": 10,
+    "DescribeStreamConsumer": 20,
+    "DescribeStreamSummary": 20,
+    "IncreaseStreamRetentionPeriod": 5,
+    "ListStreamConsumers": 5,
+    "ListStreams": 5,
+    "ListTagsForStream": 5,
+    "MergeShards": 5,
+    "RegisterStreamConsumer": 5,
+    "RemoveTagsFromStream": 5,
+    "SplitShard": 5,
+    "UpdateShardCount": 10,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """Rates per second: of one shard, of one stream, or of the account in one region."""
+
+    shard_get_records: int = 5
+    shard_get_iterators: int = 5
+    shard_read_bytes: int = 2 * MIB
+    shard_write_bytes: int = MIB
+    shard_write_records: int = 1000
+    stream_list_shards: int = 1000
+    account_calls: Mapping[str, int] = dataclasses.field(default_factory=lambda: _ACCOUNT_CALLS)
+
+
+class Bucket:
+    """At most `rate` in a burst and `rate` a second in the long run."""
+
+    __slots__ = ("_at", "_used")
+
+    def __init__(self) -> None:
+        self._used = 0.0
+        self._at = 0
+
+    def fits(self, now: int, amount: int, rate: int) -> bool:
+        if now > self._at:
+            self._used = max(0.0, self._used - (now - self._at) * rate / 1000)
+            self._at = now
+        return self._used + amount <= rate + 1e-6
+
+    def take(self, now: int, amount: int, rate: int) -> bool:
+        """Uses `amount` and says True, or uses nothing and says False."""
+        if not self.fits(now, amount, rate):
+            return False
+        self._used += amount
+        return True
+
+    def use(self, amount: int) -> None:
+        self._used += amount
+
+
+class ReadMeter:
+    """Bytes read from a shard, whose cost is known only afterwards.
+
+    A page may be far larger than a second's worth; it is delivered, and reads are refused until the
+    page is paid for: "if a call to GetRecords returns 10 MB, subsequent calls made within the next 5
+    seconds throw an exception".
+    """
+
+    __slots__ = ("_since", "_used")
+
+    def __init__(self) -> None:
+        self._since = 0
+        self._used = 0
+
+    def open(self, now: int, rate: int) -> bool:
+        if now - self._since >= max(1000.0, self._used * 1000 / rate):
+            self._since = now
+            self._used = 0
+        return self._used < rate
+
+    def use(self, amount: int) -> None:
+        self._used += amount
+
+
+class ShardUse:
+    """What one shard has been used for lately."""
+
+    __slots__ = ("get_iterators", "get_records", "read_bytes", "write_bytes", "write_records")
+
+    def __init__(self) -> None:
+        self.get_records = Bucket()
+        self.get_iterators = Bucket()
+        self.read_bytes = ReadMeter()
+        self.write_bytes = Bucket()
+        self.write_records = Bucket()
+
+    def admit_write(self, now: int, size: int, limits: Limits) -> bool:
+        if not self.write_records.fits(now, 1, limits.shard_write_records):
+            return False
+        if not self.write_bytes.take(now, size, limits.shard_write_bytes):
+            return False
+        self.write_records.use(1)
+        return True

@@ -1,0 +1,156 @@
+"""The requests, as typed values. Field names are the wire's in snake case; times are in seconds.
+
+Constraints (lengths, ranges, patterns, enumerations) are not repeated here: `validation` takes them
+from the service model that botocore ships.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+_SPECIAL = {
+    "stream_arn": "StreamARN",
+    "consumer_arn": "ConsumerARN",
+    "max_record_size_in_kib": "MaxRecordSizeInKiB",
+}
+
+
+def _wire_name(field: str) -> str:
+    return _SPECIAL.get(field) or "".join(part.capitalize() for part in field.split("_"))
+
+
+class Request(msgspec.Struct, frozen=True, rename=_wire_name):
+    pass
+
+
+class StreamRequest(Request, frozen=True, kw_only=True):
+    """Names a stream by name, by ARN, or by both if they agree."""
+
+    stream_name: str | None = None
+    stream_arn: str | None = None
+
+
+class StreamModeDetails(Request, frozen=True):
+    stream_mode: str
+
+
+class CreateStream(Request, frozen=True):
+    stream_name: str
+    shard_count: int | None = None
+    stream_mode_details: StreamModeDetails | None = None
+    tags: dict[str, str] | None = None
+    max_record_size_in_kib: int | None = None
+
+
+class DeleteStream(StreamRequest, frozen=True, kw_only=True):
+    enforce_consumer_deletion: bool | None = None
+
+
+class DescribeStream(StreamRequest, frozen=True, kw_only=True):
+    limit: int | None = None
+    exclusive_start_shard_id: str | None = None
+
+
+class DescribeStreamSummary(StreamRequest, frozen=True):
+    pass
+
+
+class ListStreams(Request, frozen=True):
+    limit: int | None = None
+    exclusive_start_stream_name: str | None = None
+    next_token: str | None = None
+
+
+class ShardFilter(Request, frozen=True):
+    type: str
+    shard_id: str | None = None
+    timestamp: float | None = None
+
+
+class ListShards(StreamRequest, frozen=True, kw_only=True):
+    next_token: str | None = None
+    exclusive_start_shard_id: str | None = None
+    max_results: int | None = None
+    stream_creation_timestamp: float | None = None
+    shard_filter: ShardFilter | None = None
+
+
+class PutRecord(StreamRequest, frozen=True, kw_only=True):
+    data: str
+    partition_key: str
+    explicit_hash_key: str | None = None
+    sequence_number_for_ordering: str | None = None
+
+
+class PutRecordsEntry(Request, frozen=True):
+    data: str
+    partition_key: str
+    explicit_hash_key: str | None = None
+
+
+class PutRecords(StreamRequest, frozen=True, kw_only=True):
+    records: list[PutRecordsEntry]
+
+
+class GetShardIterator(StreamRequest, frozen=True, kw_only=True):
+    shard_id: str
+    shard_iterator_type: str
+    starting_sequence_number: str | None = None
+    timestamp: float | None = None
+
+
+class GetRecords(Request, frozen=True):
+    shard_iterator: str
+    limit: int | None = None
+    stream_arn: str | None = None
+
+
+class SplitShard(StreamRequest, frozen=True, kw_only=True):
+    shard_to_split: str
+    new_starting_hash_key: str
+
+
+class MergeShards(StreamRequest, frozen=True, kw_only=True):
+    shard_to_merge: str
+    adjacent_shard_to_merge: str
+
+
+class UpdateShardCount(StreamRequest, frozen=True, kw_only=True):
+    target_shard_count: int
+    scaling_type: str
+
+
+class RetentionPeriod(StreamRequest, frozen=True, kw_only=True):
+    retention_period_hours: int
+
+
+class RegisterStreamConsumer(Request, frozen=True):
+    stream_arn: str
+    consumer_name: str
+
+
+class StreamConsumer(Request, frozen=True):
+    """DescribeStreamConsumer and DeregisterStreamConsumer: the consumer's ARN, or stream and name."""
+
+    stream_arn: str | None = None
+    consumer_name: str | None = None
+    consumer_arn: str | None = None
+
+
+class ListStreamConsumers(Request, frozen=True):
+    stream_arn: str
+    next_token: str | None = None
+    max_results: int | None = None
+
+
+class AddTagsToStream(StreamRequest, frozen=True, kw_only=True):
+    tags: dict[str, str]
+
+
+class RemoveTagsFromStream(StreamRequest, frozen=True, kw_only=True):
+    tag_keys: list[str]
+
+
+class ListTagsForStream(StreamRequest, frozen=True, kw_only=True):
+    exclusive_start_tag_key: str | None = None
+    limit: int | None = None

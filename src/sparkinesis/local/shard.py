@@ -1,0 +1,173 @@
+"""One shard: a range of hash keys, and the log of its records.
+
+A record is kept as the JSON object that GetRecords answers, encoded once when it was put; a page is a
+slice of these, joined. Positions are indexes into the log counted from the shard's first record ever,
+so they survive trimming. Record i has counter i + 1 in its sequence number, which makes the position of
+a sequence number arithmetic.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from array import array
+from bisect import bisect_left, bisect_right
+
+from sparkinesis.local import sequence
+from sparkinesis.local.limits import ShardUse
+from sparkinesis.local.sequence import SequenceNumber
+
+_HEAD = b'{"SequenceNumber":"'
+_SEQUENCE_DIGITS = 56
+# Trimmed records are deleted once they make up this share of the log (1/n), so that trimming record by
+# record costs no more than O(1) each.
+_TRIM_SHARE = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Page:
+    """Some records in order. `records` are encoded JSON objects; `bytes` is their size when stored."""
+
+    records: list[bytes]
+    next_position: int
+    bytes: int
+
+
+class Shard:
+    """Hash keys are inclusive at both ends. `closed_ms` is None while the shard is open.
+
+    born_s is the second that leads its sequence numbers; created_ms and closed_ms are clock times.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        hash_start: int,
+        hash_end: int,
+        *,
+        created_ms: int,
+        born_s: int,
+        parents: tuple[str, ...] = (),
+    ) -> None:
+        self.index = index
+        self.id = f"shardId-{index:012d}"
+        self.hash_start = hash_start
+        self.hash_end = hash_end
+        self.parents = parents
+        self.children: tuple[Shard, ...] = ()
+        self.created_ms = created_ms
+        self.closed_ms: int | None = None
+        self.born_s = born_s
+        self.use = ShardUse()
+        self._base = sequence.base(born_s, index)
+        self._records: list[bytes] = []
+        # The greatest arrival time up to and including each record: sorted even if arrivals are not,
+        # and its first entry >= T is the first record that arrived at T or later.
+        self._arrivals = array("q")
+        # Bytes stored up to and including each record, so that a page's end is a bisection.
+        self._bytes = array("q")
+        self._bytes_before = 0
+        self._dropped = 0  # records deleted from the front of the three above
+        self._trimmed = 0  # of those left, how many are trimmed already
+
+    def __repr__(self) -> str:
+        return f"<{self.id} {self.hash_start}-{self.hash_end} open={self.is_open}>"
+
+    @property
+    def is_open(self) -> bool:
+        return self.closed_ms is None
+
+    @property
+    def first_position(self) -> int:
+        """The oldest record that is left."""
+        return self._dropped + self._trimmed
+
+    @property
+    def end_position(self) -> int:
+        """Where the next record will go."""
+        return self._dropped + len(self._records)
+
+    @property
+    def starting_sequence_number(self) -> str:
+        return str(SequenceNumber(self.born_s, self.index, 0, self.born_s))
+
+    @property
+    def ending_sequence_number(self) -> str | None:
+        if self.closed_ms is None:
+            return None
+        last = sequence.LAST_COUNTER
+        return str(SequenceNumber(self.born_s, self.index, last, self.closed_ms // 1000))
+
+    def append(self, arrival_ms: int, data: str, key_json: bytes, size: int, second: int) -> str:
+        """Stores one record; returns its sequence number.
+
+        data is base64 as received, key_json the partition key as a JSON string, size the bytes of both
+        when decoded.
+        """
+        arrivals, totals = self._arrivals, self._bytes
+        counter = self._dropped + len(arrivals) + 1
+        number = str(self._base + sequence.tail(counter, second))
+        self._records.append(
+            b'%b%b","ApproximateArrivalTimestamp":%d.%03d,"Data":"%b","PartitionKey":%b}'
+            % (
+                _HEAD,
+                number.encode(),
+                arrival_ms // 1000,
+                arrival_ms % 1000,
+                data.encode(),
+                key_json,
+            )
+        )
+        if arrivals:
+            arrivals.append(max(arrivals[-1], arrival_ms))
+            totals.append(totals[-1] + size)
+        else:
+            arrivals.append(arrival_ms)
+            totals.append(self._bytes_before + size)
+        return number
+
+    def read(self, position: int, limit: int, max_bytes: int) -> Page:
+        """Records from `position` (or the oldest left) on: at most `limit`, at most `max_bytes`.
+
+        One record is delivered whatever its size.
+        """
+        start = max(position - self._dropped, self._trimmed)
+        if start >= len(self._records):
+            return Page([], max(position, self.first_position), 0)
+        before = self._bytes[start - 1] if start else self._bytes_before
+        end = bisect_right(self._bytes, before + max_bytes, start, len(self._bytes))
+        end = min(max(end, start + 1), start + limit)
+        return Page(self._records[start:end], self._dropped + end, self._bytes[end - 1] - before)
+
+    def position_of(self, number: SequenceNumber, *, after: bool) -> int:
+        """The first record at (or after) a sequence number of this shard, present or not."""
+        position = number.counter - 1
+        index = position - self._dropped
+        if 0 <= index < len(self._records):
+            stored = int(self._records[index][len(_HEAD) : len(_HEAD) + _SEQUENCE_DIGITS])
+            wanted = int(number) + after
+            return position if stored >= wanted else position + 1
+        # A trimmed record, or the shard's own starting or ending number; reading clamps it.
+        return max(position, 0)
+
+    def position_at(self, time_ms: int) -> int:
+        """The first record that arrived at `time_ms` or later."""
+        return self._dropped + bisect_left(self._arrivals, time_ms, self._trimmed)
+
+    def arrival_at(self, position: int) -> int:
+        """The arrival time of a record that is there (of the oldest left if it was trimmed)."""
+        return self._arrivals[max(position - self._dropped, self._trimmed)]
+
+    def trim(self, horizon_ms: int) -> None:
+        """Drops what arrived before `horizon_ms`."""
+        if not self._arrivals or self._arrivals[min(self._trimmed, len(self._arrivals) - 1)] >= (
+            horizon_ms
+        ):
+            return
+        self._trimmed = bisect_left(self._arrivals, horizon_ms, self._trimmed)
+        if self._trimmed * _TRIM_SHARE < len(self._arrivals):
+            return
+        count = self._trimmed
+        self._bytes_before = self._bytes[count - 1]
+        del self._records[:count], self._arrivals[:count], self._bytes[:count]
+        self._dropped += count
+        self._trimmed = 0

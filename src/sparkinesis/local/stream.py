@@ -1,0 +1,216 @@
+"""One stream: its shards over time, and which of them are open.
+
+At every instant the open shards tile the hash key space [0, 2**128). A reshard closes one or two of
+them and opens their children at the same instant.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+
+from sparkinesis.local.limits import Bucket
+from sparkinesis.local.shard import Shard
+
+HASH_SPACE = 1 << 128
+HOUR_MS = 3_600_000
+DEFAULT_RETENTION_HOURS = 24
+MAX_RETENTION_HOURS = 8760
+
+
+@dataclasses.dataclass
+class Consumer:
+    """A registered consumer (enhanced fan-out)."""
+
+    name: str
+    arn: str
+    created_ms: int
+
+
+def uniform_starts(count: int) -> list[int]:
+    """The starting hash keys of `count` equal shards, as CreateStream lays them out."""
+    width = HASH_SPACE // count
+    return [width * i for i in range(count)]
+
+
+class Stream:
+    """born_s: the second that leads the sequence numbers of the first shards (not before the clock's)."""
+
+    def __init__(
+        self,
+        name: str,
+        arn: str,
+        shard_count: int,
+        *,
+        mode: str,
+        created_ms: int,
+        born_s: int,
+        max_record_bytes: int,
+    ) -> None:
+        self.name = name
+        self.arn = arn
+        self.mode = mode
+        self.status = "ACTIVE"
+        self.created_ms = created_ms
+        self.retention_hours = DEFAULT_RETENTION_HOURS
+        self.max_record_bytes = max_record_bytes
+        self.tags: dict[str, str] = {}
+        self.consumers: dict[str, Consumer] = {}
+        self.list_shards_use = Bucket()
+        # Increasing the retention does not bring back what was trimmed before.
+        self._horizon_floor = 0
+        self._shards: dict[str, Shard] = {}
+        self._next_index = 0
+        self._open: list[Shard] = []
+        self._starts: list[int] = []
+        self._pending: tuple[int, Callable[[int], None]] | None = None
+        starts = uniform_starts(shard_count)
+        for start, after in zip(starts, [*starts[1:], HASH_SPACE], strict=True):
+            self._open.append(self._new_shard(start, after - 1, created_ms, born_s))
+        self._starts = starts
+
+    # What is there
+
+    @property
+    def shards(self) -> list[Shard]:
+        """Open shards and closed ones within retention, by id."""
+        return list(self._shards.values())
+
+    @property
+    def open_shards(self) -> list[Shard]:
+        """By hash key."""
+        return list(self._open)
+
+    @property
+    def last_born_s(self) -> int:
+        return max(shard.born_s for shard in self._open)
+
+    def shard(self, shard_id: str) -> Shard | None:
+        return self._shards.get(shard_id)
+
+    def route(self, hash_key: int) -> Shard:
+        """The open shard that takes records of this hash key."""
+        return self._open[bisect_right(self._starts, hash_key) - 1]
+
+    def horizon_ms(self, now: int) -> int:
+        """Records that arrived before this are gone."""
+        return max(now - self.retention_hours * HOUR_MS, self._horizon_floor)
+
+    def trim_horizon_ms(self, now: int) -> int:
+        """The instant TRIM_HORIZON of the stream: the horizon, or its creation if that is later."""
+        return max(self.horizon_ms(now), self.created_ms)
+
+    # Shard filters (ListShards)
+
+    def open_at(self, time_ms: int) -> list[Shard]:
+        """The shards that tiled the key space at one instant."""
+        return [
+            s
+            for s in self._shards.values()
+            if s.created_ms <= time_ms and (s.closed_ms is None or s.closed_ms > time_ms)
+        ]
+
+    def started_and_not_ended_before(self, time_ms: int) -> list[Shard]:
+        """AT_TIMESTAMP as documented: both ends inclusive, so a reshard's instant shows both sides."""
+        return [
+            s
+            for s in self._shards.values()
+            if s.created_ms <= time_ms and (s.closed_ms is None or s.closed_ms >= time_ms)
+        ]
+
+    def not_ended_before(self, time_ms: int) -> list[Shard]:
+        """FROM_TIMESTAMP."""
+        return [s for s in self._shards.values() if s.closed_ms is None or s.closed_ms >= time_ms]
+
+    # Time passes
+
+    def settle(self, now: int) -> None:
+        """Does what has come due: a delayed reshard, and the expiry of closed shards."""
+        if self._pending is not None and now >= self._pending[0]:
+            due, reshard = self._pending
+            self._pending = None
+            reshard(due)
+            self.status = "ACTIVE"
+        horizon = self.horizon_ms(now)
+        if len(self._shards) == len(self._open):
+            return
+        for shard in list(self._shards.values()):
+            # Shards are kept by id, so by age: children come after their parents.
+            if shard.closed_ms is not None and shard.closed_ms < horizon:
+                del self._shards[shard.id]
+
+    def trim(self, shard: Shard, now: int) -> None:
+        shard.trim(self.horizon_ms(now))
+
+    def set_retention(self, hours: int, now: int) -> None:
+        self.settle(now)
+        self._horizon_floor = self.horizon_ms(now)
+        self.retention_hours = hours
+
+    # Resharding
+
+    def reshard(self, change: Callable[[int], None], now: int, delay_ms: int) -> None:
+        """Applies `change(instant)` now, or `delay_ms` later; the stream is UPDATING until then."""
+        if delay_ms <= 0:
+            change(now)
+            return
+        self.status = "UPDATING"
+        self._pending = (now + delay_ms, change)
+
+    def split(self, shard: Shard, new_start: int, now: int) -> None:
+        """`new_start` becomes the first hash key of the upper child."""
+        self._replace([shard], [shard.hash_start, new_start], now)
+
+    def merge(
+        self, left: Shard, right: Shard, now: int, *, named_first: Shard | None = None
+    ) -> None:
+        """`left` and `right` are adjacent, in the order of hash keys.
+
+        named_first: the one that becomes ParentShardId; the other is AdjacentParentShardId.
+        """
+        first = named_first or left
+        parents = [first, right if first is left else left]
+        self._replace(parents, [left.hash_start], now)
+
+    def rescale(self, count: int, now: int) -> None:
+        """To `count` equal shards: split at every missing boundary, then merge across the others."""
+        wanted = uniform_starts(count)
+        for start in wanted:
+            shard = self.route(start)
+            if shard.hash_start != start:
+                self.split(shard, start, now)
+        keep = set(wanted)
+        while True:
+            extra = next((i for i, s in enumerate(self._starts) if s not in keep), None)
+            if extra is None:
+                return
+            self.merge(self._open[extra - 1], self._open[extra], now)
+
+    def _replace(self, parents: list[Shard], starts: list[int], now: int) -> None:
+        # Reshards within one millisecond, or one second, still have an order: a shard lives for a
+        # millisecond at least, and a child's sequence numbers lead with a later second.
+        instant = max(now, *(p.created_ms + 1 for p in parents))
+        born_s = max(instant // 1000, *(p.born_s + 1 for p in parents))
+        low = self._open.index(min(parents, key=lambda p: p.hash_start))
+        end = max(p.hash_end for p in parents)
+        parent_ids = tuple(p.id for p in parents)
+        children = tuple(
+            self._new_shard(start, after - 1, instant, born_s, parent_ids)
+            for start, after in zip(starts, [*starts[1:], end + 1], strict=True)
+        )
+        for parent in parents:
+            parent.closed_ms = instant
+            parent.children = children
+        self._open[low : low + len(parents)] = children
+        self._starts = [shard.hash_start for shard in self._open]
+
+    def _new_shard(
+        self, start: int, end: int, now: int, born_s: int, parents: Iterable[str] = ()
+    ) -> Shard:
+        shard = Shard(
+            self._next_index, start, end, created_ms=now, born_s=born_s, parents=tuple(parents)
+        )
+        self._next_index += 1
+        self._shards[shard.id] = shard
+        return shard

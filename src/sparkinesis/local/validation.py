@@ -1,0 +1,124 @@
+"""Whether a request has the shape the service demands, by the service model that botocore ships.
+
+A value of the wrong JSON type is a SerializationException; one that breaks a constraint (length, range,
+pattern, enumeration, presence) is a ValidationException, worded as the service words it.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from botocore.loaders import Loader
+from botocore.model import ServiceModel
+
+from sparkinesis.local import errors
+
+_JSON_TYPES: dict[str, tuple[type, ...]] = {
+    "structure": (dict,),
+    "map": (dict,),
+    "list": (list,),
+    "string": (str,),
+    "blob": (str,),
+    "boolean": (bool,),
+    "integer": (int,),
+    "long": (int,),
+    "double": (int, float),
+    "timestamp": (int, float),
+}
+
+
+@functools.lru_cache(maxsize=1)
+def _service() -> Any:
+    return ServiceModel(Loader().load_service_model("kinesis", "service-2"), "kinesis")
+
+
+@functools.cache
+def _input_shape(operation: str) -> Any:
+    return _service().operation_model(operation).input_shape
+
+
+def check(operation: str, request: object) -> None:
+    """Raises the service's error for a decoded JSON request that it would not accept."""
+    shape = _input_shape(operation)
+    _check_type(request, shape)
+    problems = list(_problems(request, shape, ""))
+    if problems:
+        raise errors.validation(*problems[:10])
+
+
+def _check_type(value: Any, shape: Any) -> None:
+    expected = _JSON_TYPES[shape.type_name]
+    if not isinstance(value, expected) or (isinstance(value, bool) and bool not in expected):
+        raise errors.serialization(
+            f"{type(value).__name__} can not be converted to {shape.type_name} {shape.name}"
+        )
+    if shape.type_name == "structure":
+        for name, member in shape.members.items():
+            if value.get(name) is not None:
+                _check_type(value[name], member)
+    elif shape.type_name == "list":
+        for item in value:
+            _check_type(item, shape.member)
+    elif shape.type_name == "map":
+        for item in value.values():
+            _check_type(item, shape.value)
+
+
+def _problems(value: Any, shape: Any, where: str) -> Iterator[str]:
+    yield from _own_problems(value, shape, where)
+    if shape.type_name == "structure":
+        for name, member in shape.members.items():
+            at = f"{where}.{_lower(name)}" if where else _lower(name)
+            item = value.get(name)
+            if item is not None:
+                yield from _problems(item, member, at)
+            elif name in shape.required_members:
+                yield violation("null", at, "Member must not be null")
+    elif shape.type_name == "list":
+        for number, item in enumerate(value, 1):
+            yield from _problems(item, shape.member, f"{where}.{number}.member")
+
+
+def _own_problems(value: Any, shape: Any, where: str) -> Iterator[str]:
+    limits = shape.metadata
+    kind = shape.type_name
+    if kind == "blob":
+        return  # sizes of data depend on the stream; `kinesis` checks them
+    shown = (
+        f"'{value}'"
+        if kind in {"string", "integer", "long"}
+        else f"'[{len(value)} members]'"
+        if (kind in {"list", "map"})
+        else ""
+    )
+    size = len(value) if kind in {"string", "list", "map"} else value
+    noun = "value" if kind in {"integer", "long"} else "length"
+    if "min" in limits and size < limits["min"]:
+        limit = f"Member must have {noun} greater than or equal to {limits['min']}"
+        yield violation(shown, where, limit)
+    if "max" in limits and size > limits["max"]:
+        limit = f"Member must have {noun} less than or equal to {limits['max']}"
+        yield violation(shown, where, limit)
+    if "pattern" in limits and not _pattern(limits["pattern"]).fullmatch(value):
+        rule = f"Member must satisfy regular expression pattern: {limits['pattern']}"
+        yield violation(shown, where, rule)
+    if "enum" in limits and value not in limits["enum"]:
+        rule = f"Member must satisfy enum value set: [{', '.join(limits['enum'])}]"
+        yield violation(shown, where, rule)
+
+
+def violation(value: str, where: str, rule: str) -> str:
+    """One problem, as ValidationException words it. `value` comes with its quotes."""
+    return f"Value {value} at '{where}' failed to satisfy constraint: {rule}"
+
+
+@functools.cache
+def _pattern(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern.removeprefix("^").removesuffix("$"))
+
+
+def _lower(name: str) -> str:
+    return name[0].lower() + name[1:]

@@ -1,0 +1,99 @@
+"""P1: the same (start, end) yields the same rows in the same order, whenever and wherever."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sparkinesis.stream.aggregation import aggregate
+
+from sparkinesis.local import LocalServer, ManualClock
+from tests.engine import Query
+from tests.streams import merge_neighbours, put, split
+
+
+def numbered(first: int, count: int) -> list[bytes]:
+    return [b"%06d" % n for n in range(first, first + count)]
+
+
+def test_p1_every_batch_of_a_history_reads_again_as_it_was(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    rng = random.Random(1)
+    running = query()
+    batches = []
+    for step in range(12):
+        put(kinesis, "s", numbered(step * 1000, rng.randrange(1, 400)))
+        for blob in aggregate([("k", None, data) for data in numbered(step * 1000 + 500, 30)]):
+            kinesis.put_record(StreamName="s", Data=blob.data, PartitionKey=blob.partition_key)
+        clock.advance(rng.randrange(1, 5000))
+        if step % 4 == 1:
+            split(kinesis, "s", rng)
+        if step % 4 == 3:
+            merge_neighbours(kinesis, "s", rng)
+        if batch := running.next_batch():
+            batches.append(batch)
+    batches += running.drain()
+    put(kinesis, "s", numbered(900_000, 500))
+    clock.advance(20 * 3_600_000)
+    for batch in rng.sample(batches, len(batches)):
+        again = query().read(batch.start, batch.end)
+        assert again.tasks == batch.tasks
+    assert len(batches) >= 8
+
+
+@pytest.mark.parametrize("limit", ["1", "7", "10000"])
+def test_p1_the_size_of_the_pages_does_not_matter(
+    kinesis: Any, query: Callable[..., Query], limit: str
+) -> None:
+    put(kinesis, "s", numbered(0, 60))
+    running = query()
+    start, end = running.plan()
+    put(kinesis, "s", numbered(100, 60))
+    expected = running.read(start, end)
+    assert len(expected.rows) == 60
+    assert query(maxRecordsPerFetch=limit).read(start, end).tasks == expected.tasks
+
+
+def test_p1_empty_pages_before_the_tip_change_nothing(
+    kinesis: Any, server: LocalServer, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    put(kinesis, "s", numbered(0, 50))
+    clock.advance(60_000)
+    start, end = query().plan()
+    expected = query().read(start, end)
+    assert len(expected.rows) == 50
+    server.kinesis.empty_pages = 3
+    assert query().plan()[1] == end
+    assert query().read(start, end).tasks == expected.tasks
+
+
+def test_p1_a_crash_in_the_first_batch_replays_it_from_the_same_place(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    """Spark does not store the initial offset: it asks for it again after such a crash."""
+    put(kinesis, "s", numbered(0, 20))
+    for position in ("trim_horizon", "latest", "2026-09-01T00:00:00Z"):
+        first, second = query(initialPosition=position), query(initialPosition=position)
+        start, end = first.plan()
+        clock.advance(5_000)
+        assert second.reader.initialOffset() == start
+        assert second.read(start, end).tasks == first.read(start, end).tasks
+
+
+def test_p1_latest_is_an_instant_before_anything_else_happens(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    put(kinesis, "s", numbered(0, 20))
+    clock.advance(1_000)
+    running = query(initialPosition="latest")
+    first = running.next_batch()
+    assert first is not None
+    assert first.rows == []
+    put(kinesis, "s", numbered(100, 20))
+    clock.advance(60_000)
+    running.restart()
+    delivered = [row["data"] for batch in running.drain() for row in batch.rows]
+    assert sorted(delivered) == numbered(100, 20)

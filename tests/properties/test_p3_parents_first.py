@@ -1,0 +1,79 @@
+"""P3: per partition key, a parent's rows are in an earlier batch than its children's, or task."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sparkinesis.local import ManualClock
+from tests.engine import Query
+from tests.streams import merge_neighbours, put, split
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_p3_rows_of_a_key_come_in_order_through_splits_and_merges(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query], seed: int
+) -> None:
+    rng = random.Random(seed)
+    keys = [f"key-{n}" for n in range(20)]
+    written: dict[str, list[bytes]] = defaultdict(list)
+    read: dict[str, list[bytes]] = defaultdict(list)
+    running = query()
+
+    def collect(limit: int) -> None:
+        for _ in range(limit):
+            batch = running.next_batch()
+            if batch is None:
+                return
+            seen: set[str] = set()
+            for task in batch.tasks:
+                in_task = {row["partitionKey"] for row in task}
+                assert not in_task & seen, "two tasks of one batch hold the same key"
+                seen |= in_task
+                for row in task:
+                    read[row["partitionKey"]].append(row["data"])
+
+    for step in range(25):
+        for _ in range(rng.randrange(0, 12)):
+            key = rng.choice(keys)
+            data = b"%06d" % sum(map(len, written.values()))
+            put(kinesis, "s", [data], key)
+            written[key].append(data)
+        clock.advance(rng.randrange(1, 3000))
+        if rng.random() < 0.5:
+            split(kinesis, "s", rng) if rng.random() < 0.5 or step < 4 else merge_neighbours(
+                kinesis, "s", rng
+            )
+        if rng.random() < 0.5:
+            collect(rng.randrange(1, 4))
+    collect(1000)
+    assert read == written
+
+
+def test_p3_a_merge_whose_parents_end_in_different_batches(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    first, second = (s["ShardId"] for s in kinesis.list_shards(StreamName="s")["Shards"])
+    kinesis.put_record(StreamName="s", Data=b"a", PartitionKey="x", ExplicitHashKey="0")
+    running = query()
+    assert [row["data"] for row in _rows(running)] == [b"a"]
+    high = str(2**128 - 1)
+    kinesis.put_record(StreamName="s", Data=b"b", PartitionKey="x", ExplicitHashKey=high)
+    clock.advance(1000)
+    merge_neighbours(kinesis, "s")
+    kinesis.put_record(StreamName="s", Data=b"c", PartitionKey="x", ExplicitHashKey=high)
+    batches = list(running.drain())
+    assert [[row["data"] for row in batch.rows] for batch in batches] == [[b"b"], [b"c"]]
+    assert batches[0].rows[0]["shardId"] == second
+    assert first not in running.checkpoint["s"]
+    assert list(running.checkpoint["s"]) == [batches[1].rows[0]["shardId"]]
+
+
+def _rows(running: Query) -> list[dict[str, Any]]:
+    batch = running.next_batch()
+    assert batch is not None
+    return batch.rows

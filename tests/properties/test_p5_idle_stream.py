@@ -1,0 +1,64 @@
+"""P5: no batch runs when no record arrived, and an idle stream costs few calls."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from sparkinesis.local import LocalServer, ManualClock
+from sparkinesis.source.offsets import ANY_SHARD, Positions
+from sparkinesis.source.planner import StreamPlanner
+from sparkinesis.stream.budget import Pace
+from sparkinesis.stream.client import StreamAddress, StreamClient
+from sparkinesis.stream.position import TRIM_HORIZON
+from tests.engine import Query
+from tests.streams import put, shard_ids, split
+
+
+def virtual_planner(server: LocalServer, clock: ManualClock, stream: str) -> StreamPlanner:
+    def sleep(seconds: float) -> None:
+        clock.advance(max(1, round(seconds * 1000)))
+
+    return StreamPlanner(
+        StreamClient(StreamAddress(stream, region="us-east-1", endpoint=server.endpoint_url)),
+        pace=Pace(),
+        period=1.0,
+        fail_on_data_loss=True,
+        clock=lambda: clock() / 1000,
+        sleep=sleep,
+    )
+
+
+def test_p5_an_idle_stream_of_8_shards_costs_60_calls_per_shard_and_minute(
+    kinesis: Any, server: LocalServer, clock: ManualClock
+) -> None:
+    kinesis.create_stream(StreamName="idle", ShardCount=8)
+    planner = virtual_planner(server, clock, "idle")
+    start: Positions = {ANY_SHARD: TRIM_HORIZON}
+    assert planner.next_offset(start) is start
+    shards = shard_ids(kinesis, "idle")
+    server.kinesis.calls.clear()
+    begin = clock()
+    while clock() < begin + 60_000:
+        assert planner.next_offset(start) is start
+    calls = Counter((call.operation, call.shard) for call in server.kinesis.calls)
+    assert set(calls) == {("GetRecords", shard) for shard in shards}, "nothing but GetRecords"
+    assert all(55 <= count <= 61 for count in calls.values()), calls
+
+
+def test_p5_a_reshard_without_records_runs_no_batch_and_loses_none(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    running = query()
+    put(kinesis, "s", [b"a"], "k")
+    assert len(list(running.drain())) == 1
+    for _ in range(3):
+        split(kinesis, "s")
+        clock.advance(2_000)
+        assert running.next_batch() is None
+    put(kinesis, "s", [b"%d" % n for n in range(100)])
+    delivered = [row["data"] for batch in running.drain() for row in batch.rows]
+    assert sorted(delivered) == sorted(b"%d" % n for n in range(100))
+    running.restart()
+    assert running.next_batch() is None

@@ -1,0 +1,76 @@
+"""P7: at most 5 GetRecords and 5 GetShardIterator calls a second per shard, all together."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+
+import pytest
+
+from sparkinesis.local import LocalServer
+from tests.engine import Query
+from tests.streams import put, split
+
+WINDOW_MS = 1000
+
+
+@pytest.fixture
+def server() -> LocalServer:
+    """With the service's limits, on the real clock."""
+    return LocalServer(port=0, limits=True)
+
+
+def most_in_a_second(times: list[int]) -> int:
+    return max(sum(1 for t in times if start <= t < start + WINDOW_MS) for start in times)
+
+
+@pytest.mark.parametrize("period", ["1s", "200ms"])
+def test_p7_planner_and_readers_together_stay_within_the_shards_limits(
+    server: LocalServer, period: str
+) -> None:
+    """Readers follow planners without the pauses that Spark makes: the worst that can happen."""
+    with server:
+        kinesis = server.client("kinesis")
+        kinesis.create_stream(StreamName="s", ShardCount=2)
+        query = Query(
+            streamName="s",
+            endpoint=server.endpoint_url,
+            region="us-east-1",
+            initialPosition="trim_horizon",
+            minFetchPeriod=period,
+            shardCallsPerSecond="5",
+        )
+        stopping = threading.Event()
+        written = 0
+
+        def produce() -> None:
+            nonlocal written
+            while not stopping.wait(0.02):
+                put(kinesis, "s", [b"%06d" % n + bytes(200) for n in range(written, written + 20)])
+                written += 20
+
+        producer = threading.Thread(target=produce)
+        producer.start()
+        read = 0
+        resharded = ""
+        end = time.monotonic() + 8
+        while time.monotonic() < end:
+            if batch := query.next_batch():
+                read += len(batch.rows)
+                if read > 1000 and not resharded:
+                    resharded = split(kinesis, "s")
+        stopping.set()
+        producer.join()
+        read += sum(len(batch.rows) for batch in query.drain())
+        calls = defaultdict(list)
+        for call in server.kinesis.calls:
+            if call.operation in {"GetRecords", "GetShardIterator"}:
+                assert call.error is None, call
+                calls[call.operation, call.shard].append(call.time_ms)
+        assert {key: most_in_a_second(times) for key, times in calls.items()}
+        for key, times in calls.items():
+            assert most_in_a_second(times) <= 5, key
+        assert read == written
+        listings = [c for c in server.kinesis.calls if c.operation == "ListShards"]
+        assert len(listings) <= 4

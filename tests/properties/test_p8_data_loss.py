@@ -1,0 +1,149 @@
+"""P8: data loss is loud: it names shard, position and the option that goes on; and only loss is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sparkinesis.errors import DataLossError
+from sparkinesis.local import ManualClock
+from tests.engine import Query
+from tests.streams import put, split
+
+HOUR = 3_600_000
+
+
+def datas(query: Query) -> list[bytes]:
+    return sorted(row["data"] for batch in query.drain() for row in batch.rows)
+
+
+def test_p8_a_position_that_retention_has_trimmed_stops_the_query(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    running = query()
+    put(kinesis, "s", [b"a"], "k")
+    assert datas(running) == [b"a"]
+    clock.advance(1 * HOUR)
+    put(kinesis, "s", [b"lost"], "k")
+    clock.advance(25 * HOUR)
+    put(kinesis, "s", [b"b"], "k")
+    running.restart()
+    with pytest.raises(DataLossError) as caught:
+        running.plan()
+    text = str(caught.value)
+    assert "has expired" in text
+    assert "shardId-0000" in text
+    assert "stream 's' in us-east-1" in text
+    assert "keeps records for 24 hours" in text
+    assert "failOnDataLoss" in text
+    running.restart(failOnDataLoss="false")
+    assert datas(running) == [b"b"]
+
+
+def test_p8_a_replay_whose_records_are_gone_stops_the_task(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    running = query()
+    put(kinesis, "s", [b"a"], "k")
+    start, end = running.plan()
+    clock.advance(25 * HOUR)
+    with pytest.raises(DataLossError, match="has expired"):
+        running.read(start, end)
+    put(kinesis, "s", [b"b"], "k")
+    with pytest.raises(DataLossError, match="has expired"):
+        running.read(start, end)
+    running.restart(failOnDataLoss="false")
+    assert running.read(start, end).rows == []
+
+
+def test_p8_the_durable_form_of_latest_expires_too(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    running = query(initialPosition="latest")
+    assert running.next_batch() is not None
+    put(kinesis, "s", [b"lost"], "k")
+    clock.advance(30 * HOUR)
+    put(kinesis, "s", [b"b"], "k")
+    running.restart()
+    with pytest.raises(DataLossError, match="AT_TIMESTAMP"):
+        running.plan()
+
+
+def test_p8_a_longer_retention_period_is_believed(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    kinesis.increase_stream_retention_period(StreamName="s", RetentionPeriodHours=72)
+    running = query(initialPosition="latest")
+    assert running.next_batch() is not None
+    put(kinesis, "s", [b"a"], "k")
+    clock.advance(30 * HOUR)
+    running.restart()
+    assert datas(running) == [b"a"]
+
+
+def test_p8_silence_is_no_loss(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    """A weekend without a record trims the last one; nothing that followed it is lost."""
+    running = query()
+    running.reader._plan()._clock = lambda: clock() / 1000
+    put(kinesis, "s", [b"a", b"b", b"c"])
+    assert len(datas(running)) == 3
+    stored = 0
+    for _ in range(60):
+        clock.advance(1 * HOUR)
+        batch = running.next_batch()
+        if batch is not None:
+            assert batch.rows == []
+            stored += 1
+    assert 8 <= stored <= 10, "about one batch without rows in six hours"
+    put(kinesis, "s", [b"d", b"e", b"f"])
+    running.restart()
+    assert datas(running) == [b"d", b"e", b"f"]
+
+
+def test_p8_an_initial_instant_before_the_oldest_record_is_no_loss(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    put(kinesis, "s", [b"a"])
+    running = query(initialPosition="2020-01-01T00:00:00Z")
+    assert datas(running) == [b"a"]
+
+
+def test_p8_a_shard_that_disappeared_stops_the_query(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    running = query()
+    put(kinesis, "s", [b"a", b"b", b"c", b"d"])
+    assert len(datas(running)) == 4
+    parent = split(kinesis, "s")
+    clock.advance(30 * HOUR)
+    put(kinesis, "s", [b"e"], "k")
+    running.restart()
+    running.reader._plan()._sleep = lambda _: None
+    with pytest.raises(DataLossError) as caught:
+        running.plan()
+    assert parent in str(caught.value)
+    assert "failOnDataLoss" in str(caught.value)
+    running.restart(failOnDataLoss="false")
+    running.reader._plan()._sleep = lambda _: None
+    assert datas(running) == [b"e"]
+
+
+def test_p8_a_stream_created_anew_under_the_old_name_is_noticed(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    running = query()
+    put(kinesis, "s", [b"a", b"b", b"c", b"d"])
+    assert len(datas(running)) == 4
+    kinesis.delete_stream(StreamName="s")
+    clock.advance(60_000)
+    kinesis.create_stream(StreamName="s", ShardCount=2)
+    put(kinesis, "s", [b"e", b"f", b"g", b"h"])
+    running.restart()
+    with pytest.raises(DataLossError, match="failOnDataLoss"):
+        running.plan()
+    running.restart(failOnDataLoss="false")
+    assert datas(running) == [b"e", b"f", b"g", b"h"]

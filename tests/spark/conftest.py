@@ -1,0 +1,62 @@
+"""One Spark session for all tests in this folder, and streams on a local Kinesis of their own."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import sparkinesis
+from sparkinesis.local import LocalServer
+from sparkinesis.local.java import use_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session", autouse=True)
+def credentials() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ACCESS_KEY_ID", "test")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+        yield
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    use_java()
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("sparkinesis-tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    sparkinesis.register(session)
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def server() -> Iterator[LocalServer]:
+    with LocalServer(port=0) as running:
+        yield running
+
+
+@pytest.fixture
+def stream_name() -> str:
+    return f"s-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> str:
+    return str(tmp_path / "checkpoint")

@@ -1,0 +1,50 @@
+"""What tests do to a stream through the public API: put, split, merge."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+
+def active_shards(kinesis: Any, stream: str) -> list[dict[str, Any]]:
+    """The open shards, sorted by hash range."""
+    shards: list[dict[str, Any]] = kinesis.list_shards(StreamName=stream)["Shards"]
+    return sorted(
+        (s for s in shards if "EndingSequenceNumber" not in s["SequenceNumberRange"]),
+        key=lambda s: int(s["HashKeyRange"]["StartingHashKey"]),
+    )
+
+
+def split(kinesis: Any, stream: str, rng: random.Random | None = None, index: int = 0) -> str:
+    """Split an open shard in the middle; returns its id."""
+    shards = active_shards(kinesis, stream)
+    shard = rng.choice(shards) if rng else shards[index]
+    hashes = shard["HashKeyRange"]
+    middle = (int(hashes["StartingHashKey"]) + int(hashes["EndingHashKey"])) // 2
+    kinesis.split_shard(
+        StreamName=stream, ShardToSplit=shard["ShardId"], NewStartingHashKey=str(middle)
+    )
+    return str(shard["ShardId"])
+
+
+def merge_neighbours(
+    kinesis: Any, stream: str, rng: random.Random | None = None, index: int = 0
+) -> tuple[str, str]:
+    """Merge two neighbouring open shards; returns their ids."""
+    shards = active_shards(kinesis, stream)
+    at = rng.randrange(len(shards) - 1) if rng else index
+    left, right = shards[at]["ShardId"], shards[at + 1]["ShardId"]
+    kinesis.merge_shards(StreamName=stream, ShardToMerge=left, AdjacentShardToMerge=right)
+    return left, right
+
+
+def put(kinesis: Any, stream: str, datas: list[bytes], key: str | None = None) -> None:
+    """Put records, keyed by their data unless a key is given, in order."""
+    for at in range(0, len(datas), 500):
+        entries = [{"Data": d, "PartitionKey": key or d.decode()} for d in datas[at : at + 500]]
+        answer = kinesis.put_records(StreamName=stream, Records=entries)
+        assert answer["FailedRecordCount"] == 0, answer
+
+
+def shard_ids(kinesis: Any, stream: str) -> list[str]:
+    return [s["ShardId"] for s in kinesis.list_shards(StreamName=stream)["Shards"]]

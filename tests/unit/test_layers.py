@@ -1,0 +1,77 @@
+"""The layer rule: imports point down only, and the core runs without pyspark (see CONTRIBUTING)."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2] / "src" / "sparkinesis"
+
+MAY_IMPORT = {
+    "errors": set(),
+    "metrics": {"errors"},
+    "stream": {"errors", "metrics"},
+    "lease": {"errors", "metrics", "stream"},
+    "worker": {"errors", "metrics", "stream", "lease"},
+    "source": {"errors", "metrics", "stream"},
+    "local": {"errors"},
+    "cli": {"errors", "metrics", "stream", "lease", "worker", "local"},
+    "__init__": {"errors", "source", "worker"},
+}
+"""Each layer, and the layers that it may import besides itself."""
+
+MAY_IMPORT_PYSPARK = ("source/", "worker/fleet.py", "__init__.py")
+
+MODULES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
+
+
+def layer_of(module: str) -> str:
+    return module.split("/", maxsplit=1)[0].removesuffix(".py")
+
+
+def imports(source: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            assert node.module is not None
+            yield node.module
+            if node.module == "sparkinesis":
+                yield from (f"sparkinesis.{alias.name}" for alias in node.names)
+
+
+def violations(module: str, source: str) -> list[str]:
+    layer = layer_of(module)
+    allowed = MAY_IMPORT[layer] | {layer}
+    found = []
+    for name in imports(source):
+        package, *rest = name.split(".")
+        if package == "sparkinesis" and rest and rest[0] not in allowed and rest[0] in MAY_IMPORT:
+            found.append(f"{module} ({layer}) imports {name}")
+        if package == "pyspark" and not module.startswith(MAY_IMPORT_PYSPARK):
+            found.append(f"{module} imports pyspark")
+    return found
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_point_down_only(module: str) -> None:
+    assert layer_of(module) in MAY_IMPORT, "a new layer needs a line in the layer rule"
+    assert violations(module, (ROOT / module).read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("stream/client.py", "from sparkinesis.source.options import OPTIONS"),
+        ("source/reader.py", "def f():\n    import sparkinesis.worker.consumer"),
+        ("worker/consumer.py", "from sparkinesis import source"),
+        ("lease/taker.py", "from pyspark.sql import SparkSession"),
+        ("local/server.py", "from sparkinesis.stream.client import StreamClient"),
+    ],
+)
+def test_the_rule_catches_what_it_forbids(module: str, source: str) -> None:
+    assert len(violations(module, source)) == 1
