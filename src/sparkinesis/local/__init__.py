@@ -1,0 +1,31 @@
+"""A local Kinesis for development and tests, with DynamoDB and STS beside it on one endpoint.
+
+    with LocalServer() as server:
+        kinesis = server.client("kinesis")
+
+Starting a server needs the extra: pip install 'sparkinesis[local]'.
+"""
+
+from sparkinesis.local.clock import Clock, ManualClock, system_clock
+from sparkinesis.local.errors import ConnectionDroppedError, KinesisError
+from sparkinesis.local.faults import Call, CallLog, CallRecord, Fault, FaultPlan
+from sparkinesis.local.kinesis import LocalKinesis
+from sparkinesis.local.limits import Limits
+from sparkinesis.local.server import LocalServer, LocalServerError
+
+__all__ = [
+    "Call",
+    "CallLog",
+    "CallRecord",
+    "Clock",
+    "ConnectionDroppedError",
+    "Fault",
+    "FaultPlan",
+    "KinesisError",
+    "Limits",
+    "LocalKinesis",
+    "LocalServer",
+    "LocalServerError",
+    "ManualClock",
+    "system_clock",
+]

@@ -1,7 +1,7 @@
 """Where the local Kinesis takes its time from: milliseconds since the epoch, as an int.
 
-Arrival times, retention, iterator expiry and every limit read this one clock, so a test that holds a
-`ManualClock` decides when a second has passed.
+Arrival times, retention, iterator expiry and every limit read this one clock, so a test that holds
+a `ManualClock` decides when a second has passed.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class KinesisError(Exception):
-    """One error answer: `code` goes to `__type` and x-amzn-ErrorType, `status` is the HTTP status."""
+    """One error answer: its `code` (`__type` on the wire), and the HTTP status."""
 
     def __init__(self, code: str, message: str, status: int = 400) -> None:
         super().__init__(f"{code}: {message}")

@@ -1,7 +1,7 @@
 """What was called, and how a test makes a call go wrong.
 
-A fault plan is any function `Call -> Fault | None`; it is asked once per call, after the request has
-been decoded and before it takes effect:
+A fault plan is any function `Call -> Fault | None`; it is asked once per call, after the request
+has been decoded and before it takes effect:
 
     def plan(call: Call) -> Fault | None:
         if call.operation == "GetRecords" and call.ordinal == 3:
@@ -39,7 +39,8 @@ class Fault:
     """What goes wrong. The parts combine: an error may also be slow.
 
     code, message, status: answer this error; the call has no effect.
-    entries: with a code, PutRecords answers it for these entries only (0-based), and takes the others.
+    entries: with a code, PutRecords answers it for these entries only (0-based), and takes the
+    others.
     delay_ms: the call takes effect at once, its answer comes this much later (in real time).
     drop: the connection is reset without an answer, "before" or "after" the call took effect.
     arrival_skew_ms: records that are put carry an arrival time shifted by this much.

@@ -35,7 +35,8 @@ from sparkinesis.local.tokens import (
     unseal,
 )
 
-ACCOUNT = "000000000000"
+# The account moto speaks for, so that STS names the account of the streams.
+ACCOUNT = "123456789012"
 DEFAULT_REGION = "us-east-1"
 _ON_DEMAND_SHARDS = 4
 _HASH_KEY = re.compile(r"0|[1-9]\d{0,38}")
@@ -124,7 +125,7 @@ class LocalKinesis:
     # Entry points
 
     def call(self, operation: str, *, region: str = DEFAULT_REGION, **request: Any) -> Json:
-        """One call in this process, with the request's wire names: `call("GetRecords", Limit=1, ...)`.
+        """One call in this process, in the names of the wire: `call("GetRecords", Limit=1, ...)`.
 
         Data is given as bytes and comes back base64-encoded; datetimes become seconds.
         Raises: KinesisError; ConnectionDroppedError. Delays of a fault plan are not waited for.

@@ -83,8 +83,8 @@ class ReadMeter:
     """Bytes read from a shard, whose cost is known only afterwards.
 
     A page may be far larger than a second's worth; it is delivered, and reads are refused until the
-    page is paid for: "if a call to GetRecords returns 10 MB, subsequent calls made within the next 5
-    seconds throw an exception".
+    page is paid for: "if a call to GetRecords returns 10 MB, subsequent calls made within the next
+    5 seconds throw an exception".
     """
 
     __slots__ = ("_since", "_used")

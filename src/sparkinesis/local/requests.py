@@ -130,7 +130,7 @@ class RegisterStreamConsumer(Request, frozen=True):
 
 
 class StreamConsumer(Request, frozen=True):
-    """DescribeStreamConsumer and DeregisterStreamConsumer: the consumer's ARN, or stream and name."""
+    """Names a consumer by its own ARN, or by the stream's and its name."""
 
     stream_arn: str | None = None
     consumer_name: str | None = None

@@ -13,9 +13,9 @@ the shard index as `(n >> 4) & 0xFFFFFFFF` and wants a bit length of exactly 186
       4- 35  index of the shard (the number in its id)
       0-  3  2, the version
 
-The creation time leads, so every record of a child shard is greater than every record of its parents
-as long as a child is "born" in a later second than they were. Numbers of one shard grow with the
-counter, whatever the clock does.
+The creation time leads, so every record of a child shard is greater than every record of its
+parents as long as a child is "born" in a later second than they were. Numbers of one shard grow
+with the counter, whatever the clock does.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """One shard: a range of hash keys, and the log of its records.
 
-A record is kept as the JSON object that GetRecords answers, encoded once when it was put; a page is a
-slice of these, joined. Positions are indexes into the log counted from the shard's first record ever,
-so they survive trimming. Record i has counter i + 1 in its sequence number, which makes the position of
-a sequence number arithmetic.
+A record is kept as the JSON object that GetRecords answers, encoded once when it was put; a page is
+a slice of these, joined. Positions are indexes into the log counted from the shard's first record
+ever, so they survive trimming. Record i has counter i + 1 in its sequence number, which makes the
+position of a sequence number arithmetic.
 """
 
 from __future__ import annotations
@@ -18,14 +18,16 @@ from sparkinesis.local.sequence import SequenceNumber
 
 _HEAD = b'{"SequenceNumber":"'
 _SEQUENCE_DIGITS = 56
-# Trimmed records are deleted once they make up this share of the log (1/n), so that trimming record by
-# record costs no more than O(1) each.
+# Trimmed records are deleted once they make up this share of the log (1/n), so that trimming record
+# by record costs no more than O(1) each.
 _TRIM_SHARE = 4
 
 
 @dataclasses.dataclass(frozen=True)
 class Page:
-    """Some records in order. `records` are encoded JSON objects; `bytes` is their size when stored."""
+    """Some records in order. `records` are encoded JSON objects; `bytes` is their size when
+    stored.
+    """
 
     records: list[bytes]
     next_position: int
@@ -60,8 +62,8 @@ class Shard:
         self.use = ShardUse()
         self._base = sequence.base(born_s, index)
         self._records: list[bytes] = []
-        # The greatest arrival time up to and including each record: sorted even if arrivals are not,
-        # and its first entry >= T is the first record that arrived at T or later.
+        # The greatest arrival time up to and including each record: sorted even if arrivals are
+        # not, and its first entry >= T is the first record that arrived at T or later.
         self._arrivals = array("q")
         # Bytes stored up to and including each record, so that a page's end is a bisection.
         self._bytes = array("q")
@@ -100,8 +102,8 @@ class Shard:
     def append(self, arrival_ms: int, data: str, key_json: bytes, size: int, second: int) -> str:
         """Stores one record; returns its sequence number.
 
-        data is base64 as received, key_json the partition key as a JSON string, size the bytes of both
-        when decoded.
+        data is base64 as received, key_json the partition key as a JSON string, size the bytes of
+        both when decoded.
         """
         arrivals, totals = self._arrivals, self._bytes
         counter = self._dropped + len(arrivals) + 1

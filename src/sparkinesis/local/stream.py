@@ -35,7 +35,7 @@ def uniform_starts(count: int) -> list[int]:
 
 
 class Stream:
-    """born_s: the second that leads the sequence numbers of the first shards (not before the clock's)."""
+    """born_s: the second that leads the sequence numbers of the first shards."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Stream:
         ]
 
     def started_and_not_ended_before(self, time_ms: int) -> list[Shard]:
-        """AT_TIMESTAMP as documented: both ends inclusive, so a reshard's instant shows both sides."""
+        """AT_TIMESTAMP as documented: both ends inclusive, so at a reshard both sides show."""
         return [
             s
             for s in self._shards.values()
@@ -174,7 +174,7 @@ class Stream:
         self._replace(parents, [left.hash_start], now)
 
     def rescale(self, count: int, now: int) -> None:
-        """To `count` equal shards: split at every missing boundary, then merge across the others."""
+        """To `count` equal shards: split at missing boundaries, then merge across the others."""
         wanted = uniform_starts(count)
         for start in wanted:
             shard = self.route(start)

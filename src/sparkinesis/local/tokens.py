@@ -1,7 +1,7 @@
 """Opaque, self-contained tokens: shard iterators and the NextToken of listings.
 
-A token is sealed with a checksum, so that a mangled or invented one is told apart from an expired one.
-It looks like the service's: base64, beginning with AAAAAAAAAAE, within 512 characters.
+A token is sealed with a checksum, so that a mangled or invented one is told apart from an expired
+one. It looks like the service's: base64, beginning with AAAAAAAAAAE, within 512 characters.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Whether a request has the shape the service demands, by the service model that botocore ships.
 
-A value of the wrong JSON type is a SerializationException; one that breaks a constraint (length, range,
-pattern, enumeration, presence) is a ValidationException, worded as the service words it.
+A value of the wrong JSON type is a SerializationException; one that breaks a constraint (length,
+range, pattern, enumeration, presence) is a ValidationException, worded as the service words it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from botocore.model import ServiceModel
 
 from sparkinesis.local import errors
 
-_JSON_TYPES: dict[str, tuple[type, ...]] = {
+_JSON_TYPES: dict[str, tuple[type[Any], ...]] = {
     "structure": (dict,),
     "map": (dict,),
     "list": (list,),
@@ -40,7 +40,7 @@ def _input_shape(operation: str) -> Any:
     return _service().operation_model(operation).input_shape
 
 
-def check(operation: str, request: object) -> None:
+def check(operation: str, request: Any) -> None:
     """Raises the service's error for a decoded JSON request that it would not accept."""
     shape = _input_shape(operation)
     _check_type(request, shape)
@@ -51,7 +51,8 @@ def check(operation: str, request: object) -> None:
 
 def _check_type(value: Any, shape: Any) -> None:
     expected = _JSON_TYPES[shape.type_name]
-    if not isinstance(value, expected) or (isinstance(value, bool) and bool not in expected):
+    # bool is an int in Python, not in JSON.
+    if type(value) not in expected:
         raise errors.serialization(
             f"{type(value).__name__} can not be converted to {shape.type_name} {shape.name}"
         )
@@ -83,25 +84,19 @@ def _problems(value: Any, shape: Any, where: str) -> Iterator[str]:
 
 
 def _own_problems(value: Any, shape: Any, where: str) -> Iterator[str]:
-    limits = shape.metadata
-    kind = shape.type_name
+    limits, kind = shape.metadata, shape.type_name
     if kind == "blob":
-        return  # sizes of data depend on the stream; `kinesis` checks them
-    shown = (
-        f"'{value}'"
-        if kind in {"string", "integer", "long"}
-        else f"'[{len(value)} members]'"
-        if (kind in {"list", "map"})
-        else ""
-    )
+        return  # how large data may be depends on the stream: `kinesis` checks it
+    number = kind in {"integer", "long"}
+    shown = f"'[{len(value)} members]'" if kind in {"list", "map"} else f"'{value}'"
     size = len(value) if kind in {"string", "list", "map"} else value
-    noun = "value" if kind in {"integer", "long"} else "length"
+    noun = "value" if number else "length"
     if "min" in limits and size < limits["min"]:
-        limit = f"Member must have {noun} greater than or equal to {limits['min']}"
-        yield violation(shown, where, limit)
+        rule = f"Member must have {noun} greater than or equal to {limits['min']}"
+        yield violation(shown, where, rule)
     if "max" in limits and size > limits["max"]:
-        limit = f"Member must have {noun} less than or equal to {limits['max']}"
-        yield violation(shown, where, limit)
+        rule = f"Member must have {noun} less than or equal to {limits['max']}"
+        yield violation(shown, where, rule)
     if "pattern" in limits and not _pattern(limits["pattern"]).fullmatch(value):
         rule = f"Member must satisfy regular expression pattern: {limits['pattern']}"
         yield violation(shown, where, rule)

@@ -1,0 +1,148 @@
+"""DynamoDB and STS: moto's server, in a child process that never outlives this one.
+
+Run as a program (`python -m sparkinesis.local.dynamodb`) this module is that child: it prints its
+port, serves one request at a time (moto's conditional writes are atomic only then), and exits when
+its standard input ends, which it does even if the parent is killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import urllib3
+
+from sparkinesis.errors import SparkinesisError
+
+if TYPE_CHECKING:
+    from sparkinesis.local.http import Answer
+
+_SKIPPED = {b"connection", b"transfer-encoding", b"content-length", b"date", b"server"}
+
+
+class MotoError(SparkinesisError):
+    """moto's server did not start."""
+
+
+class Moto:
+    """The child process and the connections to it. Starts with the first request."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._child: subprocess.Popen[bytes] | None = None
+        self._pool: urllib3.HTTPConnectionPool | None = None
+        self._stopped = False
+
+    @property
+    def pid(self) -> int | None:
+        """The child's process id, None while there is none."""
+        return self._child.pid if self._child is not None else None
+
+    def start(self) -> urllib3.HTTPConnectionPool:
+        """Raises: MotoError."""
+        with self._lock:
+            if self._stopped:
+                raise MotoError("the local server is stopping")
+            if self._pool is None:
+                port = self._spawn()
+                self._pool = urllib3.HTTPConnectionPool("127.0.0.1", port, maxsize=1, block=True)
+            return self._pool
+
+    def _spawn(self) -> int:
+        self._child = child = subprocess.Popen(
+            [sys.executable, "-m", "sparkinesis.local.dynamodb"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        assert child.stdout is not None
+        line = child.stdout.readline().strip()
+        if not line.isdigit():
+            self._end_child()
+            raise MotoError(
+                "DynamoDB did not start; it needs: pip install 'sparkinesis[local]' "
+                "(its own message is on standard error)"
+            )
+        return int(line)
+
+    def stop(self) -> None:
+        with self._lock:
+            self._stopped = True
+            self._end_child()
+            if self._pool is not None:
+                self._pool.close()
+
+    def _end_child(self) -> None:
+        child = self._child
+        if child is None:
+            return
+        self._child = None
+        child.kill()
+        for pipe in (child.stdin, child.stdout):
+            if pipe is not None:
+                pipe.close()
+        child.wait()
+
+    async def forward(
+        self, method: str, path: str, headers: Iterable[tuple[bytes, bytes]], body: bytes
+    ) -> Answer:
+        return await asyncio.to_thread(self._forward, method, path, list(headers), body)
+
+    def _forward(
+        self, method: str, path: str, headers: list[tuple[bytes, bytes]], body: bytes
+    ) -> Answer:
+        from sparkinesis.local.http import Answer  # noqa: PLC0415 - http knows this as its Backend
+
+        try:
+            response = self.start().urlopen(
+                method,
+                path,
+                body=body,
+                headers={
+                    name.decode("latin-1"): value.decode("latin-1")
+                    for name, value in headers
+                    if name not in _SKIPPED
+                },
+                redirect=False,
+                retries=False,
+                decode_content=False,
+            )
+        except (MotoError, urllib3.exceptions.HTTPError) as error:
+            return Answer(503, [(b"content-type", b"text/plain")], f"{error}\n".encode())
+        answered = [
+            (name.lower().encode("latin-1"), value.encode("latin-1"))
+            for name, value in response.headers.items()
+        ]
+        return Answer(
+            response.status, [pair for pair in answered if pair[0] not in _SKIPPED], response.data
+        )
+
+
+def _exit_with_parent() -> None:
+    while sys.stdin.buffer.read(1):
+        pass
+    os._exit(0)
+
+
+def main() -> None:
+    """The child. Its first line on standard output is its port."""
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    import logging  # noqa: PLC0415
+
+    from moto.server import DomainDispatcherApplication, create_backend_app  # noqa: PLC0415
+    from werkzeug.serving import make_server  # noqa: PLC0415
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    app: Any = DomainDispatcherApplication(create_backend_app)
+    server = make_server("127.0.0.1", 0, app, threaded=False)
+    sys.stdout.write(f"{server.server_port}\n")
+    sys.stdout.flush()
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,211 @@
+"""The one endpoint: Kinesis answered here, every other service passed on to moto.
+
+An ASGI application, plus the few lines of HTTP/1.1 protocol that ASGI has no word for: cutting a
+connection without an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import re
+import socket
+import struct
+import uuid
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any, Protocol
+
+import msgspec
+
+from sparkinesis.local.codec import Codec, JsonCodec
+from sparkinesis.local.errors import KinesisError, missing_token, unknown_operation
+from sparkinesis.local.kinesis import DEFAULT_REGION, LocalKinesis, Outcome
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Headers = dict[bytes, bytes]
+
+# More than the largest PutRecords: 10 MiB in base64, 500 keys, and JSON around them.
+_MAX_BODY = 32 << 20
+_CREDENTIAL = re.compile(rb"Credential=[^/,\s]+/\d{8}/([a-z0-9-]+)/")
+_SERVICE = "Kinesis_20131202"
+_ABRUPT = struct.pack("ii", 1, 0)
+TRANSPORT = "sparkinesis.transport"
+
+
+class Answer(msgspec.Struct, frozen=True):
+    status: int
+    headers: list[tuple[bytes, bytes]]
+    body: bytes
+
+
+class Backend(Protocol):
+    """Whoever answers what is not Kinesis (see `dynamodb`)."""
+
+    async def forward(
+        self, method: str, path: str, headers: Iterable[tuple[bytes, bytes]], body: bytes
+    ) -> Answer: ...
+
+
+class _NamesTable(msgspec.Struct):
+    table_name: str | None = msgspec.field(default=None, name="TableName")
+
+
+class App:
+    """`stopping` ends delays early when the server stops."""
+
+    def __init__(self, kinesis: LocalKinesis, backend: Backend) -> None:
+        self._kinesis = kinesis
+        self._backend = backend
+        self._codecs: dict[bytes, Codec] = {
+            b"application/x-amz-json-1.1": JsonCodec(),
+            b"application/json": JsonCodec(),
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers: Headers = dict(scope["headers"])
+        body = await _read(receive)
+        if body is None:
+            await _send(send, Answer(413, [], b""))
+            return
+        target = _target(headers)
+        if target.startswith("Kinesis_"):
+            outcome = self._serve(target, headers, body)
+            await self._finish(scope, receive, send, outcome, headers)
+        elif scope["method"] == "GET" and scope["path"] == "/":
+            await _send(send, Answer(200, [], b'{"services":["kinesis","dynamodb","sts"]}\n'))
+        else:
+            await self._pass_on(scope, receive, send, body)
+
+    def _serve(self, target: str, headers: Headers, body: bytes) -> Outcome:
+        codec = self._codec(headers)
+        if codec is None:
+            return Outcome(415, error="UnsupportedMediaType")
+        service, _, operation = target.partition(".")
+        if service != _SERVICE:
+            return _refusal(codec, unknown_operation(target))
+        if b"authorization" not in headers:
+            return _refusal(codec, missing_token())
+        return self._kinesis.serve(operation, body, region=_region(headers), codec=codec)
+
+    def _codec(self, headers: Headers) -> Codec | None:
+        kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+        return self._codecs.get(kind)
+
+    async def _finish(
+        self, scope: Scope, receive: Receive, send: Send, outcome: Outcome, headers: Headers
+    ) -> None:
+        if outcome.delay_ms:
+            await asyncio.sleep(outcome.delay_ms / 1000)
+        if outcome.dropped:
+            await _drop(scope, receive)
+            return
+        codec = self._codec(headers) or JsonCodec()
+        answer = Answer(
+            outcome.status,
+            [
+                (b"x-amzn-requestid", str(uuid.uuid4()).encode()),
+                (b"content-type", codec.content_type.encode()),
+                (b"date", self._date()),
+                *([(b"x-amzn-errortype", outcome.error.encode())] if outcome.error else []),
+            ],
+            outcome.body,
+        )
+        await _send(send, answer)
+
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
+        """Another service's call: logged, and subject to the fault plan, like those of Kinesis."""
+        headers: Headers = dict(scope["headers"])
+        service, _, operation = _target(headers).partition(".")
+        region, table = _region(headers), _table(body) if operation else None
+        fault = self._kinesis.fault_for(operation or "Query", region, table)
+        if fault.delay_ms:
+            await asyncio.sleep(fault.delay_ms / 1000)
+        error: str | None = "Dropped" if fault.drop else fault.code
+        answer = Answer(0, [], b"")
+        if fault.drop != "before":
+            if fault.code is not None:
+                answer = _json_1_0_error(service, fault.code, fault.message, fault.status)
+            else:
+                path = scope["raw_path"].decode("latin-1")
+                if scope["query_string"]:
+                    path += "?" + scope["query_string"].decode("latin-1")
+                answer = await self._backend.forward(scope["method"], path, scope["headers"], body)
+                error = error or _error_code(answer)
+        self._kinesis.note(operation or "Query", region, table, error)
+        if fault.drop:
+            await _drop(scope, receive)
+        else:
+            await _send(send, answer)
+
+    def _date(self) -> bytes:
+        return email.utils.formatdate(self._kinesis.clock() / 1000, usegmt=True).encode()
+
+
+def _target(headers: Headers) -> str:
+    return headers.get(b"x-amz-target", b"").decode("latin-1")
+
+
+def _region(headers: Headers) -> str:
+    """The region of the signature's credential scope."""
+    found = _CREDENTIAL.search(headers.get(b"authorization", b""))
+    return found[1].decode() if found else DEFAULT_REGION
+
+
+def _refusal(codec: Codec, error: KinesisError) -> Outcome:
+    return Outcome(error.status, codec.encode_error(error.code, error.message), error.code)
+
+
+def _table(body: bytes) -> str | None:
+    try:
+        return msgspec.json.decode(body, type=_NamesTable).table_name
+    except msgspec.DecodeError:
+        return None
+
+
+def _json_1_0_error(service: str, code: str, message: str, status: int) -> Answer:
+    prefix = "com.amazonaws.dynamodb.v20120810#" if service.startswith("DynamoDB") else ""
+    body = msgspec.json.encode({"__type": prefix + code, "message": message})
+    return Answer(status, [(b"content-type", b"application/x-amz-json-1.0")], body)
+
+
+def _error_code(answer: Answer) -> str | None:
+    if answer.status < 400:
+        return None
+    try:
+        kind = msgspec.json.decode(answer.body)["__type"]
+    except (msgspec.DecodeError, KeyError, TypeError):
+        return str(answer.status)
+    return str(kind).rpartition("#")[2]
+
+
+async def _read(receive: Receive) -> bytes | None:
+    """The whole body; None if it is too large."""
+    chunks: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        chunk = message.get("body", b"")
+        size += len(chunk)
+        if size > _MAX_BODY:
+            return None
+        chunks.append(chunk)
+        if not message.get("more_body", False):
+            return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+async def _send(send: Send, answer: Answer) -> None:
+    headers = [*answer.headers, (b"content-length", str(len(answer.body)).encode())]
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": answer.body})
+
+
+async def _drop(scope: Scope, receive: Receive) -> None:
+    """Resets the connection (RST, not FIN), as a failing load balancer or network does."""
+    transport: asyncio.Transport = scope["state"][TRANSPORT]
+    sock: socket.socket = transport.get_extra_info("socket")
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABRUPT)
+    transport.abort()
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,231 @@
+"""A local Kinesis that unmodified clients can talk to: `LocalServer`, in a thread of this
+process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from sparkinesis.errors import SparkinesisError
+from sparkinesis.local.clock import Clock, system_clock
+from sparkinesis.local.faults import FaultPlan
+from sparkinesis.local.kinesis import DEFAULT_REGION, LocalKinesis
+from sparkinesis.local.limits import Limits
+
+if TYPE_CHECKING:
+    from sparkinesis.local.dynamodb import Moto
+
+_LOOPBACK = "127.0.0.1"
+_START_SECONDS = 30.0
+
+
+class LocalServerError(SparkinesisError):
+    """The local server cannot start: a port that is taken, or a package that is not installed."""
+
+
+class LocalServer:
+    """Kinesis on an HTTP port of this machine; DynamoDB and STS (moto's) on the same port.
+
+    port: 0 picks a free one. Only the loopback interface is bound.
+    limits, clock, faults, empty_pages, reshard_delay_ms: see `LocalKinesis`.
+    dynamodb: start moto at once; otherwise it starts with the first call that is for it (2
+    seconds).
+
+        with LocalServer() as server:
+            kinesis = server.client("kinesis")
+            kinesis.create_stream(StreamName="flights", ShardCount=2)
+
+    Raises: LocalServerError from `start`.
+    """
+
+    def __init__(
+        self,
+        port: int = 0,
+        *,
+        limits: Limits | bool | None = True,
+        clock: Clock = system_clock,
+        faults: FaultPlan | None = None,
+        dynamodb: bool = False,
+        empty_pages: int = 0,
+        reshard_delay_ms: int = 0,
+    ) -> None:
+        self.kinesis = LocalKinesis(
+            clock=clock,
+            limits=limits,
+            faults=faults,
+            empty_pages=empty_pages,
+            reshard_delay_ms=reshard_delay_ms,
+        )
+        self._port = port
+        self._eager_moto = dynamodb
+        self._host: _Host | None = None
+        self._clients: list[Any] = []
+
+    @property
+    def endpoint_url(self) -> str:
+        if self._host is None:
+            raise RuntimeError("the server is not running; call start(), or use it in a with block")
+        return f"http://{_LOOPBACK}:{self._host.port}"
+
+    def client(self, service: str, region: str = DEFAULT_REGION, **options: Any) -> Any:
+        """A boto3 client on this endpoint, with credentials that need no setup.
+
+        It is closed when the server stops. `options` go to `boto3.Session.client`.
+        """
+        import boto3  # noqa: PLC0415 - half a second that starting a server does not need
+
+        session = boto3.Session("local", "local", region_name=region)
+        client = session.client(service, endpoint_url=self.endpoint_url, **options)
+        self._clients.append(client)
+        return client
+
+    def start(self) -> LocalServer:
+        """Returns when connections are accepted."""
+        if self._host is None:
+            host = _Host(self.kinesis, self._port)
+            host.start()
+            self._host = host
+            if self._eager_moto:
+                host.moto.start()
+        return self
+
+    def stop(self) -> None:
+        """Closes every connection, cuts what is still being answered, ends moto."""
+        for client in self._clients:
+            client.close()
+        self._clients.clear()
+        if self._host is not None:
+            self._host.stop()
+            self._host = None
+
+    def __enter__(self) -> LocalServer:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+class _Host:
+    """The thread with the event loop, and the sockets."""
+
+    def __init__(self, kinesis: LocalKinesis, port: int) -> None:
+        from sparkinesis.local.dynamodb import Moto  # noqa: PLC0415 - only a started server needs
+
+        it
+
+        self._kinesis = kinesis
+        self.moto: Moto = Moto()
+        self._ready = threading.Event()
+        self._failure: BaseException | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping: asyncio.Event | None = None
+        self._socket = _bind(port)
+        self.port: int = self._socket.getsockname()[1]
+        self._thread = threading.Thread(
+            target=self._run, name=f"sparkinesis-local-{self.port}", daemon=True
+        )
+
+    def start(self) -> None:
+        self._thread.start()
+        self._ready.wait(_START_SECONDS)
+        if self._failure is not None:
+            self._thread.join()
+            self._socket.close()
+            raise LocalServerError(f"the local server did not start: {self._failure}") from (
+                self._failure
+            )
+
+    def stop(self) -> None:
+        if self._loop is not None and self._stopping is not None:
+            self._loop.call_soon_threadsafe(self._stopping.set)
+        # Before joining: a call that moto is answering would hold up the loop's end.
+        self.moto.stop()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as error:  # noqa: BLE001 - carried to the thread that waits in start()
+            self._failure = error
+        finally:
+            self._ready.set()
+
+    async def _serve(self) -> None:
+        protocol, connections = _protocol(self._kinesis, self.moto)
+        loop = self._loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        server = await loop.create_server(protocol, sock=self._socket)
+        self._ready.set()
+        await self._stopping.wait()
+        server.close()
+        for connection in list(connections.connections):
+            connection.transport.abort()
+        tasks = list(connections.tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        # One turn of the loop for the aborted transports to close their sockets.
+        await asyncio.sleep(0)
+
+
+def _bind(port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((_LOOPBACK, port))
+        listener.listen(1024)
+    except OSError as error:
+        listener.close()
+        raise LocalServerError(
+            f"port {port} on {_LOOPBACK} is not free ({error.strerror}); choose another one, "
+            "or 0 for any that is"
+        ) from error
+    return listener
+
+
+def _protocol(kinesis: LocalKinesis, moto: Moto) -> tuple[Any, Any]:
+    """A factory of uvicorn's HTTP protocol, and the connections and tasks that it keeps.
+
+    The protocol alone is used, without uvicorn's server: that one installs signal handlers and
+    looks for its end ten times a second.
+    """
+    try:
+        from uvicorn.config import Config  # noqa: PLC0415
+        from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol  # noqa: PLC0415
+        from uvicorn.server import ServerState  # noqa: PLC0415
+    except ImportError as error:
+        raise LocalServerError(
+            f"{error.name} is missing; the local server needs: pip install 'sparkinesis[local]'"
+        ) from error
+    from sparkinesis.local.http import TRANSPORT, App  # noqa: PLC0415
+
+    config = Config(
+        App(kinesis, moto),
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=60,
+    )
+    config.load()
+    state = ServerState()
+
+    class Connection(HttpToolsProtocol):  # type: ignore[misc]
+        def connection_made(self, transport: asyncio.Transport) -> None:
+            super().connection_made(transport)
+            # What ASGI has no way to ask for: the connection itself, to drop it.
+            self.app_state = {TRANSPORT: transport}
+
+    return lambda: Connection(config=config, server_state=state, app_state={}), state
