@@ -1,6 +1,4 @@
-"""A local Kinesis that unmodified clients can talk to: `LocalServer`, in a thread of this
-process.
-"""
+"""A local Kinesis that unmodified clients can talk to, in a thread of this process."""
 
 from __future__ import annotations
 
@@ -8,16 +6,15 @@ import asyncio
 import socket
 import threading
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.local.clock import Clock, system_clock
+from sparkinesis.local.dynamodb import Moto
 from sparkinesis.local.faults import FaultPlan
 from sparkinesis.local.kinesis import DEFAULT_REGION, LocalKinesis
 from sparkinesis.local.limits import Limits
 
-if TYPE_CHECKING:
-    from sparkinesis.local.dynamodb import Moto
 
 _LOOPBACK = "127.0.0.1"
 _START_SECONDS = 30.0
@@ -118,10 +115,6 @@ class _Host:
     """The thread with the event loop, and the sockets."""
 
     def __init__(self, kinesis: LocalKinesis, port: int) -> None:
-        from sparkinesis.local.dynamodb import Moto  # noqa: PLC0415 - only a started server needs
-
-        it
-
         self._kinesis = kinesis
         self.moto: Moto = Moto()
         self._ready = threading.Event()

@@ -25,9 +25,7 @@ _TRIM_SHARE = 4
 
 @dataclasses.dataclass(frozen=True)
 class Page:
-    """Some records in order. `records` are encoded JSON objects; `bytes` is their size when
-    stored.
-    """
+    """Some records in order, as encoded JSON objects; `bytes` is their size when stored."""
 
     records: list[bytes]
     next_position: int
