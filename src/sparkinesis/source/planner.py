@@ -15,9 +15,13 @@ from sparkinesis.stream.budget import Pace, ShardBudget
 from sparkinesis.stream.client import StreamClient
 from sparkinesis.stream.position import LATEST, AtTimestamp, Position
 from sparkinesis.stream.retention import SHORTEST_RETENTION_MS, RetentionCheck
+from sparkinesis.stream.retry import Retry
 from sparkinesis.stream.shard import Lineage
 
 _log = logging.getLogger(__name__)
+
+FIRST_CONTACT = Retry(give_up_after=10.0)
+"""A wrong region or endpoint is told soon, before the query has worked once."""
 
 MOST_PROBES_AT_ONCE = 16
 
@@ -85,19 +89,22 @@ class StreamPlanner:
 
     def _resolve_latest(self) -> Positions:
         """LATEST as something durable: the open shards, from the service's present time on."""
-        shards, now_ms = self._client.list_shards()
-        self._listed_at = self._clock()
-        self._lineage = Lineage.of(shards)
-        return {shard: AtTimestamp(now_ms) for shard in self._lineage.open_shards()}
+        lineage, now_ms = self._list()
+        return {shard: AtTimestamp(now_ms) for shard in lineage.open_shards()}
 
     def _list_shards(self) -> Lineage:
         pause = self._listed_at + LIST_SHARDS_INTERVAL - self._clock()
         if pause > 0:
             self._sleep(pause)
+        lineage, _ = self._list()
+        return lineage
+
+    def _list(self) -> tuple[Lineage, int]:
         self._listed_at = self._clock()
-        shards, _ = self._client.list_shards()
+        retry = FIRST_CONTACT if self._lineage is None else None
+        shards, now_ms = self._client.list_shards(retry)
         self._lineage = Lineage.of(shards)
-        return self._lineage
+        return self._lineage, now_ms
 
     def _without_lost_shards(self, start: Positions, lineage: Lineage) -> Positions:
         if not missing(start, lineage):

@@ -54,7 +54,7 @@ CLOCK_MARGIN_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one look at a shard found; children only when the shard is finished."""
+    """What one look at a shard found; children when it reached the end of a closed shard."""
 
     finding: Finding
     children: tuple[Shard, ...] = ()
@@ -119,11 +119,10 @@ class ShardProber:
         if not found.records:
             self._is_slow = True
             if cursor.at_end:
-                children = found.fetched.page.child_shards or ()
-                return Look(Finished(), tuple(shard_of(child) for child in children))
+                return Look(Finished(), found.children)
             return Look(Quiet(found.silent_until))
         if cursor.at_end:
-            return Look(LastRecords())
+            return Look(LastRecords(), found.children)
         if found.lag_ms == 0 or (found.lag_ms <= CLOSE_TO_TIP_MS and limit > 1):
             self._is_slow = sum(len(record.data) for record in found.records) <= SMALL_PAGE
             return _records(found.records[-1], found.silent_until)
@@ -159,7 +158,7 @@ class ShardProber:
             # Arrival times need not be in order: a hit that is not further on is a miss.
             if hit is not None and _order(hit) > _order(last):
                 if probe.at_end:
-                    return Look(LastRecords())
+                    return Look(LastRecords(), found.children)
                 cursor, last, low = probe, hit, max(instant, _arrival_ms(hit))
                 self._cursor = probe
                 if halving == 0:
@@ -176,7 +175,7 @@ class ShardProber:
         self._cursor = cursor
         found = self._following(cursor, MAX_RECORDS_PER_CALL)
         if cursor.at_end:
-            return Look(LastRecords())
+            return Look(LastRecords(), found.children)
         if not found.records:
             return _records(last, found.silent_until)
         self._is_slow = sum(len(record.data) for record in found.records) <= SMALL_PAGE
@@ -189,6 +188,11 @@ class _Following:
 
     fetched: Fetched
     records: Sequence[Record]
+
+    @property
+    def children(self) -> tuple[Shard, ...]:
+        """What the last page of a closed shard announces."""
+        return tuple(shard_of(child) for child in self.fetched.page.child_shards or ())
 
     @property
     def lag_ms(self) -> int:

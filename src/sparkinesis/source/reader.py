@@ -27,7 +27,7 @@ def read_records(options: SourceOptions, wanted: ShardRange) -> Iterator[pa.Reco
     """The rows of ``wanted``, one Arrow batch a page. Raises `DataLossError` and service errors."""
     address = options.address
     client = StreamClient(address)
-    check = RetentionCheck(client, options.fail_on_data_loss and not wanted.is_initial)
+    check = RetentionCheck(client, options.fail_on_data_loss)
     budget = _budget(address, wanted.shard_id, options.pace)
 
     def open_cursor(position: Position) -> ShardCursor:

@@ -2,7 +2,7 @@
 
 A shard takes 5 GetRecords and 5 GetShardIterator calls a second and gives 2 MB/s, for all its
 polling consumers together (Kinesis' quotas page). Planner and readers run in different processes
-and take turns on a shard, so each side spaces its calls to half of what is allowed.
+and take turns on a shard, so each side has a budget of its own, and together they hold the limit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 class Pace:
     """What one side, planner or reader, allows itself on one shard; 0 means without limit."""
 
-    calls_per_second: float = 2.5
+    calls_per_second: float = 2.0
     bytes_per_second: float = 2_000_000.0
 
     @property

@@ -194,13 +194,13 @@ class StreamClient:
         hours = answer["StreamDescriptionSummary"]["RetentionPeriodHours"]
         return StreamSummary(hours * 3_600_000, self._service_time(answer))
 
-    def list_shards(self) -> tuple[list[Shard], int]:
+    def list_shards(self, retry: Retry | None = None) -> tuple[list[Shard], int]:
         """ListShards, all pages: every shard that is kept, and the service's clock in epoch ms."""
         request: dict[str, Any] = self._id()
         shards: list[Shard] = []
         first_time: int | None = None
         while True:
-            answer = self._call("ListShards", lambda c: c.list_shards(**request))  # noqa: B023
+            answer = self._call("ListShards", lambda c: c.list_shards(**request), retry=retry)  # noqa: B023
             if first_time is None:
                 first_time = self._service_time(answer)
             shards.extend(_shard(shard) for shard in answer["Shards"])
@@ -267,10 +267,11 @@ class StreamClient:
         shard_id: str | None = None,
         position: Position | None = None,
         before_retry: Callable[[], None] | None = None,
+        retry: Retry | None = None,
     ) -> _T:
         try:
             client = _boto_client(self.address.region, self.address.endpoint)
-            return self._retry.call(lambda: call(client), before_retry)
+            return (retry or self._retry).call(lambda: call(client), before_retry)
         except (ClientError, BotoCoreError) as error:
             explained = _explain(error, operation, self.address, shard_id, position)
             # `from None`: the service's words are in the text; a second traceback hides it.

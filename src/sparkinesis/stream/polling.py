@@ -51,7 +51,8 @@ def read_range(
     caller works on the present one. Raises `DataLossError` when the range's start or end has been
     trimmed, unless the check is told to go on: then what is left of the range is read.
     """
-    looked_at_start = False
+    # An initial start may lie before the oldest record: that is what the user asked for.
+    looked_at_start = wanted.is_initial
     with ThreadPoolExecutor(1, thread_name_prefix="get-records") as fetcher:
         cursor = open_cursor(wanted.start)
         try:

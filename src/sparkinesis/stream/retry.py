@@ -11,6 +11,7 @@ from typing import TypeVar
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
+    ConnectionError,  # noqa: A004
     HTTPClientError,
     IncompleteReadError,
 )
@@ -57,7 +58,7 @@ def is_retryable(error: BaseException) -> bool:
         code = error_code(error)
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         return code in THROTTLED or code in _PASSING or status >= 500
-    return isinstance(error, HTTPClientError | IncompleteReadError)
+    return isinstance(error, ConnectionError | HTTPClientError | IncompleteReadError)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ def test_defaults() -> None:
     assert options.fail_on_data_loss
     assert options.max_records_per_fetch == 10_000
     assert options.min_fetch_period == 1.0
-    assert options.pace.spacing == pytest.approx(0.4)
+    assert options.pace.spacing == pytest.approx(0.5)
     assert options.pace.cost(2_000_000) == pytest.approx(1.0)
 
 
