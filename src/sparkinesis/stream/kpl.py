@@ -1,0 +1,82 @@
+"""The aggregated record of the Kinesis Producer Library (KPL).
+
+A record whose data is ``MAGIC + message + MD5(message)``, where the message is an
+`AggregatedRecord`, holds many user records. The source of the format is ``aggregation-format.md``
+of the KPL.
+
+The message types are built here rather than by protoc, so that any protobuf runtime reads them,
+and in a descriptor pool of their own, so that they live beside other libraries' same messages.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
+
+MAGIC = b"\xf3\x89\x9a\xc2"
+DIGEST_SIZE = 16
+"""Bytes of the MD5 that ends an aggregated record."""
+ENVELOPE_SIZE = len(MAGIC) + DIGEST_SIZE
+"""What aggregation adds to the message. Data of this size or less is never an aggregate."""
+MAX_SIZE = 1_048_576
+"""Bytes that an aggregated record may have, magic and digest included."""
+
+_PACKAGE = "sparkinesis.kpl"
+
+_STRING, _BYTES, _UINT64 = Field.TYPE_STRING, Field.TYPE_BYTES, Field.TYPE_UINT64
+_REQUIRED, _OPTIONAL, _REPEATED = Field.LABEL_REQUIRED, Field.LABEL_OPTIONAL, Field.LABEL_REPEATED
+
+_SCHEMA: dict[str, list[tuple[str, Field.Label.ValueType, Field.Type.ValueType | str]]] = {
+    "Tag": [
+        ("key", _REQUIRED, _STRING),
+        ("value", _OPTIONAL, _STRING),
+    ],
+    "Record": [
+        ("partition_key_index", _REQUIRED, _UINT64),
+        ("explicit_hash_key_index", _OPTIONAL, _UINT64),
+        ("data", _REQUIRED, _BYTES),
+        ("tags", _REPEATED, "Tag"),
+    ],
+    "AggregatedRecord": [
+        ("partition_key_table", _REPEATED, _STRING),
+        ("explicit_hash_key_table", _REPEATED, _STRING),
+        ("records", _REPEATED, "Record"),
+    ],
+    "AggregatedEnvelope": [
+        ("partition_key_table", _REPEATED, _STRING),
+        ("explicit_hash_key_table", _REPEATED, _STRING),
+        ("records", _REPEATED, _BYTES),
+    ],
+}
+"""The proto2 messages; a field's number is its place, from 1. A type's name is a message."""
+
+
+def _message_types() -> dict[str, Any]:
+    """The message class of each name in the schema."""
+    file = FileDescriptorProto(name="sparkinesis/kpl.proto", package=_PACKAGE, syntax="proto2")
+    for message_name, fields in _SCHEMA.items():
+        message = file.message_type.add(name=message_name)
+        for number, (name, label, kind) in enumerate(fields, 1):
+            field = message.field.add(name=name, number=number, label=label)
+            if isinstance(kind, str):
+                field.type = Field.TYPE_MESSAGE
+                field.type_name = f".{_PACKAGE}.{kind}"
+            else:
+                field.type = kind
+    pool = DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    return {
+        name: GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}")) for name in _SCHEMA
+    }
+
+
+_TYPES = _message_types()
+
+# A class made at run time has no static type.
+AggregatedRecord: Any = _TYPES["AggregatedRecord"]
+AggregatedEnvelope: Any = _TYPES["AggregatedEnvelope"]
+"""`AggregatedRecord` on the wire, with each of its records left as the bytes of the message."""

@@ -1,0 +1,75 @@
+"""One GetRecords answer, decoded from its JSON body into typed values in a single pass in C.
+
+The field names are those of the service's API reference, GetRecords, "Response Syntax". Fields that
+reading does not need (``EncryptionType``, and whatever the service adds later) are skipped.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from sparkinesis.errors import ServiceError
+
+
+class Record(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
+    """A record as Kinesis stores it; a producer may have packed many user records into it."""
+
+    data: bytes
+    partition_key: str
+    sequence_number: str
+    approximate_arrival_timestamp: float | None = None
+    """Epoch seconds; the service means whole milliseconds."""
+
+
+class HashKeyRange(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
+    """The part of the 128-bit hash space that a shard owns: decimal text, both ends inclusive."""
+
+    starting_hash_key: str
+    ending_hash_key: str
+
+
+class ChildShard(msgspec.Struct, frozen=True, rename="pascal"):
+    """A shard that continues a closed one, as the closed shard's last page names it."""
+
+    shard_id: str
+    parent_shards: list[str]
+    hash_key_range: HashKeyRange
+
+    @property
+    def starting_hash_key(self) -> str:
+        return self.hash_key_range.starting_hash_key
+
+    @property
+    def ending_hash_key(self) -> str:
+        return self.hash_key_range.ending_hash_key
+
+
+class Page(msgspec.Struct, frozen=True, rename="pascal"):
+    """What one GetRecords call returns: at most 10,000 records and 10 MB of data."""
+
+    records: list[Record]
+    next_shard_iterator: str | None = None
+    """None when the shard is closed and this page holds its last records."""
+    millis_behind_latest: int | None = None
+    child_shards: list[ChildShard] | None = None
+    """Given with the last page of a closed shard only."""
+
+
+_DECODER = msgspec.json.Decoder(Page)
+
+
+def decode_page(body: bytes) -> Page:
+    """Decode the body of a GetRecords answer.
+
+    Raises `ServiceError` for a body that is not one, saying which field is wrong.
+    """
+    try:
+        return _DECODER.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        # The beginning of anything else tells what answered; that of a page may hold user data.
+        begin = "" if body[:1] == b"{" else f", which begin with {bytes(body[:60])!r}"
+        raise ServiceError(
+            f"GetRecords was answered by {len(body)} bytes that are not a page of records{begin}: "
+            f"{error}. If a proxy or an endpoint of your own stands between, check that it passes "
+            "the service's answers on unchanged."
+        ) from error
