@@ -1,13 +1,14 @@
 """DynamoDB and STS: moto's server, in a child process that never outlives this one.
 
-Run as a program (`python -m sparkinesis.local.dynamodb`) this module is that child: it prints its
-port, serves one request at a time (moto's conditional writes are atomic only then), and exits when
-its standard input ends, which it does even if the parent is killed.
+`main` is that child: it prints its port, serves one request at a time (moto's conditional writes
+are atomic only then), and exits when its standard input ends, which it does even if the parent is
+killed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import os
 import subprocess
 import sys
@@ -15,11 +16,11 @@ import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-import urllib3
-
 from sparkinesis.errors import SparkinesisError
 
 if TYPE_CHECKING:
+    import urllib3
+
     from sparkinesis.local.http import Answer
 
 _SKIPPED = {b"connection", b"transfer-encoding", b"content-length", b"date", b"server"}
@@ -50,12 +51,16 @@ class Moto:
                 raise MotoError("the local server is stopping")
             if self._pool is None:
                 port = self._spawn()
+                import urllib3  # noqa: PLC0415
+
                 self._pool = urllib3.HTTPConnectionPool("127.0.0.1", port, maxsize=1, block=True)
             return self._pool
 
     def _spawn(self) -> int:
+        if importlib.util.find_spec("moto") is None:
+            raise MotoError("moto is missing; DynamoDB needs: pip install 'sparkinesis[local]'")
         self._child = child = subprocess.Popen(
-            [sys.executable, "-m", "sparkinesis.local.dynamodb"],
+            [sys.executable, "-c", "from sparkinesis.local.dynamodb import main; main()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
@@ -63,10 +68,7 @@ class Moto:
         line = child.stdout.readline().strip()
         if not line.isdigit():
             self._end_child()
-            raise MotoError(
-                "DynamoDB did not start; it needs: pip install 'sparkinesis[local]' "
-                "(its own message is on standard error)"
-            )
+            raise MotoError("moto did not start; its own message is on standard error")
         return int(line)
 
     def stop(self) -> None:
@@ -95,10 +97,17 @@ class Moto:
     def _forward(
         self, method: str, path: str, headers: list[tuple[bytes, bytes]], body: bytes
     ) -> Answer:
-        from sparkinesis.local.http import Answer  # noqa: PLC0415 - http knows this as its Backend
+        from urllib3.exceptions import HTTPError  # noqa: PLC0415
+
+        from sparkinesis.local.http import Answer  # noqa: PLC0415
 
         try:
-            response = self.start().urlopen(
+            pool = self.start()
+        except MotoError as error:
+            # 501 because clients try again after 500, 502, 503 and 504.
+            return Answer(501, [(b"content-type", b"text/plain")], f"{error}\n".encode())
+        try:
+            response = pool.urlopen(
                 method,
                 path,
                 body=body,
@@ -111,7 +120,7 @@ class Moto:
                 retries=False,
                 decode_content=False,
             )
-        except (MotoError, urllib3.exceptions.HTTPError) as error:
+        except HTTPError as error:
             return Answer(503, [(b"content-type", b"text/plain")], f"{error}\n".encode())
         answered = [
             (name.lower().encode("latin-1"), value.encode("latin-1"))
@@ -142,7 +151,3 @@ def main() -> None:
     sys.stdout.write(f"{server.server_port}\n")
     sys.stdout.flush()
     server.serve_forever()
-
-
-if __name__ == "__main__":
-    main()

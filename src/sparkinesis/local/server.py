@@ -170,7 +170,7 @@ class _Host:
 
 
 def _bind(port: int) -> socket.socket:
-    # Without the protocol's number asyncio leaves Nagle's algorithm on, and every answer takes 40 ms.
+    # Without the protocol's number asyncio leaves Nagle's algorithm on: 40 ms for every answer.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -11,9 +11,6 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from botocore.loaders import Loader
-from botocore.model import ServiceModel
-
 from sparkinesis.local import errors
 
 _JSON_TYPES: dict[str, tuple[type[Any], ...]] = {
@@ -32,6 +29,10 @@ _JSON_TYPES: dict[str, tuple[type[Any], ...]] = {
 
 @functools.lru_cache(maxsize=1)
 def _service() -> Any:
+    # A tenth of a second, which importing sparkinesis.local does not need.
+    from botocore.loaders import Loader  # noqa: PLC0415
+    from botocore.model import ServiceModel  # noqa: PLC0415
+
     return ServiceModel(Loader().load_service_model("kinesis", "service-2"), "kinesis")
 
 

@@ -1,0 +1,111 @@
+"""`sparkinesis local` (also `python -m sparkinesis.local`): the local server in the foreground."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from sparkinesis.local.kinesis import DEFAULT_REGION
+from sparkinesis.local.server import LocalServer, LocalServerError
+
+
+def parse_streams(text: str) -> dict[str, int]:
+    """Shard counts by stream name, from "flights:4,other".
+
+    Raises: typer.BadParameter.
+    """
+    streams: dict[str, int] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, colon, count = part.partition(":")
+        shards = int(count) if count.isdigit() else 0 if colon else 1
+        if not name or shards < 1:
+            raise typer.BadParameter(f"{part!r} is not NAME or NAME:SHARDS")
+        if name in streams:
+            raise typer.BadParameter(f"{name!r} is named twice")
+        streams[name] = shards
+    return streams
+
+
+def local(
+    *,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 takes any that is free.")
+    ] = 4566,
+    streams: Annotated[
+        str, typer.Option(metavar="NAME:SHARDS,...", help="Streams to create, as flights:4,other.")
+    ] = "",
+    region: Annotated[str, typer.Option(help="Region to create them in.")] = DEFAULT_REGION,
+    limits: Annotated[
+        bool, typer.Option(help="Throttle as the service does, or not at all.")
+    ] = True,
+    dynamodb: Annotated[
+        bool, typer.Option("--dynamodb", help="Start DynamoDB now, not with its first request.")
+    ] = False,
+    empty_pages: Annotated[
+        int, typer.Option(min=0, help="Empty answers of a new iterator before it gives records.")
+    ] = 0,
+    reshard_delay_ms: Annotated[
+        int, typer.Option(min=0, help="How long a stream is UPDATING after a reshard, in ms.")
+    ] = 0,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the endpoint as one line of JSON, and no more.")
+    ] = False,
+) -> None:
+    """Run Kinesis, DynamoDB and STS on this machine until Ctrl-C. Nothing is kept on disk."""
+    wanted = parse_streams(streams)
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    server = LocalServer(
+        port,
+        limits=None,
+        dynamodb=dynamodb,
+        empty_pages=empty_pages,
+        reshard_delay_ms=reshard_delay_ms,
+    )
+    try:
+        server.start()
+    except LocalServerError as error:
+        typer.echo(f"sparkinesis local: {error}", err=True)
+        raise typer.Exit(1) from None
+    try:
+        for name, shards in wanted.items():
+            server.kinesis.call("CreateStream", region=region, StreamName=name, ShardCount=shards)
+        server.kinesis.limits = limits
+        if as_json:
+            ready = {"endpoint": server.endpoint_url, "region": region, "streams": wanted}
+            typer.echo(json.dumps(ready))
+        else:
+            _introduce(server.endpoint_url, region, wanted)
+        stop.wait()
+    finally:
+        server.stop()
+
+
+def _introduce(url: str, region: str, streams: dict[str, int]) -> None:
+    """The URL alone on the first line, for programs; then how to use it, for people."""
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(Text(url, style="bold green"))
+    console.print()
+    for name, text in _hints(url, region, streams):
+        # Not wrapped: a line that is broken cannot be copied.
+        console.print(Text.assemble((f"{name:<9}", "dim"), text), soft_wrap=True)
+    console.print()
+    console.print("Any credentials will do. Ctrl-C stops it; nothing is kept.", style="dim")
+
+
+def _hints(url: str, region: str, streams: dict[str, int]) -> Sequence[tuple[str, str]]:
+    made = ", ".join(f"{n} ({s} shard{'s' * (s > 1)})" for n, s in streams.items())
+    return [
+        *([("streams", f"{made} in {region}")] if made else []),
+        ("Spark", f'.option("endpoint", "{url}").option("region", "{region}")'),
+        ("boto3", f'boto3.client("kinesis", endpoint_url="{url}", region_name="{region}")'),
+        ("AWS CLI", f"aws --endpoint-url {url} --region {region} kinesis list-streams"),
+    ]
