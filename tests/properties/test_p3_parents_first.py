@@ -37,7 +37,7 @@ def test_p3_rows_of_a_key_come_in_order_through_splits_and_merges(
                 for row in task:
                     read[row["partitionKey"]].append(row["data"])
 
-    for step in range(25):
+    for _ in range(25):
         for _ in range(rng.randrange(0, 12)):
             key = rng.choice(keys)
             data = b"%06d" % sum(map(len, written.values()))

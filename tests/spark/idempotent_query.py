@@ -20,6 +20,7 @@ from sparkinesis.local.java import use_java
 
 def main(endpoint: str, stream: str, checkpoint: str, output: str) -> None:
     use_java()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")

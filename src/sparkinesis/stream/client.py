@@ -311,6 +311,8 @@ def _explain(
     """The error that teaches: what happened, where, what to do."""
     code = error_code(error)
     said = str(error)
+    if isinstance(error, ClientError):
+        said = f"{code}: {error.response.get('Error', {}).get('Message') or 'no message'}"
     where = f"{address}" if shard_id is None else f"shard {shard_id} of {address}"
     if position is not None:
         where += f" at position {position}"
