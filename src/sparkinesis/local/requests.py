@@ -77,14 +77,18 @@ class ListShards(StreamRequest, frozen=True, kw_only=True):
 
 class PutRecord(StreamRequest, frozen=True, kw_only=True):
     data: str
-    partition_key: str
+    # The service has streams that need no partition key; here an absent one is an empty one, which
+    # is refused.
+    partition_key: str = ""
     explicit_hash_key: str | None = None
     sequence_number_for_ordering: str | None = None
 
 
 class PutRecordsEntry(Request, frozen=True):
     data: str
-    partition_key: str
+    # The service has streams that need no partition key; here an absent one is an empty one, which
+    # is refused.
+    partition_key: str = ""
     explicit_hash_key: str | None = None
 
 

@@ -67,6 +67,11 @@ class LocalServer:
             raise RuntimeError("the server is not running; call start(), or use it in a with block")
         return f"http://{_LOOPBACK}:{self._host.port}"
 
+    @property
+    def moto_pid(self) -> int | None:
+        """The process that answers for DynamoDB and STS; None while there is none."""
+        return self._host.moto.pid if self._host is not None else None
+
     def client(self, service: str, region: str = DEFAULT_REGION, **options: Any) -> Any:
         """A boto3 client on this endpoint, with credentials that need no setup.
 

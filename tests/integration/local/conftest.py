@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from sparkinesis.local import LocalServer, ManualClock
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(1_800_000_000_123)
+
+
+@pytest.fixture
+def server(clock: ManualClock) -> Iterator[LocalServer]:
+    with LocalServer(clock=clock, limits=False) as running:
+        yield running
+
+
+@pytest.fixture
+def kinesis(server: LocalServer) -> Any:
+    """A boto3 client that does not try again, so that tests see every answer."""
+    return once(server, "kinesis")
+
+
+def once(server: LocalServer, service: str, region: str = "us-east-1") -> Any:
+    from botocore.config import Config  # noqa: PLC0415
+
+    config = Config(retries={"total_max_attempts": 1}, read_timeout=10)
+    return server.client(service, region, config=config)

@@ -1,0 +1,200 @@
+"""Unmodified boto3 against the server: answers, exceptions, paginators, waiters."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from sparkinesis.local import LocalServer, LocalServerError, ManualClock
+from tests.integration.local.conftest import once
+
+
+def test_a_record_makes_the_round_trip(kinesis: Any, clock: ManualClock) -> None:
+    kinesis.create_stream(StreamName="s", ShardCount=1)
+    kinesis.get_waiter("stream_exists").wait(StreamName="s")
+    put = kinesis.put_record(StreamName="s", Data=b"\x00\xff", PartitionKey="ké")
+    shard = put["ShardId"]
+    iterator = kinesis.get_shard_iterator(
+        StreamName="s",
+        ShardId=shard,
+        ShardIteratorType="AT_TIMESTAMP",
+        Timestamp=datetime.fromtimestamp(clock() // 1000, tz=timezone.utc),
+    )["ShardIterator"]
+    page = kinesis.get_records(ShardIterator=iterator)
+    (record,) = page["Records"]
+    assert (record["Data"], record["PartitionKey"]) == (b"\x00\xff", "ké")
+    assert record["SequenceNumber"] == put["SequenceNumber"]
+    arrived = record["ApproximateArrivalTimestamp"]
+    assert round(arrived.timestamp() * 1000) == clock()
+    headers = page["ResponseMetadata"]["HTTPHeaders"]
+    assert headers["date"] == "Fri, 15 Jan 2027 08:00:00 GMT"
+    assert headers["content-type"] == "application/x-amz-json-1.1"
+    assert page["ResponseMetadata"]["RequestId"]
+
+
+def test_reading_through_a_split_and_a_merge_delivers_each_record_once(kinesis: Any) -> None:
+    kinesis.create_stream(StreamName="s", ShardCount=2)
+    keys = [f"key-{i}" for i in range(40)]
+    sent = 0
+
+    def put() -> None:
+        nonlocal sent
+        entries = [
+            {"Data": f"{sent + i:04}".encode(), "PartitionKey": k} for i, k in enumerate(keys)
+        ]
+        assert kinesis.put_records(StreamName="s", Records=entries)["FailedRecordCount"] == 0
+        sent += len(keys)
+
+    put()
+    kinesis.split_shard(
+        StreamName="s", ShardToSplit="shardId-000000000000", NewStartingHashKey=str(2**126)
+    )
+    put()
+    kinesis.merge_shards(
+        StreamName="s",
+        ShardToMerge="shardId-000000000003",
+        AdjacentShardToMerge="shardId-000000000001",
+    )
+    put()
+
+    got: list[tuple[str, str]] = []
+    done: set[str] = set()
+    ready = {"shardId-000000000000", "shardId-000000000001"}
+    while ready:
+        shard = ready.pop()
+        iterator = kinesis.get_shard_iterator(
+            StreamName="s", ShardId=shard, ShardIteratorType="TRIM_HORIZON"
+        )["ShardIterator"]
+        while iterator is not None:
+            page = kinesis.get_records(ShardIterator=iterator, Limit=7)
+            got += [(r["PartitionKey"], r["Data"].decode()) for r in page["Records"]]
+            iterator = page.get("NextShardIterator")
+            assert (iterator is None) == ("ChildShards" in page)
+            if iterator is not None and page["MillisBehindLatest"] == 0:
+                break  # the tip of an open shard
+        done.add(shard)
+        children = page.get("ChildShards", [])
+        ready |= {c["ShardId"] for c in children if set(c["ParentShards"]) <= done}
+
+    assert len(done) == 5
+    assert sorted(data for _, data in got) == [f"{i:04}" for i in range(sent)]
+    for key in keys:
+        of_key = [data for k, data in got if k == key]
+        assert of_key == sorted(of_key), "parents come before children"
+
+
+def test_errors_arrive_as_the_exceptions_of_the_client(kinesis: Any, clock: ManualClock) -> None:
+    kinesis.create_stream(StreamName="s", ShardCount=1)
+    with pytest.raises(kinesis.exceptions.ResourceNotFoundException) as caught:
+        kinesis.describe_stream(StreamName="none")
+    answer = caught.value.response
+    assert answer["Error"]["Message"] == "Stream none under account 123456789012 not found."
+    assert answer["ResponseMetadata"]["HTTPStatusCode"] == 400
+    headers = answer["ResponseMetadata"]["HTTPHeaders"]
+    assert headers["x-amzn-errortype"] == "ResourceNotFoundException"
+    with pytest.raises(kinesis.exceptions.ResourceInUseException):
+        kinesis.create_stream(StreamName="s", ShardCount=1)
+    with pytest.raises(kinesis.exceptions.InvalidArgumentException):
+        kinesis.get_records(ShardIterator="AAAA")
+    iterator = kinesis.get_shard_iterator(
+        StreamName="s", ShardId="shardId-000000000000", ShardIteratorType="LATEST"
+    )["ShardIterator"]
+    clock.advance(300_001)
+    with pytest.raises(kinesis.exceptions.ExpiredIteratorException):
+        kinesis.get_records(ShardIterator=iterator)
+    with pytest.raises(ClientError, match="UnknownOperationException"):
+        kinesis.start_stream_encryption(StreamName="s", EncryptionType="KMS", KeyId="k")
+
+
+def test_throttling_arrives_as_the_exception_of_the_client(
+    server: LocalServer, kinesis: Any
+) -> None:
+    kinesis.create_stream(StreamName="s", ShardCount=1)
+    server.kinesis.limits = True
+    iterator = kinesis.get_shard_iterator(
+        StreamName="s", ShardId="shardId-000000000000", ShardIteratorType="LATEST"
+    )["ShardIterator"]
+    for _ in range(5):
+        kinesis.get_records(ShardIterator=iterator)
+    with pytest.raises(kinesis.exceptions.ProvisionedThroughputExceededException):
+        kinesis.get_records(ShardIterator=iterator)
+
+
+def test_paginators_work(kinesis: Any) -> None:
+    for name in "abc":
+        kinesis.create_stream(StreamName=name, ShardCount=5)
+    pages = kinesis.get_paginator("describe_stream").paginate(
+        StreamName="a", PaginationConfig={"PageSize": 2}
+    )
+    assert [len(page["StreamDescription"]["Shards"]) for page in pages] == [2, 2, 1]
+    pages = kinesis.get_paginator("list_streams").paginate(PaginationConfig={"PageSize": 2})
+    assert [page["StreamNames"] for page in pages] == [["a", "b"], ["c"]]
+
+
+def test_the_region_is_that_of_the_signature(server: LocalServer, kinesis: Any) -> None:
+    kinesis.create_stream(StreamName="s", ShardCount=1)
+    ireland = once(server, "kinesis", "eu-west-1")
+    with pytest.raises(ireland.exceptions.ResourceNotFoundException):
+        ireland.describe_stream_summary(StreamName="s")
+    ireland.create_stream(StreamName="s", ShardCount=1)
+    summary = ireland.describe_stream_summary(StreamName="s")["StreamDescriptionSummary"]
+    assert summary["StreamARN"] == "arn:aws:kinesis:eu-west-1:123456789012:stream/s"
+    assert server.kinesis.calls.select("CreateStream")[-1].region == "eu-west-1"
+
+
+def raw(server: LocalServer, headers: dict[str, str], body: bytes = b"{}") -> tuple[int, str]:
+    request = urllib.request.Request(server.endpoint_url, data=body, headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=10) as response:
+            return response.status, ""
+    except urllib.error.HTTPError as error:
+        with error:
+            text = error.read()
+        return error.code, json.loads(text)["__type"] if text else ""
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, (200, "")),
+        ({"Authorization": None}, (400, "MissingAuthenticationTokenException")),
+        ({"X-Amz-Target": "Kinesis_20131202.Nonsense"}, (400, "UnknownOperationException")),
+        ({"X-Amz-Target": "Kinesis_19990101.ListStreams"}, (400, "UnknownOperationException")),
+        ({"Content-Type": "application/x-amz-cbor-1.1"}, (415, "")),
+    ],
+)
+def test_requests_that_no_sdk_sends(
+    server: LocalServer, change: dict[str, str | None], expected: tuple[int, str]
+) -> None:
+    headers = {
+        "X-Amz-Target": "Kinesis_20131202.ListStreams",
+        "Content-Type": "application/x-amz-json-1.1",
+        "Authorization": "AWS4-HMAC-SHA256 Credential=x/20270115/us-east-1/kinesis/aws4_request",
+        **change,
+    }
+    assert raw(server, {k: v for k, v in headers.items() if v is not None}) == expected
+
+
+def test_a_port_that_is_taken_is_a_clear_error(server: LocalServer) -> None:
+    port = int(server.endpoint_url.rpartition(":")[2])
+    with pytest.raises(LocalServerError, match=f"port {port} on 127.0.0.1 is not free"):
+        LocalServer(port).start()
+
+
+def test_a_stopped_server_refuses_connections_and_can_start_again(clock: ManualClock) -> None:
+    server = LocalServer(clock=clock, limits=False)
+    with pytest.raises(RuntimeError, match="not running"):
+        _ = server.endpoint_url
+    with server:
+        once(server, "kinesis").create_stream(StreamName="s", ShardCount=1)
+        url = server.endpoint_url
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(url, timeout=5)
+    with server:
+        assert once(server, "kinesis").list_streams()["StreamNames"] == ["s"]

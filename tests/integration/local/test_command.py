@@ -1,0 +1,107 @@
+"""`sparkinesis local` as a process."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from sparkinesis.local import LocalServer
+
+COMMAND = [str(Path(sys.executable).with_name("sparkinesis")), "local"]
+MODULE = [sys.executable, "-m", "sparkinesis.local"]
+
+
+def start(command: list[str], *options: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True)
+
+
+def client(url: str, region: str) -> Any:
+    session = boto3.Session("x", "x", region_name=region)
+    return session.client("kinesis", endpoint_url=url)
+
+
+@pytest.mark.parametrize("command", [COMMAND, MODULE], ids=["command", "module"])
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
+def test_it_serves_until_a_signal_and_exits_with_0(
+    command: list[str], sign: signal.Signals
+) -> None:
+    streams = ("--streams", "flights:4,other", "--region", "eu-west-1")
+    with start(command, "--port", "0", *streams) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        kinesis = client(url, "eu-west-1")
+        assert len(kinesis.list_shards(StreamName="flights")["Shards"]) == 4
+        assert len(kinesis.list_shards(StreamName="other")["Shards"]) == 1
+        kinesis.close()
+        begin = time.monotonic()
+        process.send_signal(sign)
+        rest = process.stdout.read()
+        assert process.wait(10) == 0
+        assert time.monotonic() - begin < 2
+    assert "\x1b[" not in rest, "colours are for terminals"
+    assert f'.option("endpoint", "{url}")' in rest
+    assert f"aws --endpoint-url {url}" in rest
+
+
+def test_json_is_one_line_with_the_endpoint() -> None:
+    with start(COMMAND, "--port", "0", "--json", "--streams", "a:2") as process:
+        assert process.stdout is not None
+        ready = json.loads(process.stdout.readline())
+        process.terminate()
+        assert process.stdout.read() == ""
+        assert process.wait(10) == 0
+    assert ready["endpoint"].startswith("http://127.0.0.1:")
+    assert ready["streams"] == {"a": 2}
+
+
+def test_a_port_in_use_is_one_line_and_exit_1() -> None:
+    with LocalServer() as server:
+        port = server.endpoint_url.rpartition(":")[2]
+        result = subprocess.run(
+            [*COMMAND, "--port", port], capture_output=True, text=True, check=False
+        )
+    assert result.returncode == 1
+    assert result.stdout == ""
+    assert result.stderr.count("\n") == 1
+    assert f"port {port}" in result.stderr
+
+
+@pytest.mark.parametrize("streams", ["a:0", "a:x", ":3", "a,a"])
+def test_streams_that_make_no_sense_are_refused(streams: str) -> None:
+    result = subprocess.run(
+        [*COMMAND, "--port", "0", "--streams", streams], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 2
+    assert "is not NAME or NAME:SHARDS" in result.stderr or "named twice" in result.stderr
+
+
+def test_importing_the_command_imports_neither_spark_nor_a_server() -> None:
+    code = (
+        "import sys, sparkinesis.cli;"
+        "print([m for m in ('pyspark', 'moto', 'uvicorn', 'boto3') if m in sys.modules])"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.strip() == "[]"
+
+
+def test_without_the_extra_starting_says_what_to_install() -> None:
+    code = (
+        "import sys; sys.modules['uvicorn'] = None; sys.modules['uvicorn.config'] = None\n"
+        "from sparkinesis.local import LocalServer\n"
+        "LocalServer().start()"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 1
+    assert "pip install 'sparkinesis[local]'" in result.stderr.splitlines()[-1]

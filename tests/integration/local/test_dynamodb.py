@@ -1,0 +1,123 @@
+"""DynamoDB and STS through the same endpoint, and the life of the process behind them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from sparkinesis.local import LocalServer
+from tests.integration.local.conftest import once
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[LocalServer]:
+    """moto takes a second to start, so these tests share one."""
+    with LocalServer(dynamodb=True) as running:
+        yield running
+
+
+@pytest.fixture
+def table(shared: LocalServer) -> Any:
+    client = once(shared, "dynamodb")
+    client.create_table(
+        TableName="leases",
+        KeySchema=[{"AttributeName": "leaseKey", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "leaseKey", "AttributeType": "S"}],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    yield client
+    client.delete_table(TableName="leases")
+
+
+def put_new(table: Any, owner: str) -> bool:
+    try:
+        table.put_item(
+            TableName="leases",
+            Item={"leaseKey": {"S": "a"}, "owner": {"S": owner}},
+            ConditionExpression="attribute_not_exists(leaseKey)",
+        )
+    except table.exceptions.ConditionalCheckFailedException:
+        return False
+    return True
+
+
+def test_a_conditional_put_succeeds_once(shared: LocalServer, table: Any) -> None:
+    assert put_new(table, "one")
+    assert not put_new(table, "two")
+    item = table.get_item(TableName="leases", Key={"leaseKey": {"S": "a"}})["Item"]
+    assert item["owner"] == {"S": "one"}
+    errors = [call.error for call in shared.kinesis.calls.select("PutItem", stream="leases")]
+    assert errors == [None, "ConditionalCheckFailedException"]
+
+
+def test_of_many_conditional_puts_at_once_one_succeeds(table: Any) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        won = list(pool.map(lambda i: put_new(table, str(i)), range(32)))
+    assert won.count(True) == 1
+
+
+def test_sts_and_kinesis_name_the_same_account(shared: LocalServer) -> None:
+    account = once(shared, "sts").get_caller_identity()["Account"]
+    kinesis = once(shared, "kinesis")
+    kinesis.create_stream(StreamName="s", ShardCount=1)
+    summary = kinesis.describe_stream_summary(StreamName="s")["StreamDescriptionSummary"]
+    assert summary["StreamARN"].split(":")[4] == account
+    assumed = once(shared, "sts").assume_role(
+        RoleArn=f"arn:aws:iam::{account}:role/reader", RoleSessionName="tests"
+    )
+    assert assumed["Credentials"]["SessionToken"]
+
+
+def test_errors_of_dynamodb_pass_through(shared: LocalServer) -> None:
+    client = once(shared, "dynamodb")
+    with pytest.raises(client.exceptions.ResourceNotFoundException):
+        client.describe_table(TableName="none")
+
+
+def test_without_moto_the_answer_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with LocalServer() as server, pytest.raises(ClientError) as caught:
+        once(server, "dynamodb").list_tables()
+    assert caught.value.response["ResponseMetadata"]["HTTPStatusCode"] == 501
+
+
+PARENT = """
+import sys, time
+from sparkinesis.local import LocalServer
+server = LocalServer(dynamodb=True).start()
+print(server.moto_pid, flush=True)
+time.sleep(60)
+"""
+
+
+def alive(pid: int) -> bool:
+    try:
+        # A process that ended but was not waited for (its parent is gone) still has a directory.
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="looks into /proc")
+def test_moto_dies_with_a_parent_that_is_killed() -> None:
+    parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True)
+    with parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        assert alive(child)
+        os.kill(parent.pid, signal.SIGKILL)
+        parent.wait()
+    deadline = time.monotonic() + 10
+    while alive(child) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not alive(child)

@@ -1,0 +1,89 @@
+"""Faults as a client feels them."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError, ConnectionClosedError, ReadTimeoutError
+
+from sparkinesis.local import Call, Fault, LocalServer
+from tests.integration.local.conftest import once
+
+
+def records(kinesis: Any) -> list[bytes]:
+    iterator = kinesis.get_shard_iterator(
+        StreamName="s", ShardId="shardId-000000000000", ShardIteratorType="TRIM_HORIZON"
+    )["ShardIterator"]
+    return [record["Data"] for record in kinesis.get_records(ShardIterator=iterator)["Records"]]
+
+
+@pytest.mark.parametrize(("when", "left"), [("before", []), ("after", [b"a"])])
+def test_a_dropped_connection(
+    server: LocalServer, kinesis: Any, when: str, left: list[bytes]
+) -> None:
+    kinesis.create_stream(StreamName="s", ShardCount=1)
+    server.kinesis.faults = lambda _: Fault.dropped("after" if when == "after" else "before")
+    with pytest.raises(ConnectionClosedError):
+        kinesis.put_record(StreamName="s", Data=b"a", PartitionKey="k")
+    assert server.kinesis.calls.select("PutRecord")[0].error == "Dropped"
+    server.kinesis.faults = None
+    assert records(kinesis) == left
+
+
+def test_boto3_tries_a_500_again(server: LocalServer) -> None:
+    kinesis = server.client("kinesis")
+    kinesis.create_stream(StreamName="s", ShardCount=1)
+    server.kinesis.faults = lambda call: (
+        Fault.error("InternalFailure", status=500) if call.ordinal == 1 else None
+    )
+    kinesis.put_record(StreamName="s", Data=b"a", PartitionKey="k")
+    outcomes = [call.error for call in server.kinesis.calls.select("PutRecord")]
+    assert outcomes == ["InternalFailure", None]
+
+
+def test_an_injected_error_is_that_exception(server: LocalServer, kinesis: Any) -> None:
+    kinesis.create_stream(StreamName="s", ShardCount=1)
+    server.kinesis.faults = lambda _: Fault.error("KMSThrottlingException", "slow down")
+    with pytest.raises(kinesis.exceptions.KMSThrottlingException, match="slow down"):
+        kinesis.put_record(StreamName="s", Data=b"a", PartitionKey="k")
+
+
+def test_a_slow_answer_holds_up_no_other_call(server: LocalServer, kinesis: Any) -> None:
+    kinesis.create_stream(StreamName="s", ShardCount=1)
+    slow = server.client("kinesis", config=_impatient())
+    server.kinesis.faults = lambda call: (
+        Fault.delay(60_000) if call.operation == "PutRecord" else None
+    )
+    with pytest.raises(ReadTimeoutError):
+        slow.put_record(StreamName="s", Data=b"a", PartitionKey="k")
+    begin = time.monotonic()
+    assert records(kinesis) == [b"a"], "it took effect at once"
+    server.stop()
+    assert time.monotonic() - begin < 5, "stopping does not wait for delayed answers"
+
+
+def _impatient() -> Any:
+    from botocore.config import Config  # noqa: PLC0415
+
+    return Config(read_timeout=0.3, retries={"total_max_attempts": 1})
+
+
+def test_dynamodb_calls_go_through_the_fault_plan_and_the_log(server: LocalServer) -> None:
+    table = once(server, "dynamodb")
+    seen: list[Call] = []
+
+    def plan(call: Call) -> Fault | None:
+        seen.append(call)
+        return Fault.error("ConditionalCheckFailedException", "injected")
+
+    server.kinesis.faults = plan
+    with pytest.raises(table.exceptions.ConditionalCheckFailedException, match="injected"):
+        table.put_item(TableName="leases", Item={"leaseKey": {"S": "a"}})
+    assert (seen[0].operation, seen[0].stream, seen[0].ordinal) == ("PutItem", "leases", 1)
+    (logged,) = server.kinesis.calls.select("PutItem")
+    assert (logged.stream, logged.error) == ("leases", "ConditionalCheckFailedException")
+    server.kinesis.faults = lambda _: Fault.error("ThrottlingException", status=400)
+    with pytest.raises(ClientError, match="ThrottlingException"):
+        table.list_tables()

@@ -1,0 +1,114 @@
+"""Fault plans, and the log of calls."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkinesis.local import (
+    Call,
+    ConnectionDroppedError,
+    Fault,
+    KinesisError,
+    LocalKinesis,
+    ManualClock,
+)
+from tests.unit.local.calls import SHARD_0, SHARD_1, Stream, data
+
+
+def test_a_plan_sees_operation_stream_shard_ordinal_and_time(
+    kinesis: LocalKinesis, clock: ManualClock
+) -> None:
+    stream = Stream(kinesis, shards=2)
+    seen: list[Call] = []
+    kinesis.faults = seen.append
+    iterator = stream.iterator(shard=SHARD_1)
+    clock.advance(5)
+    stream.get(iterator)
+    stream.get(iterator)
+    stream.get(stream.iterator(shard=SHARD_0))
+    assert [(c.operation, c.stream, c.shard, c.ordinal) for c in seen] == [
+        ("GetShardIterator", "s", SHARD_1, 1),
+        ("GetRecords", "s", SHARD_1, 1),
+        ("GetRecords", "s", SHARD_1, 2),
+        ("GetShardIterator", "s", SHARD_0, 1),
+        ("GetRecords", "s", SHARD_0, 1),
+    ]
+    assert seen[1].time_ms == seen[0].time_ms + 5
+
+
+def test_an_injected_error_has_no_effect_on_the_stream(
+    kinesis: LocalKinesis, stream: Stream
+) -> None:
+    kinesis.faults = lambda call: (
+        Fault.error("InternalFailure", "boom", 500) if call.ordinal == 1 else None
+    )
+    with pytest.raises(KinesisError, match="InternalFailure: boom") as caught:
+        stream.put("a")
+    assert caught.value.status == 500
+    stream.put("b")
+    kinesis.faults = None
+    assert stream.read() == ["b"]
+
+
+@pytest.mark.parametrize(("when", "left"), [("before", []), ("after", ["a"])])
+def test_a_dropped_connection_before_or_after_the_effect(
+    kinesis: LocalKinesis, stream: Stream, when: str, left: list[str]
+) -> None:
+    kinesis.faults = lambda _: Fault.dropped("before" if when == "before" else "after")
+    with pytest.raises(ConnectionDroppedError):
+        stream.put("a")
+    kinesis.faults = None
+    assert stream.read() == left
+
+
+def test_put_records_fails_for_the_entries_that_a_fault_names(
+    kinesis: LocalKinesis, stream: Stream
+) -> None:
+    kinesis.faults = lambda call: (
+        Fault(code="InternalFailure", message="boom", entries=frozenset({0, 2}))
+        if call.operation == "PutRecords"
+        else None
+    )
+    entries = [{"Data": name.encode(), "PartitionKey": "k"} for name in "abc"]
+    answer = stream("PutRecords", Records=entries)
+    assert [entry.get("ErrorCode") for entry in answer["Records"]] == [
+        "InternalFailure",
+        None,
+        "InternalFailure",
+    ]
+    assert answer["FailedRecordCount"] == 2
+    assert data(stream.get(stream.iterator())) == ["b"]
+
+
+def test_the_log_says_what_each_call_did(
+    kinesis: LocalKinesis, stream: Stream, clock: ManualClock
+) -> None:
+    kinesis.calls.clear()
+    stream.put("abc", key="kk")
+    clock.advance(7)
+    stream.get(stream.iterator())
+    with pytest.raises(KinesisError):
+        kinesis.call("DescribeStream", StreamName="none")
+    put, iterator, get, describe = kinesis.calls
+    assert (put.operation, put.shard, put.records, put.bytes) == ("PutRecord", SHARD_0, 1, 5)
+    assert (iterator.operation, iterator.shard) == ("GetShardIterator", SHARD_0)
+    assert (get.operation, get.shard, get.records, get.bytes) == ("GetRecords", SHARD_0, 1, 5)
+    assert get.time_ms == put.time_ms + 7
+    assert (describe.stream, describe.error) == ("none", "ResourceNotFoundException")
+
+
+def test_calls_are_counted_per_shard_and_in_windows(
+    kinesis: LocalKinesis, clock: ManualClock
+) -> None:
+    stream = Stream(kinesis, shards=2)
+    start = clock()
+    iterators = [stream.iterator(shard=shard) for shard in (SHARD_0, SHARD_1)]
+    for step in (0, 400, 400, 400, 5000):
+        clock.advance(step)
+        stream.get(iterators[0])
+    stream.get(iterators[1])
+    calls = kinesis.calls
+    assert calls.per_shard("GetRecords") == {SHARD_0: 5, SHARD_1: 1}
+    assert calls.count("GetRecords", shard=SHARD_0, since_ms=start, until_ms=start + 800) == 2
+    assert calls.peak("GetRecords", shard=SHARD_0, window_ms=1000) == 3
+    assert calls.peak("GetRecords", shard=SHARD_0, window_ms=1201) == 4

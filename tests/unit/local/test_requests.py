@@ -1,0 +1,263 @@
+"""What is refused, and in which words; names, ARNs, regions; routing."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from typing import Any
+
+import pytest
+
+from sparkinesis.local import KinesisError, LocalKinesis
+from tests.unit.local.calls import SHARD_0, TOP, Stream, hash_range
+
+ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/s"
+
+
+@pytest.mark.parametrize(
+    ("operation", "request_", "code", "words"),
+    [
+        ("Nonsense", {}, "UnknownOperationException", "Nonsense"),
+        ("SubscribeToShard", {}, "UnknownOperationException", "SubscribeToShard"),
+        (
+            "DescribeStream",
+            {"StreamName": "none"},
+            "ResourceNotFoundException",
+            "Stream none under account 123456789012 not found.",
+        ),
+        ("DescribeStream", {}, "InvalidArgumentException", "StreamName or StreamARN"),
+        (
+            "DescribeStream",
+            {"StreamName": "a b"},
+            "ValidationException",
+            (
+                "1 validation error detected: Value 'a b' at 'streamName' failed to satisfy "
+                "constraint: Member must satisfy regular expression pattern: [a-zA-Z0-9_.-]+"
+            ),
+        ),
+        (
+            "GetShardIterator",
+            {"StreamName": "s"},
+            "ValidationException",
+            (
+                "2 validation errors detected: Value null at 'shardId' failed to satisfy "
+                "constraint: Member must not be null; Value null at 'shardIteratorType'"
+            ),
+        ),
+        (
+            "GetShardIterator",
+            {"StreamName": "s", "ShardId": SHARD_0, "ShardIteratorType": "X"},
+            "ValidationException",
+            "Member must satisfy enum value set: [AT_SEQUENCE_NUMBER, ",
+        ),
+        (
+            "CreateStream",
+            {"StreamName": "x" * 129, "ShardCount": 1},
+            "ValidationException",
+            "Member must have length less than or equal to 128",
+        ),
+        ("CreateStream", {"StreamName": "t", "ShardCount": 0}, "ValidationException", "'0' at"),
+        ("CreateStream", {"StreamName": "t"}, "ValidationException", "'shardCount'"),
+        ("CreateStream", {"StreamName": 1}, "SerializationException", "StreamName"),
+        ("CreateStream", {"StreamName": "t", "ShardCount": "1"}, "SerializationException", "int"),
+        ("CreateStream", {"StreamName": "t", "ShardCount": True}, "SerializationException", ""),
+        (
+            "CreateStream",
+            {"StreamName": "s", "ShardCount": 1},
+            "ResourceInUseException",
+            "Stream s under account 123456789012 already exists.",
+        ),
+        ("PutRecord", {"StreamName": "s", "Data": b"x"}, "ValidationException", "'partitionKey'"),
+        (
+            "PutRecord",
+            {"StreamName": "s", "Data": b"x", "PartitionKey": ""},
+            "ValidationException",
+            "greater than or equal to 1",
+        ),
+        (
+            "PutRecord",
+            {"StreamName": "s", "Data": b"x", "PartitionKey": "k" * 257},
+            "ValidationException",
+            "less than or equal to 256",
+        ),
+        (
+            "PutRecord",
+            {"StreamName": "s", "Data": "a", "PartitionKey": "k"},
+            "SerializationException",
+            "Blob",
+        ),
+        (
+            "PutRecord",
+            {"StreamName": "s", "Data": "ab!?", "PartitionKey": "k"},
+            "SerializationException",
+            "Blob",
+        ),
+        (
+            "PutRecord",
+            {"StreamName": "s", "Data": b"x", "PartitionKey": "k", "ExplicitHashKey": "-1"},
+            "ValidationException",
+            "explicitHashKey",
+        ),
+        (
+            "PutRecord",
+            {"StreamName": "s", "Data": b"", "PartitionKey": "k", "ExplicitHashKey": str(TOP + 1)},
+            "InvalidArgumentException",
+            "[0, 2^128-1]",
+        ),
+        ("PutRecords", {"StreamName": "s", "Records": []}, "ValidationException", "to 1"),
+        (
+            "PutRecords",
+            {"StreamName": "s", "Records": [{"Data": b"", "PartitionKey": "k"}] * 501},
+            "ValidationException",
+            "less than or equal to 500",
+        ),
+        (
+            "PutRecords",
+            {"StreamName": "s", "Records": [{"Data": b""}]},
+            "ValidationException",
+            "'records.1.member.partitionKey'",
+        ),
+        (
+            "ListShards",
+            {"NextToken": "x"},
+            "InvalidArgumentException",
+            "NextToken",
+        ),
+    ],
+)
+def test_error(
+    stream: Stream, operation: str, request_: dict[str, Any], code: str, words: str
+) -> None:
+    with pytest.raises(KinesisError) as caught:
+        stream.kinesis.call(operation, **request_)
+    assert caught.value.code == code
+    assert words in caught.value.message
+    assert caught.value.status == 400
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b'"x"'])
+def test_a_body_that_is_no_json_object_does_not_serialize(
+    kinesis: LocalKinesis, body: bytes
+) -> None:
+    assert kinesis.serve("DescribeStream", body).error == "SerializationException"
+    assert kinesis.serve("PutRecords", body).error == "SerializationException"
+
+
+def test_a_record_is_at_most_1_mib_with_its_key(stream: Stream) -> None:
+    stream.put("x" * ((1 << 20) - 1), key="k")
+    with pytest.raises(KinesisError, match=r"less than or equal to 1048576"):
+        stream.put("x" * ((1 << 20) - 1), key="é")  # two bytes
+
+
+def test_a_stream_may_allow_larger_records(kinesis: LocalKinesis) -> None:
+    kinesis.call("CreateStream", StreamName="l", ShardCount=1, MaxRecordSizeInKiB=2048)
+    kinesis.call("PutRecord", StreamName="l", Data=b"x" * 2_000_000, PartitionKey="k")
+
+
+def test_put_records_takes_10_mib_in_all_or_nothing(stream: Stream) -> None:
+    fitting = [{"Data": b"x" * ((1 << 20) - 1), "PartitionKey": "k"}] * 10
+    assert stream("PutRecords", Records=fitting)["FailedRecordCount"] == 0
+    with pytest.raises(KinesisError, match=r"InvalidArgumentException.*10 MB"):
+        stream("PutRecords", Records=[*fitting, {"Data": b"", "PartitionKey": "k"}])
+    page = stream.get(stream.iterator())
+    assert page["MillisBehindLatest"] == 0
+    assert len(page["Records"]) == 10
+
+
+def test_a_bad_entry_refuses_the_whole_call(stream: Stream) -> None:
+    good, bad = {"Data": b"a", "PartitionKey": "k"}, {"Data": b"a", "PartitionKey": ""}
+    with pytest.raises(KinesisError, match=r"records\.2\.member\.partitionKey"):
+        stream("PutRecords", Records=[good, bad])
+    assert stream.read() == []
+
+
+@pytest.mark.parametrize("key", ["plain", 'quo"te\\', "ünï☃\U0001f600", "\n\x01"])
+def test_keys_and_data_come_back_as_they_were_put(stream: Stream, key: str) -> None:
+    payload = bytes(range(256))
+    stream("PutRecord", Data=payload, PartitionKey=key)
+    (record,) = stream.get(stream.iterator())["Records"]
+    assert record["PartitionKey"] == key
+    assert base64.b64decode(record["Data"]) == payload
+
+
+@pytest.mark.parametrize("key", ["a", "b", "ünï", "user-17", "☃"])
+def test_a_record_goes_where_the_md5_of_its_key_says(kinesis: LocalKinesis, key: str) -> None:
+    stream = Stream(kinesis, shards=5)
+    put = stream("PutRecord", Data=b"", PartitionKey=key)
+    shard = next(s for s in stream.shards() if s["ShardId"] == put["ShardId"])
+    low, high = hash_range(shard)
+    assert low <= int(hashlib.md5(key.encode()).hexdigest(), 16) <= high
+
+
+def test_an_explicit_hash_key_overrides_the_partition_key(kinesis: LocalKinesis) -> None:
+    stream = Stream(kinesis, shards=3)
+    for shard in stream.shards():
+        for edge in hash_range(shard):
+            put = stream("PutRecord", Data=b"", PartitionKey="k", ExplicitHashKey=str(edge))
+            assert put["ShardId"] == shard["ShardId"]
+
+
+def test_a_stream_can_be_named_by_its_arn(stream: Stream) -> None:
+    call = stream.kinesis.call
+    summary = call("DescribeStreamSummary", StreamARN=ARN)["StreamDescriptionSummary"]
+    assert summary["StreamARN"] == ARN
+    call("PutRecord", StreamARN=ARN, StreamName="s", Data=b"x", PartitionKey="k")
+    assert call("GetRecords", StreamARN=ARN, ShardIterator=stream.iterator())["Records"]
+
+
+@pytest.mark.parametrize(
+    ("arn", "code"),
+    [
+        (ARN.replace("us-east-1", "eu-west-1"), "ResourceNotFoundException"),
+        (ARN.replace("1234", "9234"), "ResourceNotFoundException"),
+        (ARN + "x", "ResourceNotFoundException"),
+        ("nonsense", "ValidationException"),
+    ],
+)
+def test_an_arn_must_fit_in_every_part(stream: Stream, arn: str, code: str) -> None:
+    with pytest.raises(KinesisError) as caught:
+        stream.kinesis.call("DescribeStream", StreamARN=arn)
+    assert caught.value.code == code
+
+
+def test_name_and_arn_must_agree(stream: Stream) -> None:
+    with pytest.raises(KinesisError, match="name different streams"):
+        stream.kinesis.call("DescribeStream", StreamName="t", StreamARN=ARN)
+
+
+def test_regions_know_nothing_of_each_other(kinesis: LocalKinesis, stream: Stream) -> None:
+    with pytest.raises(KinesisError, match="Stream s under account 123456789012 not found"):
+        kinesis.call("DescribeStream", region="eu-west-1", StreamName="s")
+    kinesis.call("CreateStream", region="eu-west-1", StreamName="s", ShardCount=3)
+    assert len(stream.shards()) == 1
+
+
+def test_consumers_are_registered_described_listed_and_removed(stream: Stream) -> None:
+    call = stream.kinesis.call
+    made = call("RegisterStreamConsumer", StreamARN=ARN, ConsumerName="app")["Consumer"]
+    assert made["ConsumerARN"].startswith(f"{ARN}/consumer/app:")
+    assert made["ConsumerStatus"] == "ACTIVE"
+    with pytest.raises(KinesisError, match="ResourceInUseException"):
+        call("RegisterStreamConsumer", StreamARN=ARN, ConsumerName="app")
+    call("RegisterStreamConsumer", StreamARN=ARN, ConsumerName="other")
+    by_arn = call("DescribeStreamConsumer", ConsumerARN=made["ConsumerARN"])
+    by_name = call("DescribeStreamConsumer", StreamARN=ARN, ConsumerName="app")
+    assert by_arn == by_name
+    page = call("ListStreamConsumers", StreamARN=ARN, MaxResults=1)
+    rest = call("ListStreamConsumers", StreamARN=ARN, NextToken=page["NextToken"])
+    assert [c["ConsumerName"] for c in page["Consumers"] + rest["Consumers"]] == ["app", "other"]
+    with pytest.raises(KinesisError, match="ResourceInUseException"):
+        stream("DeleteStream")
+    call("DeregisterStreamConsumer", ConsumerARN=made["ConsumerARN"])
+    with pytest.raises(KinesisError, match="ResourceNotFoundException"):
+        call("DescribeStreamConsumer", ConsumerARN=made["ConsumerARN"])
+    stream("DeleteStream", EnforceConsumerDeletion=True)
+
+
+def test_tags(stream: Stream) -> None:
+    stream("AddTagsToStream", Tags={"b": "2", "a": "1", "c": "3"})
+    stream("RemoveTagsFromStream", TagKeys=["b"])
+    assert stream("ListTagsForStream", Limit=1) == {
+        "Tags": [{"Key": "a", "Value": "1"}],
+        "HasMoreTags": True,
+    }

@@ -1,0 +1,119 @@
+"""Records and closed shards go when their time is over."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkinesis.local import KinesisError, ManualClock
+from tests.unit.local.calls import DAY, HOUR, SHARD_0, Stream, data, numbers
+
+
+def test_records_vanish_once_older_than_retention(stream: Stream, clock: ManualClock) -> None:
+    stream.put("old")
+    clock.advance(1)
+    stream.put("new")
+    clock.advance(DAY - 1)
+    assert stream.read() == ["old", "new"]
+    clock.advance(1)
+    assert stream.read() == ["new"]
+    clock.advance(1)
+    assert stream.read() == []
+
+
+def test_a_trimmed_position_begins_at_the_oldest_record_left(
+    stream: Stream, clock: ManualClock
+) -> None:
+    numbers_ = []
+    for name in "abcdef":
+        numbers_.append(stream.put(name))
+        clock.advance(HOUR)
+    iterator = stream.iterator("AT_SEQUENCE_NUMBER", StartingSequenceNumber=numbers_[0])
+    clock.advance(DAY - 3 * HOUR)
+    iterator = stream.iterator("AT_SEQUENCE_NUMBER", StartingSequenceNumber=numbers_[0])
+    assert data(stream.get(iterator)) == ["d", "e", "f"]
+    at, after = "AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER"
+    for kind in (at, after):
+        assert stream.read(kind, StartingSequenceNumber=numbers_[1]) == ["d", "e", "f"]
+    assert stream.read(after, StartingSequenceNumber=numbers_[3]) == ["e", "f"]
+
+
+def test_positions_hold_while_trimming_goes_on(stream: Stream, clock: ManualClock) -> None:
+    iterator = stream.iterator()
+    got: list[str] = []
+    for i in range(200):
+        stream.put(str(i))
+        clock.advance(DAY // 20)
+        if i % 10 == 9:  # half of what is kept
+            page = stream.get(stream.iterator("TRIM_HORIZON"))
+            assert data(page)[-1] == str(i)
+            assert len(page["Records"]) == min(i + 1, 20)
+            last = page["Records"][-1]["SequenceNumber"]
+            behind = stream.read("AT_SEQUENCE_NUMBER", StartingSequenceNumber=last)
+            assert behind == [str(i)]
+            got += data(page)[-10:]
+    assert got == [str(i) for i in range(200)]
+    with pytest.raises(KinesisError, match="ExpiredIterator"):
+        stream.get(iterator)
+
+
+def test_page_sizes_are_right_after_trimming(stream: Stream, clock: ManualClock) -> None:
+    for i in range(20):
+        stream.put(str(i) * 500_000)
+        clock.advance(HOUR)
+    clock.advance(12 * HOUR)
+    page = stream.get(stream.iterator())
+    assert data(page)[0][:1] == "8"
+    assert len(page["Records"]) == 10 + 1  # two of 0.5 MB, nine of 1 MB (two digits): 10.0 MB
+
+
+def test_closed_shards_vanish_once_all_they_held_is_over(
+    stream: Stream, clock: ManualClock
+) -> None:
+    stream.put("a")
+    iterator = stream.iterator()
+    stream.split()
+    clock.advance(DAY)
+    assert numbers(stream.shards()) == [0, 1, 2]
+    clock.advance(10)
+    assert numbers(stream.shards()) == [1, 2]
+    assert stream.shards()[0]["ParentShardId"] == SHARD_0
+    with pytest.raises(KinesisError, match=r"ResourceNotFoundException.*does not exist"):
+        stream.iterator()
+    with pytest.raises(KinesisError, match="Expired"):
+        stream.get(iterator)
+
+
+def test_longer_retention_keeps_what_is_there_and_brings_nothing_back(
+    stream: Stream, clock: ManualClock
+) -> None:
+    stream.put("a")
+    clock.advance(20 * HOUR)
+    stream.put("b")
+    clock.advance(5 * HOUR)
+    stream("IncreaseStreamRetentionPeriod", RetentionPeriodHours=48)
+    clock.advance(20 * HOUR)
+    assert stream.read() == ["b"]
+
+
+def test_shorter_retention_trims_at_once(stream: Stream, clock: ManualClock) -> None:
+    stream("IncreaseStreamRetentionPeriod", RetentionPeriodHours=100)
+    stream.put("a")
+    clock.advance(50 * HOUR)
+    stream.put("b")
+    assert stream.read() == ["a", "b"]
+    stream("DecreaseStreamRetentionPeriod", RetentionPeriodHours=24)
+    assert stream.read() == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("operation", "hours"),
+    [
+        ("IncreaseStreamRetentionPeriod", 8761),
+        ("IncreaseStreamRetentionPeriod", 23),
+        ("DecreaseStreamRetentionPeriod", 25),
+        ("DecreaseStreamRetentionPeriod", 23),
+    ],
+)
+def test_retention_has_bounds(stream: Stream, operation: str, hours: int) -> None:
+    with pytest.raises(KinesisError, match="InvalidArgumentException"):
+        stream(operation, RetentionPeriodHours=hours)
