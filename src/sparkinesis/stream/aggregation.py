@@ -10,10 +10,11 @@ user records: its bytes were put by somebody, and every record of the stream giv
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from google.protobuf.message import DecodeError
@@ -24,12 +25,37 @@ from sparkinesis.stream.kpl import (
     ENVELOPE_SIZE,
     MAGIC,
     MAX_SIZE,
+    AggregatedEnvelope,
     AggregatedRecord,
+    KplRecord,
 )
 from sparkinesis.stream.page import Record
 
+# A worker without Spark may do without numpy, more slowly.
+np: Any = importlib.import_module("numpy") if importlib.util.find_spec("numpy") else None
+
 DEFAULT_MAX_SIZE = 51_200
 """Bytes of an aggregated record: the KPL's default of ``AggregationMaxSize``."""
+
+_CHUNK_SIZE = 1 << 20
+"""Bytes of records unpacked at a time: what is at hand then stays in the processor's cache."""
+
+_KEY_TAG, _HASH_KEY_TAG, _DATA_TAG = 0x08, 0x10, 0x1A
+"""The bytes before a user record's fields in its message."""
+_MAX_VARINT = 4
+"""Bytes of the longest number read in bulk; 28 bits are more than a page has bytes."""
+_HEADER_SIZE = 3 * (1 + _MAX_VARINT)
+"""Bytes that may stand before a user record's data."""
+
+_UTF8_WIDTH = 4
+_MAX_EXPANSION = 171
+"""How often a key table may multiply the size of its message.
+
+A user record takes 6 bytes at least on the wire, and a partition key has 256 characters of 4 bytes
+at most, so no aggregate that could have been put record by record is over this. One that is, is
+malformed: thousands of user records that repeat one key of a megabyte. With it, what 10 MB of
+records expand to stays below the 2 GiB that an Arrow column of strings holds.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,84 +81,258 @@ def message_of(data: bytes) -> bytes | None:
     """The message in an aggregated record's data; None where there is none, or its MD5 differs."""
     if not is_aggregated(data):
         return None
-    message = data[len(MAGIC) : -DIGEST_SIZE]
+    message = memoryview(data)[len(MAGIC) : -DIGEST_SIZE]
     # No security is meant: without the flag a machine in FIPS mode refuses MD5.
     digest = hashlib.md5(message, usedforsecurity=False).digest()
-    return message if data.endswith(digest) else None
+    return bytes(message) if data.endswith(digest) else None
 
 
 @dataclass(frozen=True, slots=True)
-class _Unpacked:
-    """The user records of one record; keys are places in a table."""
+class _Envelope:
+    """An aggregated record with its user records still as protobuf wrote them."""
 
-    partition_key_table: list[str]
-    explicit_hash_key_table: list[str]
-    data: list[bytes]
-    partition_key: list[int]
-    explicit_hash_key: list[int | None]
+    partition_keys: list[str]
+    explicit_hash_keys: list[str]
+    messages: list[bytes]
 
 
-def _raw(record: Record) -> _Unpacked:
-    return _Unpacked([record.partition_key], [], [record.data], [0], [None])
-
-
-def _unpack(message: bytes) -> _Unpacked | None:
-    """The user records of a message; None when it is malformed or has none."""
-    aggregate = AggregatedRecord()
+def _open(data: bytes) -> _Envelope | None:
+    """The envelope of an aggregated record; None when ``data`` is none, or one without records."""
+    message = message_of(data)
+    if message is None:
+        return None
+    envelope = AggregatedEnvelope()
     try:
-        aggregate.ParseFromString(message)
-        partition_keys = list(aggregate.partition_key_table)
-        explicit_hash_keys = list(aggregate.explicit_hash_key_table)
+        envelope.ParseFromString(message)
+        partition_keys = envelope.partition_key_table[:]
+        explicit_hash_keys = envelope.explicit_hash_key_table[:]
     except (DecodeError, UnicodeDecodeError):
         return None
-    records = list(aggregate.records)
-    if not records or not aggregate.IsInitialized():
+    messages = envelope.records[:]
+    longest = max(map(len, chain(partition_keys, explicit_hash_keys)), default=0)
+    if not messages or longest * len(messages) * _UTF8_WIDTH > _MAX_EXPANSION * len(message):
         return None
-    indices = [record.partition_key_index for record in records]
-    hash_indices = [
-        record.explicit_hash_key_index if record.HasField("explicit_hash_key_index") else None
-        for record in records
+    return _Envelope(partition_keys, explicit_hash_keys, messages)
+
+
+_Parsed = tuple[int, int | None, bytes]
+"""A user record: index of its partition key, index of its explicit hash key or None, data."""
+
+
+def _parse(envelope: _Envelope) -> list[_Parsed] | None:
+    """The user records, by the protobuf runtime; None when any is malformed."""
+    parsed: list[_Parsed] = []
+    for message in envelope.messages:
+        record = KplRecord()
+        try:
+            record.ParseFromString(message)
+        except DecodeError:
+            return None
+        if not record.IsInitialized():
+            return None
+        index, hash_index = record.partition_key_index, None
+        if record.HasField("explicit_hash_key_index"):
+            hash_index = record.explicit_hash_key_index
+        if index >= len(envelope.partition_keys):
+            return None
+        if hash_index is not None and hash_index >= len(envelope.explicit_hash_keys):
+            return None
+        parsed.append((index, hash_index, record.data))
+    return parsed
+
+
+def _canonical(envelope: _Envelope) -> _Envelope | None:
+    """The same user records with nothing else in their messages; None when any is malformed."""
+    parsed = _parse(envelope)
+    if parsed is None:
+        return None
+    messages = [
+        KplRecord(
+            partition_key_index=index, explicit_hash_key_index=hash_index, data=data
+        ).SerializeToString()
+        for index, hash_index, data in parsed
     ]
-    present = [index for index in hash_indices if index is not None]
-    if max(indices) >= len(partition_keys) or max(present, default=-1) >= len(explicit_hash_keys):
-        return None
-    data = [record.data for record in records]
-    return _Unpacked(partition_keys, explicit_hash_keys, data, indices, hash_indices)
+    return replace(envelope, messages=messages)
 
 
 def deaggregate(records: Sequence[Record]) -> UserRecordColumns:
     """The user records of ``records``, in order, each record that is not aggregated as it is."""
-    partition_key_table: list[str] = []
-    explicit_hash_key_table: list[str] = []
-    parts: list[_Unpacked] = []
-    indices: list[int] = []
-    hash_indices: list[int | None] = []
-    source: list[int] = []
+    chunks = [_unpack(records[start:stop], start) for start, stop in _chunks(records)]
+    if len(chunks) == 1:
+        return chunks[0]
+    return UserRecordColumns(
+        source=pa.concat_arrays([chunk.source for chunk in chunks]),
+        partition_key=pa.concat_arrays([chunk.partition_key for chunk in chunks]),
+        data=pa.concat_arrays([chunk.data for chunk in chunks]),
+        sub_sequence_number=pa.concat_arrays([chunk.sub_sequence_number for chunk in chunks]),
+        explicit_hash_key=pa.concat_arrays([chunk.explicit_hash_key for chunk in chunks]),
+    )
+
+
+def _chunks(records: Sequence[Record]) -> Iterator[tuple[int, int]]:
+    """Where to cut ``records``: one chunk at least, and each but the last of `_CHUNK_SIZE`."""
+    start = size = 0
     for place, record in enumerate(records):
-        message = message_of(record.data)
-        part = (None if message is None else _unpack(message)) or _raw(record)
-        first, first_hash = len(partition_key_table), len(explicit_hash_key_table)
-        indices += [first + index for index in part.partition_key]
-        hash_indices += [
-            None if index is None else first_hash + index for index in part.explicit_hash_key
-        ]
-        partition_key_table += part.partition_key_table
-        explicit_hash_key_table += part.explicit_hash_key_table
-        source += [place] * len(part.data)
-        parts.append(part)
+        if size >= _CHUNK_SIZE:
+            yield start, place
+            start, size = place, 0
+        size += len(record.data)
+    yield start, len(records)
+
+
+def _unpack(records: Sequence[Record], first: int) -> UserRecordColumns:
+    """The columns of one chunk, which begins at the place ``first``."""
+    envelopes = [_open(record.data) for record in records]
+    if np is None:
+        return _columns_one_by_one(records, envelopes, first)
+    columns = _columns_at_once(records, envelopes, first)
+    if not isinstance(columns, UserRecordColumns):
+        # The protobuf runtime has the last word on what is not in the usual form: tags, unknown
+        # fields and another order are fine, all else is malformed.
+        for place in columns:
+            envelope = envelopes[place]
+            envelopes[place] = None if envelope is None else _canonical(envelope)
+        columns = _columns_at_once(records, envelopes, first)
+        assert isinstance(columns, UserRecordColumns)
+    return columns
+
+
+def _columns_one_by_one(
+    records: Sequence[Record], envelopes: Sequence[_Envelope | None], first: int
+) -> UserRecordColumns:
+    """The columns, a user record at a time: without numpy, and to test against."""
+    source: list[int] = []
+    partition_keys: list[str] = []
+    data: list[bytes] = []
+    sub_sequence_numbers: list[int] = []
+    explicit_hash_keys: list[str | None] = []
+    for place, (record, envelope) in enumerate(zip(records, envelopes, strict=True)):
+        parsed = None if envelope is None else _parse(envelope)
+        if envelope is None or parsed is None:
+            envelope = _Envelope([record.partition_key], [], [])  # noqa: PLW2901
+            parsed = [(0, None, record.data)]
+        source += [first + place] * len(parsed)
+        sub_sequence_numbers += range(len(parsed))
+        for index, hash_index, user_data in parsed:
+            partition_keys.append(envelope.partition_keys[index])
+            data.append(user_data)
+            explicit_hash_keys.append(
+                None if hash_index is None else envelope.explicit_hash_keys[hash_index]
+            )
     return UserRecordColumns(
         source=pa.array(source, pa.int32()),
-        partition_key=pa.array(partition_key_table, pa.string()).take(
-            pa.array(indices, pa.int64())
-        ),
-        data=pa.array(list(chain.from_iterable(part.data for part in parts)), pa.binary()),
-        sub_sequence_number=pa.array(
-            list(chain.from_iterable(range(len(part.data)) for part in parts)), pa.int64()
-        ),
-        explicit_hash_key=pa.array(explicit_hash_key_table, pa.string()).take(
-            pa.array(hash_indices, pa.int64())
-        ),
+        partition_key=pa.array(partition_keys, pa.string()),
+        data=pa.array(data, pa.binary()),
+        sub_sequence_number=pa.array(sub_sequence_numbers, pa.int64()),
+        explicit_hash_key=pa.array(explicit_hash_keys, pa.string()),
     )
+
+
+def _columns_at_once(
+    records: Sequence[Record], envelopes: Sequence[_Envelope | None], first: int
+) -> UserRecordColumns | list[int]:
+    """The columns, all user records at a time, or the places of aggregates not in the usual form.
+
+    The usual form of a user record is what every aggregator writes: partition key index, explicit
+    hash key index if there is one, data, in this order and nothing else. Then the data is the rest
+    of the message after a short header, and one cut per message gives the whole column.
+    """
+    partition_keys: list[str] = []
+    explicit_hash_keys: list[str] = []
+    payloads: list[bytes] = []
+    shape: list[tuple[bool, int, int, int]] = []
+    for record, envelope in zip(records, envelopes, strict=True):
+        starts = len(partition_keys), len(explicit_hash_keys)
+        if envelope is None:
+            shape.append((False, 1, *starts))
+            partition_keys.append(record.partition_key)
+            payloads.append(record.data)
+        else:
+            shape.append((True, len(envelope.messages), *starts))
+            partition_keys += envelope.partition_keys
+            explicit_hash_keys += envelope.explicit_hash_keys
+            payloads += envelope.messages
+    rows = len(payloads)
+    payloads.append(bytes(_HEADER_SIZE))  # so that a header may be looked for in the last message
+    payload = pa.array(payloads, pa.binary())
+    _, offset_buffer, byte_buffer = payload.buffers()
+    offsets = np.frombuffer(offset_buffer, np.int32, rows + 1).astype(np.int64)
+
+    is_packed, counts, first_key, first_hash_key = np.array(shape, np.int64).reshape(-1, 4).T
+    source = np.repeat(np.arange(len(records)), counts)
+    key_counts = np.diff(first_key, append=len(partition_keys))
+    hash_key_counts = np.diff(first_hash_key, append=len(explicit_hash_keys))
+    packed = is_packed.astype(bool)[source]
+
+    header = _read_headers(np.frombuffer(byte_buffer, np.uint8), offsets)
+    usual = header.usual & (header.key < key_counts[source])
+    usual &= ~header.has_hash_key | (header.hash_key < hash_key_counts[source])
+    if not usual[packed].all():
+        return [int(place) for place in np.unique(source[packed & ~usual])]
+
+    cuts = np.empty(2 * rows + 1, np.int32)  # header, data, header, data, ...
+    cuts[0::2] = offsets
+    cuts[1::2] = np.where(packed, header.data_start, offsets[:-1])
+    pieces = pa.Array.from_buffers(pa.binary(), 2 * rows, [None, pa.py_buffer(cuts), byte_buffer])
+    keys = np.where(packed, header.key, 0) + first_key[source]
+    hash_keys = pa.array(
+        header.hash_key + first_hash_key[source], mask=~(packed & header.has_hash_key)
+    )
+    return UserRecordColumns(
+        source=pa.array(source + first, pa.int32()),
+        partition_key=pa.array(partition_keys, pa.string()).take(pa.array(keys)),
+        data=pieces.take(pa.array(np.arange(1, 2 * rows, 2))),
+        sub_sequence_number=pa.array(np.arange(rows) - (np.cumsum(counts) - counts)[source]),
+        explicit_hash_key=pa.array(explicit_hash_keys, pa.string()).take(hash_keys),
+    )
+
+
+class _Headers(NamedTuple):
+    """What stands before the data of each message, as columns; garbage where it is not usual."""
+
+    usual: Any
+    key: Any
+    has_hash_key: Any
+    hash_key: Any
+    data_start: Any
+
+
+def _read_headers(wire: Any, offsets: Any) -> _Headers:
+    """Read the headers of the messages in ``wire`` (uint8) between ``offsets`` (int64, n + 1).
+
+    `_HEADER_SIZE` bytes must follow the last message. A message is usual only if its data ends
+    where it ends, so a header that was read beyond a message's end never is.
+    """
+    at, end = offsets[:-1], offsets[1:]
+    usual = wire[at] == _KEY_TAG
+    key, at, whole = _read_varints(wire, at + 1)
+    usual &= whole
+    has_hash_key = wire[at] == _HASH_KEY_TAG
+    hash_key = np.zeros_like(key)
+    if has_hash_key.any():
+        hash_key, after, whole = _read_varints(wire, at + 1)
+        usual &= whole | ~has_hash_key
+        at = np.where(has_hash_key, after, at)
+    usual &= wire[at] == _DATA_TAG
+    length, at, whole = _read_varints(wire, at + 1)
+    usual &= whole & (at + length == end)
+    return _Headers(usual, key, has_hash_key, hash_key, at)
+
+
+def _read_varints(wire: Any, at: Any) -> tuple[Any, Any, Any]:
+    """The varints that begin ``at``: (values, where they end, whether they are over by then)."""
+    byte = wire[at]
+    value = (byte & 0x7F).astype(np.int64)
+    at = at + 1
+    more = byte >= 0x80
+    for shift in range(7, 7 * _MAX_VARINT, 7):
+        if not more.any():
+            break
+        byte = wire[at]
+        value |= np.where(more, (byte & 0x7F).astype(np.int64) << shift, 0)
+        at = at + more
+        more &= byte >= 0x80
+    return value, at, ~more
 
 
 class RecordTooLargeError(SparkinesisError, ValueError):

@@ -78,5 +78,7 @@ _TYPES = _message_types()
 
 # A class made at run time has no static type.
 AggregatedRecord: Any = _TYPES["AggregatedRecord"]
+KplRecord: Any = _TYPES["Record"]
+"""A user record in an `AggregatedRecord`."""
 AggregatedEnvelope: Any = _TYPES["AggregatedEnvelope"]
 """`AggregatedRecord` on the wire, with each of its records left as the bytes of the message."""

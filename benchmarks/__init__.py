@@ -1,0 +1,1 @@
+"""What sparkinesis measures about itself: `make bench`."""
