@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -139,6 +140,8 @@ def _exit_with_parent() -> None:
 
 def main() -> None:
     """The child. Its first line on standard output is its port."""
+    # Ctrl-C in a terminal reaches the child too; the parent decides when it ends.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     import logging  # noqa: PLC0415
 

@@ -16,7 +16,6 @@ from sparkinesis.local.kinesis import DEFAULT_REGION, LocalKinesis
 from sparkinesis.local.limits import Limits
 
 _LOOPBACK = "127.0.0.1"
-_START_SECONDS = 30.0
 
 
 class LocalServerError(SparkinesisError):
@@ -133,7 +132,7 @@ class _Host:
 
     def start(self) -> None:
         self._thread.start()
-        self._ready.wait(_START_SECONDS)
+        self._ready.wait()
         if self._failure is not None:
             self._thread.join()
             self._socket.close()

@@ -1,0 +1,58 @@
+"""The operations of Kinesis, by name: each a function of a context and a typed request."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sparkinesis.local import requests
+from sparkinesis.local.codec import RecordPage
+from sparkinesis.local.operations import consumers, get, put, shards, streams
+from sparkinesis.local.operations.context import Context, Json
+
+Result = RecordPage | Json | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Operation:
+    """trusting: see `Codec.decode`."""
+
+    request: type[requests.Request]
+    handle: Callable[[Context, Any], Result]
+    trusting: bool = False
+
+
+# SubscribeToShard, encryption and on-demand settings are not here: they answer UnknownOperation.
+OPERATIONS: Mapping[str, Operation] = {
+    "AddTagsToStream": Operation(requests.AddTagsToStream, streams.add_tags),
+    "CreateStream": Operation(requests.CreateStream, streams.create_stream),
+    "DecreaseStreamRetentionPeriod": Operation(
+        requests.RetentionPeriod, streams.decrease_retention
+    ),
+    "DeleteStream": Operation(requests.DeleteStream, streams.delete_stream),
+    "DeregisterStreamConsumer": Operation(requests.StreamConsumer, consumers.deregister_consumer),
+    "DescribeStream": Operation(requests.DescribeStream, streams.describe_stream),
+    "DescribeStreamConsumer": Operation(requests.StreamConsumer, consumers.describe_consumer),
+    "DescribeStreamSummary": Operation(
+        requests.DescribeStreamSummary, streams.describe_stream_summary
+    ),
+    "GetRecords": Operation(requests.GetRecords, get.get_records),
+    "GetShardIterator": Operation(requests.GetShardIterator, get.get_shard_iterator),
+    "IncreaseStreamRetentionPeriod": Operation(
+        requests.RetentionPeriod, streams.increase_retention
+    ),
+    "ListShards": Operation(requests.ListShards, shards.list_shards),
+    "ListStreamConsumers": Operation(requests.ListStreamConsumers, consumers.list_consumers),
+    "ListStreams": Operation(requests.ListStreams, streams.list_streams),
+    "ListTagsForStream": Operation(requests.ListTagsForStream, streams.list_tags),
+    "MergeShards": Operation(requests.MergeShards, shards.merge_shards),
+    "PutRecord": Operation(requests.PutRecord, put.put_record, trusting=True),
+    "PutRecords": Operation(requests.PutRecords, put.put_records, trusting=True),
+    "RegisterStreamConsumer": Operation(
+        requests.RegisterStreamConsumer, consumers.register_consumer
+    ),
+    "RemoveTagsFromStream": Operation(requests.RemoveTagsFromStream, streams.remove_tags),
+    "SplitShard": Operation(requests.SplitShard, shards.split_shard),
+    "UpdateShardCount": Operation(requests.UpdateShardCount, shards.update_shard_count),
+}

@@ -1,0 +1,83 @@
+"""Registered consumers (enhanced fan-out)."""
+
+from __future__ import annotations
+
+from sparkinesis.local import errors, limits, requests
+from sparkinesis.local.errors import KinesisError
+from sparkinesis.local.operations.context import ACCOUNT, Context, Json, resume
+from sparkinesis.local.stream import Consumer, Stream
+from sparkinesis.local.tokens import ListConsumersToken, seal
+
+
+def register_consumer(context: Context, request: requests.RegisterStreamConsumer) -> Json:
+    stream = context.find(None, request.stream_arn)
+    name = request.consumer_name
+    if name in stream.consumers:
+        raise KinesisError(
+            "ResourceInUseException",
+            f"Consumer {name} under stream {stream.name} already exists for account {ACCOUNT}.",
+        )
+    if len(stream.consumers) >= limits.MAX_CONSUMERS:
+        raise errors.limit_exceeded(
+            f"Stream {stream.name} under account {ACCOUNT} has {limits.MAX_CONSUMERS} "
+            "registered consumers, which is the limit."
+        )
+    arn = f"{stream.arn}/consumer/{name}:{context.now // 1000}"
+    consumer = stream.consumers[name] = Consumer(name, arn, context.now)
+    return {"Consumer": {**_consumer_json(consumer), "ConsumerStatus": "ACTIVE"}}
+
+
+def deregister_consumer(context: Context, request: requests.StreamConsumer) -> None:
+    stream, consumer = _consumer(context, request)
+    del stream.consumers[consumer.name]
+
+
+def describe_consumer(context: Context, request: requests.StreamConsumer) -> Json:
+    stream, consumer = _consumer(context, request)
+    return {"ConsumerDescription": {**_consumer_json(consumer), "StreamARN": stream.arn}}
+
+
+def list_consumers(context: Context, request: requests.ListStreamConsumers) -> Json:
+    stream = context.find(None, request.stream_arn)
+    after = ""
+    if request.next_token is not None:
+        token = resume(request.next_token, ListConsumersToken, context.now)
+        if token.stream_arn != stream.arn:
+            raise errors.invalid_argument("Invalid NextToken.")
+        after = token.after_consumer
+    consumers = [stream.consumers[name] for name in sorted(stream.consumers) if name > after]
+    page = consumers[: request.max_results or 100]
+    answer: Json = {"Consumers": [_consumer_json(consumer) for consumer in page]}
+    if len(consumers) > len(page):
+        answer["NextToken"] = seal(ListConsumersToken(context.now, stream.arn, page[-1].name))
+    return answer
+
+
+def _consumer(context: Context, request: requests.StreamConsumer) -> tuple[Stream, Consumer]:
+    arn, name = request.consumer_arn, request.consumer_name
+    if arn is not None:
+        stream_arn, _, rest = arn.partition("/consumer/")
+        name = rest.rpartition(":")[0]
+    elif request.stream_arn is not None and name is not None:
+        stream_arn = request.stream_arn
+    else:
+        raise errors.invalid_argument(
+            "Either ConsumerARN or both StreamARN and ConsumerName must be provided."
+        )
+    stream = context.find(None, stream_arn)
+    consumer = stream.consumers.get(name or "")
+    if consumer is None or (arn is not None and arn != consumer.arn):
+        raise KinesisError(
+            "ResourceNotFoundException",
+            f"Consumer {name}, stream {stream.name} under account {ACCOUNT} not found.",
+        )
+    return stream, consumer
+
+
+def _consumer_json(consumer: Consumer) -> Json:
+    return {
+        "ConsumerName": consumer.name,
+        "ConsumerARN": consumer.arn,
+        "ConsumerStatus": "ACTIVE",
+        "ConsumerCreationTimestamp": consumer.created_ms / 1000,
+    }

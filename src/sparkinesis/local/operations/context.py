@@ -1,0 +1,97 @@
+"""What an operation is given besides its request: the instant, the region, the settings."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from sparkinesis.local import errors
+from sparkinesis.local.errors import KinesisError
+from sparkinesis.local.faults import Fault
+from sparkinesis.local.limits import TOKEN_LIFE_MS, Bucket, Limits
+from sparkinesis.local.stream import Stream
+from sparkinesis.local.tokens import unseal
+
+# The account moto speaks for, so that STS names the account of the streams.
+ACCOUNT = "123456789012"
+NO_FAULT = Fault()
+
+Json = dict[str, Any]
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+class Region:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.streams: dict[str, Stream] = {}
+        self.account_use: dict[str, Bucket] = {}
+        # The latest second that led sequence numbers of a deleted stream of this name, so that a
+        # stream made anew never repeats them.
+        self.born_before: dict[str, int] = {}
+
+
+@dataclasses.dataclass
+class Context:
+    """One call under way. `stream`, `shard`, `records` and `bytes` are for the call log.
+
+    limits, empty_pages, reshard_delay_ms: see `LocalKinesis`. now: when the call began, in ms.
+    """
+
+    operation: str
+    region: Region
+    now: int
+    limits: Limits | None = None
+    empty_pages: int = 0
+    reshard_delay_ms: int = 0
+    fault: Fault = NO_FAULT
+    stream: str | None = None
+    shard: str | None = None
+    records: int = 0
+    bytes: int = 0
+
+    def find(self, name: str | None, arn: str | None, *, active: bool = False) -> Stream:
+        """The stream that a request names, with everything done that has come due.
+
+        active: refuse it while it is changing.
+        Raises: KinesisError.
+        """
+        if arn is not None:
+            arn_name = arn.rpartition("/")[2]
+            if name is not None and name != arn_name:
+                raise errors.invalid_argument(
+                    f"StreamName {name} and StreamARN {arn} name different streams."
+                )
+            name = arn_name
+        if name is None:
+            raise errors.invalid_argument("Either StreamName or StreamARN must be provided.")
+        stream = self.region.streams.get(name)
+        if stream is None or (arn is not None and arn != stream.arn):
+            raise errors.stream_not_found(name, ACCOUNT)
+        stream.settle(self.now)
+        if active and stream.status != "ACTIVE":
+            raise errors.not_active(name, ACCOUNT, stream.status)
+        return stream
+
+    def meter_account(self) -> None:
+        """Counts the call against the quota of its operation. Raises: KinesisError."""
+        rate = self.limits.account_calls.get(self.operation) if self.limits else None
+        if rate is None:
+            return
+        use = self.region.account_use.setdefault(self.operation, Bucket())
+        if not use.take(self.now, 1, rate):
+            raise errors.limit_exceeded(f"Rate exceeded for account {ACCOUNT}.")
+
+
+def resume(text: str, kind: type[T], now: int) -> T:
+    """The listing that a NextToken goes on with. Raises: KinesisError."""
+    token = unseal(text, kind)
+    if token is None:
+        raise errors.invalid_argument("Invalid NextToken.")
+    if now - cast(Any, token).issued_ms > TOKEN_LIFE_MS:
+        raise KinesisError(
+            "ExpiredNextTokenException",
+            f"The NextToken is older than {TOKEN_LIFE_MS} milliseconds.",
+        )
+    return token

@@ -1,0 +1,169 @@
+"""Records out: GetShardIterator and GetRecords."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+import msgspec
+
+from sparkinesis.local import errors, limits, requests, sequence
+from sparkinesis.local.codec import RecordPage
+from sparkinesis.local.errors import KinesisError
+from sparkinesis.local.operations.context import ACCOUNT, Context, Json
+from sparkinesis.local.operations.wire import hash_range, millis
+from sparkinesis.local.shard import Shard
+from sparkinesis.local.stream import Stream
+from sparkinesis.local.tokens import ShardIterator, seal, unseal
+
+
+def get_shard_iterator(context: Context, request: requests.GetShardIterator) -> Json:
+    stream = context.find(request.stream_name, request.stream_arn)
+    shard = stream.shard(request.shard_id)
+    if shard is None:
+        raise errors.shard_does_not_exist(request.shard_id, stream.name, ACCOUNT)
+    stream.trim(shard, context.now)
+    position = _position(context, request, stream, shard)
+    if context.limits is not None and not shard.use.get_iterators.take(
+        context.now, 1, context.limits.shard_get_iterators
+    ):
+        raise errors.shard_throttled(shard.id, stream.name, ACCOUNT)
+    token = ShardIterator(
+        context.now,
+        context.region.name,
+        stream.name,
+        stream.created_ms,
+        shard.id,
+        position,
+        context.empty_pages,
+    )
+    return {"ShardIterator": seal(token)}
+
+
+def _position(
+    context: Context,
+    request: requests.GetShardIterator,
+    stream: Stream,
+    shard: Shard,
+) -> int:
+    kind, number = request.shard_iterator_type, request.starting_sequence_number
+    by_number = kind in {"AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER"}
+    if by_number != (number is not None):
+        told = "also a" if number is not None else "no"
+        raise errors.invalid_argument(
+            "Must either specify (1) AT_SEQUENCE_NUMBER or AFTER_SEQUENCE_NUMBER and "
+            "StartingSequenceNumber or (2) TRIM_HORIZON or LATEST and no "
+            f"StartingSequenceNumber. Request specified {kind} and {told} "
+            "StartingSequenceNumber."
+        )
+    if number is not None:
+        after = kind == "AFTER_SEQUENCE_NUMBER"
+        return shard.position_of(_own_number(number, stream, shard), after=after)
+    if kind == "TRIM_HORIZON":
+        return shard.first_position
+    if kind == "LATEST":
+        return shard.end_position
+    if request.timestamp is None:
+        raise errors.invalid_argument(
+            "Must specify timestampInMillis parameter for iterator of type AT_TIMESTAMP. "
+            "Current request has no timestamp parameter."
+        )
+    time_ms = millis(request.timestamp)
+    if time_ms > context.now:
+        raise errors.invalid_argument(
+            "The timestampInMillis parameter cannot be greater than the "
+            f"currentTimestampInMillis. timestampInMillis: {time_ms}, "
+            f"currentTimestampInMillis: {context.now}"
+        )
+    return shard.position_at(time_ms)
+
+
+def _own_number(text: str, stream: Stream, shard: Shard) -> sequence.SequenceNumber:
+    number = sequence.parse(text)
+    said = f"StartingSequenceNumber {text} used in GetShardIterator on shard {shard.id} in stream"
+    if number is None:
+        raise errors.invalid_argument(f"{said} {stream.name} under account {ACCOUNT} is invalid.")
+    if number.shard_index != shard.index:
+        raise errors.invalid_argument(
+            f"Invalid StartingSequenceNumber. It encodes shardId-{number.shard_index:012d}, "
+            f"while it was used in a call to a shard with {shard.id}"
+        )
+    if number.shard_created != shard.born_s:
+        raise errors.invalid_argument(
+            f"{said} {stream.name} under account {ACCOUNT} is invalid because it did not come "
+            "from this stream."
+        )
+    return number
+
+
+def get_records(context: Context, request: requests.GetRecords) -> RecordPage:
+    token = unseal(request.shard_iterator, ShardIterator)
+    if token is None or token.region != context.region.name:
+        raise errors.invalid_argument("Invalid ShardIterator.")
+    if context.now - token.issued_ms > limits.ITERATOR_LIFE_MS:
+        raise KinesisError(
+            "ExpiredIteratorException",
+            f"Iterator expired. The iterator was created at time {_date(token.issued_ms)} "
+            f"while right now it is {_date(context.now)} which is further in the future than "
+            f"the tolerated delay of {limits.ITERATOR_LIFE_MS} milliseconds.",
+        )
+    gone = errors.shard_does_not_exist(token.shard, token.stream, ACCOUNT)
+    stream = context.region.streams.get(token.stream)
+    if stream is None or stream.created_ms != token.stream_created:
+        raise gone
+    if request.stream_arn is not None and request.stream_arn != stream.arn:
+        raise errors.invalid_argument(
+            f"StreamARN {request.stream_arn} is not that of the ShardIterator."
+        )
+    stream.settle(context.now)
+    shard = stream.shard(token.shard)
+    if shard is None:
+        raise gone
+    stream.trim(shard, context.now)
+    _meter_read(context, stream, shard)
+    return _page(context, token, shard, request.limit or limits.MAX_RECORDS_PER_GET)
+
+
+def _meter_read(context: Context, stream: Stream, shard: Shard) -> None:
+    quota = context.limits
+    if quota is not None and not (
+        shard.use.read_bytes.open(context.now, quota.shard_read_bytes)
+        and shard.use.get_records.take(context.now, 1, quota.shard_get_records)
+    ):
+        raise errors.shard_throttled(shard.id, stream.name, ACCOUNT)
+
+
+def _page(context: Context, token: ShardIterator, shard: Shard, limit: int) -> RecordPage:
+    waiting = shard.end_position > max(token.position, shard.first_position)
+    if token.empty_pages and waiting:
+        records: list[bytes] = []
+        position, empty_pages = token.position, token.empty_pages - 1
+    else:
+        page = shard.read(token.position, limit, limits.MAX_GET_BYTES)
+        shard.use.read_bytes.use(page.bytes)
+        context.records, context.bytes = len(page.records), page.bytes
+        records, position, empty_pages = page.records, page.next_position, 0
+    behind = 0
+    if position < shard.end_position:
+        # 1 at least: a consumer that is told 0 takes itself to be at the tip.
+        behind = max(1, context.now - shard.arrival_at(position))
+    rest: Json = {"MillisBehindLatest": behind}
+    if shard.is_open or position < shard.end_position:
+        following = msgspec.structs.replace(
+            token, issued_ms=context.now, position=position, empty_pages=empty_pages
+        )
+        rest["NextShardIterator"] = seal(following)
+    else:
+        rest["ChildShards"] = [
+            {
+                "ShardId": child.id,
+                "ParentShards": list(child.parents),
+                "HashKeyRange": hash_range(child),
+            }
+            for child in shard.children
+        ]
+    return RecordPage(records, rest)
+
+
+def _date(time_ms: int) -> str:
+    moment = datetime.fromtimestamp(time_ms / 1000, tz=timezone.utc)
+    return moment.strftime("%a %b %d %H:%M:%S UTC %Y")

@@ -1,0 +1,122 @@
+"""Records in: PutRecord and PutRecords."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from binascii import Error as Base64Error
+from binascii import a2b_base64
+
+import msgspec
+
+from sparkinesis.local import errors, limits, requests, validation
+from sparkinesis.local.operations.context import ACCOUNT, Context, Json
+from sparkinesis.local.stream import HASH_SPACE
+
+_HASH_KEY = re.compile(r"0|[1-9]\d{0,38}")
+_MAX_KEY_CHARS = 256
+
+
+def put_record(context: Context, request: requests.PutRecord) -> Json:
+    stream = context.find(request.stream_name, request.stream_arn)
+    entry = requests.PutRecordsEntry(request.data, request.partition_key, request.explicit_hash_key)
+    size = _entry_size(entry, "", stream.max_record_bytes)
+    shard = stream.route(_hash_key(entry))
+    context.shard = shard.id
+    if context.limits is not None and not shard.use.admit_write(context.now, size, context.limits):
+        raise errors.shard_throttled(shard.id, stream.name, ACCOUNT)
+    number = shard.append(
+        context.now + context.fault.arrival_skew_ms,
+        entry.data,
+        msgspec.json.encode(entry.partition_key),
+        size,
+        context.now // 1000,
+    )
+    context.records, context.bytes = 1, size
+    return {"ShardId": shard.id, "SequenceNumber": number}
+
+
+def put_records(context: Context, request: requests.PutRecords) -> Json:
+    stream = context.find(request.stream_name, request.stream_arn)
+    entries = request.records
+    if not 1 <= len(entries) <= limits.MAX_RECORDS_PER_PUT:
+        bound = "greater than or equal to 1"
+        if entries:
+            bound = f"less than or equal to {limits.MAX_RECORDS_PER_PUT}"
+        raise errors.validation(
+            validation.violation(
+                f"'[{len(entries)} members]'", "records", f"Member must have length {bound}"
+            )
+        )
+    # Everything is checked before anything is stored: a bad entry refuses the whole call.
+    sizes = [
+        _entry_size(entry, f"records.{i}.member.", stream.max_record_bytes)
+        for i, entry in enumerate(entries, 1)
+    ]
+    if sum(sizes) > limits.MAX_PUT_BYTES:
+        raise errors.invalid_argument("Records size exceeds 10 MB limit")
+    shards = [stream.route(_hash_key(entry)) for entry in entries]
+    now, fault, quota = context.now, context.fault, context.limits
+    second, arrival_ms = now // 1000, now + fault.arrival_skew_ms
+    encode = msgspec.json.encode
+    answers: list[dict[str, str]] = []
+    for i, (entry, size, shard) in enumerate(zip(entries, sizes, shards, strict=True)):
+        if i in fault.entries and fault.code is not None:
+            answers.append({"ErrorCode": fault.code, "ErrorMessage": fault.message})
+        elif quota is not None and not shard.use.admit_write(now, size, quota):
+            answers.append(
+                {
+                    "ErrorCode": "ProvisionedThroughputExceededException",
+                    "ErrorMessage": errors.rate_message(shard.id, stream.name, ACCOUNT),
+                }
+            )
+        else:
+            key = encode(entry.partition_key)
+            number = shard.append(arrival_ms, entry.data, key, size, second)
+            answers.append({"SequenceNumber": number, "ShardId": shard.id})
+            context.records += 1
+            context.bytes += size
+    return {"FailedRecordCount": len(entries) - context.records, "Records": answers}
+
+
+def _hash_key(entry: requests.PutRecordsEntry) -> int:
+    explicit = entry.explicit_hash_key
+    if explicit is None:
+        digest = hashlib.md5(entry.partition_key.encode(), usedforsecurity=False).digest()
+        return int.from_bytes(digest, "big")
+    if not _HASH_KEY.fullmatch(explicit):
+        rule = r"Member must satisfy regular expression pattern: 0|([1-9]\d{0,38})"
+        raise errors.validation(validation.violation(f"'{explicit}'", "explicitHashKey", rule))
+    number = int(explicit)
+    if number >= HASH_SPACE:
+        raise errors.invalid_argument(
+            "Invalid ExplicitHashKey. ExplicitHashKey must be in the range: [0, 2^128-1]. "
+            f"Specified value was {explicit}"
+        )
+    return number
+
+
+def _entry_size(entry: requests.PutRecordsEntry, where: str, max_bytes: int) -> int:
+    """The bytes that a record counts as: its data and its partition key."""
+    key = entry.partition_key
+    if not 1 <= len(key) <= _MAX_KEY_CHARS:
+        bound = "less than or equal to 256" if key else "greater than or equal to 1"
+        rule = f"Member must have length {bound}"
+        raise errors.validation(validation.violation(f"'{key}'", f"{where}partitionKey", rule))
+    size = _decoded_size(entry.data) + (len(key) if key.isascii() else len(key.encode()))
+    if size > max_bytes:
+        rule = f"Member must have length less than or equal to {max_bytes}"
+        value = f"'java.nio.HeapByteBuffer[pos=0 lim={size} cap={size}]'"
+        raise errors.validation(validation.violation(value, f"{where}data", rule))
+    return size
+
+
+def _decoded_size(data: str) -> int:
+    size = len(data) // 4 * 3 - data.endswith("=") - data.endswith("==")
+    try:
+        # a2b_base64 passes over characters that do not belong; then the size gives them away.
+        if len(data) % 4 == 0 and len(a2b_base64(data)) == size:
+            return size
+    except (Base64Error, ValueError):
+        pass
+    raise errors.serialization(f"'{data[:40]}' can not be converted to a Blob: it is not base64")

@@ -1,0 +1,173 @@
+"""Shards: list, split, merge, rescale."""
+
+from __future__ import annotations
+
+import msgspec
+
+from sparkinesis.local import errors, requests
+from sparkinesis.local.errors import KinesisError
+from sparkinesis.local.operations.context import ACCOUNT, Context, Json, resume
+from sparkinesis.local.operations.wire import millis, shard_json
+from sparkinesis.local.shard import Shard
+from sparkinesis.local.stream import Stream
+from sparkinesis.local.tokens import ListShardsToken, seal
+
+
+def list_shards(context: Context, request: requests.ListShards) -> Json:
+    if request.next_token is not None:
+        stream, token = _continue_list_shards(context, request, request.next_token)
+    else:
+        stream = context.find(request.stream_name, request.stream_arn)
+        wanted = request.shard_filter
+        token = ListShardsToken(
+            context.now,
+            context.region.name,
+            stream.name,
+            stream.created_ms,
+            request.exclusive_start_shard_id or "",
+            wanted.type if wanted else "FROM_TRIM_HORIZON",
+            (wanted and wanted.shard_id) or "",
+            millis(wanted.timestamp) if wanted and wanted.timestamp is not None else -1,
+        )
+    if context.limits is not None and not stream.list_shards_use.take(
+        context.now, 1, context.limits.stream_list_shards
+    ):
+        raise errors.limit_exceeded(
+            f"Rate exceeded for stream {stream.name} under account {ACCOUNT}."
+        )
+    shards = [
+        shard for shard in _filtered(stream, token, context.now) if shard.id > token.after_shard
+    ]
+    page = shards[: request.max_results or 1000]
+    answer: Json = {"Shards": [shard_json(shard) for shard in page]}
+    if len(shards) > len(page):
+        following = msgspec.structs.replace(token, issued_ms=context.now, after_shard=page[-1].id)
+        answer["NextToken"] = seal(following)
+    return answer
+
+
+def _continue_list_shards(
+    context: Context, request: requests.ListShards, next_token: str
+) -> tuple[Stream, ListShardsToken]:
+    """A NextToken stands for the whole request that began the listing."""
+    others = {
+        "StreamName": request.stream_name,
+        "StreamARN": request.stream_arn,
+        "ExclusiveStartShardId": request.exclusive_start_shard_id,
+        "StreamCreationTimestamp": request.stream_creation_timestamp,
+        "ShardFilter": request.shard_filter,
+    }
+    for name, value in others.items():
+        if value is not None:
+            raise errors.invalid_argument(f"NextToken and {name} cannot be provided together.")
+    token = resume(next_token, ListShardsToken, context.now)
+    if token.region != context.region.name:
+        raise errors.invalid_argument("Invalid NextToken.")
+    stream = context.find(token.stream, None)
+    if stream.created_ms != token.stream_created:
+        raise errors.stream_not_found(token.stream, ACCOUNT)
+    return stream, token
+
+
+def _filtered(stream: Stream, token: ListShardsToken, now: int) -> list[Shard]:
+    """The shards that a ShardFilter lets through; its timestamps are corrected to TRIM_HORIZON."""
+    kind = token.filter_type
+    horizon = stream.trim_horizon_ms(now)
+    if (kind == "AFTER_SHARD_ID") != bool(token.filter_shard):
+        raise errors.invalid_argument(
+            f"ShardFilter of type {kind}: ShardId belongs to AFTER_SHARD_ID, which needs it."
+        )
+    if (kind in {"AT_TIMESTAMP", "FROM_TIMESTAMP"}) != (token.filter_ms >= 0):
+        raise errors.invalid_argument(
+            f"ShardFilter of type {kind}: Timestamp belongs to AT_TIMESTAMP and FROM_TIMESTAMP, "
+            "which need it."
+        )
+    if kind == "AFTER_SHARD_ID":
+        return [shard for shard in stream.shards if shard.id > token.filter_shard]
+    if kind == "AT_TRIM_HORIZON":
+        return stream.open_at(horizon)
+    if kind == "AT_LATEST":
+        return [shard for shard in stream.shards if shard.is_open]
+    if kind == "AT_TIMESTAMP":
+        return stream.started_and_not_ended_before(max(token.filter_ms, horizon))
+    if kind == "FROM_TIMESTAMP":
+        return stream.not_ended_before(max(token.filter_ms, horizon))
+    return stream.shards
+
+
+def split_shard(context: Context, request: requests.SplitShard) -> None:
+    stream = _provisioned(context, request)
+    shard = _reshardable(stream, request.shard_to_split)
+    start = int(request.new_starting_hash_key)
+    if not shard.hash_start + 1 < start < shard.hash_end:
+        raise errors.invalid_argument(
+            f"NewStartingHashKey {start} used in SplitShard() on shard {shard.id} in stream "
+            f"{stream.name} under account {ACCOUNT} is not both greater than one plus the "
+            f"shard's StartingHashKey {shard.hash_start} and less than the shard's "
+            f"EndingHashKey {shard.hash_end}."
+        )
+    stream.reshard(
+        lambda now: stream.split(shard, start, now), context.now, context.reshard_delay_ms
+    )
+
+
+def merge_shards(context: Context, request: requests.MergeShards) -> None:
+    stream = _provisioned(context, request)
+    first = _reshardable(stream, request.shard_to_merge)
+    second = _reshardable(stream, request.adjacent_shard_to_merge)
+    left, right = sorted((first, second), key=lambda shard: shard.hash_start)
+    if left.hash_end + 1 != right.hash_start:
+        raise errors.invalid_argument(
+            f"Shards {first.id} and {second.id} in stream {stream.name} under account "
+            f"{ACCOUNT} are not an adjacent pair of shards eligible for merging"
+        )
+    stream.reshard(
+        lambda now: stream.merge(left, right, now, named_first=first),
+        context.now,
+        context.reshard_delay_ms,
+    )
+
+
+def update_shard_count(context: Context, request: requests.UpdateShardCount) -> Json:
+    stream = _provisioned(context, request)
+    current, target = len(stream.open_shards), request.target_shard_count
+    if context.limits is not None and target > 2 * current:
+        raise errors.limit_exceeded(
+            "UpdateShardCount cannot scale up over double your current open shard count. "
+            f"Current open shard count: {current} Target shard count: {target}"
+        )
+    if context.limits is not None and target * 2 < current:
+        raise errors.limit_exceeded(
+            "UpdateShardCount cannot scale down below half your current open shard count. "
+            f"Current open shard count: {current} Target shard count: {target}"
+        )
+    stream.reshard(lambda now: stream.rescale(target, now), context.now, context.reshard_delay_ms)
+    return {
+        "StreamName": stream.name,
+        "StreamARN": stream.arn,
+        "CurrentShardCount": current,
+        "TargetShardCount": target,
+    }
+
+
+def _provisioned(context: Context, request: requests.StreamRequest) -> Stream:
+    stream = context.find(request.stream_name, request.stream_arn, active=True)
+    if stream.mode == "ON_DEMAND":
+        raise KinesisError(
+            "ValidationException",
+            f"Request is invalid. Stream {stream.name} under account {ACCOUNT} is in "
+            "On-Demand mode.",
+        )
+    return stream
+
+
+def _reshardable(stream: Stream, shard_id: str) -> Shard:
+    shard = stream.shard(shard_id)
+    if shard is None:
+        raise errors.shard_not_found(shard_id, stream.name, ACCOUNT)
+    if not shard.is_open:
+        raise errors.invalid_argument(
+            f"Shard {shard_id} in stream {stream.name} under account {ACCOUNT} has already "
+            "been merged or split, and thus is not eligible for merging or splitting."
+        )
+    return shard

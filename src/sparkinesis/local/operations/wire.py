@@ -1,0 +1,31 @@
+"""Pieces of answers and requests that several operations have in common."""
+
+from __future__ import annotations
+
+from sparkinesis.local.operations.context import Json
+from sparkinesis.local.shard import Shard
+
+
+def shard_json(shard: Shard) -> Json:
+    numbers = {"StartingSequenceNumber": shard.starting_sequence_number}
+    ending = shard.ending_sequence_number
+    if ending is not None:
+        numbers["EndingSequenceNumber"] = ending
+    answer: Json = {
+        "ShardId": shard.id,
+        "HashKeyRange": hash_range(shard),
+        "SequenceNumberRange": numbers,
+    }
+    for name, parent in zip(
+        ("ParentShardId", "AdjacentParentShardId"), shard.parents, strict=False
+    ):
+        answer[name] = parent
+    return answer
+
+
+def hash_range(shard: Shard) -> dict[str, str]:
+    return {"StartingHashKey": str(shard.hash_start), "EndingHashKey": str(shard.hash_end)}
+
+
+def millis(seconds: float) -> int:
+    return round(seconds * 1000)
