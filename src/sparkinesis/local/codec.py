@@ -9,8 +9,6 @@ import msgspec
 from sparkinesis.local import errors, validation
 from sparkinesis.local.requests import Request
 
-Result = dict[str, Any] | None
-
 
 class RecordPage(msgspec.Struct, frozen=True):
     """The answer of GetRecords: records as stored (encoded JSON objects), and the rest of it."""

@@ -12,8 +12,10 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from sparkinesis.errors import SparkinesisError
+from sparkinesis.local.errors import KinesisError
 from sparkinesis.local.kinesis import DEFAULT_REGION
-from sparkinesis.local.server import LocalServer, LocalServerError
+from sparkinesis.local.server import LocalServer
 
 
 def parse_streams(text: str) -> dict[str, int]:
@@ -72,10 +74,7 @@ def local(
     )
     try:
         server.start()
-    except LocalServerError as error:
-        typer.echo(f"sparkinesis local: {error}", err=True)
-        raise typer.Exit(1) from None
-    try:
+        # The quota of CreateStream is for clients.
         for name, shards in wanted.items():
             server.kinesis.call("CreateStream", region=region, StreamName=name, ShardCount=shards)
         server.kinesis.limits = limits
@@ -85,6 +84,9 @@ def local(
         else:
             _introduce(server.endpoint_url, region, wanted)
         stop.wait()
+    except (SparkinesisError, KinesisError) as error:
+        typer.echo(f"sparkinesis local: {error}", err=True)
+        raise typer.Exit(1) from None
     finally:
         server.stop()
 

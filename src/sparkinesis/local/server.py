@@ -10,7 +10,7 @@ from typing import Any
 
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.local.clock import Clock, system_clock
-from sparkinesis.local.dynamodb import Moto
+from sparkinesis.local.dynamodb import Moto, MotoError
 from sparkinesis.local.faults import FaultPlan
 from sparkinesis.local.kinesis import DEFAULT_REGION, LocalKinesis
 from sparkinesis.local.limits import Limits
@@ -90,8 +90,15 @@ class LocalServer:
             host.start()
             self._host = host
             if self._eager_moto:
-                host.moto.start()
+                self._start_moto(host)
         return self
+
+    def _start_moto(self, host: _Host) -> None:
+        try:
+            host.moto.start()
+        except MotoError as error:
+            self.stop()
+            raise LocalServerError(str(error)) from error
 
     def stop(self) -> None:
         """Closes every connection, cuts what is still being answered, ends moto."""

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from sparkinesis.local import LocalServer
+from sparkinesis.local import LocalServer, LocalServerError
 from tests.integration.local.conftest import once
 
 
@@ -84,16 +84,18 @@ def test_errors_of_dynamodb_pass_through(shared: LocalServer) -> None:
         client.describe_table(TableName="none")
 
 
-def test_without_moto_the_answer_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_moto_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with LocalServer() as server, pytest.raises(ClientError) as caught:
         once(server, "dynamodb").list_tables()
     assert caught.value.response["ResponseMetadata"]["HTTPStatusCode"] == 501
+    with pytest.raises(LocalServerError, match=r"pip install 'sparkinesis\[local\]'"):
+        LocalServer(dynamodb=True).start()
 
 
 PARENT = """
 import sys, time
-from sparkinesis.local import LocalServer
+from sparkinesis.local import LocalServer, LocalServerError
 server = LocalServer(dynamodb=True).start()
 print(server.moto_pid, flush=True)
 time.sleep(60)
