@@ -108,6 +108,9 @@ def _open(data: bytes) -> _Envelope | None:
         explicit_hash_keys = envelope.explicit_hash_key_table[:]
     except (DecodeError, UnicodeDecodeError):
         return None
+    # A string that is not UTF-8 comes out of upb as bytes; the pure Python runtime raises.
+    if not {str}.issuperset(map(type, chain(partition_keys, explicit_hash_keys))):
+        return None
     messages = envelope.records[:]
     longest = max(map(len, chain(partition_keys, explicit_hash_keys)), default=0)
     if not messages or longest * len(messages) * _UTF8_WIDTH > _MAX_EXPANSION * len(message):
