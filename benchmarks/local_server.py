@@ -31,6 +31,7 @@ LARGE_CALLS = 20
 
 class Client:
     def __init__(self, port: int) -> None:
+        self.port = port
         self._connection = http.client.HTTPConnection("127.0.0.1", port)
 
     def send(self, operation: str, body: bytes) -> bytes:

@@ -90,6 +90,8 @@ class StreamPlanner:
     def _resolve_latest(self) -> Positions:
         """LATEST as something durable: the open shards, from the service's present time on."""
         lineage, now_ms = self._list()
+        # The service refuses an instant in its future, and its clock is known to the second only.
+        self._looked_at = self._clock() + max(0.0, 1.0 - self._period)
         return {shard: AtTimestamp(now_ms) for shard in lineage.open_shards()}
 
     def _list_shards(self) -> Lineage:

@@ -46,7 +46,7 @@ SMALL_PAGE = 256 * 1024
 """Bytes since the last look up to which reading forward costs less than it saves in calls."""
 
 MOST_HALVINGS = 10
-MOST_EMPTY_PAGES = 20
+MOST_EMPTY_PAGES = 5
 
 CLOCK_MARGIN_MS = 60_000
 """How far arrival times may be out of order, and clocks apart, when silence is put on record."""

@@ -338,6 +338,13 @@ def _explain(
             "anew. Set the option failOnDataLoss to false to go on with the oldest records kept, "
             f"or start with a new checkpoint location. The service said: {said}"
         )
+    if code == "InvalidArgumentException" and isinstance(position, AtTimestamp):
+        instant = datetime.fromtimestamp(position.ms / 1000, timezone.utc).isoformat()
+        return ServiceError(
+            f"The service refuses to begin {where}, which is {instant}: most likely that instant "
+            "lies in its future. Set the option initialPosition to an instant that has passed, or "
+            f"to latest. The service said: {said}"
+        )
     if code in _ACCESS_DENIED:
         return AccessDeniedError(
             f"Not allowed to call {operation} on {where}. Give the credentials in use "

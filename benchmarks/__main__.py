@@ -1,0 +1,44 @@
+"""Runs all benchmarks, or those named: decode, deaggregate, source, local_server."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmarks import deaggregate, decode, local_server, source
+from benchmarks.report import Result, print_table, write_json
+
+BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
+    "decode": decode.run,
+    "deaggregate": deaggregate.run,
+    "source": source.run,
+    "local_server": local_server.run,
+}
+OUTPUT = Path("build/benchmarks.json")
+
+
+def main(names: list[str]) -> int:
+    unknown = set(names) - set(BENCHMARKS)
+    if unknown:
+        print(f"No benchmark {', '.join(sorted(unknown))}; there are: {', '.join(BENCHMARKS)}.")
+        return 2
+    console = Console()
+    results: list[Result] = []
+    for name in names or list(BENCHMARKS):
+        with console.status(f"Running {name} ..."):
+            found = BENCHMARKS[name]()
+        results += found
+        print_table(name, found, console)
+    write_json(results, OUTPUT)
+    machine = f"Python {platform.python_version()}, {os.cpu_count()} cores"
+    console.print(f"{machine}. Written to {OUTPUT}.")
+    return 0 if all(result.ok for result in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
