@@ -129,7 +129,7 @@ def _parse(envelope: _Envelope) -> list[_Parsed] | None:
         record = KplRecord()
         try:
             record.ParseFromString(message)
-        except DecodeError:
+        except (DecodeError, UnicodeDecodeError):
             return None
         if not record.IsInitialized():
             return None

@@ -156,6 +156,12 @@ class TestDeaggregate:
             pytest.param(bytes.fromhex("0a01ff 1a0508001a0141"), id="key not UTF-8"),
             pytest.param(bytes.fromhex("0a016b 0a01ff 1a0508001a0141"), id="key not UTF-8, unused"),
             pytest.param(bytes.fromhex("0a016b 1201ff 1a0508001a0141"), id="hash key not UTF-8"),
+            # A number of five bytes whose last looks like the tag of the data that would follow.
+            pytest.param(bytes.fromhex("0a016b 1a0808808080801a0141"), id="key index of 33 bits"),
+            pytest.param(
+                bytes.fromhex("0a016b 120139 1a0a080010808080801a0141"),
+                id="hash key index of 33 bits",
+            ),
             pytest.param(b"\xff\xff\xff", id="no protobuf"),
         ],
     )
@@ -291,7 +297,7 @@ def by_the_runtime(record: Record, place: int) -> list[Row]:
         return raw(record, place)
 
 
-@settings(max_examples=500)
+@settings(max_examples=500, deadline=None)
 @given(st.lists(messages, max_size=5), st.sampled_from([1, 100, 1 << 20]), st.booleans())
 @example([GOLDEN_MESSAGE], 1, True)
 def test_any_message_gives_what_the_protobuf_runtime_makes_of_it(
@@ -344,11 +350,13 @@ def with_library(records: list[bytes]) -> Iterator[UserRecord]:
         yield user["partitionKey"], user["explicitHashKey"], base64.b64decode(user["data"])
 
 
+@settings(deadline=None)
 @given(all_or_none, sizes)
 def test_aws_kinesis_agg_reads_what_we_pack(packed: list[UserRecord], size: int) -> None:
     assert list(with_library([blob.data for blob in aggregate(packed, size)])) == packed
 
 
+@settings(deadline=None)
 @given(all_or_none, sizes)
 def test_we_read_what_aws_kinesis_agg_packs(packed: list[UserRecord], size: int) -> None:
     aggregator = RecordAggregator(size)
@@ -358,6 +366,7 @@ def test_we_read_what_aws_kinesis_agg_packs(packed: list[UserRecord], size: int)
     assert [(key, hash_key, data) for _, key, data, _, hash_key in rows(records)] == packed
 
 
+@settings(deadline=None)
 @given(users(st.none() | hash_keys), sizes)
 def test_aggregates_are_filled_to_the_byte(packed: list[UserRecord], size: int) -> None:
     blobs = list(aggregate(packed, size))
@@ -375,6 +384,7 @@ def test_aggregates_are_filled_to_the_byte(packed: list[UserRecord], size: int) 
         first = end
 
 
+@settings(deadline=None)
 @given(st.tuples(partition_keys, st.none() | hash_keys, data))
 def test_a_record_fits_to_the_byte(user: UserRecord) -> None:
     (blob,) = aggregate([user], 1 << 20)

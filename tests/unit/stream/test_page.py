@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkinesis.errors import ServiceError
@@ -33,6 +33,7 @@ records = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(records), st.booleans())
 def test_records_come_out_as_they_were_written(expected: list[Record], ascii_only: bool) -> None:
     answer = {
