@@ -13,9 +13,10 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.streaming.datasource import ReadAllAvailable
-from sparkinesis.stream.record import USER_RECORD_SCHEMA
+from pyspark.sql.types import StructType
 
 from sparkinesis.source.datasource import KinesisDataSource, KinesisStreamReader
+from sparkinesis.stream.record import USER_RECORD_SCHEMA
 
 Row = dict[str, Any]
 
@@ -46,7 +47,8 @@ class Query:
         self.reader = self._new_reader()
 
     def _new_reader(self) -> KinesisStreamReader:
-        return pickle.loads(pickle.dumps(self.source)).streamReader(None)
+        source: KinesisDataSource = pickle.loads(pickle.dumps(self.source))
+        return source.streamReader(StructType())
 
     def plan(self) -> tuple[Any, Any]:
         """The offsets of the next batch; equal when there is none."""

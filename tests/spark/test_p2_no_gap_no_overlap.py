@@ -19,9 +19,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sparkinesis.stream.aggregation import aggregate
-
 from sparkinesis.local import LocalServer
+from sparkinesis.stream.aggregation import aggregate
 from tests.streams import active_shards, merge_neighbours, split
 
 KILLS_IN_A_BATCH = 20

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from sparkinesis.source.offsets import ANY_SHARD, from_json, ranges, to_json
 from sparkinesis.source.options import SourceOptions, parse_options
@@ -51,7 +51,7 @@ class KinesisDataSource(DataSource):
         return KinesisStreamReader(self._options)
 
 
-class KinesisStreamReader(DataSourceStreamReader):
+class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches on the driver and reads them on executors.
 
     A batch is a pure function of its two offsets (`sparkinesis.source.offsets`).
@@ -64,6 +64,10 @@ class KinesisStreamReader(DataSourceStreamReader):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Where the options want to begin; the same for the same options, without any call."""
         return to_json(self._stream, {ANY_SHARD: self._options.initial_position})
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Read what is there now, in as many batches as it takes, and then no more."""
+        self._plan().stop_at_present()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002, N802
         """Where the batch that begins at ``start`` ends; ``start`` if there is nothing to read."""

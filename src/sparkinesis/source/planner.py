@@ -58,7 +58,13 @@ class StreamPlanner:
         self._listed_at = float("-inf")
         self._looked_at = float("-inf")
         self._stored_at = clock()
+        self._until_ms: int | None = None
         self._probers: dict[str, ShardProber] = {}
+
+    def stop_at_present(self) -> None:
+        """From now on plan as if nothing arrived after this instant, and without pauses."""
+        _, self._until_ms = self._list()
+        self._period = 0.0
 
     def next_offset(self, start: Positions) -> Positions:
         """Where the batch that begins at ``start`` ends; ``start`` itself when there is no row.
@@ -150,13 +156,17 @@ class StreamPlanner:
                 return planned
 
     def _may_list(self) -> bool:
-        return self._clock() - self._listed_at >= LIST_SHARDS_INTERVAL
+        at_once = self._clock() - self._listed_at >= LIST_SHARDS_INTERVAL
+        # What was there at the start must be found before the query may end: wait for it.
+        return at_once or self._until_ms is not None
 
     def _look_at(self, shards: Mapping[str, Position], check: RetentionCheck) -> dict[str, Look]:
         for shard_id in shards:
             if shard_id not in self._probers:
                 budget = ShardBudget(self._pace, self._clock, self._sleep)
-                self._probers[shard_id] = ShardProber(self._client, shard_id, budget, check)
+                self._probers[shard_id] = ShardProber(
+                    self._client, shard_id, budget, check, self._until_ms
+                )
         with ThreadPoolExecutor(min(MOST_PROBES_AT_ONCE, len(shards))) as pool:
             looks = pool.map(lambda item: self._probers[item[0]].look(item[1]), shards.items())
             return dict(zip(shards, looks, strict=True))

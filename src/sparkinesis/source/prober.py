@@ -12,7 +12,8 @@ rest is read forward.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sparkinesis.source.plan import Finding, Finished, LastRecords, Quiet, Records
@@ -61,15 +62,24 @@ class Look:
 
 
 class ShardProber:
-    """Looks at one shard, again and again, by one cursor; used by one thread at a time."""
+    """Looks at one shard, again and again, by one cursor; used by one thread at a time.
+
+    ``until_ms``: as if no record had arrived after this instant (epoch ms).
+    """
 
     def __init__(
-        self, client: StreamClient, shard_id: str, budget: ShardBudget, check: RetentionCheck
+        self,
+        client: StreamClient,
+        shard_id: str,
+        budget: ShardBudget,
+        check: RetentionCheck,
+        until_ms: int | None = None,
     ) -> None:
         self._client = client
         self._shard_id = shard_id
         self._budget = budget
         self._check = check
+        self._until_ms = until_ms
         self._position: Position | None = None
         self._cursor: ShardCursor | None = None
         self._start_is_checked = False
@@ -116,6 +126,9 @@ class ShardProber:
     def _examine(self, cursor: ShardCursor) -> Look:
         limit = MAX_RECORDS_PER_CALL if self._is_slow else 1
         found = self._following(cursor, limit)
+        if found.passed_until:
+            self._cursor = None
+            return _records(found.records[-1], None) if found.records else Look(Quiet())
         if not found.records:
             self._is_slow = True
             if cursor.at_end:
@@ -130,7 +143,9 @@ class ShardProber:
 
     def _following(self, cursor: ShardCursor, limit: int) -> _Following:
         """The next records, past the empty pages that the service may give before the tip."""
-        for _ in range(MOST_EMPTY_PAGES):
+        tries: Iterable[int]
+        tries = range(MOST_EMPTY_PAGES) if self._until_ms is None else itertools.count()
+        for _ in tries:
             # One more, for the record AT which a cursor begins and which is dropped.
             extra = 0 if self._start_is_checked else 1
             fetched = cursor.fetch(min(limit + extra, MAX_RECORDS_PER_CALL))
@@ -140,7 +155,8 @@ class ShardProber:
                 self._start_is_checked = records is not None
             if records or cursor.at_end or not fetched.page.millis_behind_latest:
                 break
-        return _Following(fetched, records or ())
+        within = _until(records or (), self._until_ms)
+        return _Following(fetched, within, passed_until=len(within) < len(records or ()))
 
     def _jump(self, cursor: ShardCursor, last: Record, lag_ms: int) -> Look:
         """A record close to the tip, which is ``lag_ms`` behind ``last``, as the batch's end."""
@@ -148,6 +164,8 @@ class ShardProber:
             return self._forward(cursor, last)
         low = _arrival_ms(last)
         high = low + lag_ms - JUMP_SHORT_OF_TIP_MS
+        if self._until_ms is not None:
+            high = min(high, self._until_ms)
         for halving in range(MOST_HALVINGS):
             instant = high if halving == 0 else (low + high) // 2
             if instant <= low:
@@ -174,6 +192,9 @@ class ShardProber:
         """The last record of the page that follows ``last``, or ``last`` itself."""
         self._cursor = cursor
         found = self._following(cursor, MAX_RECORDS_PER_CALL)
+        if found.passed_until:
+            self._cursor = None
+            return _records(found.records[-1] if found.records else last, None)
         if cursor.at_end:
             return Look(LastRecords(), found.children)
         if not found.records:
@@ -188,6 +209,8 @@ class _Following:
 
     fetched: Fetched
     records: Sequence[Record]
+    passed_until: bool
+    """Records were left out that arrived later than the look is to see."""
 
     @property
     def children(self) -> tuple[Shard, ...]:
@@ -202,6 +225,14 @@ class _Following:
     def silent_until(self) -> int | None:
         """No record behind this page had arrived before this instant, when it is at the tip."""
         return None if self.lag_ms else self.fetched.service_time_ms - CLOCK_MARGIN_MS
+
+
+def _until(records: Sequence[Record], until_ms: int | None) -> Sequence[Record]:
+    """The records up to the first one that arrived later than ``until_ms``."""
+    if until_ms is None:
+        return records
+    late = (at for at, record in enumerate(records) if _arrival_ms(record) > until_ms)
+    return records[: next(late, len(records))]
 
 
 def _records(end: Record, silent_until: int | None) -> Look:

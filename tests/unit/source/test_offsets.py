@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkinesis.source.offsets import ANY_SHARD, OffsetError, from_json, ranges, to_json
+from sparkinesis.source.offsets import (
+    ANY_SHARD,
+    OffsetError,
+    Positions,
+    from_json,
+    ranges,
+    to_json,
+)
 from sparkinesis.stream.position import (
     LATEST,
     SHARD_END,
@@ -54,14 +61,14 @@ def test_no_offset_json_does_harm(offset: Any) -> None:
 
 
 def test_a_batch_reads_what_lies_between_its_offsets() -> None:
-    start = {
+    start: Positions = {
         "quiet": AfterRecord("5", 1),
         "moved": AfterRecord("5", 1),
         "ended": AfterRecord("5"),
         "done": SHARD_END,
         "dropped": SHARD_END,
     }
-    end = {
+    end: Positions = {
         "quiet": AfterRecord("5", 2),
         "moved": AfterRecord("8"),
         "ended": SHARD_END,

@@ -31,7 +31,7 @@ def test_a_shard_without_finding_is_to_be_probed_behind_its_position() -> None:
 
 def test_silence_moves_only_what_is_known_about_the_past() -> None:
     lineage = Lineage.of([Shard("a"), Shard("b"), Shard("c")])
-    start = {"a": AfterRecord("7", 100), "b": AtTimestamp(100), "c": TRIM_HORIZON}
+    start: Positions = {"a": AfterRecord("7", 100), "b": AtTimestamp(100), "c": TRIM_HORIZON}
     planned = plan(start, lineage, dict.fromkeys(start, Quiet(200)))
     assert planned.end == {
         "a": AfterRecord("7", 200),
@@ -43,7 +43,7 @@ def test_silence_moves_only_what_is_known_about_the_past() -> None:
 
 
 def test_what_is_known_about_the_past_never_moves_backwards() -> None:
-    start = {"a": AfterRecord("7", 300), "b": AtTimestamp(300)}
+    start: Positions = {"a": AfterRecord("7", 300), "b": AtTimestamp(300)}
     planned = plan(start, Lineage.of([Shard("a"), Shard("b")]), dict.fromkeys(start, Quiet(200)))
     assert planned.end == start
 
@@ -67,7 +67,7 @@ def test_children_begin_in_the_same_batch_when_the_parent_has_nothing_left() -> 
 
 
 def test_a_merged_child_waits_for_both_parents() -> None:
-    start = {"p1": SHARD_END, "p2": AfterRecord("7")}
+    start: Positions = {"p1": SHARD_END, "p2": AfterRecord("7")}
     planned = plan(start, MERGE, {"p2": LastRecords()})
     assert planned.end == {"p1": SHARD_END, "p2": SHARD_END}
     planned = plan(planned.end, MERGE, {"c": Records("12")})
@@ -118,13 +118,13 @@ def test_the_initial_offset_begins_with_the_oldest_shards_and_its_own_position()
 
 def test_a_shard_that_the_service_forgot_is_missing_unless_it_was_finished() -> None:
     lineage = Lineage.of([Shard("x")])
-    start = {"gone": AfterRecord("7"), "done": SHARD_END, "x": TRIM_HORIZON}
+    start: Positions = {"gone": AfterRecord("7"), "done": SHARD_END, "x": TRIM_HORIZON}
     assert missing(start, lineage) == ("gone",)
 
 
 def test_going_on_after_a_loss_takes_up_the_oldest_unrelated_shards() -> None:
     lineage = Lineage.of([Shard("y", ("gone",), False), Shard("z", ("y",)), Shard("x")])
-    start = {"gone": AfterRecord("7"), "x": AfterRecord("8")}
+    start: Positions = {"gone": AfterRecord("7"), "x": AfterRecord("8")}
     assert without_missing(start, lineage) == {"x": AfterRecord("8"), "y": TRIM_HORIZON}
 
 
@@ -139,9 +139,11 @@ def histories(draw: st.DrawFn) -> tuple[Lineage, dict[str, int]]:
     for _ in range(draw(st.integers(0, 8))):
         index = draw(st.integers(0, len(open_ids) - 1))
         if draw(st.booleans()) or index + 1 == len(open_ids):
-            parents, children = (open_ids[index],), 2
+            parents: tuple[str, ...] = (open_ids[index],)
+            children = 2
         else:
-            parents, children = (open_ids[index], open_ids[index + 1]), 1
+            parents = (open_ids[index], open_ids[index + 1])
+            children = 1
         ids = [f"s{len(shards) + i:03}" for i in range(children)]
         for parent in parents:
             shards[parent] = Shard(parent, shards[parent].parents, False)

@@ -1,0 +1,53 @@
+"""``Trigger.AvailableNow`` reads what was there when the query started, all of it, and ends."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from sparkinesis.local import LocalServer, ManualClock
+from tests.engine import Query
+from tests.streams import merge_neighbours, put, split
+
+
+def numbered(first: int, count: int) -> list[bytes]:
+    return [b"%06d" % n for n in range(first, first + count)]
+
+
+def test_available_now_ends_at_what_was_there_through_splits_and_merges(
+    kinesis: Any, server: LocalServer, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    rng = random.Random(3)
+    there = 0
+    for step in range(20):
+        count = rng.choice([0, 1, 50, 2000])
+        put(kinesis, "s", numbered(there, count))
+        there += count
+        clock.advance(rng.randrange(1, 30_000))
+        if step % 3 == 0:
+            split(kinesis, "s", rng)
+        elif step % 3 == 1:
+            merge_neighbours(kinesis, "s", rng)
+    clock.advance(10_000)
+    server.kinesis.empty_pages = 7
+    running = query()
+    running.reader.prepareForTriggerAvailableNow()
+    clock.advance(5_000)
+    later = there
+
+    def keep_writing() -> None:
+        nonlocal later
+        put(kinesis, "s", numbered(later, 20))
+        later += 20
+        clock.advance(1_000)
+        if later % 60 == 0:
+            split(kinesis, "s", rng)
+
+    keep_writing()
+    rows = [row["data"] for batch in running.drain(keep_writing) for row in batch.rows]
+    assert sorted(rows) == numbered(0, there)
+    server.kinesis.empty_pages = 0
+    running.restart()
+    rows = [row["data"] for batch in running.drain() for row in batch.rows]
+    assert sorted(rows) == numbered(there, later - there)
