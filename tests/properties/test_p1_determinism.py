@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sparkinesis.stream.aggregation import aggregate
 
 from sparkinesis.local import LocalServer, ManualClock
+from sparkinesis.stream.aggregation import aggregate
 from tests.engine import Query
 from tests.streams import merge_neighbours, put, split
 
