@@ -137,7 +137,7 @@ class ShardProber:
         if cursor.at_end:
             return Look(LastRecords(), found.children)
         if found.lag_ms == 0 or (found.lag_ms <= CLOSE_TO_TIP_MS and limit > 1):
-            self._is_slow = sum(len(record.data) for record in found.records) <= SMALL_PAGE
+            self._is_slow = found.fetched.size <= SMALL_PAGE
             return _records(found.records[-1], found.silent_until)
         return self._jump(cursor, found.records[-1], found.lag_ms)
 
@@ -199,7 +199,7 @@ class ShardProber:
             return Look(LastRecords(), found.children)
         if not found.records:
             return _records(last, found.silent_until)
-        self._is_slow = sum(len(record.data) for record in found.records) <= SMALL_PAGE
+        self._is_slow = found.fetched.size <= SMALL_PAGE
         return _records(found.records[-1], found.silent_until)
 
 

@@ -57,5 +57,5 @@ class ShardCursor:
         if page.records:
             self._position = AfterRecord(page.records[-1].sequence_number)
             self._inclusive = False
-            self._budget.spend(sum(len(record.data) for record in page.records))
+            self._budget.spend(fetched.size)
         return fetched
