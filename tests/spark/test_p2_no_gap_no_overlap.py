@@ -15,7 +15,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -95,8 +95,13 @@ def query_process(arguments: list[str], log: Path) -> Iterator[subprocess.Popen[
         try:
             yield process
         finally:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            kill(process)
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):  # all of the group are gone already
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def wait_until(condition: Any, process: subprocess.Popen[bytes], log: Path) -> None:
@@ -133,8 +138,7 @@ def test_p2_every_user_record_exactly_once_through_twenty_kills(
             wait_until(lambda: len(list(output.glob("batch-*.json"))) >= wanted, process, log)  # noqa: B023
             time.sleep(rng.uniform(0.0, 1.0))  # the instant of the kill is what is random
             wait_until(lambda: open_batches(output), process, log)
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            kill(process)
             kills += 1
             kills_in_a_batch += bool(open_batches(output))
     producer.stop()
