@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import sparkinesis
 from sparkinesis.local.java import use_java
+from tests.spark.reading import read_stream
 
 
 def main(endpoint: str, stream: str, checkpoint: str, output: str) -> None:
@@ -26,7 +27,11 @@ def main(endpoint: str, stream: str, checkpoint: str, output: str) -> None:
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
         # It lives for seconds: what makes a JVM fast later makes it slow now.
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        .config(
+            "spark.driver.extraJavaOptions",
+            f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djava.io.tmpdir={output}",
+        )
+        .config("spark.local.dir", output)  # a killed process leaves its files behind
         .config("spark.sql.codegen.wholeStage", "false")
         .getOrCreate()
     )
@@ -51,13 +56,7 @@ def main(endpoint: str, stream: str, checkpoint: str, output: str) -> None:
         new.rename(done)
 
     query = (
-        spark.readStream.format("kinesis")
-        .option("streamName", stream)
-        .option("endpoint", endpoint)
-        .option("region", "us-east-1")
-        .option("initialPosition", "trim_horizon")
-        .option("minFetchPeriod", "100ms")
-        .load()
+        read_stream(spark, endpoint, stream, minFetchPeriod="100ms")
         .writeStream.foreachBatch(write)
         .option("checkpointLocation", checkpoint)
         .start()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sparkinesis.local import LocalServer, ManualClock
+from tests.spark.reading import read_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -88,12 +89,7 @@ def test_an_expired_position(spark: SparkSession, checkpoint: str) -> None:
         kinesis.create_stream(StreamName="flights", ShardCount=1)
         kinesis.put_record(StreamName="flights", Data=b"a", PartitionKey="k")
         (
-            spark.readStream.format("kinesis")
-            .option("endpoint", server.endpoint_url)
-            .option("region", "us-east-1")
-            .option("streamName", "flights")
-            .option("initialPosition", "trim_horizon")
-            .load()
+            read_stream(spark, server.endpoint_url, "flights")
             .writeStream.format("noop")
             .option("checkpointLocation", checkpoint)
             .trigger(availableNow=True)

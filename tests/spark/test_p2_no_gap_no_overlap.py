@@ -84,10 +84,10 @@ class Producer(threading.Thread):
 @contextmanager
 def query_process(arguments: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """The query in a process group of its own: Python and its JVM die by one kill -9."""
-    script = Path(__file__).with_name("idempotent_query.py")
     with log.open("ab") as errors:
         process = subprocess.Popen(
-            [sys.executable, str(script), *arguments],
+            [sys.executable, "-m", "tests.spark.idempotent_query", *arguments],
+            cwd=Path(__file__).parents[2],
             stdout=errors,
             stderr=errors,
             start_new_session=True,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparkinesis.local import LocalServer
+from tests.spark.reading import read_stream
 from tests.streams import put
 
 if TYPE_CHECKING:
@@ -31,12 +32,7 @@ def test_p4_a_query_goes_on_from_a_copy_of_its_checkpoint_alone(
 
     def run(checkpoint: Path) -> None:
         query = (
-            spark.readStream.format("kinesis")
-            .option("streamName", stream_name)
-            .option("endpoint", server.endpoint_url)
-            .option("region", "us-east-1")
-            .option("initialPosition", "trim_horizon")
-            .load()
+            read_stream(spark, server.endpoint_url, stream_name)
             .writeStream.foreachBatch(
                 lambda batch, _: seen.extend(bytes(row.data) for row in batch.collect())
             )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparkinesis.local import LocalServer
+from tests.spark.reading import read_stream
 from tests.streams import put, shard_ids
 
 if TYPE_CHECKING:
@@ -23,12 +24,7 @@ def test_p5_no_batch_runs_and_calls_per_shard_and_minute_stay_few(
     kinesis.create_stream(StreamName=stream_name, ShardCount=8)
     rows: list[bytes] = []
     query = (
-        spark.readStream.format("kinesis")
-        .option("streamName", stream_name)
-        .option("endpoint", server.endpoint_url)
-        .option("region", "us-east-1")
-        .option("initialPosition", "trim_horizon")
-        .load()
+        read_stream(spark, server.endpoint_url, stream_name)
         .writeStream.foreachBatch(
             lambda batch, _: rows.extend(bytes(row.data) for row in batch.collect())
         )
