@@ -25,3 +25,15 @@ class DataLossError(SparkinesisError):
 
 class ServiceError(SparkinesisError):
     """A call to the service failed for good: every retry was used up, or none would help."""
+
+
+class ShardNotFoundError(DataLossError):
+    """The shard does not exist any more, and with it what had not been read of it."""
+
+
+class PositionNotFoundError(DataLossError):
+    """The service refuses a sequence number: it is not one of this shard's, or not any more."""
+
+
+class ExpiredIteratorError(SparkinesisError):
+    """A shard iterator is older than five minutes; get a new one after the last record read."""

@@ -9,8 +9,9 @@ from typing import Any
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.source.offsets import ANY_SHARD, Positions
 from sparkinesis.source.planner import StreamPlanner
+from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.budget import Pace
-from sparkinesis.stream.client import StreamAddress, StreamClient
+from sparkinesis.stream.client import StreamClient
 from sparkinesis.stream.position import TRIM_HORIZON
 from tests.engine import Query
 from tests.streams import put, shard_ids, split

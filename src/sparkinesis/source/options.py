@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 import botocore.session
 
 from sparkinesis.errors import OptionError
+from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.budget import Pace
-from sparkinesis.stream.client import StreamAddress
 from sparkinesis.stream.cursor import MAX_RECORDS_PER_CALL
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, Position
 

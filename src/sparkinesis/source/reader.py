@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from sparkinesis.source.options import SourceOptions
+from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.budget import Pace, ShardBudget
-from sparkinesis.stream.client import StreamAddress, StreamClient
+from sparkinesis.stream.client import StreamClient
 from sparkinesis.stream.cursor import ShardCursor
 from sparkinesis.stream.polling import read_range
 from sparkinesis.stream.position import Position, ShardRange

@@ -19,15 +19,13 @@ from urllib.parse import urlsplit
 import boto3
 import botocore.session
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from sparkinesis.errors import (
-    AccessDeniedError,
-    DataLossError,
     ServiceError,
-    SparkinesisError,
-    StreamNotFoundError,
 )
+from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.explain import explain
 from sparkinesis.stream.page import ChildShard, Page, decode_page
 from sparkinesis.stream.position import (
     LATEST,
@@ -37,54 +35,10 @@ from sparkinesis.stream.position import (
     AtTimestamp,
     Position,
 )
-from sparkinesis.stream.retry import THROTTLED, Retry, error_code
+from sparkinesis.stream.retry import Retry
 from sparkinesis.stream.shard import Shard
 
 _T = TypeVar("_T")
-
-_ACCESS_DENIED = frozenset(
-    {
-        "AccessDeniedException",
-        "AccessDenied",
-        "UnrecognizedClientException",
-        "InvalidSignatureException",
-        "InvalidClientTokenId",
-        "IncompleteSignature",
-        "MissingAuthenticationTokenException",
-        "ExpiredTokenException",
-        "ExpiredToken",
-        "NotAuthorized",
-        "OptInRequired",
-        "KMSAccessDeniedException",
-    }
-)
-
-
-class ShardNotFoundError(DataLossError):
-    """The shard does not exist any more, and with it what had not been read of it."""
-
-
-class PositionNotFoundError(DataLossError):
-    """The service refuses a sequence number: it is not one of this shard's, or not any more."""
-
-
-class ExpiredIteratorError(SparkinesisError):
-    """A shard iterator is older than five minutes; get a new one after the last record read."""
-
-
-@dataclass(frozen=True, slots=True)
-class StreamAddress:
-    """Which stream, and how to reach it. Travels to executors, so it never holds credentials."""
-
-    name: str
-    arn: str | None = None
-    region: str | None = None
-    endpoint: str | None = None
-
-    def __str__(self) -> str:
-        place = self.region or "the default region"
-        at = f" at {self.endpoint}" if self.endpoint else ""
-        return f"stream {self.name!r} in {place}{at}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +232,7 @@ class StreamClient:
             client = _boto_client(self.address.region, self.address.endpoint)
             return (retry or self._retry).call(lambda: call(client), before_retry)
         except (ClientError, BotoCoreError) as error:
-            explained = _explain(error, operation, self.address, shard_id, position)
+            explained = explain(error, operation, self.address, shard_id, position)
             # `from None`: the service's words are in the text; a second traceback hides it.
             raise explained from None
 
@@ -304,73 +258,3 @@ def _iterator_type(position: Position, inclusive: bool) -> dict[str, Any]:
     if position in {TRIM_HORIZON, LATEST}:
         return {"ShardIteratorType": str(position)}
     raise ValueError(f"nothing follows {SHARD_END}: a closed shard has no iterator at its end")
-
-
-def _explain(
-    error: ClientError | BotoCoreError,
-    operation: str,
-    address: StreamAddress,
-    shard_id: str | None,
-    position: Position | None,
-) -> SparkinesisError:
-    """The error that teaches: what happened, where, what to do."""
-    code = error_code(error)
-    said = str(error)
-    if isinstance(error, ClientError):
-        said = f"{code}: {error.response.get('Error', {}).get('Message') or 'no message'}"
-    where = f"{address}" if shard_id is None else f"shard {shard_id} of {address}"
-    if position is not None:
-        where += f" at position {position}"
-    if code == "ExpiredIteratorException":
-        return ExpiredIteratorError(f"The iterator of {where} has expired. {said}")
-    if code == "ResourceNotFoundException" and shard_id is None:
-        return StreamNotFoundError(
-            f"There is no {address}. Check the option streamName (or streamARN) for a typing "
-            "error, and that the option region names the region, and your credentials the account, "
-            f"that the stream is in. The service said: {said}"
-        )
-    if code == "ResourceNotFoundException":
-        return ShardNotFoundError(
-            f"{where} does not exist any more: its records were older than the stream's retention "
-            "period, or the stream was deleted and created anew. What it held after the last batch "
-            "is lost. Set the option failOnDataLoss to false to go on with what is left, or start "
-            f"with a new checkpoint location. The service said: {said}"
-        )
-    if code == "InvalidArgumentException" and isinstance(position, AfterRecord):
-        return PositionNotFoundError(
-            f"The service does not know the sequence number of {where}: it has expired, or it "
-            "comes from another stream, for instance because this one was deleted and created "
-            "anew. Set the option failOnDataLoss to false to go on with the oldest records kept, "
-            f"or start with a new checkpoint location. The service said: {said}"
-        )
-    if code == "InvalidArgumentException" and isinstance(position, AtTimestamp):
-        instant = datetime.fromtimestamp(position.ms / 1000, timezone.utc).isoformat()
-        return ServiceError(
-            f"The service refuses to begin {where}, which is {instant}: most likely that instant "
-            "lies in its future. Set the option initialPosition to an instant that has passed, or "
-            f"to latest. The service said: {said}"
-        )
-    if code in _ACCESS_DENIED:
-        return AccessDeniedError(
-            f"Not allowed to call {operation} on {where}. Give the credentials in use "
-            "kinesis:DescribeStreamSummary, kinesis:ListShards, kinesis:GetShardIterator and "
-            f"kinesis:GetRecords on the stream. The service said: {said}"
-        )
-    if isinstance(error, NoCredentialsError):
-        return AccessDeniedError(
-            f"No AWS credentials were found to call {operation} on {where}. Give this process "
-            "some, on the driver and on every executor: an instance or pod role, a profile in "
-            "~/.aws, or the environment variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
-        )
-    if code == "NoRegionError":
-        return ServiceError(
-            f"No region is known for {where}. Set the option region, for instance to eu-west-1, "
-            "or the environment variable AWS_DEFAULT_REGION on the driver and on every executor."
-        )
-    if code == "EndpointConnectionError":
-        return ServiceError(
-            f"Nothing answers for {where}. Check the options region and endpoint for a typing "
-            f"error, and that this machine reaches the endpoint. botocore said: {said}"
-        )
-    advice = "Every retry was used up." if code in THROTTLED else "A retry would not help."
-    return ServiceError(f"{operation} failed on {where}. {advice} The service said: {said}")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from sparkinesis.errors import ExpiredIteratorError
 from sparkinesis.stream.budget import ShardBudget
-from sparkinesis.stream.client import ExpiredIteratorError, Fetched, StreamClient
+from sparkinesis.stream.client import Fetched, StreamClient
 from sparkinesis.stream.position import AfterRecord, Position
 
 MAX_RECORDS_PER_CALL = 10_000

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Literal
 
-from sparkinesis.stream.client import PositionNotFoundError, ShardNotFoundError
+from sparkinesis.errors import PositionNotFoundError, ShardNotFoundError
 from sparkinesis.stream.cursor import MAX_RECORDS_PER_CALL, ShardCursor
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.position import (

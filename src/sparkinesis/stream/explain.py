@@ -1,0 +1,107 @@
+"""Errors of the service and of botocore, told so that they teach: what, where, what to do."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+
+from sparkinesis.errors import (
+    AccessDeniedError,
+    ExpiredIteratorError,
+    PositionNotFoundError,
+    ServiceError,
+    ShardNotFoundError,
+    SparkinesisError,
+    StreamNotFoundError,
+)
+from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position
+from sparkinesis.stream.retry import THROTTLED, error_code
+
+_ACCESS_DENIED = frozenset(
+    {
+        "AccessDeniedException",
+        "AccessDenied",
+        "UnrecognizedClientException",
+        "InvalidSignatureException",
+        "InvalidClientTokenId",
+        "IncompleteSignature",
+        "MissingAuthenticationTokenException",
+        "ExpiredTokenException",
+        "ExpiredToken",
+        "NotAuthorized",
+        "OptInRequired",
+        "KMSAccessDeniedException",
+    }
+)
+
+
+def explain(
+    error: ClientError | BotoCoreError,
+    operation: str,
+    address: StreamAddress,
+    shard_id: str | None,
+    position: Position | None,
+) -> SparkinesisError:
+    """The error to raise for ``error``, as one paragraph without the service's traceback."""
+    code = error_code(error)
+    said = str(error)
+    if isinstance(error, ClientError):
+        said = f"{code}: {error.response.get('Error', {}).get('Message') or 'no message'}"
+    where = f"{address}" if shard_id is None else f"shard {shard_id} of {address}"
+    if position is not None:
+        where += f" at position {position}"
+    if code == "ExpiredIteratorException":
+        return ExpiredIteratorError(f"The iterator of {where} has expired. {said}")
+    if code == "ResourceNotFoundException" and shard_id is None:
+        return StreamNotFoundError(
+            f"There is no {address}. Check the option streamName (or streamARN) for a typing "
+            "error, and that the option region names the region, and your credentials the account, "
+            f"that the stream is in. The service said: {said}"
+        )
+    if code == "ResourceNotFoundException":
+        return ShardNotFoundError(
+            f"{where} does not exist any more: its records were older than the stream's retention "
+            "period, or the stream was deleted and created anew. What it held after the last batch "
+            "is lost. Set the option failOnDataLoss to false to go on with what is left, or start "
+            f"with a new checkpoint location. The service said: {said}"
+        )
+    if code == "InvalidArgumentException" and isinstance(position, AfterRecord):
+        return PositionNotFoundError(
+            f"The service does not know the sequence number of {where}: it has expired, or it "
+            "comes from another stream, for instance because this one was deleted and created "
+            "anew. Set the option failOnDataLoss to false to go on with the oldest records kept, "
+            f"or start with a new checkpoint location. The service said: {said}"
+        )
+    if code == "InvalidArgumentException" and isinstance(position, AtTimestamp):
+        instant = datetime.fromtimestamp(position.ms / 1000, timezone.utc).isoformat()
+        return ServiceError(
+            f"The service refuses to begin {where}, which is {instant}: most likely that instant "
+            "lies in its future. Set the option initialPosition to an instant that has passed, or "
+            f"to latest. The service said: {said}"
+        )
+    if code in _ACCESS_DENIED:
+        return AccessDeniedError(
+            f"Not allowed to call {operation} on {where}. Give the credentials in use "
+            "kinesis:DescribeStreamSummary, kinesis:ListShards, kinesis:GetShardIterator and "
+            f"kinesis:GetRecords on the stream. The service said: {said}"
+        )
+    if isinstance(error, NoCredentialsError):
+        return AccessDeniedError(
+            f"No AWS credentials were found to call {operation} on {where}. Give this process "
+            "some, on the driver and on every executor: an instance or pod role, a profile in "
+            "~/.aws, or the environment variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+        )
+    if code == "NoRegionError":
+        return ServiceError(
+            f"No region is known for {where}. Set the option region, for instance to eu-west-1, "
+            "or the environment variable AWS_DEFAULT_REGION on the driver and on every executor."
+        )
+    if code == "EndpointConnectionError":
+        return ServiceError(
+            f"Nothing answers for {where}. Check the options region and endpoint for a typing "
+            f"error, and that this machine reaches the endpoint. botocore said: {said}"
+        )
+    advice = "Every retry was used up." if code in THROTTLED else "A retry would not help."
+    return ServiceError(f"{operation} failed on {where}. {advice} The service said: {said}")
