@@ -83,17 +83,22 @@ def test_p8_a_longer_retention_period_is_believed(
     assert datas(running) == [b"a"]
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("position", ["trim_horizon", "latest"])
 def test_p8_silence_is_no_loss(
-    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query], restarts: bool, position: str
 ) -> None:
     """A weekend without a record trims the last one; nothing that followed it is lost."""
-    running = query()
-    running.reader._plan()._clock = lambda: clock() / 1000
+    running = query(initialPosition=position)
+    if position == "latest":
+        assert running.next_batch() is not None
     put(kinesis, "s", [b"a", b"b", b"c"])
     assert len(datas(running)) == 3
     stored = 0
     for _ in range(60):
         clock.advance(1 * HOUR)
+        if restarts:
+            running.restart()
         batch = running.next_batch()
         if batch is not None:
             assert batch.rows == []

@@ -22,6 +22,9 @@ from sparkinesis.stream.position import (
 )
 from sparkinesis.stream.shard import Lineage
 
+FRESH_FOR_MS = 6 * 3_600_000
+"""A quarter of the shortest retention period that a stream can have."""
+
 
 @dataclass(frozen=True, slots=True)
 class Quiet:
@@ -120,6 +123,16 @@ def plan(start: Positions, lineage: Lineage, findings: Mapping[str, Finding]) ->
     return Plan(end, to_probe, has_rows, childless)
 
 
+def is_worth_storing(start: Positions, end: Positions) -> bool:
+    """Whether an offset without new rows moves far enough to be stored all the same.
+
+    A stored position grows old while nothing happens, and once its record has been trimmed nobody
+    could tell any more that nothing was lost.
+    """
+    before, after = _known_until(start), _known_until(end)
+    return before is not None and after is not None and after - before > FRESH_FOR_MS
+
+
 def missing(start: Positions, lineage: Lineage) -> tuple[str, ...]:
     """Shards that ``start`` stands in and the service no longer lists: what they held is lost."""
     return tuple(
@@ -145,6 +158,16 @@ def without_missing(start: Positions, lineage: Lineage) -> dict[str, Position]:
         if not any(parent in fresh for parent in lineage.listed_parents(shard)):
             kept[shard] = TRIM_HORIZON
     return kept
+
+
+def _known_until(positions: Positions) -> int | None:
+    """The oldest instant (epoch ms) from which on a position leaves open what arrived."""
+    instants = (
+        position.ms if isinstance(position, AtTimestamp) else position.clear_until
+        for position in positions.values()
+        if isinstance(position, AtTimestamp | AfterRecord)
+    )
+    return min((instant for instant in instants if instant is not None), default=None)
 
 
 def _listed(start: Positions, lineage: Lineage) -> set[str]:

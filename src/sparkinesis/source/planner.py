@@ -9,12 +9,19 @@ from concurrent.futures import ThreadPoolExecutor
 
 from sparkinesis.errors import DataLossError
 from sparkinesis.source.offsets import ANY_SHARD, Positions
-from sparkinesis.source.plan import Finding, Plan, missing, plan, without_missing
+from sparkinesis.source.plan import (
+    Finding,
+    Plan,
+    is_worth_storing,
+    missing,
+    plan,
+    without_missing,
+)
 from sparkinesis.source.prober import Look, ShardProber
 from sparkinesis.stream.budget import Pace, ShardBudget
 from sparkinesis.stream.client import StreamClient
 from sparkinesis.stream.position import LATEST, AtTimestamp, Position
-from sparkinesis.stream.retention import SHORTEST_RETENTION_MS, RetentionCheck
+from sparkinesis.stream.retention import RetentionCheck
 from sparkinesis.stream.retry import Retry
 from sparkinesis.stream.shard import Lineage
 
@@ -27,9 +34,6 @@ MOST_PROBES_AT_ONCE = 16
 
 LIST_SHARDS_INTERVAL = 5.0
 """Seconds between two listings of the shards; ChildShards make them rare in the first place."""
-
-FRESH_FOR = SHORTEST_RETENTION_MS / 1000 / 4
-"""Seconds of silence after which what was found out is stored, in a batch without rows."""
 
 
 class StreamPlanner:
@@ -57,7 +61,6 @@ class StreamPlanner:
         self._lineage: Lineage | None = None
         self._listed_at = float("-inf")
         self._looked_at = float("-inf")
-        self._stored_at = clock()
         self._until_ms: int | None = None
         self._probers: dict[str, ShardProber] = {}
 
@@ -80,9 +83,7 @@ class StreamPlanner:
         lineage = self._lineage or self._list_shards()
         known = self._without_lost_shards(start, lineage)
         planned = self._plan(known)
-        is_stale = self._clock() - self._stored_at > FRESH_FOR
-        if planned.has_rows or known is not start or is_stale:
-            self._stored_at = self._clock()
+        if planned.has_rows or known is not start or is_worth_storing(start, planned.end):
             self._forget_all_but(planned.end)
             return planned.end
         return start
