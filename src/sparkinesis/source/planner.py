@@ -23,7 +23,7 @@ from sparkinesis.stream.client import StreamClient
 from sparkinesis.stream.position import LATEST, AtTimestamp, Position
 from sparkinesis.stream.retention import RetentionCheck
 from sparkinesis.stream.retry import Retry
-from sparkinesis.stream.shard import Lineage
+from sparkinesis.stream.shard import Lineage, Shard
 
 _log = logging.getLogger(__name__)
 
@@ -59,6 +59,7 @@ class StreamPlanner:
         self._clock = clock
         self._sleep = sleep
         self._lineage: Lineage | None = None
+        self._announced: dict[str, Shard] = {}
         self._listed_at = float("-inf")
         self._looked_at = float("-inf")
         self._until_ms: int | None = None
@@ -74,7 +75,7 @@ class StreamPlanner:
 
         Looks at most once in ``period`` seconds, and waits for that. What was found out without a
         row (a shard closed, nothing arrived) enters the offset with the next row; or, on a stream
-        that stays silent, after a quarter of the retention period, so that a stored position never
+        that stays silent, after six hours, so that a stored position never
         looks expired only because nothing happened.
         """
         self._wait_for_turn()
@@ -112,7 +113,10 @@ class StreamPlanner:
         self._listed_at = self._clock()
         retry = FIRST_CONTACT if self._lineage is None else None
         shards, now_ms = self._client.list_shards(retry)
-        self._lineage = Lineage.of(shards)
+        listed = {shard.id for shard in shards}
+        # ListShards may lag behind what closed shards have announced.
+        self._announced = {s: child for s, child in self._announced.items() if s not in listed}
+        self._lineage = Lineage.of(shards).with_children(self._announced.values())
         return self._lineage, now_ms
 
     def _without_lost_shards(self, start: Positions, lineage: Lineage) -> Positions:
@@ -149,6 +153,7 @@ class StreamPlanner:
             if planned.to_probe:
                 for shard_id, look in self._look_at(planned.to_probe, check).items():
                     findings[shard_id] = look.finding
+                    self._announced.update({child.id: child for child in look.children})
                     self._lineage = self._lineage.with_children(look.children)
             elif planned.childless and not asked_for_children and self._may_list():
                 asked_for_children = True
