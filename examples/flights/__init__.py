@@ -1,0 +1,1 @@
+"""The demo: a year of real flights through a local Kinesis and Spark, every event exactly once."""

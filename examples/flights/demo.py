@@ -1,0 +1,211 @@
+"""The course of the demo: what happens when, and what has to come out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pyarrow as pa
+
+from examples.flights.display import Display, comparison
+from examples.flights.events import (
+    Figures,
+    expected_figures,
+    heard_last,
+    load_carriers,
+    load_flights,
+    to_events,
+    to_json,
+)
+from examples.flights.processes import REGION, STREAM, Child, endpoint_of, start_query, start_server
+from examples.flights.producer import Producer
+from examples.flights.results import Results
+from examples.flights.shards import merge_two, open_shards, short, split_one
+
+STALLED_SECONDS = 60.0
+"""Without any progress for so long, something is wrong."""
+
+
+class DemoFailedError(Exception):
+    """Something did not come out as it has to; the message says what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How much is replayed, how fast, and after how much silence an aircraft is evicted."""
+
+    flights: int | None
+    """None: all of them."""
+    events_per_second: float
+    silence_days: int
+
+
+FULL = Scale(None, float("inf"), silence_days=30)
+QUICK = Scale(20_000, 2_500, silence_days=3)
+
+
+class Demo:
+    """One run in a folder of its own. Whatever happens, `close` leaves no process behind."""
+
+    def __init__(self, scale: Scale, folder: Path) -> None:
+        self._scale = scale
+        self._folder = folder
+        self._children: list[Child] = []
+
+    def close(self) -> None:
+        for child in self._children:
+            child.kill()
+
+    def run(self) -> None:
+        """Raises `DemoFailedError`, and RuntimeError when something cannot even start."""
+        server = self._keep(start_server(self._folder))
+        self._endpoint = endpoint_of(server)
+        self._query = self._start_query()
+        flights = load_flights(self._scale.flights)
+        events = to_events(flights)
+        kinesis = boto3.client(
+            "kinesis",
+            region_name=REGION,
+            endpoint_url=self._endpoint,
+            aws_access_key_id="demo",
+            aws_secret_access_key="demo",
+        )
+        keyed = list(zip(events["tail"].to_pylist(), to_json(events), strict=True))
+        self._producer = Producer(kinesis, STREAM, keyed, self._scale.events_per_second)
+        self._results = Results(self._folder)
+        carriers = load_carriers()
+        with Display(len(keyed), carriers) as self._display:
+            self._display.note(
+                f"{flights.num_rows:,} flights, {len(keyed):,} events, "
+                f"{len(open_shards(kinesis, STREAM))} shards at {self._endpoint}"
+            )
+            killed = self._replay(kinesis, len(keyed))
+            self._receive_all(events["id"])
+            self._stop_query()
+        self._verify(events, expected_figures(flights), carriers)
+        shards = ", ".join(short(shard) for shard in open_shards(kinesis, STREAM))
+        rate = len(keyed) / self._producer.seconds
+        self._display.console.print(
+            f"{self._display.seconds:.0f} s; {rate:,.0f} events/s put "
+            f"({self._producer.throttled:,} records refused by a shard's limits and sent again); "
+            f"{len(self._results.batches)} batches, killed in batch {killed}; "
+            f"open shards at the end: {shards}"
+        )
+
+    def _replay(self, kinesis: Any, total: int) -> int:
+        """Put everything, with what may happen to a stream and a query; returns what was killed."""
+        self._producer.start()
+        # The better part waits until Spark is up, and the rest until it was killed.
+        self._producer.allow(total // 10)
+        self._until(lambda: len(self._results.batches) > 0)
+        self._display.note("Spark has written its first batch")
+        self._producer.allow(total * 6 // 10)
+        self._until(lambda: self._producer.sent >= total // 3)
+        self._display.note(f"shard {split_one(kinesis, STREAM)} split")
+        self._until(lambda: self._producer.sent >= total // 2)
+        killed = self._kill_in_a_batch()
+        self._producer.allow(total)
+        self._until(lambda: self._producer.sent >= total * 2 // 3)
+        self._display.note(f"shards {merge_two(kinesis, STREAM)} merged")
+        self._until(lambda: killed in self._results.batches)
+        self._display.note(f"batch {killed} has been run again, and written")
+        self._until(lambda: self._producer.sent == total)
+        self._display.note("every event was put")
+        return killed
+
+    def _kill_in_a_batch(self) -> int:
+        while True:
+            self._until(self._results.unfinished_batch)
+            self._query.kill()
+            killed = self._results.uncommitted_batch()
+            self._query = self._start_query()
+            if killed is not None:
+                self._display.note(f"query killed (kill -9) in the middle of batch {killed}")
+                self._display.note("query started again, to resume from its checkpoint")
+                return killed
+            self._display.note("query killed (kill -9) just after a batch; once more")
+
+    def _receive_all(self, ids: pa.Array) -> None:
+        def complete() -> bool:
+            return self._results.rows >= len(ids) and not self._lost(ids)
+
+        self._until(complete, lambda: _missing(self._lost(ids)))
+        self._display.note("every event came out of Spark")
+
+    def _lost(self, ids: pa.Array) -> list[str]:
+        return self._results.lost_and_duplicated(ids)[0]
+
+    def _stop_query(self) -> None:
+        """Let the board catch up, too, and both queries end in their own time."""
+        self._query.ask_to_stop()
+        self._until(lambda: self._query.exit_code is not None, stopping=True)
+        if self._query.exit_code != 0:
+            raise DemoFailedError(f"The query did not stop well:\n{self._query.last_words()}")
+        self._results.refresh()
+        self._display.note("query stopped")
+
+    def _verify(
+        self, events: pa.Table, expected: dict[str, Figures], carriers: dict[str, str]
+    ) -> None:
+        out = self._results
+        print_ = self._display.console.print
+        print_(comparison(out.figures, expected, carriers))
+        print_()
+        lost, duplicated = out.lost_and_duplicated(events["id"])
+        known = heard_last(events, timedelta(days=self._scale.silence_days))
+        board_is_right = known == {who: heard.kind for who, heard in out.board.heard.items()}
+        print_(
+            f"board: {len(out.board.in_the_air)} aircraft in the air of {len(known):,} heard of in "
+            f"the last {self._scale.silence_days} days, {out.board.evicted:,} evicted: "
+            f"{'as' if board_is_right else 'NOT as'} in the data set"
+        )
+        print_(f"{len(lost)} lost, {duplicated} duplicated")
+        if lost or duplicated:
+            raise DemoFailedError(_missing(lost) if lost else "Events came out more than once.")
+        if out.figures != expected:
+            raise DemoFailedError("The figures out of Spark are not those of the data set.")
+        if not board_is_right:
+            raise DemoFailedError("The board is not what the data set says.")
+
+    def _until(
+        self,
+        condition: Callable[[], bool],
+        stuck: Callable[[], str] = lambda: "",
+        *,
+        stopping: bool = False,
+    ) -> None:
+        """Look, and show what is seen, until the condition holds or there is no hope."""
+        seen, since = None, time.monotonic()
+        while not condition():
+            self._results.refresh()
+            self._display.show(self._producer.sent, self._results)
+            if self._producer.failure is not None:
+                raise DemoFailedError(f"The producer failed: {self._producer.failure!r}")
+            if self._query.exit_code is not None and not stopping:
+                raise DemoFailedError(f"The query ended:\n{self._query.last_words()}")
+            now = self._producer.sent, self._results.rows
+            if now != seen:
+                seen, since = now, time.monotonic()
+            elif time.monotonic() - since > STALLED_SECONDS:
+                raise DemoFailedError(
+                    f"Nothing happened for {STALLED_SECONDS:.0f} s. {stuck()}\n"
+                    f"{self._query.last_words()}"
+                )
+            time.sleep(0.02)
+
+    def _start_query(self) -> Child:
+        silence = f"{self._scale.silence_days} days"
+        return self._keep(start_query(self._endpoint, silence, self._folder))
+
+    def _keep(self, child: Child) -> Child:
+        self._children.append(child)
+        return child
+
+
+def _missing(lost: list[str]) -> str:
+    return f"{len(lost):,} events are missing, among them {', '.join(lost[:5])}."

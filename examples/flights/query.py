@@ -1,0 +1,109 @@
+"""The query: two views of one stream, run as a process of its own so that it can be killed.
+
+    python -m examples.flights.query --endpoint http://127.0.0.1:4566 --folder /tmp/flights
+
+With a real stream nothing changes but the options: no endpoint, and a role or a profile of yours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+import sparkinesis
+from examples.flights.board import board_writer, fleets
+from sparkinesis.local.java import use_java
+
+EVENT = (
+    "id STRING, kind STRING, tail STRING, carrier STRING, flight INT, origin STRING, dest STRING, "
+    "at TIMESTAMP, delay INT"
+)
+
+
+def read_events(spark: SparkSession, endpoint: str, stream: str, region: str) -> DataFrame:
+    """The stream as rows of events: aggregated records have been unpacked already."""
+    records = (
+        spark.readStream.format("kinesis")
+        .option("streamName", stream)
+        .option("region", region)
+        .option("endpoint", endpoint)
+        .option("initialPosition", "trim_horizon")
+        # Two queries read the stream: each takes half of what a shard gives.
+        .option("shardCallsPerSecond", "2.5")
+        .option("shardBytesPerSecond", "1000000")
+        .load()
+    )
+    event = F.from_json(F.col("data").cast("string"), EVENT)
+    return records.select(event.alias("event")).select("event.*")
+
+
+def write_once(batch: DataFrame, batch_id: int, folder: Path) -> None:
+    """Write a batch so that it is there whole and once, or not at all.
+
+    A batch that was under way when the query was killed is run again, with the same rows: what a
+    batch reads depends on its two offsets alone. So one that is there already can be left alone.
+    """
+    done = folder / f"batch_id={batch_id}"
+    if not done.exists():
+        unfinished = folder / f".unfinished-{batch_id}"
+        batch.write.mode("overwrite").parquet(str(unfinished))
+        unfinished.rename(done)
+
+
+def start_spark() -> SparkSession:
+    use_java()  # the one that came with pip, where the machine has none
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .appName("flights")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    sparkinesis.register(spark)
+    return spark
+
+
+def main() -> None:
+    options = argparse.ArgumentParser()
+    options.add_argument("--endpoint", required=True)
+    options.add_argument("--stream", default="flights")
+    options.add_argument("--region", default="eu-west-1")
+    options.add_argument("--folder", type=Path, required=True, help="checkpoints and results")
+    options.add_argument("--silence", default="30 days", help="evict aircraft silent for so long")
+    args = options.parse_args()
+    stopping = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
+
+    spark = start_spark()
+    events = read_events(spark, args.endpoint, args.stream, args.region)
+    results = args.folder / "events"
+    results.mkdir(parents=True, exist_ok=True)
+    events.writeStream.queryName("flights").foreachBatch(
+        lambda batch, batch_id: write_once(batch, batch_id, results)
+    ).option("checkpointLocation", str(args.folder / "checkpoints" / "flights")).start()
+    fleets(events, args.silence).writeStream.queryName("board").outputMode("update").foreachBatch(
+        board_writer(args.folder / "board.json")
+    ).option("checkpointLocation", str(args.folder / "checkpoints" / "board")).start()
+
+    while not stopping.is_set():
+        spark.streams.awaitAnyTermination(1)  # raises the error of a query that failed
+    for query in spark.streams.active:
+        query.processAllAvailable()
+        query.stop()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""The stream's shards: which keys they hold, and how to split and to merge them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def hash_key(partition_key: str) -> int:
+    """The place of a partition key in the hash ranges of the shards."""
+    return int.from_bytes(hashlib.md5(partition_key.encode(), usedforsecurity=False).digest())
+
+
+def open_shards(kinesis: Any, stream: str) -> dict[str, range]:
+    """The hash ranges of the shards that can be written to, in order."""
+    listed = kinesis.list_shards(StreamName=stream, ShardFilter={"Type": "AT_LATEST"})["Shards"]
+    ranges = {shard["ShardId"]: _hash_range(shard["HashKeyRange"]) for shard in listed}
+    return dict(sorted(ranges.items(), key=lambda item: item[1].start))
+
+
+def _hash_range(limits: Mapping[str, str]) -> range:
+    return range(int(limits["StartingHashKey"]), int(limits["EndingHashKey"]) + 1)
+
+
+def split_one(kinesis: Any, stream: str) -> str:
+    """Split the first open shard in the middle; returns its name."""
+    shard, keys = next(iter(open_shards(kinesis, stream).items()))
+    middle = (keys.start + keys.stop) // 2
+    kinesis.split_shard(StreamName=stream, ShardToSplit=shard, NewStartingHashKey=str(middle))
+    return short(shard)
+
+
+def merge_two(kinesis: Any, stream: str) -> str:
+    """Merge the last two open shards; returns their names."""
+    left, right = list(open_shards(kinesis, stream))[-2:]
+    kinesis.merge_shards(StreamName=stream, ShardToMerge=left, AdjacentShardToMerge=right)
+    return f"{short(left)} and {short(right)}"
+
+
+def short(shard: str) -> str:
+    """``shardId-000000000003`` as people say it: 3."""
+    return str(int(shard.removeprefix("shardId-")))
+
+
+class ShardMap:
+    """Which open shard a key belongs to, as far as is known: reshards show in what puts return."""
+
+    def __init__(self, kinesis: Any, stream: str) -> None:
+        self._kinesis = kinesis
+        self._stream = stream
+        self._ranges = open_shards(kinesis, stream)
+
+    def shard_of(self, partition_key: str) -> str:
+        place = hash_key(partition_key)
+        # Not `place in range`: a range of 2**126 numbers has no length in C.
+        return next(s for s, keys in self._ranges.items() if keys.start <= place < keys.stop)
+
+    def learn(self, results: Sequence[Mapping[str, Any]]) -> None:
+        """List the shards anew when a record went into one that was not known."""
+        if any(r["ShardId"] not in self._ranges for r in results if "ShardId" in r):
+            self._ranges = open_shards(self._kinesis, self._stream)
