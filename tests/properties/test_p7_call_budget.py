@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import defaultdict
 
 import pytest
 
@@ -12,17 +11,11 @@ from sparkinesis.local import LocalServer
 from tests.engine import Query
 from tests.streams import put, split
 
-WINDOW_MS = 1000
-
 
 @pytest.fixture
 def server() -> LocalServer:
     """With the service's limits, on the real clock."""
     return LocalServer(port=0, limits=True)
-
-
-def most_in_a_second(times: list[int]) -> int:
-    return max(sum(1 for t in times if start <= t < start + WINDOW_MS) for start in times)
 
 
 @pytest.mark.parametrize("period", ["1s", "200ms"])
@@ -63,14 +56,12 @@ def test_p7_planner_and_readers_together_stay_within_the_shards_limits(
         stopping.set()
         producer.join()
         read += sum(len(batch.rows) for batch in query.drain())
-        calls = defaultdict(list)
-        for call in server.kinesis.calls:
-            if call.operation in {"GetRecords", "GetShardIterator"}:
-                assert call.error is None, call
-                calls[call.operation, call.shard].append(call.time_ms)
-        assert {key: most_in_a_second(times) for key, times in calls.items()}
-        for key, times in calls.items():
-            assert most_in_a_second(times) <= 5, key
+        calls = server.kinesis.calls
+        assert not [call for call in calls if call.error is not None]
+        shards = calls.per_shard("GetRecords")
+        assert len(shards) == 4
+        for shard in shards:
+            assert calls.peak("GetRecords", window_ms=1000, shard=shard) <= 5
+            assert calls.peak("GetShardIterator", window_ms=1000, shard=shard) <= 5
         assert read == written
-        listings = [c for c in server.kinesis.calls if c.operation == "ListShards"]
-        assert len(listings) <= 4
+        assert calls.count("ListShards") <= 4

@@ -1,0 +1,84 @@
+"""P2 while calls fail: every record exactly once, and each batch the same when read again."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sparkinesis.local import Call, Fault, FaultPlan, LocalServer, ManualClock
+from tests.engine import Query
+from tests.streams import active_shards, merge_neighbours, put, split
+
+READS = {"GetRecords", "GetShardIterator", "ListShards"}
+
+
+def now_and_then(fault: Fault, operations: set[str], seed: int) -> FaultPlan:
+    rng = random.Random(seed)
+    return lambda call: fault if call.operation in operations and rng.random() < 0.2 else None
+
+
+def arrival_times_out_of_order(call: Call) -> Fault | None:
+    return Fault(arrival_skew_ms=call.ordinal * 7919 % 4001 - 2000)
+
+
+FAULTS: dict[str, FaultPlan] = {
+    "throttled": now_and_then(Fault.error("ProvisionedThroughputExceededException"), READS, 1),
+    "throttled by KMS": now_and_then(Fault.error("KMSThrottlingException"), {"GetRecords"}, 2),
+    "internal failure": now_and_then(Fault.error("InternalFailure", status=500), READS, 3),
+    "reset before": now_and_then(Fault.dropped("before"), READS, 4),
+    "reset after": now_and_then(Fault.dropped("after"), READS, 5),
+    "expired iterator": now_and_then(Fault.error("ExpiredIteratorException"), {"GetRecords"}, 6),
+    "arrival times out of order": arrival_times_out_of_order,
+}
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_p2_every_record_once_while_calls_fail(
+    kinesis: Any, server: LocalServer, clock: ManualClock, query: Callable[..., Query], kind: str
+) -> None:
+    rng = random.Random(kind)
+    server.kinesis.faults = FAULTS[kind]
+    running = query(maxRecordsPerFetch="40")
+    put_so_far = 0
+    batches = []
+    for step in range(14):
+        count = rng.choice([0, 1, 30, 300])
+        put(kinesis, "s", [b"%06d" % n for n in range(put_so_far, put_so_far + count)])
+        put_so_far += count
+        clock.advance(rng.randrange(100, 20_000))
+        if step % 3 == 2:
+            few = len(active_shards(kinesis, "s")) < 3
+            (split if few else merge_neighbours)(kinesis, "s", rng)
+        if step % 5 == 4:
+            running.restart()
+        if batch := running.next_batch():
+            batches.append(batch)
+    batches += running.drain()
+    delivered = [row["data"] for batch in batches for row in batch.rows]
+    assert sorted(delivered) == [b"%06d" % n for n in range(put_so_far)]
+    for batch in batches:
+        assert query().read(batch.start, batch.end).tasks == batch.tasks
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        ("AccessDeniedException", "AccessDeniedError: Not allowed to call GetRecords on shard"),
+        ("KMSDisabledException", "ServiceError: GetRecords failed on shard"),
+    ],
+)
+def test_what_no_retry_mends_fails_at_once_and_says_where(
+    kinesis: Any, server: LocalServer, query: Callable[..., Query], code: str, error: str
+) -> None:
+    put(kinesis, "s", [b"a"])
+    server.kinesis.faults = lambda call: (
+        Fault.error(code, "the service's words") if call.operation == "GetRecords" else None
+    )
+    server.kinesis.calls.clear()
+    with pytest.raises(Exception, match="the service's words") as caught:
+        query().plan()
+    assert f"{type(caught.value).__name__}: {caught.value}".startswith(error)
+    assert server.kinesis.calls.count("GetRecords") <= 2
