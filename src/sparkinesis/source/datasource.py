@@ -1,4 +1,8 @@
-"""``format("kinesis")``: the data source that Spark calls."""
+"""``format("kinesis")``: the data source that Spark calls.
+
+For each query Spark starts several Python processes that ask for nothing but the schema or the
+options. What talks to AWS is imported where it is needed, so that those do not wait for it.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +15,13 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 
 from sparkinesis.source.offsets import ANY_SHARD, from_json, ranges, to_json
 from sparkinesis.source.options import SourceOptions, parse_options
-from sparkinesis.source.planner import StreamPlanner
-from sparkinesis.source.reader import read_records
-from sparkinesis.stream.client import StreamClient
 from sparkinesis.stream.position import ShardRange
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
+
+    from sparkinesis.source.planner import StreamPlanner
 
 SCHEMA = (
     "partitionKey STRING, data BINARY, stream STRING, shardId STRING, sequenceNumber STRING, "
@@ -82,6 +85,8 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task, in the shard's order. Runs on an executor."""
+        from sparkinesis.source.reader import read_records  # noqa: PLC0415 - see above
+
         assert isinstance(partition, ShardPartition)
         return read_records(self._options, partition.wanted)
 
@@ -90,6 +95,9 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._options.address.name
 
     def _plan(self) -> StreamPlanner:
+        from sparkinesis.source.planner import StreamPlanner  # noqa: PLC0415 - see above
+        from sparkinesis.stream.client import StreamClient  # noqa: PLC0415
+
         if self._planner is None:
             self._planner = StreamPlanner(
                 StreamClient(self._options.address),

@@ -14,12 +14,9 @@ from datetime import datetime, timezone
 from typing import TypeVar
 from urllib.parse import urlsplit
 
-import botocore.session
-
 from sparkinesis.errors import OptionError
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.budget import Pace
-from sparkinesis.stream.cursor import MAX_RECORDS_PER_CALL
+from sparkinesis.stream.budget import MAX_RECORDS_PER_CALL, Pace
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, Position
 
 _T = TypeVar("_T")
@@ -135,6 +132,8 @@ def _nearest_region(region: str) -> str:
 
 
 def _known_regions() -> list[str]:
+    import botocore.session  # noqa: PLC0415 - slow, and most queries never come here
+
     session = botocore.session.Session()
     return [
         region

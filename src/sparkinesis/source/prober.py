@@ -18,9 +18,9 @@ from dataclasses import dataclass
 
 from sparkinesis.errors import PositionNotFoundError, ShardNotFoundError
 from sparkinesis.source.plan import Finding, Finished, LastRecords, Quiet, Records
-from sparkinesis.stream.budget import ShardBudget
+from sparkinesis.stream.budget import MAX_RECORDS_PER_CALL, ShardBudget
 from sparkinesis.stream.client import Fetched, StreamClient, shard_of
-from sparkinesis.stream.cursor import MAX_RECORDS_PER_CALL, ShardCursor
+from sparkinesis.stream.cursor import ShardCursor
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.position import (
     TRIM_HORIZON,

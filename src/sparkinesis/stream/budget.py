@@ -12,6 +12,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+MAX_RECORDS_PER_CALL = 10_000
+"""The most records that one GetRecords call returns, beside 10 MB."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pace:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from sparkinesis.errors import ExpiredIteratorError
-from sparkinesis.stream.budget import ShardBudget
+from sparkinesis.stream.budget import MAX_RECORDS_PER_CALL, ShardBudget
 from sparkinesis.stream.client import Fetched, StreamClient
 from sparkinesis.stream.position import AfterRecord, Position
-
-MAX_RECORDS_PER_CALL = 10_000
-"""The most records that one GetRecords call returns (service limit, beside 10 MB)."""
 
 
 class ShardCursor:

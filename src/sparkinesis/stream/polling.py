@@ -12,7 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Literal
 
 from sparkinesis.errors import PositionNotFoundError, ShardNotFoundError
-from sparkinesis.stream.cursor import MAX_RECORDS_PER_CALL, ShardCursor
+from sparkinesis.stream.budget import MAX_RECORDS_PER_CALL
+from sparkinesis.stream.cursor import ShardCursor
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.position import (
     TRIM_HORIZON,
