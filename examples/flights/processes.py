@@ -104,5 +104,5 @@ def _environment(folder: Path) -> dict[str, str]:
         "PYTHONUNBUFFERED": "1",
         "TMPDIR": str(scratch),
         "SPARK_LOCAL_DIRS": str(scratch),
-        "JDK_JAVA_OPTIONS": f"-Djava.io.tmpdir={scratch} -XX:-UsePerfData",
+        "JDK_JAVA_OPTIONS": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djava.io.tmpdir={scratch} -XX:-UsePerfData",
     }

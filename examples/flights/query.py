@@ -1,8 +1,8 @@
-"""The query: two views of one stream, run as a process of its own so that it can be killed.
+"""The query: reads the stream, and keeps a board of it. A process of its own, to be killed.
 
     python -m examples.flights.query --endpoint http://127.0.0.1:4566 --folder /tmp/flights
 
-With a real stream nothing changes but the options: no endpoint, and a role or a profile of yours.
+With a stream on AWS nothing changes but the options: no endpoint, and a role or profile of yours.
 """
 
 from __future__ import annotations
@@ -28,16 +28,13 @@ EVENT = (
 
 
 def read_events(spark: SparkSession, endpoint: str, stream: str, region: str) -> DataFrame:
-    """The stream as rows of events: aggregated records have been unpacked already."""
+    """The stream as rows of events. Aggregated records come unpacked."""
     records = (
         spark.readStream.format("kinesis")
         .option("streamName", stream)
         .option("region", region)
         .option("endpoint", endpoint)
         .option("initialPosition", "trim_horizon")
-        # Two queries read the stream: each takes half of what a shard gives.
-        .option("shardCallsPerSecond", "2.5")
-        .option("shardBytesPerSecond", "1000000")
         .load()
     )
     event = F.from_json(F.col("data").cast("string"), EVENT)
@@ -47,8 +44,8 @@ def read_events(spark: SparkSession, endpoint: str, stream: str, region: str) ->
 def write_once(batch: DataFrame, batch_id: int, folder: Path) -> None:
     """Write a batch so that it is there whole and once, or not at all.
 
-    A batch that was under way when the query was killed is run again, with the same rows: what a
-    batch reads depends on its two offsets alone. So one that is there already can be left alone.
+    A batch that was under way when the query was killed is run again, and with the same rows: what
+    a batch reads depends on nothing but its two offsets. So one that is there can be left alone.
     """
     done = folder / f"batch_id={batch_id}"
     if not done.exists():
@@ -76,30 +73,39 @@ def start_spark() -> SparkSession:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser()
-    options.add_argument("--endpoint", required=True)
-    options.add_argument("--stream", default="flights")
-    options.add_argument("--region", default="eu-west-1")
-    options.add_argument("--folder", type=Path, required=True, help="checkpoints and results")
-    options.add_argument("--silence", default="30 days", help="evict aircraft silent for so long")
-    args = options.parse_args()
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--endpoint", required=True)
+    parser.add_argument("--stream", default="flights")
+    parser.add_argument("--region", default="eu-west-1")
+    parser.add_argument("--folder", type=Path, required=True, help="of checkpoints and results")
+    parser.add_argument("--silence", default="30 days", help="evict aircraft silent for so long")
+    args = parser.parse_args()
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
-
-    spark = start_spark()
-    events = read_events(spark, args.endpoint, args.stream, args.region)
     results = args.folder / "events"
     results.mkdir(parents=True, exist_ok=True)
-    events.writeStream.queryName("flights").foreachBatch(
-        lambda batch, batch_id: write_once(batch, batch_id, results)
-    ).option("checkpointLocation", str(args.folder / "checkpoints" / "flights")).start()
-    fleets(events, args.silence).writeStream.queryName("board").outputMode("update").foreachBatch(
-        board_writer(args.folder / "board.json")
-    ).option("checkpointLocation", str(args.folder / "checkpoints" / "board")).start()
+    checkpoints = args.folder / "checkpoints"
+    spark = start_spark()
+
+    flights = (
+        read_events(spark, args.endpoint, args.stream, args.region)
+        .writeStream.foreachBatch(lambda batch, number: write_once(batch, number, results))
+        .option("checkpointLocation", str(checkpoints / "flights"))
+        .start()
+    )
+    events = spark.readStream.schema(EVENT).option("recursiveFileLookup", "true")
+    board = (
+        fleets(events.parquet(str(results)), args.silence)
+        .writeStream.foreachBatch(board_writer(args.folder / "board.json"))
+        .outputMode("update")
+        .option("checkpointLocation", str(checkpoints / "board"))
+        .trigger(processingTime="1 second")
+        .start()
+    )
 
     while not stopping.is_set():
         spark.streams.awaitAnyTermination(1)  # raises the error of a query that failed
-    for query in spark.streams.active:
+    for query in (flights, board):
         query.processAllAvailable()
         query.stop()
     spark.stop()
