@@ -6,8 +6,8 @@ Kinesis has no call that tells a shard's latest sequence number. Two ways lead t
 - jump: ask for the first record that arrived at an instant close to the tip (AT_TIMESTAMP, one
   record). On a fast shard, or a backlog, this saves reading everything twice.
 
-When the jump finds nothing (a burst, then silence), the instant is moved back by halves, and the
-rest is read forward.
+When the jump finds nothing (a burst, then silence), a page is read forward. If that does not reach
+the tip either, the instant is moved back by halves, and the rest is read forward.
 """
 
 from __future__ import annotations
@@ -37,6 +37,9 @@ CLOSE_TO_TIP_MS = 1_000
 
 JUMP_SHORT_OF_TIP_MS = 250
 """How far before the tip a jump aims: a busy shard has a record that young."""
+
+FIRST_LIMIT = 1_000
+"""Records to ask for at the first look, which does not know yet whether the shard is busy."""
 
 SMALL_PAGE = 256 * 1024
 """Bytes since the last look up to which reading forward costs less than it saves in calls."""
@@ -79,7 +82,7 @@ class ShardProber:
         self._cursor: ShardCursor | None = None
         self._start_is_checked = False
         self._last_look: Look | None = None
-        self._is_slow = False
+        self._limit = FIRST_LIMIT
 
     def look(self, position: Position) -> Look:
         """What follows ``position``. Raises `DataLossError` when what followed it was trimmed."""
@@ -119,22 +122,31 @@ class ShardProber:
         )
 
     def _examine(self, cursor: ShardCursor) -> Look:
-        limit = MAX_RECORDS_PER_CALL if self._is_slow else 1
+        limit = self._limit
         found = self._following(cursor, limit)
-        if found.passed_until:
-            self._cursor = None
-            return _records(found.records[-1], None) if found.records else Look(Quiet())
-        if not found.records:
-            self._is_slow = True
+        if not found.records and not found.passed_until:
+            self._limit = MAX_RECORDS_PER_CALL
             if cursor.at_end:
                 return Look(Finished(), found.children)
             return Look(Quiet(found.silent_until))
+        is_close = found.lag_ms == 0 or (found.lag_ms <= CLOSE_TO_TIP_MS and limit > 1)
+        if is_close or cursor.at_end or found.passed_until:
+            return self._conclude(cursor, found, None)
+        return self._approach_tip(cursor, found)
+
+    def _conclude(self, cursor: ShardCursor, found: _Following, last: Record | None) -> Look:
+        """The look that ends with this page; ``last`` is the last record before it."""
+        if found.records:
+            last = found.records[-1]
+        if found.passed_until:
+            self._cursor = None  # it stands behind records that were not to be seen
+            return _records(last, None) if last is not None else Look(Quiet())
+        self._cursor = cursor
         if cursor.at_end:
             return Look(LastRecords(), found.children)
-        if found.lag_ms == 0 or (found.lag_ms <= CLOSE_TO_TIP_MS and limit > 1):
-            self._is_slow = found.fetched.size <= SMALL_PAGE
-            return _records(found.records[-1], found.silent_until)
-        return self._jump(cursor, found.records[-1], found.lag_ms)
+        assert last is not None
+        self._limit = MAX_RECORDS_PER_CALL if found.fetched.size <= SMALL_PAGE else 1
+        return _records(last, found.silent_until)
 
     def _following(self, cursor: ShardCursor, limit: int) -> _Following:
         """The next records, past the empty pages that the service may give before the tip."""
@@ -153,49 +165,59 @@ class ShardProber:
         within = _until(records or (), self._until_ms)
         return _Following(fetched, within, passed_until=len(within) < len(records or ()))
 
-    def _jump(self, cursor: ShardCursor, last: Record, lag_ms: int) -> Look:
-        """A record close to the tip, which is ``lag_ms`` behind ``last``, as the batch's end."""
+    def _approach_tip(self, cursor: ShardCursor, found: _Following) -> Look:
+        """The look that ends with a record close to the tip, which is far behind this page."""
+        last = found.records[-1]
         if last.approximate_arrival_timestamp is None:
-            return self._forward(cursor, last)
-        low = _arrival_ms(last)
-        high = low + lag_ms - JUMP_SHORT_OF_TIP_MS
+            return self._forward(cursor, last)[0]
+        tip = _arrival_ms(last) + found.lag_ms - JUMP_SHORT_OF_TIP_MS
         if self._until_ms is not None:
-            high = min(high, self._until_ms)
-        for halving in range(MOST_HALVINGS):
-            instant = high if halving == 0 else (low + high) // 2
-            if instant <= low:
-                break
-            probe = self._open(AtTimestamp(instant))
-            found = self._following(probe, 1)
-            hit = found.records[0] if found.records else None
-            # Arrival times need not be in order: a hit that is not further on is a miss.
-            if hit is not None and _order(hit) > _order(last):
-                if probe.at_end:
-                    return Look(LastRecords(), found.children)
-                cursor, last, low = probe, hit, max(instant, _arrival_ms(hit))
-                self._cursor = probe
-                if halving == 0:
-                    self._is_slow = False
-                    return _records(hit, None)
-            else:
-                high = instant
+            tip = min(tip, self._until_ms)
+        landed = self._jump(tip, last)
+        if landed is not None:
+            look = self._conclude(*landed, last)
+            self._limit = 1  # busy: next time, too, a jump will do
+            return look
+        look, reached = self._forward(cursor, last)
+        if reached is None:
+            return look
+        return self._narrow(cursor, reached, tip)
+
+    def _jump(self, instant: int, last: Record) -> tuple[ShardCursor, _Following] | None:
+        """The first record that arrived at ``instant`` or later, if it is behind ``last``."""
+        if instant <= _arrival_ms(last):
+            return None
+        probe = self._open(AtTimestamp(instant))
+        found = self._following(probe, 1)
+        # Arrival times need not be in order: a record that is not further on is none.
+        if not found.records or _order(found.records[0]) <= _order(last):
+            return None
+        return probe, found
+
+    def _narrow(self, cursor: ShardCursor, last: Record, high: int) -> Look:
+        """The look that ends near the last record before ``high``: none arrived after it."""
+        low = _arrival_ms(last)
+        for _ in range(MOST_HALVINGS):
             if high - low <= CLOSE_TO_TIP_MS:
                 break
-        return self._forward(cursor, last)
+            middle = (low + high) // 2
+            landed = self._jump(middle, last)
+            if landed is None:
+                high = middle
+                continue
+            cursor, found = landed
+            if cursor.at_end:
+                return self._conclude(cursor, found, last)
+            last = found.records[0]
+            low = max(middle, _arrival_ms(last))
+        return self._forward(cursor, last)[0]
 
-    def _forward(self, cursor: ShardCursor, last: Record) -> Look:
-        """The last record of the page that follows ``last``, or ``last`` itself."""
-        self._cursor = cursor
+    def _forward(self, cursor: ShardCursor, last: Record) -> tuple[Look, Record | None]:
+        """The look that ends with the next page, and its last record if the tip is further on."""
         found = self._following(cursor, MAX_RECORDS_PER_CALL)
-        if found.passed_until:
-            self._cursor = None
-            return _records(found.records[-1] if found.records else last, None)
-        if cursor.at_end:
-            return Look(LastRecords(), found.children)
-        if not found.records:
-            return _records(last, found.silent_until)
-        self._is_slow = found.fetched.size <= SMALL_PAGE
-        return _records(found.records[-1], found.silent_until)
+        look = self._conclude(cursor, found, last)
+        is_over = cursor.at_end or found.passed_until or found.lag_ms == 0 or not found.records
+        return look, None if is_over else found.records[-1]
 
 
 @dataclass(frozen=True, slots=True)
