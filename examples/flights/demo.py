@@ -46,7 +46,7 @@ class Scale:
 
 
 FULL = Scale(None, float("inf"), silence_days=30)
-QUICK = Scale(20_000, 2_500, silence_days=3)
+QUICK = Scale(20_000, 5_000, silence_days=3)
 
 
 class Demo:
@@ -101,7 +101,7 @@ class Demo:
         """Put everything, with what may happen to a stream and a query; returns what was killed."""
         self._producer.start()
         # The better part waits until Spark is up, and the rest until it was killed.
-        self._producer.allow(total // 10)
+        self._producer.allow(total // 4)
         self._until(lambda: len(self._results.batches) > 0)
         self._display.note("Spark has written its first batch")
         self._producer.allow(total * 6 // 10)

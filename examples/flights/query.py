@@ -93,6 +93,9 @@ def main() -> None:
         .option("checkpointLocation", str(checkpoints / "flights"))
         .start()
     )
+    # The board follows what the other query writes. Starting both at once would delay the first.
+    while flights.lastProgress is None and not stopping.is_set():
+        flights.awaitTermination(1)
     events = spark.readStream.schema(EVENT).option("recursiveFileLookup", "true")
     board = (
         fleets(events.parquet(str(results)), args.silence)
