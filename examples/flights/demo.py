@@ -155,14 +155,13 @@ class Demo:
         out = self._results
         print_ = self._display.console.print
         print_(comparison(out.figures, expected, carriers))
-        print_()
         lost, duplicated = out.lost_and_duplicated(events["id"])
         known = heard_last(events, timedelta(days=self._scale.silence_days))
         board_is_right = known == {who: heard.kind for who, heard in out.board.heard.items()}
+        verdict = "as" if board_is_right else "NOT as"
         print_(
-            f"board: {len(out.board.in_the_air)} aircraft in the air of {len(known):,} heard of in "
-            f"the last {self._scale.silence_days} days, {out.board.evicted:,} evicted: "
-            f"{'as' if board_is_right else 'NOT as'} in the data set"
+            f"board: {len(out.board.in_the_air)} of {len(known):,} aircraft in the air, "
+            f"{out.board.evicted:,} evicted: {verdict} in the data set"
         )
         print_(f"{len(lost)} lost, {duplicated} duplicated")
         if lost or duplicated:

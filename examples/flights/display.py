@@ -21,6 +21,7 @@ from examples.flights.results import Results
 
 SECONDS_BETWEEN_LINES = 5.0
 NOTES_SHOWN = 8
+CARRIERS_SHOWN = 9
 WIDTH_OFF_TERMINAL = 100
 
 
@@ -80,37 +81,43 @@ class Display:
     def _render(self, sent: int, results: Results) -> RenderableType:
         bars = Table.grid(padding=(0, 1))
         for label, count in (("put into Kinesis", sent), ("out of Spark", results.rows)):
-            bar = ProgressBar(self._total, count, width=40)
+            bar = ProgressBar(self._total, count, width=30)
             bars.add_row(label, bar, f"{count:,} of {self._total:,}")
         panels = Table.grid(expand=True)
+        panels.add_column(ratio=1)
+        panels.add_column(ratio=1)
         panels.add_row(_board(results.board), self._delays(results.figures))
         notes = Text("\n").join(self._notes[-NOTES_SHOWN:])
         return Group(bars, panels, notes)
 
     def _delays(self, figures: Mapping[str, Figures]) -> Panel:
-        table = Table.grid(padding=(0, 2), expand=True)
         by_size = sorted(figures.items(), key=lambda item: -item[1].departures)
-        for carrier, its in by_size[:9]:
-            table.add_row(
-                self._carriers[carrier], f"{its.departures:,}", f"{its.mean_delay:+.1f} min"
-            )
-        return Panel(table, title="Departures and their mean delay")
+        lines = [
+            f"{self._carriers[carrier]:20.20}{its.departures:9,}{its.mean_delay:7.1f}"
+            for carrier, its in by_size[:CARRIERS_SHOWN]
+        ]
+        return _panel("Departures, mean delay in minutes", lines)
 
 
 def _board(board: Board) -> Panel:
     flying = board.in_the_air
-    busiest = Counter(carrier for carrier, _ in flying).most_common(5)
+    busiest = Counter(carrier for carrier, _ in flying).most_common(3)
+    latest = sorted(flying.items(), key=lambda item: -item[1].at)[: CARRIERS_SHOWN - 3]
     lines = [
-        f"{len(flying)} aircraft in the air, {len(board.heard)} known, {board.evicted} evicted",
-        "  ".join(f"{carrier} {count}" for carrier, count in busiest),
+        "  ".join([f"{len(flying)} in the air", *(f"{name} {count}" for name, count in busiest)]),
+        f"{len(board.heard):,} known, {board.evicted:,} evicted",
         "",
+        *(
+            f"{_clock(its.at)} {its.origin}>{its.dest} {carrier}{its.flight:<4} {tail}"
+            for (carrier, tail), its in latest
+        ),
     ]
-    latest = sorted(flying.items(), key=lambda item: -item[1].at)
-    lines += [
-        f"{_clock(heard.at)}  {heard.origin} > {heard.dest}  {carrier}{heard.flight:<5} {tail}"
-        for (carrier, tail), heard in latest[:6]
-    ]
-    return Panel("\n".join(lines), title="Live board")
+    return _panel("Live board", lines)
+
+
+def _panel(title: str, lines: list[str]) -> Panel:
+    lines += [""] * (CARRIERS_SHOWN - len(lines))
+    return Panel(Text("\n".join(lines), no_wrap=True, overflow="ellipsis"), title=title)
 
 
 def _clock(ms: int) -> str:
@@ -121,24 +128,20 @@ def comparison(
     out_of_spark: Mapping[str, Figures],
     data_set: Mapping[str, Figures],
     carriers: Mapping[str, str],
-) -> Table:
+) -> Text:
     """The figures by carrier side by side: out of Spark, and straight from the data set."""
-    table = Table(box=None, padding=(0, 1), header_style="bold", show_edge=False)
-    table.add_column("carrier", no_wrap=True)
-    for what in ("departures", "arrivals", "mean delay"):
-        table.add_column(f"{what}\nSpark", justify="right", min_width=7)
-        table.add_column("\ndata set", justify="right", min_width=7)
-    table.add_column("")
+    table = Text(no_wrap=True)
+    table.append(f"{'':22}{'departures':>18}{'arrivals':>18}{'mean delay':>16}\n", "bold")
+    both = f"{'Spark':>9}{'data set':>9}"
+    table.append(f"{'carrier':22}{both}{both}{'Spark':>7}{'data set':>9}\n", "bold")
     none = Figures(0, 0, 0)
     for carrier in sorted(data_set.keys() | out_of_spark.keys()):
-        ours, theirs = out_of_spark.get(carrier, none), data_set.get(carrier, none)
-        cells = []
-        for left, right in zip(_cells(ours), _cells(theirs), strict=True):
-            cells += [left, right]
-        same = Text("✓", "green") if ours == theirs else Text("✗", "bold red")
-        table.add_row(carriers.get(carrier, carrier), *cells, same)
+        one, other = out_of_spark.get(carrier, none), data_set.get(carrier, none)
+        table.append(
+            f"{carriers.get(carrier, carrier):22.22}"
+            f"{one.departures:9,}{other.departures:9,}"
+            f"{one.arrivals:9,}{other.arrivals:9,}"
+            f"{one.mean_delay:7.2f}{other.mean_delay:9.2f}  "
+        )
+        table.append(*(("✓\n", "green") if one == other else ("✗\n", "bold red")))
     return table
-
-
-def _cells(figures: Figures) -> tuple[str, str, str]:
-    return f"{figures.departures:,}", f"{figures.arrivals:,}", f"{figures.mean_delay:.2f}"
