@@ -9,7 +9,8 @@ from typing import Any
 
 def hash_key(partition_key: str) -> int:
     """The place of a partition key in the hash ranges of the shards."""
-    return int.from_bytes(hashlib.md5(partition_key.encode(), usedforsecurity=False).digest())
+    digest = hashlib.md5(partition_key.encode(), usedforsecurity=False).digest()
+    return int.from_bytes(digest, "big")
 
 
 def open_shards(kinesis: Any, stream: str) -> dict[str, range]:
