@@ -9,9 +9,12 @@ user records: its bytes were put by somebody, and every record of the stream giv
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.util
+import os
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, NamedTuple
@@ -39,6 +42,9 @@ DEFAULT_MAX_SIZE = 51_200
 
 _CHUNK_SIZE = 1 << 20
 """Bytes of records unpacked at a time: what is at hand then stays in the processor's cache."""
+
+_WORTH_A_THREAD = 1 << 18
+"""Bytes of records that take longer to hash than to tell another thread of."""
 
 _KEY_TAG, _HASH_KEY_TAG, _DATA_TAG = 0x08, 0x10, 0x1A
 """The bytes before a user record's fields in its message."""
@@ -118,6 +124,21 @@ def _open(data: bytes) -> _Envelope | None:
     return _Envelope(partition_keys, explicit_hash_keys, messages)
 
 
+@functools.cache
+def _helpers(_: int) -> ThreadPoolExecutor:
+    """Threads that open aggregates beside their callers'; by process id: none survives a fork."""
+    return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="kpl")
+
+
+def _open_all(records: Sequence[Record]) -> list[_Envelope | None]:
+    """`_open` each record. Half of unpacking is MD5, which needs no GIL: two threads share it."""
+    if sum(len(record.data) for record in records) < _WORTH_A_THREAD:
+        return [_open(record.data) for record in records]
+    middle = len(records) // 2
+    rest = _helpers(os.getpid()).submit(lambda: [_open(r.data) for r in records[middle:]])
+    return [_open(record.data) for record in records[:middle]] + rest.result()
+
+
 _Parsed = tuple[int, int | None, bytes]
 """A user record: index of its partition key, index of its explicit hash key or None, data."""
 
@@ -185,7 +206,7 @@ def _chunks(records: Sequence[Record]) -> Iterator[tuple[int, int]]:
 
 def _unpack(records: Sequence[Record], first: int) -> UserRecordColumns:
     """The columns of one chunk, which begins at the place ``first``."""
-    envelopes = [_open(record.data) for record in records]
+    envelopes = _open_all(records)
     if np is None:
         return _columns_one_by_one(records, envelopes, first)
     columns = _columns_at_once(records, envelopes, first)
