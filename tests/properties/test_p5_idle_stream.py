@@ -8,7 +8,7 @@ from typing import Any
 
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.source.offsets import ANY_SHARD, Positions
-from sparkinesis.source.planner import StreamPlanner
+from sparkinesis.source.stream_planner import StreamPlanner
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.budget import Pace
 from sparkinesis.stream.client import StreamClient

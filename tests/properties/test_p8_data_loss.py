@@ -9,6 +9,7 @@ import pytest
 
 from sparkinesis.errors import DataLossError
 from sparkinesis.local import ManualClock
+from sparkinesis.source.planner import SourcePlanner
 from tests.engine import Query
 from tests.streams import put, split
 
@@ -117,6 +118,10 @@ def test_p8_an_initial_instant_before_the_oldest_record_is_no_loss(
     assert datas(running) == [b"a"]
 
 
+def without_pauses(running: Query) -> None:
+    running.reader._planner = SourcePlanner(running.reader._options, sleep=lambda _: None)
+
+
 def test_p8_a_shard_that_disappeared_stops_the_query(
     kinesis: Any, clock: ManualClock, query: Callable[..., Query]
 ) -> None:
@@ -127,13 +132,13 @@ def test_p8_a_shard_that_disappeared_stops_the_query(
     clock.advance(30 * HOUR)
     put(kinesis, "s", [b"e"], "k")
     running.restart()
-    running.reader._plan()._sleep = lambda _: None
+    without_pauses(running)
     with pytest.raises(DataLossError) as caught:
         running.plan()
     assert parent in str(caught.value)
     assert "failOnDataLoss" in str(caught.value)
     running.restart(failOnDataLoss="false")
-    running.reader._plan()._sleep = lambda _: None
+    without_pauses(running)
     assert datas(running) == [b"e"]
 
 

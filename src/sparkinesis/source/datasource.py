@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
-from sparkinesis.source.offsets import ANY_SHARD, from_json, ranges, to_json
-from sparkinesis.source.options import SourceOptions, parse_options
+from sparkinesis.source.offsets import from_json, ranges, to_json
+from sparkinesis.source.options import Options, StreamReadOptions, stream_read_options
 from sparkinesis.stream.position import ShardRange
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from sparkinesis.source.planner import StreamPlanner
+    from sparkinesis.source.planner import SourcePlanner
 
 SCHEMA = (
     "partitionKey STRING, data BINARY, stream STRING, shardId STRING, sequenceNumber STRING, "
@@ -34,6 +34,7 @@ SCHEMA = (
 class ShardPartition(InputPartition):
     """One task: a range of one shard."""
 
+    stream: str
     wanted: ShardRange
 
 
@@ -41,7 +42,8 @@ class KinesisDataSource(DataSource):
     """Reads Amazon Kinesis data streams; see `sparkinesis.register`."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
-        self._options = parse_options(options)
+        self._options = Options(options)
+        self._options.addresses()  # what is wrong with them is told at once
 
     @classmethod
     def name(cls) -> str:
@@ -51,7 +53,7 @@ class KinesisDataSource(DataSource):
         return SCHEMA
 
     def streamReader(self, schema: StructType) -> KinesisStreamReader:  # noqa: ARG002, N802
-        return KinesisStreamReader(self._options)
+        return KinesisStreamReader(stream_read_options(self._options))
 
 
 class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -60,13 +62,14 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     A batch is a pure function of its two offsets (`sparkinesis.source.offsets`).
     """
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: StreamReadOptions) -> None:
         self._options = options
-        self._planner: StreamPlanner | None = None
+        self._streams = options.reading.streams
+        self._planner: SourcePlanner | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Where the options want to begin; the same for the same options, without any call."""
-        return to_json(self._stream, {ANY_SHARD: self._options.initial_position})
+        return to_json(dict.fromkeys(self._streams, self._options.initial_positions))
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Read what is there now, in as many batches as it takes, and then no more."""
@@ -74,35 +77,30 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002, N802
         """Where the batch that begins at ``start`` ends; ``start`` if there is nothing to read."""
-        positions = from_json(self._stream, start)
-        end = self._plan().next_offset(positions)
-        return start if end is positions else to_json(self._stream, end)
+        offset = from_json(self._streams, start)
+        end = self._plan().next_offset(offset)
+        return start if end is offset else to_json(end)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[ShardPartition]:
         """One task for each shard that has something to read in (start, end]."""
-        since, until = from_json(self._stream, start), from_json(self._stream, end)
-        return [ShardPartition(wanted) for wanted in ranges(since, until)]
+        since, until = from_json(self._streams, start), from_json(self._streams, end)
+        return [
+            ShardPartition(stream, wanted)
+            for stream in sorted(since)
+            for wanted in ranges(since[stream], until.get(stream, {}))
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task, in the shard's order. Runs on an executor."""
         from sparkinesis.source.reader import read_records  # noqa: PLC0415 - see above
 
         assert isinstance(partition, ShardPartition)
-        return read_records(self._options, partition.wanted)
+        address = self._streams[partition.stream]
+        return read_records(self._options.reading, address, partition.wanted)
 
-    @property
-    def _stream(self) -> str:
-        return self._options.address.name
-
-    def _plan(self) -> StreamPlanner:
-        from sparkinesis.source.planner import StreamPlanner  # noqa: PLC0415 - see above
-        from sparkinesis.stream.client import StreamClient  # noqa: PLC0415
+    def _plan(self) -> SourcePlanner:
+        from sparkinesis.source.planner import SourcePlanner  # noqa: PLC0415 - see above
 
         if self._planner is None:
-            self._planner = StreamPlanner(
-                StreamClient(self._options.address),
-                pace=self._options.pace,
-                period=self._options.min_fetch_period,
-                fail_on_data_loss=self._options.fail_on_data_loss,
-            )
+            self._planner = SourcePlanner(self._options)
         return self._planner

@@ -1,15 +1,16 @@
 """The offsets that Spark's checkpoint holds, and what a batch between two of them reads.
 
 An offset is JSON: ``{"flights": {"shardId-000000000000": "4966...@1763700000000", ...}}``: for each
-stream a position per shard (`sparkinesis.stream.position`). The shard ``*`` stands for every shard
-that is not listed; only the initial offset has it, and it makes that offset a function of the
-options alone. That matters because Spark does not store the initial offset: after a crash in the
-very first batch it asks for it again.
+stream a position per shard (`sparkinesis.stream.position`). A stream that is not listed was added
+to the query later; the next offset lists it, so that where it begins is durable. The shard ``*``
+stands for every shard that is not listed; only the initial offset has it, and it makes that offset
+a function of the options alone. That matters because Spark does not store the initial offset: after
+a crash in the very first batch it asks for it again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 from sparkinesis.errors import SparkinesisError
@@ -32,25 +33,40 @@ class OffsetError(SparkinesisError, ValueError):
     """The offset in Spark's checkpoint is not one that this source wrote."""
 
 
-def to_json(stream: str, positions: Positions) -> dict[str, dict[str, str]]:
-    """The offset as Spark stores it; shards sorted, so that equal offsets are equal as text."""
-    return {stream: {shard: str(positions[shard]) for shard in sorted(positions)}}
+Offset: TypeAlias = Mapping[str, Positions]
+"""Where each stream stands, by its name."""
 
 
-def from_json(stream: str, offset: Any) -> dict[str, Position]:
-    """Read an offset of ``stream``. Raises `OffsetError` naming what is wrong with it."""
+def to_json(offset: Offset) -> dict[str, dict[str, str]]:
+    """The offset as Spark stores it; all sorted, so that equal offsets are equal as text."""
+    return {
+        stream: {shard: str(offset[stream][shard]) for shard in sorted(offset[stream])}
+        for stream in sorted(offset)
+    }
+
+
+def from_json(streams: Iterable[str], offset: Any) -> dict[str, dict[str, Position]]:
+    """Read an offset of a query that reads ``streams``; it may lack some that were added since.
+
+    Raises `OffsetError` naming what is wrong with it.
+    """
     advice = "Start the query with the checkpoint location it was written for, or with a new one."
     if not isinstance(offset, dict) or not all(isinstance(v, dict) for v in offset.values()):
         raise OffsetError(
             f"The checkpoint holds an offset that the kinesis source did not write. {advice}"
         )
-    if set(offset) != {stream}:
+    read = set(streams)
+    if not read.issuperset(offset):
         raise OffsetError(
-            f"The checkpoint belongs to stream {', '.join(map(repr, sorted(offset))) or 'none'}, "
-            f"but the query reads {stream!r}. {advice}"
+            f"The checkpoint belongs to stream {', '.join(map(repr, sorted(offset)))}, but the "
+            f"query reads {', '.join(map(repr, sorted(read)))}. {advice}"
         )
+    return {stream: _positions(stream, texts, advice) for stream, texts in offset.items()}
+
+
+def _positions(stream: str, texts: Mapping[str, Any], advice: str) -> dict[str, Position]:
     positions: dict[str, Position] = {}
-    for shard, text in offset[stream].items():
+    for shard, text in texts.items():
         try:
             positions[shard] = parse_position(text)
         except ValueError as error:

@@ -1,8 +1,8 @@
 """Where the next batch ends: a pure decision over the last offset and what was found since.
 
-No I/O: `sparkinesis.source.planner` has the shards looked at; this module says which, and puts the
-offset together. A shard's children enter a batch only when every parent is finished and has no row
-in that same batch, so a parent's rows are always in an earlier batch than its children's.
+No I/O: `sparkinesis.source.stream_planner` has the shards looked at; this module says which, and
+puts the offset together. A shard's children enter a batch only when every parent is finished and
+has no row in that same batch: a parent's rows are always in an earlier batch than its children's.
 """
 
 from __future__ import annotations

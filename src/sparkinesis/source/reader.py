@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from sparkinesis.source.options import SourceOptions
+from sparkinesis.source.options import ReadOptions
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.budget import Pace, ShardBudget
 from sparkinesis.stream.client import StreamClient
@@ -24,9 +24,10 @@ def _budget(address: StreamAddress, shard_id: str, pace: Pace) -> ShardBudget:  
     return ShardBudget(pace)
 
 
-def read_records(options: SourceOptions, wanted: ShardRange) -> Iterator[pa.RecordBatch]:
+def read_records(
+    options: ReadOptions, address: StreamAddress, wanted: ShardRange
+) -> Iterator[pa.RecordBatch]:
     """The rows of ``wanted``, one Arrow batch a page. Raises `DataLossError` and service errors."""
-    address = options.address
     client = StreamClient(address)
     check = RetentionCheck(client, options.fail_on_data_loss)
     budget = _budget(address, wanted.shard_id, options.pace)

@@ -5,26 +5,48 @@ from __future__ import annotations
 import pytest
 
 from sparkinesis.errors import OptionError
-from sparkinesis.source.options import OPTIONS, parse_options
+from sparkinesis.source.options import (
+    OPTIONS,
+    Options,
+    StreamReadOptions,
+    Use,
+    stream_read_options,
+)
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp
 
+EXAMPLES = {
+    "initialPosition": {"initialPosition": "latest"},
+    "deaggregate": {"deaggregate": "true"},
+    "failOnDataLoss": {"failOnDataLoss": "true"},
+    "maxRecordsPerFetch": {"maxRecordsPerFetch": "5"},
+    "minFetchPeriod": {"minFetchPeriod": "1s"},
+    "shardCallsPerSecond": {"shardCallsPerSecond": "5"},
+    "shardBytesPerSecond": {"shardBytesPerSecond": "5"},
+}
+"""A value that each option takes which is not for every use."""
+
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/flights"
+
+
+def parse_options(options: dict[str, str]) -> StreamReadOptions:
+    return stream_read_options(Options(options))
 
 
 def test_defaults() -> None:
     options = parse_options({"streamName": "flights"})
     assert options.initial_position is LATEST
-    assert options.deaggregate
-    assert options.fail_on_data_loss
-    assert options.max_records_per_fetch == 10_000
     assert options.min_fetch_period == 1.0
-    assert options.pace.spacing == pytest.approx(0.5)
-    assert options.pace.cost(2_000_000) == pytest.approx(1.0)
+    reading = options.reading
+    assert reading.deaggregate
+    assert reading.fail_on_data_loss
+    assert reading.max_records_per_fetch == 10_000
+    assert reading.pace.spacing == pytest.approx(0.5)
+    assert reading.pace.cost(2_000_000) == pytest.approx(1.0)
 
 
 def test_names_are_not_case_sensitive() -> None:
     options = parse_options({"STREAMNAME": "flights", "initialposition": "TRIM_horizon"})
-    assert options.address.name == "flights"
+    assert list(options.reading.streams) == ["flights"]
     assert options.initial_position is TRIM_HORIZON
 
 
@@ -42,20 +64,46 @@ def test_an_instant_is_read_to_the_millisecond(text: str, ms: int) -> None:
 
 
 def test_an_arn_says_name_and_region() -> None:
-    address = parse_options({"streamARN": ARN}).address
+    (address,) = parse_options({"streamARN": ARN}).reading.addresses
     assert (address.name, address.region, address.arn) == ("flights", "eu-west-1", ARN)
 
 
 def test_limits_can_be_lifted_for_a_local_kinesis() -> None:
-    options = parse_options(
+    pace = parse_options(
         {
             "streamName": "s",
             "shardCallsPerSecond": "unlimited",
             "shardBytesPerSecond": "unlimited",
         }
-    )
-    assert options.pace.spacing == 0
-    assert options.pace.cost(10**9) == 0
+    ).reading.pace
+    assert pace.spacing == 0
+    assert pace.cost(10**9) == 0
+
+
+def test_several_streams_are_named_in_one_list() -> None:
+    streams = parse_options({"streamName": "a, b", "region": "eu-west-1"}).reading.streams
+    assert {name: address.region for name, address in streams.items()} == {
+        "a": "eu-west-1",
+        "b": "eu-west-1",
+    }
+    other = ARN.replace("flights", "orders")
+    streams = parse_options({"streamARN": f"{ARN},{other}"}).reading.streams
+    assert {name: address.arn for name, address in streams.items()} == {
+        "flights": ARN,
+        "orders": other,
+    }
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_an_option_for_another_use_is_refused(name: str) -> None:
+    options = Options({"streamName": "a", **EXAMPLES.get(name, {})})
+    for use in Use:
+        if use in OPTIONS[name].uses or name not in options.given:
+            options.check_use(use)
+        else:
+            with pytest.raises(OptionError, match=f"The option {name} is for "):
+                options.check_use(use)
+    assert name in EXAMPLES or OPTIONS[name].uses == frozenset(Use)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +112,9 @@ def test_limits_can_be_lifted_for_a_local_kinesis() -> None:
         ({}, "either the option streamName or the option streamARN"),
         ({"streamName": "a", "streamARN": ARN}, "not both"),
         ({"streamName": "a b"}, "1 to 128 letters, digits"),
-        ({"streamName": "a,b"}, "the name of one stream"),
+        ({"streamName": "a,,b"}, "an empty place in its list"),
+        ({"streamName": "a,b,a"}, "stream a is named more than once"),
+        ({"streamARN": f"{ARN},{ARN.replace('eu-west', 'us-east')}"}, "reads one region"),
         ({"streamName": " "}, "streamName is empty"),
         ({"streamName": "a", "initalPosition": "latest"}, "Did you mean initialPosition?"),
         ({"streamName": "a", "qqq": "1"}, "It takes: streamName, streamARN"),

@@ -1,0 +1,148 @@
+"""What the value of one option may be: functions from its text to a value, or an `OptionError`.
+
+Each takes the option's name, as the user wrote it, and its text, or None where it is not given.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable
+from datetime import datetime, timezone
+from urllib.parse import urlsplit
+
+from sparkinesis.errors import OptionError
+from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, Position
+
+_DURATION = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?) ?(?P<unit>[a-z]*)")
+_UNITS = {
+    **dict.fromkeys(("ms", "millis", "millisecond", "milliseconds"), 0.001),
+    **dict.fromkeys(("s", "sec", "second", "seconds"), 1.0),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60.0),
+    **dict.fromkeys(("h", "hour", "hours"), 3600.0),
+}
+
+
+def read_text(name: str, value: str | None) -> str | None:
+    if value is not None and not value.strip():
+        raise OptionError(f"The option {name} is empty. Leave it out or give it a value.")
+    return value.strip() if value is not None else None
+
+
+def read_region(name: str, value: str | None) -> str | None:
+    region = read_text(name, value)
+    if region is not None and not re.fullmatch(r"[a-z]{2}(-[a-z]+)+-[0-9]+", region):
+        raise OptionError(
+            f"The option {name} is {value!r}, which is not an AWS region. {nearest_region(region)}"
+        )
+    return region
+
+
+def nearest_region(region: str) -> str:
+    known = known_regions()
+    near = difflib.get_close_matches(region.lower(), known, n=1, cutoff=0.5)
+    return f"Did you mean {near[0]}?" if near else "It looks like eu-west-1."
+
+
+def known_regions() -> list[str]:
+    import botocore.session  # noqa: PLC0415 - slow, and most queries never come here
+
+    session = botocore.session.Session()
+    return [
+        region
+        for partition in session.get_available_partitions()
+        for region in session.get_available_regions("kinesis", partition_name=partition)
+    ]
+
+
+def read_endpoint(name: str, value: str | None) -> str | None:
+    endpoint = read_text(name, value)
+    if endpoint is None:
+        return None
+    parts = urlsplit(endpoint)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise OptionError(
+            f"The option {name} is {value!r}; it takes a URL, such as http://127.0.0.1:4566."
+        )
+    if parts.username or parts.password:
+        raise OptionError(f"The option {name} may not hold credentials: they would be logged.")
+    return endpoint
+
+
+def read_position(name: str, value: str | None) -> Position:
+    text = (read_text(name, value) or "latest").strip()
+    named = {"latest": LATEST, "trim_horizon": TRIM_HORIZON, "earliest": TRIM_HORIZON}
+    if text.lower() in named:
+        return named[text.lower()]
+    try:
+        # Python 3.10 reads neither a trailing Z nor fewer than three decimals.
+        instant = datetime.fromisoformat(re.sub(r"[zZ]$", "+00:00", text))
+    except ValueError:
+        raise OptionError(
+            f"The option {name} is {value!r}, which cannot be read. It takes latest, trim_horizon "
+            "or an instant with its time zone in ISO 8601, such as 2026-11-21T08:30:00Z."
+        ) from None
+    if instant.tzinfo is None:
+        raise OptionError(
+            f"The option {name} is {value!r}, an instant without a time zone. Say which is meant, "
+            f"for instance {text}Z or {text}+01:00."
+        )
+    since_epoch = instant - datetime(1970, 1, 1, tzinfo=timezone.utc)
+    ms = (since_epoch.days * 86_400 + since_epoch.seconds) * 1000 + since_epoch.microseconds // 1000
+    if ms < 0:
+        raise OptionError(f"The option {name} is {value!r}, an instant before 1970.")
+    return AtTimestamp(ms)
+
+
+def boolean(default: bool) -> Callable[[str, str | None], bool]:
+    def read(name: str, value: str | None) -> bool:
+        text = "" if value is None else value.strip().lower()
+        if value is None:
+            return default
+        if text not in {"true", "false"}:
+            raise OptionError(f"The option {name} is {value!r}; it takes true or false.")
+        return text == "true"
+
+    return read
+
+
+def integer(default: int, low: int, high: int) -> Callable[[str, str | None], int]:
+    def read(name: str, value: str | None) -> int:
+        text = str(default) if value is None else value.strip()
+        if not re.fullmatch(r"[0-9]{1,18}", text) or not low <= int(text) <= high:
+            raise OptionError(
+                f"The option {name} is {value!r}; it takes a whole number from {low} to {high}."
+            )
+        return int(text)
+
+    return read
+
+
+def rate(default: float) -> Callable[[str, str | None], float]:
+    def read(name: str, value: str | None) -> float:
+        text = str(default) if value is None else value.strip().lower()
+        if text == "unlimited":
+            return 0.0
+        if not re.fullmatch(r"[0-9]+(\.[0-9]+)?", text) or float(text) <= 0:
+            raise OptionError(
+                f"The option {name} is {value!r}; it takes a number above 0, or unlimited for a "
+                "local Kinesis without limits."
+            )
+        return float(text)
+
+    return read
+
+
+def duration(default: float) -> Callable[[str, str | None], float]:
+    def read(name: str, value: str | None) -> float:
+        if value is None:
+            return default
+        found = _DURATION.fullmatch(value.strip().lower())
+        if not found or found["unit"] not in _UNITS:
+            raise OptionError(
+                f"The option {name} is {value!r}; it takes a number and a unit, such as 400ms, 1s "
+                "or 2 minutes."
+            )
+        return float(found["number"]) * _UNITS[found["unit"]]
+
+    return read
