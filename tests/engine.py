@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
 
 from sparkinesis.source.datasource import KinesisDataSource, KinesisStreamReader
@@ -53,7 +52,9 @@ class Query:
     def plan(self) -> tuple[Any, Any]:
         """The offsets of the next batch; equal when there is none."""
         start = self.checkpoint or _through_json(self.reader.initialOffset())
-        return start, _through_json(self.reader.latestOffset(start, ReadAllAvailable()))
+        return start, _through_json(
+            self.reader.latestOffset(start, self.reader.getDefaultReadLimit())
+        )
 
     def read(self, start: Any, end: Any) -> Batch:
         """What the batch (start, end] gives, read by executors that know nothing else."""

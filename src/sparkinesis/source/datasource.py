@@ -6,13 +6,21 @@ options. What talks to AWS is imported where it is needed, so that those do not 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 
+from sparkinesis.source.admission import NO_LIMIT
 from sparkinesis.source.offsets import from_json, ranges, to_json
 from sparkinesis.source.options import Options, StreamReadOptions, stream_read_options
 from sparkinesis.stream.position import ShardRange
@@ -75,11 +83,33 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Read what is there now, in as many batches as it takes, and then no more."""
         self._plan().stop_at_present()
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002, N802
-        """Where the batch that begins at ``start`` ends; ``start`` if there is nothing to read."""
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """What the options allow; Spark's limits say one thing only, so it may be half of it."""
+        allowance = self._options.allowance
+        if allowance.rows < math.inf:
+            return ReadMaxRows(int(allowance.rows))
+        if allowance.bytes < math.inf:
+            return ReadMaxBytes(int(allowance.bytes))
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Where the batch that begins at ``start`` ends; ``start`` if there is nothing to read.
+
+        Limits in the options hold, unless Spark asks for all that is available.
+        """
         offset = from_json(self._streams, start)
-        end = self._plan().next_offset(offset)
+        unlimited = isinstance(limit, ReadAllAvailable)
+        allowance = NO_LIMIT if unlimited else self._options.allowance
+        end = self._plan().next_offset(offset, allowance)
         return start if end is offset else to_json(end)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """How far behind the streams' tips the planned batch ends, for the query's progress.
+
+        ``{"flights": {"millisBehindLatest": {"max": 1200, "mean": 300}}}``: Kinesis tells no latest
+        sequence number that this could be instead.
+        """
+        return (self._planner.lag if self._planner else None) or None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[ShardPartition]:
         """One task for each shard that has something to read in (start, end]."""

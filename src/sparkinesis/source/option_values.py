@@ -6,6 +6,7 @@ Each takes the option's name, as the user wrote it, and its text, or None where 
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Callable
 from datetime import datetime, timezone
@@ -15,6 +16,8 @@ from sparkinesis.errors import OptionError
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, Position
 
 _DURATION = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?) ?(?P<unit>[a-z]*)")
+_SIZE = re.compile(r"(?P<number>[0-9]{1,18})(?P<unit>[kmgt]?)b?")
+_SIZE_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _UNITS = {
     **dict.fromkeys(("ms", "millis", "millisecond", "milliseconds"), 0.001),
     **dict.fromkeys(("s", "sec", "second", "seconds"), 1.0),
@@ -116,6 +119,24 @@ def integer(default: int, low: int, high: int) -> Callable[[str, str | None], in
         return int(text)
 
     return read
+
+
+def limit(name: str, value: str | None) -> float:
+    """A whole number above 0; infinity when not given."""
+    return math.inf if value is None else integer(1, 1, 10**18)(name, value)
+
+
+def size(name: str, value: str | None) -> float:
+    """Bytes, as Spark writes sizes: a whole number and a unit; infinity when not given."""
+    if value is None:
+        return math.inf
+    found = _SIZE.fullmatch(value.strip().lower())
+    if not found or not int(found["number"]):
+        raise OptionError(
+            f"The option {name} is {value!r}; it takes bytes, or a whole number above 0 and a "
+            "unit, such as 512k, 64m or 1g."
+        )
+    return float(int(found["number"]) * _SIZE_UNITS[found["unit"]])
 
 
 def rate(default: float) -> Callable[[str, str | None], float]:

@@ -14,18 +14,21 @@ from enum import Enum
 from typing import Any, Literal
 
 from sparkinesis.errors import OptionError
+from sparkinesis.source.admission import Allowance
 from sparkinesis.source.offsets import ANY_SHARD, Positions
 from sparkinesis.source.option_values import (
     boolean,
     duration,
     integer,
     known_regions,
+    limit,
     nearest_region,
     rate,
     read_endpoint,
     read_position,
     read_region,
     read_text,
+    size,
 )
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.budget import MAX_RECORDS_PER_CALL, Pace
@@ -63,6 +66,8 @@ OPTIONS: Mapping[str, Option] = {
     "failOnDataLoss": Option(boolean(True)),
     "maxRecordsPerFetch": Option(integer(MAX_RECORDS_PER_CALL, 1, MAX_RECORDS_PER_CALL)),
     "minFetchPeriod": Option(duration(1.0), _STREAMING),
+    "maxRecordsPerTrigger": Option(limit, _STREAMING),
+    "maxBytesPerTrigger": Option(size, _STREAMING),
     "shardCallsPerSecond": Option(rate(5)),
     "shardBytesPerSecond": Option(rate(2_000_000)),
 }
@@ -139,6 +144,8 @@ class StreamReadOptions:
     """Where a query without a checkpoint begins: LATEST, TRIM_HORIZON or an instant."""
     min_fetch_period: float
     """Seconds at least between two looks of the planner for new records."""
+    allowance: Allowance
+    """What a batch may read."""
 
     @property
     def initial_positions(self) -> Positions:
@@ -166,6 +173,7 @@ def stream_read_options(options: Options) -> StreamReadOptions:
         reading=read_options(options),
         initial_position=options["initialPosition"],
         min_fetch_period=options["minFetchPeriod"],
+        allowance=Allowance(options["maxRecordsPerTrigger"], options["maxBytesPerTrigger"]),
     )
 
 

@@ -58,6 +58,13 @@ Finding: TypeAlias = Quiet | Records | LastRecords | Finished
 """What a look at a shard found behind a position."""
 
 
+def extended(finding: Finding, more: Finding) -> Finding:
+    """What two looks one after the other found, the second behind the end of the first."""
+    if isinstance(more, Finished):
+        return LastRecords()
+    return finding if isinstance(more, Quiet) else more
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The offset so far, the shards that must be looked at before it is complete, and more."""

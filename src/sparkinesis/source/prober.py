@@ -8,16 +8,22 @@ Kinesis has no call that tells a shard's latest sequence number. Two ways lead t
 
 When the jump finds nothing (a burst, then silence), a page is read forward. If that does not reach
 the tip either, the instant is moved back by halves, and the rest is read forward.
+
+When a batch may read only so much, a small amount is counted by reading forward, and the end of a
+large one is found by samples (`sparkinesis.source.slicer`).
 """
 
 from __future__ import annotations
 
+import bisect
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sparkinesis.errors import PositionNotFoundError, ShardNotFoundError
+from sparkinesis.source.admission import NO_LIMIT, Allowance
 from sparkinesis.source.plan import Finding, Finished, LastRecords, Quiet, Records
+from sparkinesis.source.slicer import Sample, arrival_ms, end_of_slice, weigh
 from sparkinesis.stream.budget import MAX_RECORDS_PER_CALL, ShardBudget
 from sparkinesis.stream.client import Fetched, StreamClient, shard_of
 from sparkinesis.stream.cursor import ShardCursor
@@ -44,6 +50,18 @@ FIRST_LIMIT = 1_000
 SMALL_PAGE = 256 * 1024
 """Bytes since the last look up to which reading forward costs less than it saves in calls."""
 
+SAMPLE_LIMITS = (100, 1_000)
+"""The fewest and the most records of a sample."""
+
+SAMPLES_IN_SLICE = 40
+"""How many samples a slice would hold: each is this part of what is read twice."""
+
+COUNTED_SHARE = 0.25
+"""When the first page is this part of what is allowed, or more, the rest is counted, too."""
+
+COUNTED_BYTES = 1_000_000
+"""A slice up to this size is counted: sampling it would take about as many bytes."""
+
 MOST_HALVINGS = 10
 MOST_EMPTY_PAGES = 5
 
@@ -57,12 +75,19 @@ class Look:
 
     finding: Finding
     children: tuple[Shard, ...] = ()
+    taken: float = 0.0
+    """How much of the allowance the batch takes up by it; 1.0 is all."""
+    is_cut: bool = False
+    """More follows, and was left for the next batch only because of the allowance."""
+    lag_ms: int = 0
+    """How far behind the tip of the shard the finding ends."""
 
 
 class ShardProber:
     """Looks at one shard, again and again, by one cursor; used by one thread at a time.
 
-    ``until_ms``: as if no record had arrived after this instant (epoch ms).
+    ``until_ms``: as if no record had arrived after this instant (epoch ms). ``deaggregate``: rows
+    are user records.
     """
 
     def __init__(
@@ -72,20 +97,26 @@ class ShardProber:
         budget: ShardBudget,
         check: RetentionCheck,
         until_ms: int | None = None,
+        *,
+        deaggregate: bool = True,
     ) -> None:
         self._client = client
         self._shard_id = shard_id
         self._budget = budget
         self._check = check
         self._until_ms = until_ms
+        self._deaggregate = deaggregate
         self._position: Position | None = None
         self._cursor: ShardCursor | None = None
         self._start_is_checked = False
         self._last_look: Look | None = None
         self._limit = FIRST_LIMIT
 
-    def look(self, position: Position) -> Look:
-        """What follows ``position``. Raises `DataLossError` when what followed it was trimmed."""
+    def look(self, position: Position, allowance: Allowance = NO_LIMIT) -> Look:
+        """What follows ``position``, and how much of it is within ``allowance``: a record at least.
+
+        Raises `DataLossError` when what followed the position was trimmed.
+        """
         if self._cursor is None or not _same_place(position, self._position):
             self._cursor = self._open(position, inclusive=True)
             self._start_is_checked = False
@@ -93,7 +124,7 @@ class ShardProber:
         elif self._last_look is not None:
             return self._last_look
         self._position = position
-        look = self._examine_or_skip(self._cursor)
+        look = self._examine_or_skip(self._cursor, allowance)
         if isinstance(look.finding, Records):
             # The cursor stands behind these records: there, most likely, the next look is wanted.
             self._position = AfterRecord(look.finding.end)
@@ -102,15 +133,16 @@ class ShardProber:
             self._last_look = look
         return look
 
-    def _examine_or_skip(self, cursor: ShardCursor) -> Look:
+    def _examine_or_skip(self, cursor: ShardCursor, allowance: Allowance) -> Look:
+        examine = self._examine_within if allowance.is_limited else self._examine
         try:
-            return self._examine(cursor)
+            return examine(cursor, allowance)
         except PositionNotFoundError as error:
             if not self._check.tolerates(error):
                 raise
             self._cursor = self._open(TRIM_HORIZON)
             self._start_is_checked = True
-            return self._examine(self._cursor)
+            return examine(self._cursor, allowance)
         except ShardNotFoundError as error:
             if not self._check.tolerates(error):
                 raise
@@ -121,14 +153,12 @@ class ShardProber:
             self._client, self._budget, self._shard_id, position, inclusive=inclusive
         )
 
-    def _examine(self, cursor: ShardCursor) -> Look:
+    def _examine(self, cursor: ShardCursor, _: Allowance) -> Look:
         limit = self._limit
         found = self._following(cursor, limit)
         if not found.records and not found.passed_until:
             self._limit = MAX_RECORDS_PER_CALL
-            if cursor.at_end:
-                return Look(Finished(), found.children)
-            return Look(Quiet(found.silent_until))
+            return _nothing(cursor, found)
         is_close = found.lag_ms == 0 or (found.lag_ms <= CLOSE_TO_TIP_MS and limit > 1)
         if is_close or cursor.at_end or found.passed_until:
             return self._conclude(cursor, found, None)
@@ -146,7 +176,98 @@ class ShardProber:
             return Look(LastRecords(), found.children)
         assert last is not None
         self._limit = MAX_RECORDS_PER_CALL if found.fetched.size <= SMALL_PAGE else 1
-        return _records(last, found.silent_until)
+        return _records(last, found.silent_until, found.lag_ms)
+
+    def _examine_within(self, cursor: ShardCursor, allowance: Allowance) -> Look:
+        """As `_examine`, but no further than about what is allowed."""
+        found = self._following(cursor, FIRST_LIMIT)
+        if not found.records and not found.passed_until:
+            return _nothing(cursor, found)
+        weights = self._weigh(found.records, allowance)
+        weight = sum(weights)
+        if weight > 1.0:
+            return self._cut(found, weights, 1.0, None)
+        is_close = found.lag_ms <= CLOSE_TO_TIP_MS
+        if is_close or cursor.at_end or found.passed_until:
+            return replace(self._conclude(cursor, found, None), taken=weight)
+        size = sum(len(record.data) for record in found.records)
+        has_times = all(r.approximate_arrival_timestamp is not None for r in found.records)
+        if weight < COUNTED_SHARE and size > COUNTED_BYTES * weight and has_times:
+            look = self._slice(cursor, found, weights, allowance)
+            if look is not None:
+                return look
+        return self._count_forward(cursor, found, weight, allowance)
+
+    def _weigh(self, records: Sequence[Record], allowance: Allowance) -> list[float]:
+        return weigh(records, allowance, deaggregate=self._deaggregate)
+
+    def _cut(
+        self, found: _Following, weights: Sequence[float], left: float, last: Record | None
+    ) -> Look:
+        """The look that ends within this page, where its records weigh ``left``.
+
+        ``last`` is the last record before it; if there is none, the look has one record at least.
+        """
+        sums = list(itertools.accumulate(weights, initial=0.0))
+        count = bisect.bisect_right(sums, left) - 1
+        if count == 0 and last is None:
+            count = 1
+        end = found.records[count - 1] if count or last is None else last
+        self._cursor = None  # it stands behind records that are left for the next batch
+        look = _records(end, None, found.tip_ms - arrival_ms(end))
+        return replace(look, taken=1.0 - left + sums[count], is_cut=True)
+
+    def _count_forward(
+        self, cursor: ShardCursor, found: _Following, weight: float, allowance: Allowance
+    ) -> Look:
+        """Read on from ``found``, which weighs ``weight``, and count to what is allowed."""
+        count = len(found.records)
+        while True:
+            last = found.records[-1]
+            lacking = (1.0 - weight) / max(weight / count, 1.0 / MAX_RECORDS_PER_CALL)
+            found = self._following(cursor, min(int(lacking) + 1, MAX_RECORDS_PER_CALL))
+            weights = self._weigh(found.records, allowance)
+            more = sum(weights)
+            if weight + more > 1.0:
+                return self._cut(found, weights, 1.0 - weight, last)
+            weight += more
+            count += len(found.records)
+            is_close = found.lag_ms <= CLOSE_TO_TIP_MS or not found.records
+            if is_close or cursor.at_end or found.passed_until or weight >= 1.0:
+                look = replace(self._conclude(cursor, found, last), taken=weight)
+                return replace(look, is_cut=weight >= 1.0 and not is_close)
+
+    def _slice(
+        self,
+        cursor: ShardCursor,
+        found: _Following,
+        weights: Sequence[float],
+        allowance: Allowance,
+    ) -> Look | None:
+        """The look that ends where samples say that the allowance is used up, if they do."""
+        last = found.records[-1]
+        tip = found.tip_ms - JUMP_SHORT_OF_TIP_MS
+        if self._until_ms is not None:
+            tip = min(tip, self._until_ms)
+        first = Sample(arrival_ms(found.records[0]), found.records, weights)
+        fewest, most = SAMPLE_LIMITS
+        size = int(len(weights) / sum(weights) / SAMPLES_IN_SLICE)
+
+        def sample(instant: float, count: int) -> Sample | None:
+            landed = self._jump(int(instant), last, count)
+            if landed is None:
+                return None
+            records = landed[1].records
+            return Sample(instant, records, self._weigh(records, allowance))
+
+        ends = end_of_slice(first, tip, sample, min(max(size, fewest), most))
+        if ends is None:
+            return None
+        if ends.end is None:
+            return replace(self._approach_tip(cursor, found), taken=ends.weight)
+        self._cursor = None
+        look = _records(ends.end, None, found.tip_ms - arrival_ms(ends.end))
+        return replace(look, taken=ends.weight, is_cut=True)
 
     def _following(self, cursor: ShardCursor, limit: int) -> _Following:
         """The next records, past the empty pages that the service may give before the tip."""
@@ -170,7 +291,7 @@ class ShardProber:
         last = found.records[-1]
         if last.approximate_arrival_timestamp is None:
             return self._forward(cursor, last)[0]
-        tip = _arrival_ms(last) + found.lag_ms - JUMP_SHORT_OF_TIP_MS
+        tip = found.tip_ms - JUMP_SHORT_OF_TIP_MS
         if self._until_ms is not None:
             tip = min(tip, self._until_ms)
         landed = self._jump(tip, last)
@@ -183,12 +304,14 @@ class ShardProber:
             return look
         return self._narrow(cursor, reached, tip)
 
-    def _jump(self, instant: int, last: Record) -> tuple[ShardCursor, _Following] | None:
-        """The first record that arrived at ``instant`` or later, if it is behind ``last``."""
-        if instant <= _arrival_ms(last):
+    def _jump(
+        self, instant: int, last: Record, limit: int = 1
+    ) -> tuple[ShardCursor, _Following] | None:
+        """The first records that arrived at ``instant`` or later, if they are behind ``last``."""
+        if instant <= arrival_ms(last):
             return None
         probe = self._open(AtTimestamp(instant))
-        found = self._following(probe, 1)
+        found = self._following(probe, limit)
         # Arrival times need not be in order: a record that is not further on is none.
         if not found.records or _order(found.records[0]) <= _order(last):
             return None
@@ -196,7 +319,7 @@ class ShardProber:
 
     def _narrow(self, cursor: ShardCursor, last: Record, high: int) -> Look:
         """The look that ends near the last record before ``high``: none arrived after it."""
-        low = _arrival_ms(last)
+        low = arrival_ms(last)
         for _ in range(MOST_HALVINGS):
             if high - low <= CLOSE_TO_TIP_MS:
                 break
@@ -209,7 +332,7 @@ class ShardProber:
             if cursor.at_end:
                 return self._conclude(cursor, found, last)
             last = found.records[0]
-            low = max(middle, _arrival_ms(last))
+            low = max(middle, arrival_ms(last))
         return self._forward(cursor, last)[0]
 
     def _forward(self, cursor: ShardCursor, last: Record) -> tuple[Look, Record | None]:
@@ -239,6 +362,11 @@ class _Following:
         return self.fetched.page.millis_behind_latest or 0
 
     @property
+    def tip_ms(self) -> int:
+        """When the shard's newest record arrived, as far as the page tells; epoch ms."""
+        return arrival_ms(self.fetched.page.records[-1]) + self.lag_ms
+
+    @property
     def silent_until(self) -> int | None:
         """No record behind this page had arrived before this instant, when it is at the tip."""
         return None if self.lag_ms else self.fetched.service_time_ms - CLOCK_MARGIN_MS
@@ -248,18 +376,20 @@ def _until(records: Sequence[Record], until_ms: int | None) -> Sequence[Record]:
     """The records up to the first one that arrived later than ``until_ms``."""
     if until_ms is None:
         return records
-    late = (at for at, record in enumerate(records) if _arrival_ms(record) > until_ms)
+    late = (at for at, record in enumerate(records) if arrival_ms(record) > until_ms)
     return records[: next(late, len(records))]
 
 
-def _records(end: Record, silent_until: int | None) -> Look:
+def _nothing(cursor: ShardCursor, found: _Following) -> Look:
+    if cursor.at_end:
+        return Look(Finished(), found.children)
+    return Look(Quiet(found.silent_until))
+
+
+def _records(end: Record, silent_until: int | None, lag_ms: int = 0) -> Look:
     if silent_until is None and end.approximate_arrival_timestamp is not None:
-        silent_until = _arrival_ms(end) - CLOCK_MARGIN_MS
-    return Look(Records(end.sequence_number, silent_until))
-
-
-def _arrival_ms(record: Record) -> int:
-    return round((record.approximate_arrival_timestamp or 0.0) * 1000)
+        silent_until = arrival_ms(end) - CLOCK_MARGIN_MS
+    return Look(Records(end.sequence_number, silent_until), lag_ms=lag_ms)
 
 
 def _order(record: Record) -> tuple[int, str]:

@@ -8,10 +8,13 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from sparkinesis.errors import DataLossError
+from sparkinesis.source.admission import NO_LIMIT, Allowance
 from sparkinesis.source.offsets import ANY_SHARD, Positions
 from sparkinesis.source.plan import (
     Finding,
     Plan,
+    Records,
+    extended,
     is_worth_storing,
     missing,
     plan,
@@ -20,7 +23,7 @@ from sparkinesis.source.plan import (
 from sparkinesis.source.prober import Look, ShardProber
 from sparkinesis.stream.budget import Pace, ShardBudget
 from sparkinesis.stream.client import StreamClient
-from sparkinesis.stream.position import LATEST, AtTimestamp, Position
+from sparkinesis.stream.position import LATEST, SHARD_END, AfterRecord, AtTimestamp, Position
 from sparkinesis.stream.retention import RetentionCheck
 from sparkinesis.stream.retry import Retry
 from sparkinesis.stream.shard import Lineage, Shard
@@ -31,6 +34,14 @@ FIRST_CONTACT = Retry(give_up_after=10.0)
 """A wrong region or endpoint is told soon, before the query has worked once."""
 
 MOST_PROBES_AT_ONCE = 16
+
+WORTH_FILLING = 0.05
+"""The part of a batch's allowance that is worth another look, when some shards left it."""
+
+MOST_FILLINGS = 3
+
+SMALLEST_PART = 0.01
+"""The part of the allowance that shards share when others have used it up: they go on, slowly."""
 
 LIST_SHARDS_INTERVAL = 5.0
 """Seconds between two listings of the shards; ChildShards make them rare in the first place."""
@@ -49,6 +60,7 @@ class StreamPlanner:
         pace: Pace,
         period: float,
         fail_on_data_loss: bool,
+        deaggregate: bool = True,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -56,6 +68,7 @@ class StreamPlanner:
         self._pace = pace
         self._period = period
         self._fail_on_data_loss = fail_on_data_loss
+        self._deaggregate = deaggregate
         self._clock = clock
         self._sleep = sleep
         self._lineage: Lineage | None = None
@@ -64,30 +77,47 @@ class StreamPlanner:
         self._looked_at = float("-inf")
         self._until_ms: int | None = None
         self._probers: dict[str, ShardProber] = {}
+        self._lags: dict[str, int] = {}
+        self._taken = 0.0
 
     def stop_at_present(self) -> None:
         """From now on plan as if nothing arrived after this instant, and without pauses."""
         _, self._until_ms = self._list()
         self._period = 0.0
 
-    def next_offset(self, start: Positions) -> Positions:
+    def next_offset(self, start: Positions, allowance: Allowance = NO_LIMIT) -> Positions:
         """Where the batch that begins at ``start`` ends; ``start`` itself when there is no row.
 
-        Looks at most once in ``period`` seconds, and waits for that. What was found out without a
-        row (a shard closed, nothing arrived) enters the offset with the next row; or, on a stream
-        that stays silent, after six hours, so that a stored position never
-        looks expired only because nothing happened.
+        Looks at most once in ``period`` seconds, and waits for that. The batch has about what is
+        allowed, if there is as much, and at least a record. What was found out without a row (a
+        shard closed, nothing arrived) enters the offset with the next row; or, on a stream that
+        stays silent, after six hours, so that a stored position never looks expired only because
+        nothing happened.
         """
         self._wait_for_turn()
         if start.get(ANY_SHARD) is LATEST:
             return self._resolve_latest()
         lineage = self._lineage or self._list_shards()
         known = self._without_lost_shards(start, lineage)
-        planned = self._plan(known)
+        planned = self._plan(known, allowance)
         if planned.has_rows or known is not start or is_worth_storing(start, planned.end):
             self._forget_all_but(planned.end)
             return planned.end
         return start
+
+    @property
+    def taken(self) -> float:
+        """How much of the allowance the last planned batch takes up; 1.0 is all."""
+        return self._taken
+
+    @property
+    def lags_ms(self) -> Mapping[str, int]:
+        """By shard, how far behind its tip the last planned batch ends, in milliseconds."""
+        return self._lags
+
+    @property
+    def worst_lag_ms(self) -> int:
+        return max(self._lags.values(), default=0)
 
     def _wait_for_turn(self) -> None:
         pause = self._looked_at + self._period - self._clock()
@@ -141,18 +171,33 @@ class StreamPlanner:
         _log.warning("%s Going on with the oldest records kept, as failOnDataLoss=false.", text)
         return without_missing(start, lineage)
 
-    def _plan(self, start: Positions) -> Plan:
+    def _plan(self, start: Positions, allowance: Allowance) -> Plan:
         # Where the user wants to begin may be older than the oldest record: that is no loss.
         fail = self._fail_on_data_loss and ANY_SHARD not in start
         check = RetentionCheck(self._client, fail)
         findings: dict[str, Finding] = {}
+        cut: dict[str, Position] = {}
+        fillings = 0
+        self._taken = 0.0
         asked_for_children = False
         while True:
             assert self._lineage is not None
             planned = plan(start, self._lineage, findings)
-            if planned.to_probe:
-                for shard_id, look in self._look_at(planned.to_probe, check).items():
-                    findings[shard_id] = look.finding
+            wanted = planned.to_probe
+            if not wanted and 1.0 - self._taken > WORTH_FILLING and fillings < MOST_FILLINGS:
+                # What some shards left of the batch goes to those that have more.
+                fillings += 1
+                wanted = cut
+            if wanted:
+                part = max(1.0 - self._taken, SMALLEST_PART) / len(wanted)
+                for shard_id, look in self._look_at(wanted, check, allowance.share(part)).items():
+                    before = findings.get(shard_id)
+                    found = look.finding
+                    findings[shard_id] = found if before is None else extended(before, found)
+                    self._taken += look.taken * part
+                    cut.pop(shard_id, None)
+                    if look.is_cut and isinstance(found, Records):
+                        cut[shard_id] = AfterRecord(found.end)
                     self._announced.update({child.id: child for child in look.children})
                     self._lineage = self._lineage.with_children(look.children)
             elif planned.childless and not asked_for_children and self._may_list():
@@ -166,16 +211,28 @@ class StreamPlanner:
         # What was there at the start must be found before the query may end: wait for it.
         return at_once or self._until_ms is not None
 
-    def _look_at(self, shards: Mapping[str, Position], check: RetentionCheck) -> dict[str, Look]:
+    def _look_at(
+        self, shards: Mapping[str, Position], check: RetentionCheck, allowance: Allowance
+    ) -> dict[str, Look]:
         for shard_id in shards:
             if shard_id not in self._probers:
                 budget = ShardBudget(self._pace, self._clock, self._sleep)
                 self._probers[shard_id] = ShardProber(
-                    self._client, shard_id, budget, check, self._until_ms
+                    self._client,
+                    shard_id,
+                    budget,
+                    check,
+                    self._until_ms,
+                    deaggregate=self._deaggregate,
                 )
         with ThreadPoolExecutor(min(MOST_PROBES_AT_ONCE, len(shards))) as pool:
-            looks = pool.map(lambda item: self._probers[item[0]].look(item[1]), shards.items())
-            return dict(zip(shards, looks, strict=True))
+            looks = pool.map(
+                lambda item: self._probers[item[0]].look(item[1], allowance), shards.items()
+            )
+            found = dict(zip(shards, looks, strict=True))
+        self._lags.update({shard_id: look.lag_ms for shard_id, look in found.items()})
+        return found
 
     def _forget_all_but(self, end: Positions) -> None:
         self._probers = {s: prober for s, prober in self._probers.items() if s in end}
+        self._lags = {s: lag for s, lag in self._lags.items() if end.get(s, SHARD_END) != SHARD_END}

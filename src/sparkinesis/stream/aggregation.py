@@ -193,6 +193,15 @@ def deaggregate(records: Sequence[Record]) -> UserRecordColumns:
     )
 
 
+def count_user_records(records: Iterable[Record]) -> list[int]:
+    """How many user records each record holds, as `deaggregate` will find unless one is malformed.
+
+    It is one for a record that is not aggregated.
+    """
+    envelopes = (_open(record.data) if is_aggregated(record.data) else None for record in records)
+    return [1 if envelope is None else len(envelope.messages) for envelope in envelopes]
+
+
 def _chunks(records: Sequence[Record]) -> Iterator[tuple[int, int]]:
     """Where to cut ``records``: one chunk at least, and each but the last of `_CHUNK_SIZE`."""
     start = size = 0

@@ -15,13 +15,15 @@ from sparkinesis.source.options import (
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp
 
 EXAMPLES = {
-    "initialPosition": {"initialPosition": "latest"},
-    "deaggregate": {"deaggregate": "true"},
-    "failOnDataLoss": {"failOnDataLoss": "true"},
-    "maxRecordsPerFetch": {"maxRecordsPerFetch": "5"},
-    "minFetchPeriod": {"minFetchPeriod": "1s"},
-    "shardCallsPerSecond": {"shardCallsPerSecond": "5"},
-    "shardBytesPerSecond": {"shardBytesPerSecond": "5"},
+    "initialPosition": "latest",
+    "deaggregate": "true",
+    "failOnDataLoss": "true",
+    "maxRecordsPerFetch": "5",
+    "minFetchPeriod": "1s",
+    "maxRecordsPerTrigger": "5",
+    "maxBytesPerTrigger": "5m",
+    "shardCallsPerSecond": "5",
+    "shardBytesPerSecond": "5",
 }
 """A value that each option takes which is not for every use."""
 
@@ -96,7 +98,7 @@ def test_several_streams_are_named_in_one_list() -> None:
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_an_option_for_another_use_is_refused(name: str) -> None:
-    options = Options({"streamName": "a", **EXAMPLES.get(name, {})})
+    options = Options({"streamName": "a", **({name: EXAMPLES[name]} if name in EXAMPLES else {})})
     for use in Use:
         if use in OPTIONS[name].uses or name not in options.given:
             options.check_use(use)
@@ -131,6 +133,8 @@ def test_an_option_for_another_use_is_refused(name: str) -> None:
         ({"streamName": "a", "maxRecordsPerFetch": "0"}, "from 1 to 10000"),
         ({"streamName": "a", "maxRecordsPerFetch": "10001"}, "from 1 to 10000"),
         ({"streamName": "a", "minFetchPeriod": "1 fortnight"}, "a number and a unit"),
+        ({"streamName": "a", "maxRecordsPerTrigger": "0"}, "a whole number from 1"),
+        ({"streamName": "a", "maxBytesPerTrigger": "10 lots"}, "such as 512k, 64m or 1g"),
         ({"streamName": "a", "shardCallsPerSecond": "0"}, "a number above 0, or unlimited"),
         ({"streamName": "a", "awsSecretKey": "hunter2"}, "credentials in options"),
     ],

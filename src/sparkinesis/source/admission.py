@@ -1,0 +1,25 @@
+"""How much a batch may read."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What may be read: rows, and bytes of data as Kinesis stores it; infinity for no limit."""
+
+    rows: float = math.inf
+    bytes: float = math.inf
+
+    @property
+    def is_limited(self) -> bool:
+        return self.rows < math.inf or self.bytes < math.inf
+
+    def share(self, part: float) -> Allowance:
+        """``part`` of it."""
+        return Allowance(self.rows * part, self.bytes * part)
+
+
+NO_LIMIT = Allowance()

@@ -1,0 +1,184 @@
+"""P6: a batch reads what it may, and about all of that, however long the backlog."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from sparkinesis.local import LocalServer, ManualClock
+from sparkinesis.stream.aggregation import aggregate
+from tests.engine import Query
+from tests.streams import put, split
+
+TEN_PERCENT = 0.1
+
+
+def rows_per_batch(running: Query) -> Iterator[Counter[str]]:
+    """Read batches until there is none; the rows of each shard are counted, not looked at."""
+    while True:
+        start, end = running.plan()
+        if start == end:
+            return
+        rows: Counter[str] = Counter()
+        for partition in running.reader.partitions(start, end):
+            for batch in running.reader.read(partition):
+                rows[partition.wanted.shard_id] += batch.num_rows
+        running.checkpoint = end
+        if rows:
+            yield rows
+
+
+def put_all(kinesis: Any, stream: str, entries: list[dict[str, Any]]) -> None:
+    for at in range(0, len(entries), 500):
+        answer = kinesis.put_records(StreamName=stream, Records=entries[at : at + 500])
+        assert answer["FailedRecordCount"] == 0
+
+
+def put_a_day(kinesis: Any, clock: ManualClock, stream: str, users: int, rng: random.Random) -> int:
+    """About ``users`` user records over 24 hours, more by day than by night, part aggregated."""
+    data = bytes(200)
+    done = 0
+    steps = 24 * 60
+    for minute in range(steps):
+        count = int(users / steps * (1 + 0.8 * math.sin(2 * math.pi * minute / steps)))
+        keys = [f"{rng.getrandbits(40):x}" for _ in range(count)]
+        plain, packed = keys[: count // 2], keys[count // 2 :]
+        entries = [{"Data": data, "PartitionKey": key} for key in plain]
+        for at in range(0, len(packed), 20):
+            blobs = aggregate((key, None, data) for key in packed[at : at + 20])
+            entries += [{"Data": b.data, "PartitionKey": b.partition_key} for b in blobs]
+        put_all(kinesis, stream, entries)
+        done += count
+        clock.advance(86_400_000 // steps - 1000)
+    return done
+
+
+def test_p6_a_million_records_come_in_batches_within_ten_percent_of_the_limit(
+    kinesis: Any, server: LocalServer, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    kinesis.create_stream(StreamName="day", ShardCount=16)
+    kinesis.increase_stream_retention_period(StreamName="day", RetentionPeriodHours=48)
+    total = put_a_day(kinesis, clock, "day", 1_000_000, random.Random(6))
+    limit = 200_000
+    running = query(streamName="day", maxRecordsPerTrigger=str(limit))
+    batches = [sum(rows.values()) for rows in rows_per_batch(running)]
+    print(f"{total:,} records in batches of", *(f"{rows:,}" for rows in batches))
+    assert sum(batches) == total
+    assert max(batches) <= limit * (1 + TEN_PERCENT)
+    assert min(batches[: total // limit]) >= limit * (1 - TEN_PERCENT)
+
+
+def within(rows: int, limit: int) -> bool:
+    return limit * (1 - TEN_PERCENT) <= rows <= limit * (1 + TEN_PERCENT)
+
+
+@pytest.mark.parametrize("apart_ms", [0, 1000])
+def test_p6_bursts_are_counted(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query], apart_ms: int
+) -> None:
+    for _ in range(60):
+        put_all(kinesis, "s", [{"Data": b"x" * 400, "PartitionKey": f"{n}"} for n in range(500)])
+        clock.advance(apart_ms)
+    clock.advance(5000)
+    batches = [sum(r.values()) for r in rows_per_batch(query(maxRecordsPerTrigger="8000"))]
+    assert sum(batches) == 30_000
+    assert all(within(rows, 8000) for rows in batches[:3])
+
+
+def test_p6_bytes_are_limited_too_and_the_tighter_limit_counts(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    for _ in range(20):
+        put_all(kinesis, "s", [{"Data": bytes(2048), "PartitionKey": f"{n}"} for n in range(500)])
+        clock.advance(1000)
+    running = query(maxBytesPerTrigger="4m", maxRecordsPerTrigger="1000000")
+    batches = [sum(rows.values()) for rows in rows_per_batch(running)]
+    assert sum(batches) == 10_000
+    assert all(within(rows, 2048) for rows in batches[:4])
+    running = query(maxBytesPerTrigger="1g", maxRecordsPerTrigger="3000")
+    batches = [sum(rows.values()) for rows in rows_per_batch(running)]
+    assert all(within(rows, 3000) for rows in batches[:3])
+
+
+def test_p6_shards_share_fairly_and_what_one_leaves_goes_to_the_others(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    kinesis.create_stream(StreamName="skewed", ShardCount=4)
+    for n in range(40):
+        put(kinesis, "skewed", [b"busy-%d" % n] * 500, "a")
+        put(kinesis, "skewed", [b"also-%d" % n] * 500, "c")
+        clock.advance(500)
+    put(kinesis, "skewed", [b"few"] * 100, "e")
+    clock.advance(5000)
+    first, second, *rest = rows_per_batch(query(streamName="skewed", maxRecordsPerTrigger="4000"))
+    assert min(first.values()) == 100, "all of the shard that has little"
+    assert within(sum(first.values()), 4000)
+    assert within(sum(second.values()), 4000)
+    for batch in (first, second):
+        one, other = batch.most_common(2)
+        assert one[1] == pytest.approx(other[1], rel=TEN_PERCENT)
+    assert sum(sum(batch.values()) for batch in [first, second, *rest]) == 40_100
+
+
+def test_p6_a_record_at_least_is_read_however_small_the_limit(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    put(kinesis, "s", [b"%d" % n for n in range(7)])
+    clock.advance(5000)
+    batches = list(rows_per_batch(query(maxBytesPerTrigger="1")))
+    assert sum(sum(batch.values()) for batch in batches) == 7
+    assert all(sum(batch.values()) <= 2 for batch in batches), "one of each shard"
+
+
+def test_p6_available_now_ends_in_batches_within_the_limit_through_a_reshard(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    for step in range(4):
+        put(kinesis, "s", [b"%d-%d" % (step, n) for n in range(2000)])
+        clock.advance(60_000)
+        split(kinesis, "s")
+    clock.advance(60_000)
+    running = query(maxRecordsPerTrigger="1500")
+    running.reader.prepareForTriggerAvailableNow()
+    clock.advance(10_000)
+    put(kinesis, "s", [b"later"] * 500)
+    batches = [sum(rows.values()) for rows in itertools.islice(rows_per_batch(running), 50)]
+    assert sum(batches) == 8000
+    assert max(batches) <= 1500 * (1 + TEN_PERCENT)
+
+
+def test_p6_spark_may_ask_for_all_there_is(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    put(kinesis, "s", [b"%d" % n for n in range(5000)])
+    clock.advance(5000)
+    running = query(maxRecordsPerTrigger="100")
+    end = running.reader.latestOffset(running.reader.initialOffset(), ReadAllAvailable())
+    parts = running.reader.partitions(running.reader.initialOffset(), end)
+    assert sum(b.num_rows for part in parts for b in running.reader.read(part)) == 5000
+
+
+def test_p6_lag_is_reported_for_each_stream(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    for n in range(10):
+        put(kinesis, "s", [b"%d-%d" % (n, m) for m in range(500)])
+        clock.advance(1000)
+    running = query(maxRecordsPerTrigger="1000")
+    assert running.reader.reportLatestOffset() is None, "nothing is known yet"
+    lags = []
+    for _ in rows_per_batch(running):
+        report = running.reader.reportLatestOffset()
+        assert report is not None
+        lags.append(report["s"]["millisBehindLatest"])
+    assert lags[0]["max"] == pytest.approx(8000, abs=1000)
+    assert lags[0]["mean"] <= lags[0]["max"]
+    assert [lag["max"] for lag in lags] == sorted((lag["max"] for lag in lags), reverse=True)
+    assert lags[-1] == {"max": 0, "mean": 0}
