@@ -79,8 +79,9 @@ def resume(
 
     By the KCL's rules: a checkpoint LATEST was never advanced, and means from now on (``now_ms``,
     the service's clock); children of a shard that is not finished wait for it. A shard that has no
-    lease, nor a relative with one, was never read: it is read from its start. Leases of shards that
-    are no longer listed stay, unless nothing can be missing: their loss is told like any other.
+    lease, and does not come before or after one that has, was never read: it is read from its
+    start. Leases of shards that are no longer listed stay, unless nothing can be missing: their
+    loss is told like any other.
     Raises `LeaseTableError`.
     """
     if not any(shard_id in lineage.shards for shard_id in leases):
@@ -108,12 +109,10 @@ def resume(
         # Leases of children are there before their parent's last record is checkpointed.
         if positions[shard_id] is TRIM_HORIZON and lineage.ancestors((shard_id,)) & unfinished:
             del positions[shard_id]
-    related = set(positions) | lineage.ancestors(positions) | lineage.descendants(positions)
-    unread = set(lineage.shards) - related
-    for shard_id in unread:
-        if not any(parent in unread for parent in lineage.listed_parents(shard_id)):
-            positions[shard_id] = TRIM_HORIZON
-    return positions
+    unread = set(lineage.shards) - set(positions) - lineage.ancestors(positions)
+    led_to = unread | set(positions)
+    begun_anew = [s for s in unread if not led_to & set(lineage.shards[s].parents)]
+    return {**positions, **dict.fromkeys(begun_anew, TRIM_HORIZON)}
 
 
 def _is_of(lease: Lease, address: StreamAddress) -> bool:

@@ -118,8 +118,10 @@ class StreamPlanner:
         own = leases_of(address, leases, table, alone=self._is_only_stream)
         # After the leases: a shard that has one by then is listed, if it is still kept.
         lineage, now_ms = self._list()
-        self._wait_out_the_second()
-        return resume(own, lineage, now_ms, address=address, table=table)
+        resumed = resume(own, lineage, now_ms, address=address, table=table)
+        if AtTimestamp(now_ms) in resumed.values():
+            self._wait_out_the_second()
+        return resumed
 
     def _wait_out_the_second(self) -> None:
         # The service refuses an instant in its future, and its clock is known to the second only.

@@ -16,10 +16,7 @@ from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, FromA
 
 EXAMPLES = {
     "initialPosition": {"initialPosition": "latest"},
-    "dynamodbEndpoint": {
-        "initialPosition": "application:app",
-        "dynamodbEndpoint": "http://127.0.0.1:1",
-    },
+    "dynamodbEndpoint": {"dynamodbEndpoint": "http://127.0.0.1:1"},
     "deaggregate": {"deaggregate": "true"},
     "failOnDataLoss": {"failOnDataLoss": "true"},
     "maxRecordsPerFetch": {"maxRecordsPerFetch": "5"},
