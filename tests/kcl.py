@@ -22,6 +22,7 @@ def put_lease(
     key: str,
     checkpoint: str,
     sub_sequence_number: int = 0,
+    *,
     attributes: Mapping[str, Any] | None = None,
 ) -> None:
     """A lease in the shape of a Java KCL's, over an older one of the same key."""
