@@ -98,7 +98,10 @@ Position: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class ShardRange:
-    """The records of a shard after ``start``, up to and including ``end``."""
+    """The records of a shard after ``start``, up to and including ``end``.
+
+    A start inside a record, whose remaining user records are to come, has that record as the first.
+    """
 
     shard_id: str
     start: Position
