@@ -23,6 +23,10 @@ class DataLossError(SparkinesisError):
     """Records between a stored position and the oldest record still kept are gone."""
 
 
+class LeaseTableError(SparkinesisError):
+    """A KCL application's lease table is missing, or does not tell where the application stands."""
+
+
 class ServiceError(SparkinesisError):
     """A call to the service failed for good: every retry was used up, or none would help."""
 

@@ -16,7 +16,7 @@ MAY_IMPORT = {
     "stream": {"errors", "metrics"},
     "lease": {"errors", "metrics", "stream"},
     "worker": {"errors", "metrics", "stream", "lease"},
-    "source": {"errors", "metrics", "stream"},
+    "source": {"errors", "metrics", "stream", "lease"},
     "local": {"errors"},
     "cli": {"errors", "metrics", "stream", "lease", "worker", "local"},
     "__init__": {"errors", "source", "worker"},

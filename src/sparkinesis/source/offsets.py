@@ -18,6 +18,7 @@ from sparkinesis.stream.position import (
     SHARD_END,
     TRIM_HORIZON,
     AfterRecord,
+    FromApplication,
     Position,
     ShardRange,
     parse_position,
@@ -91,10 +92,10 @@ def ranges(start: Positions, end: Positions) -> list[ShardRange]:
     for shard_id, until in sorted(end.items()):
         since = start_of(start, shard_id)
         initial = shard_id not in start and ANY_SHARD in start
-        if since is SHARD_END:
-            continue
+        if since is SHARD_END or isinstance(since, FromApplication):
+            continue  # what resolves an application's positions reads nothing, as with LATEST
         if isinstance(until, AfterRecord):
-            if isinstance(since, AfterRecord) and since.sequence_number == until.sequence_number:
+            if until.is_same_place(since):
                 continue
             found.append(ShardRange(shard_id, since, until, initial))
         elif until is SHARD_END:

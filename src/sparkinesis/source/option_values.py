@@ -13,7 +13,13 @@ from datetime import datetime, timezone
 from urllib.parse import urlsplit
 
 from sparkinesis.errors import OptionError
-from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, Position
+from sparkinesis.stream.position import (
+    LATEST,
+    TRIM_HORIZON,
+    AtTimestamp,
+    FromApplication,
+    Position,
+)
 
 _DURATION = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?) ?(?P<unit>[a-z]*)")
 _SIZE = re.compile(r"(?P<number>[0-9]{1,18})(?P<unit>[kmgt]?)b?")
@@ -72,7 +78,25 @@ def read_endpoint(name: str, value: str | None) -> str | None:
     return endpoint
 
 
-def read_position(name: str, value: str | None) -> Position:
+_APPLICATION = re.compile(r"application:(?P<name>.*)", re.IGNORECASE)
+_TABLE_NAME = re.compile(r"[a-zA-Z0-9_.-]{3,255}")
+
+
+def read_initial_position(name: str, value: str | None) -> Position:
+    """As `read_position`, or ``application:NAME``: where a KCL application stands."""
+    found = _APPLICATION.fullmatch((value or "").strip())
+    if found is None:
+        return read_position(name, value, ", or application:NAME of a KCL application")
+    if not _TABLE_NAME.fullmatch(found["name"]):
+        raise OptionError(
+            f"The option {name} is {value!r}; behind application: it takes the name of a KCL "
+            "application, which is that of its DynamoDB table: 3 to 255 letters, digits, '_', '.' "
+            "and '-'."
+        )
+    return FromApplication(found["name"])
+
+
+def read_position(name: str, value: str | None, also: str = "") -> Position:
     text = (read_text(name, value) or "latest").strip()
     named = {"latest": LATEST, "trim_horizon": TRIM_HORIZON, "earliest": TRIM_HORIZON}
     if text.lower() in named:
@@ -83,7 +107,7 @@ def read_position(name: str, value: str | None) -> Position:
     except ValueError:
         raise OptionError(
             f"The option {name} is {value!r}, which cannot be read. It takes latest, trim_horizon "
-            "or an instant with its time zone in ISO 8601, such as 2026-11-21T08:30:00Z."
+            f"or an instant with its time zone in ISO 8601, such as 2026-11-21T08:30:00Z{also}."
         ) from None
     if instant.tzinfo is None:
         raise OptionError(

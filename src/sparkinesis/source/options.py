@@ -25,14 +25,14 @@ from sparkinesis.source.option_values import (
     nearest_region,
     rate,
     read_endpoint,
-    read_position,
+    read_initial_position,
     read_region,
     read_text,
     size,
 )
-from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.address import StreamAddress, is_loopback
 from sparkinesis.stream.budget import MAX_RECORDS_PER_CALL, Pace
-from sparkinesis.stream.position import Position
+from sparkinesis.stream.position import FromApplication, Position
 
 
 class Use(Enum):
@@ -61,7 +61,8 @@ OPTIONS: Mapping[str, Option] = {
     "streamARN": Option(read_text, _ANY_USE),
     "region": Option(read_region, _ANY_USE),
     "endpoint": Option(read_endpoint, _ANY_USE),
-    "initialPosition": Option(read_position, _STREAMING),
+    "initialPosition": Option(read_initial_position, _STREAMING),
+    "dynamodbEndpoint": Option(read_endpoint, _STREAMING),
     "deaggregate": Option(boolean(True)),
     "failOnDataLoss": Option(boolean(True)),
     "maxRecordsPerFetch": Option(integer(MAX_RECORDS_PER_CALL, 1, MAX_RECORDS_PER_CALL)),
@@ -141,11 +142,14 @@ class StreamReadOptions:
 
     reading: ReadOptions
     initial_position: Position
-    """Where a query without a checkpoint begins: LATEST, TRIM_HORIZON or an instant."""
+    """Where a query without a checkpoint begins: LATEST, TRIM_HORIZON, an instant, or where a KCL
+    application stands."""
     min_fetch_period: float
     """Seconds at least between two looks of the planner for new records."""
     allowance: Allowance
     """What a batch may read."""
+    dynamodb_endpoint: str | None = None
+    """URL of the DynamoDB that holds the KCL application's leases; None: the region's own."""
 
     @property
     def initial_positions(self) -> Positions:
@@ -174,7 +178,21 @@ def stream_read_options(options: Options) -> StreamReadOptions:
         initial_position=options["initialPosition"],
         min_fetch_period=options["minFetchPeriod"],
         allowance=Allowance(options["maxRecordsPerTrigger"], options["maxBytesPerTrigger"]),
+        dynamodb_endpoint=_dynamodb_endpoint(options),
     )
+
+
+def _dynamodb_endpoint(options: Options) -> str | None:
+    given: str | None = options["dynamodbEndpoint"]
+    if given is None:
+        # The local server is DynamoDB as well.
+        return options["endpoint"] if is_loopback(options["endpoint"]) else None
+    if not isinstance(options["initialPosition"], FromApplication):
+        raise OptionError(
+            f"The option {options.given['dynamodbEndpoint']} says where the lease table of a KCL "
+            "application is, and goes with initialPosition=application:NAME only. Leave it out."
+        )
+    return given
 
 
 def _unknown(name: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from sparkinesis.source.offsets import ANY_SHARD, Positions, start_of
@@ -168,13 +168,16 @@ def without_missing(start: Positions, lineage: Lineage) -> dict[str, Position]:
 
 
 def _known_until(positions: Positions) -> int | None:
-    """The oldest instant (epoch ms) from which on a position leaves open what arrived."""
+    """The oldest instant (epoch ms) from which on a position leaves open what arrived.
+
+    A record's position without an instant, such as a KCL application's, leaves open all of time.
+    """
     instants = (
-        position.ms if isinstance(position, AtTimestamp) else position.clear_until
+        position.ms if isinstance(position, AtTimestamp) else position.clear_until or 0
         for position in positions.values()
         if isinstance(position, AtTimestamp | AfterRecord)
     )
-    return min((instant for instant in instants if instant is not None), default=None)
+    return min(instants, default=None)
 
 
 def _listed(start: Positions, lineage: Lineage) -> set[str]:
@@ -193,9 +196,8 @@ def _advanced(position: Position, clear_until: int | None) -> Position:
     if clear_until is None:
         return position
     if isinstance(position, AfterRecord):
-        return AfterRecord(
-            position.sequence_number, max(clear_until, position.clear_until or clear_until)
-        )
+        known = max(clear_until, position.clear_until or clear_until)
+        return replace(position, clear_until=known)
     if isinstance(position, AtTimestamp):
         return AtTimestamp(max(clear_until, position.ms))
     return AtTimestamp(clear_until) if position is TRIM_HORIZON else position

@@ -26,6 +26,7 @@ class SourcePlanner:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._initial = options.initial_positions
+        streams = options.reading.streams
         self._planners = {
             name: StreamPlanner(
                 StreamClient(address),
@@ -33,10 +34,12 @@ class SourcePlanner:
                 period=options.min_fetch_period,
                 fail_on_data_loss=options.reading.fail_on_data_loss,
                 deaggregate=options.reading.deaggregate,
+                dynamodb_endpoint=options.dynamodb_endpoint,
+                is_only_stream=len(streams) == 1,
                 clock=clock,
                 sleep=sleep,
             )
-            for name, address in options.reading.streams.items()
+            for name, address in streams.items()
         }
 
     def stop_at_present(self) -> None:

@@ -397,6 +397,4 @@ def _order(record: Record) -> tuple[int, str]:
 
 
 def _same_place(one: Position, other: Position | None) -> bool:
-    if isinstance(one, AfterRecord) and isinstance(other, AfterRecord):
-        return one.sequence_number == other.sequence_number
-    return one == other
+    return one.is_same_place(other) if isinstance(one, AfterRecord) else one == other

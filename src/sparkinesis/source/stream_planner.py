@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from sparkinesis.errors import DataLossError
+from sparkinesis.lease.table import LeaseTable
 from sparkinesis.source.admission import NO_LIMIT, Allowance
+from sparkinesis.source.application import leases_of, resume
 from sparkinesis.source.offsets import ANY_SHARD, Positions
 from sparkinesis.source.plan import (
     Finding,
@@ -23,7 +25,14 @@ from sparkinesis.source.plan import (
 from sparkinesis.source.prober import Look, ShardProber
 from sparkinesis.stream.budget import Pace, ShardBudget
 from sparkinesis.stream.client import StreamClient
-from sparkinesis.stream.position import LATEST, SHARD_END, AfterRecord, AtTimestamp, Position
+from sparkinesis.stream.position import (
+    LATEST,
+    SHARD_END,
+    AfterRecord,
+    AtTimestamp,
+    FromApplication,
+    Position,
+)
 from sparkinesis.stream.retention import RetentionCheck
 from sparkinesis.stream.retry import Retry
 from sparkinesis.stream.shard import Lineage, Shard
@@ -61,6 +70,8 @@ class StreamPlanner:
         period: float,
         fail_on_data_loss: bool,
         deaggregate: bool = True,
+        dynamodb_endpoint: str | None = None,
+        is_only_stream: bool = True,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -69,6 +80,8 @@ class StreamPlanner:
         self._period = period
         self._fail_on_data_loss = fail_on_data_loss
         self._deaggregate = deaggregate
+        self._dynamodb_endpoint = dynamodb_endpoint
+        self._is_only_stream = is_only_stream
         self._clock = clock
         self._sleep = sleep
         self._lineage: Lineage | None = None
@@ -95,8 +108,11 @@ class StreamPlanner:
         nothing happened.
         """
         self._wait_for_turn()
-        if start.get(ANY_SHARD) is LATEST:
+        initial = start.get(ANY_SHARD)
+        if initial is LATEST:
             return self._resolve_latest()
+        if isinstance(initial, FromApplication):
+            return self._resolve_application(initial.name)
         lineage = self._lineage or self._list_shards()
         known = self._without_lost_shards(start, lineage)
         planned = self._plan(known, allowance)
@@ -128,9 +144,25 @@ class StreamPlanner:
     def _resolve_latest(self) -> Positions:
         """LATEST as something durable: the open shards, from the service's present time on."""
         lineage, now_ms = self._list()
+        self._wait_out_the_second()
+        return {shard: AtTimestamp(now_ms) for shard in lineage.open_shards()}
+
+    def _resolve_application(self, name: str) -> Positions:
+        """The place of a KCL application as something durable: it may checkpoint further on."""
+        address = self._client.address
+        table = LeaseTable(name, address.region, self._dynamodb_endpoint)
+        leases = table.leases(FIRST_CONTACT if self._lineage is None else None)
+        own = leases_of(address, leases, table, alone=self._is_only_stream)
+        # After the leases: a shard that has one by then is listed, if it is still kept.
+        lineage, now_ms = self._list()
+        resumed = resume(own, lineage, now_ms, address=address, table=table)
+        if AtTimestamp(now_ms) in resumed.values():
+            self._wait_out_the_second()
+        return resumed
+
+    def _wait_out_the_second(self) -> None:
         # The service refuses an instant in its future, and its clock is known to the second only.
         self._looked_at = self._clock() + max(0.0, 1.0 - self._period)
-        return {shard: AtTimestamp(now_ms) for shard in lineage.open_shards()}
 
     def _list_shards(self) -> Lineage:
         pause = self._listed_at + LIST_SHARDS_INTERVAL - self._clock()

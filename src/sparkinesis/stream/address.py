@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,3 +19,9 @@ class StreamAddress:
         place = self.region or "the default region"
         at = f" at {self.endpoint}" if self.endpoint else ""
         return f"stream {self.name!r} in {place}{at}"
+
+
+def is_loopback(endpoint: str | None) -> bool:
+    """Whether an endpoint's URL names this machine, as that of the local Kinesis does."""
+    host = urlsplit(endpoint).hostname if endpoint else None
+    return host in {"localhost", "::1"} or (host or "").startswith("127.")

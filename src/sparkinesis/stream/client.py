@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 import boto3
 import botocore.session
@@ -24,7 +23,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from sparkinesis.errors import (
     ServiceError,
 )
-from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.address import StreamAddress, is_loopback
 from sparkinesis.stream.explain import explain
 from sparkinesis.stream.page import ChildShard, Page, decode_page
 from sparkinesis.stream.position import (
@@ -83,11 +82,6 @@ def service_time(headers: Mapping[str, str], local_ms: int) -> int:
     return local_ms if second <= local_ms < second + 1000 else second
 
 
-def _is_loopback(endpoint: str | None) -> bool:
-    host = urlsplit(endpoint).hostname if endpoint else None
-    return host in {"localhost", "::1"} or (host or "").startswith("127.")
-
-
 def _decode_get_records(
     response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any
 ) -> None:
@@ -107,10 +101,10 @@ def _decode_get_records(
 def _boto_client(region: str | None, endpoint: str | None) -> Any:
     """One client, and so one pool of connections, per process, region and endpoint."""
     session = botocore.session.Session()
-    if _is_loopback(endpoint) and session.get_credentials() is None:
+    if is_loopback(endpoint) and session.get_credentials() is None:
         # A local Kinesis accepts any signature; a development machine needs no credentials.
         session.set_credentials("local", "local")
-    if region is None and _is_loopback(endpoint) and session.get_config_variable("region") is None:
+    if region is None and is_loopback(endpoint) and session.get_config_variable("region") is None:
         region = "us-east-1"
     client = boto3.Session(botocore_session=session).client(
         "kinesis",
@@ -248,6 +242,7 @@ def _shard(answer: Mapping[str, Any]) -> Shard:
 
 def _iterator_type(position: Position, inclusive: bool) -> dict[str, Any]:
     if isinstance(position, AfterRecord):
+        inclusive = inclusive or position.sub_sequence_number is not None
         kind = "AT_SEQUENCE_NUMBER" if inclusive else "AFTER_SEQUENCE_NUMBER"
         return {"ShardIteratorType": kind, "StartingSequenceNumber": position.sequence_number}
     if isinstance(position, AtTimestamp):

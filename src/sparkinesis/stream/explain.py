@@ -19,7 +19,7 @@ from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position
 from sparkinesis.stream.retry import THROTTLED, error_code
 
-_ACCESS_DENIED = frozenset(
+ACCESS_DENIED = frozenset(
     {
         "AccessDeniedException",
         "AccessDenied",
@@ -81,7 +81,7 @@ def explain(
             "lies in its future. Set the option initialPosition to an instant that has passed, or "
             f"to latest. The service said: {said}"
         )
-    if code in _ACCESS_DENIED:
+    if code in ACCESS_DENIED:
         return AccessDeniedError(
             f"Not allowed to call {operation} on {where}. Give the credentials in use "
             "kinesis:DescribeStreamSummary, kinesis:ListShards, kinesis:GetShardIterator and "

@@ -7,6 +7,9 @@ A position says what is *done*. Its text form is what offsets in a Spark checkpo
 ``AT_TIMESTAMP:<ms>``       all that arrived before this epoch millisecond is done
 ``<sequence number>``       everything up to and including that record is done
 ``<sequence number>@<ms>``  the same, and no later record arrived before this epoch millisecond
+``<sequence number>:<n>``   everything before that record is done, and the user records 0 to n of
+                            that record; ``@<ms>`` may follow here too
+``APPLICATION:<name>``      what that KCL application has done; in an initial offset only
 ``SHARD_END``               the shard is closed and all of it is done
 ==========================  ======================================================================
 
@@ -53,25 +56,52 @@ class AfterRecord:
     """Everything up to and including the record ``sequence_number`` is done.
 
     ``clear_until``: no record after it arrived before this epoch millisecond; None if unknown.
+    ``sub_sequence_number``: the last user record of that record that is done, from 0; what a KCL
+    application has checkpointed. None, as in all ends of batches: all of the record is done.
     """
 
     sequence_number: str
     clear_until: int | None = None
+    sub_sequence_number: int | None = None
 
     def __str__(self) -> str:
-        if self.clear_until is None:
-            return self.sequence_number
-        return f"{self.sequence_number}@{self.clear_until}"
+        sub = "" if self.sub_sequence_number is None else f":{self.sub_sequence_number}"
+        clear = "" if self.clear_until is None else f"@{self.clear_until}"
+        return f"{self.sequence_number}{sub}{clear}"
+
+    def is_same_place(self, other: object) -> bool:
+        """Whether the same is done; what is known about arrival times may differ."""
+        return (
+            isinstance(other, AfterRecord)
+            and self.sequence_number == other.sequence_number
+            and self.sub_sequence_number == other.sub_sequence_number
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FromApplication:
+    """Begin where the KCL application ``name`` stands, by its lease table of the same name."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"APPLICATION:{self.name}"
 
 
 Position: TypeAlias = (
-    AfterRecord | AtTimestamp | Literal[Sentinel.TRIM_HORIZON, Sentinel.LATEST, Sentinel.SHARD_END]
+    AfterRecord
+    | AtTimestamp
+    | FromApplication
+    | Literal[Sentinel.TRIM_HORIZON, Sentinel.LATEST, Sentinel.SHARD_END]
 )
 
 
 @dataclass(frozen=True, slots=True)
 class ShardRange:
-    """The records of a shard after ``start``, up to and including ``end``."""
+    """The records of a shard after ``start``, up to and including ``end``.
+
+    A start inside a record, whose remaining user records are to come, has that record as the first.
+    """
 
     shard_id: str
     start: Position
@@ -80,8 +110,9 @@ class ShardRange:
     """The start is where the user wants to begin, as far back as records are kept."""
 
 
-_AFTER_RECORD = re.compile(r"([0-9]{1,128})(?:@([0-9]{1,15}))?")
+_AFTER_RECORD = re.compile(r"([0-9]{1,128})(?::([0-9]{1,18}))?(?:@([0-9]{1,15}))?")
 _AT_TIMESTAMP = re.compile(r"AT_TIMESTAMP:([0-9]{1,15})")
+_FROM_APPLICATION = re.compile(r"APPLICATION:([a-zA-Z0-9_.-]{3,255})")
 
 
 def parse_position(text: str) -> Position:
@@ -93,10 +124,13 @@ def parse_position(text: str) -> Position:
     if found := _AT_TIMESTAMP.fullmatch(text):
         return AtTimestamp(int(found[1]))
     if found := _AFTER_RECORD.fullmatch(text):
-        return AfterRecord(found[1], None if found[2] is None else int(found[2]))
+        sub, clear = (None if text is None else int(text) for text in found.groups()[1:])
+        return AfterRecord(found[1], clear, sub)
+    if found := _FROM_APPLICATION.fullmatch(text):
+        return FromApplication(found[1])
     raise ValueError(
         f"{text[:80]!r} is not a position: it must be a sequence number, TRIM_HORIZON, LATEST, "
-        "SHARD_END or AT_TIMESTAMP:<epoch milliseconds>"
+        "SHARD_END, AT_TIMESTAMP:<epoch milliseconds> or APPLICATION:<name>"
     )
 
 

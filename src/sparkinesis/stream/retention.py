@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sparkinesis.errors import DataLossError
+from sparkinesis.stream.aggregation import deaggregate
 from sparkinesis.stream.client import Fetched, StreamClient
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position
@@ -31,6 +32,17 @@ def may_have_lost(position: Position, now_ms: int, retention_ms: int) -> bool:
     return False
 
 
+def holds_more(record: Record, done: AfterRecord) -> bool:
+    """Whether ``record``, the one of the position ``done``, holds user records behind it.
+
+    As a KCL does when it resumes: it reads AT its checkpoint's sequence number and drops the user
+    records up to the checkpoint's sub-sequence number, 0 for a record that is not aggregated.
+    """
+    if done.sub_sequence_number is None:
+        return False
+    return len(deaggregate([record]).data) > done.sub_sequence_number + 1
+
+
 @dataclass(frozen=True, slots=True)
 class RetentionCheck:
     """Looks at what a shard gives for a position; raises, or logs, when records are gone."""
@@ -43,6 +55,7 @@ class RetentionCheck:
     ) -> Sequence[Record] | None:
         """The records of ``fetched``, a page read AT ``start``, that come after ``start``.
 
+        The record of ``start`` is the first of them when user records in it are still to come.
         None: the page holds nothing yet to judge by, so look at the next one. The service is not
         relied on to refuse a trimmed sequence number: it may as well begin with the oldest record
         it has. Raises `DataLossError`.
@@ -52,7 +65,7 @@ class RetentionCheck:
             if not records:
                 return None
             if records[0].sequence_number == start.sequence_number:
-                return records[1:]
+                return records if holds_more(records[0], start) else records[1:]
         now_ms = fetched.service_time_ms
         if may_have_lost(start, now_ms, SHORTEST_RETENTION_MS):
             # Worth a call to know what this stream's retention period is now.

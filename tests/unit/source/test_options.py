@@ -12,7 +12,7 @@ from sparkinesis.source.options import (
     Use,
     stream_read_options,
 )
-from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp
+from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, FromApplication
 
 EXAMPLES = {
     "initialPosition": "latest",
@@ -24,6 +24,7 @@ EXAMPLES = {
     "maxBytesPerTrigger": "5m",
     "shardCallsPerSecond": "5",
     "shardBytesPerSecond": "5",
+    "dynamodbEndpoint": "http://127.0.0.1:1",
 }
 """A value that each option takes which is not for every use."""
 
@@ -63,6 +64,40 @@ def test_names_are_not_case_sensitive() -> None:
 def test_an_instant_is_read_to_the_millisecond(text: str, ms: int) -> None:
     options = parse_options({"streamName": "flights", "initialPosition": text})
     assert options.initial_position == AtTimestamp(ms)
+
+
+def test_an_application_keeps_its_name_as_written() -> None:
+    options = parse_options({"streamName": "s", "initialPosition": "Application:My_App.v2-x"})
+    assert options.initial_position == FromApplication("My_App.v2-x")
+    assert options.dynamodb_endpoint is None
+
+
+@pytest.mark.parametrize("name", ["", "ab", "a b c", "a/b/c", "x" * 256])
+def test_what_cannot_be_a_table_is_no_application(name: str) -> None:
+    with pytest.raises(OptionError, match="takes the name of a KCL application"):
+        parse_options({"streamName": "s", "initialPosition": f"application:{name}"})
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "dynamodb", "used"),
+    [
+        ("http://127.0.0.1:4566", None, "http://127.0.0.1:4566"),
+        ("http://localhost:4566", "http://localhost:8000", "http://localhost:8000"),
+        ("https://vpce-1.kinesis.eu-west-1.vpce.amazonaws.com", None, None),
+    ],
+)
+def test_a_local_kinesis_is_the_dynamodb_as_well(
+    endpoint: str, dynamodb: str | None, used: str | None
+) -> None:
+    given = {"streamName": "s", "initialPosition": "application:app", "endpoint": endpoint}
+    if dynamodb is not None:
+        given["dynamodbEndpoint"] = dynamodb
+    assert parse_options(given).dynamodb_endpoint == used
+
+
+def test_a_dynamodb_without_an_application_is_refused() -> None:
+    with pytest.raises(OptionError, match="initialPosition=application:NAME only"):
+        parse_options({"streamName": "s", "dynamodbEndpoint": "http://127.0.0.1:1"})
 
 
 def test_an_arn_says_name_and_region() -> None:

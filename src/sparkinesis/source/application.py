@@ -1,0 +1,139 @@
+"""Where a KCL application stands in a stream: from its leases to positions. Pure, no I/O here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from sparkinesis.errors import LeaseTableError
+from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.table import LeaseTable
+from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.position import (
+    LATEST,
+    SHARD_END,
+    TRIM_HORIZON,
+    AtTimestamp,
+    Position,
+    parse_position,
+)
+from sparkinesis.stream.shard import Lineage
+
+AT_TIMESTAMP = "AT_TIMESTAMP"
+"""A checkpoint of the KCL; the instant itself is in the application's configuration only."""
+
+_INSTEAD = "Or set the option initialPosition to trim_horizon, latest or an instant."
+
+
+def leases_of(
+    address: StreamAddress, leases: Iterable[Lease], table: LeaseTable, *, alone: bool = True
+) -> dict[str, Lease]:
+    """The leases of one stream, by shard id. Raises `LeaseTableError` when it has none.
+
+    ``alone``: the query reads no other stream. Leases without a stream identifier are of the one
+    stream that their application reads, which could be any.
+    """
+    of_stream = [lease for lease in leases if lease.stream and _is_of(lease, address)]
+    if of_stream:
+        accounts = {lease.stream.account for lease in of_stream if lease.stream}
+        if len(accounts) > 1:
+            raise LeaseTableError(
+                f"The {table} holds leases of streams {address.name!r} in the accounts "
+                f"{' and '.join(sorted(accounts))}. Say which one is meant by the option streamARN."
+            )
+        # A stream that was deleted and created anew leaves the leases of its former life behind.
+        newest = max(lease.stream.creation_epoch for lease in of_stream if lease.stream)
+        return {
+            lease.shard_id: lease
+            for lease in of_stream
+            if lease.stream and lease.stream.creation_epoch == newest
+        }
+    plain = {lease.shard_id: lease for lease in leases if lease.stream is None}
+    if plain and not alone:
+        raise LeaseTableError(
+            f"The {table} is of an application that reads one stream, and does not say which; the "
+            f"query reads {address.name!r} and others. Use a source for each stream and union them."
+        )
+    if plain:
+        return plain
+    others = sorted({lease.stream.name for lease in leases if lease.stream})
+    if others:
+        raise LeaseTableError(
+            f"The {table} holds no lease of {address}, only of {', '.join(map(repr, others))}. "
+            f"Check the name of the application in the option initialPosition. {_INSTEAD}"
+        )
+    raise LeaseTableError(
+        f"The {table} holds no leases: the application has not begun to read yet, or the table is "
+        f"not its lease table. Check its name in the option initialPosition. {_INSTEAD}"
+    )
+
+
+def resume(
+    leases: Mapping[str, Lease],
+    lineage: Lineage,
+    now_ms: int,
+    *,
+    address: StreamAddress,
+    table: LeaseTable,
+) -> dict[str, Position]:
+    """The position of every shard in which reading goes on; `plan` takes up their children.
+
+    By the KCL's rules: a checkpoint LATEST was never advanced, and means from now on (``now_ms``,
+    the service's clock); children of a shard that is not finished wait for it. A shard that has no
+    lease, and does not come before or after one that has, was never read: it is read from its
+    start. Leases of shards that are no longer listed stay, unless nothing can be missing: their
+    loss is told like any other.
+    Raises `LeaseTableError`.
+    """
+    if not any(shard_id in lineage.shards for shard_id in leases):
+        raise LeaseTableError(
+            f"The {table} holds leases of {', '.join(sorted(leases))}, and {address} has none of "
+            "these shards: the application reads another stream, or stood still for longer than "
+            "the stream keeps records. Check its name in the option initialPosition and the "
+            f"stream's in streamName. {_INSTEAD}"
+        )
+    timeless = sorted(s for s, lease in leases.items() if lease.checkpoint == AT_TIMESTAMP)
+    if timeless:
+        raise LeaseTableError(
+            f"The {table} does not tell where the application stands in {', '.join(timeless)} of "
+            f"{address}: it began at an instant, which a lease does not hold, and has no "
+            "checkpoint in them yet. Let it checkpoint once in every shard, or set the option "
+            "initialPosition to that instant."
+        )
+    positions = {
+        shard_id: _position(lease, now_ms, table)
+        for shard_id, lease in leases.items()
+        if shard_id in lineage.shards or lease.checkpoint not in {str(SHARD_END), str(LATEST)}
+    }
+    unfinished = {shard for shard, position in positions.items() if position is not SHARD_END}
+    for shard_id in list(positions):
+        # Leases of children are there before their parent's last record is checkpointed.
+        if positions[shard_id] is TRIM_HORIZON and lineage.ancestors((shard_id,)) & unfinished:
+            del positions[shard_id]
+    unread = set(lineage.shards) - set(positions) - lineage.ancestors(positions)
+    led_to = unread | set(positions)
+    begun_anew = [s for s in unread if not led_to & set(lineage.shards[s].parents)]
+    return {**positions, **dict.fromkeys(begun_anew, TRIM_HORIZON)}
+
+
+def _is_of(lease: Lease, address: StreamAddress) -> bool:
+    assert lease.stream is not None
+    # arn:aws:kinesis:<region>:<account>:stream/<name>
+    account = address.arn.split(":")[4] if address.arn else lease.stream.account
+    return (lease.stream.name, lease.stream.account) == (address.name, account)
+
+
+def _position(lease: Lease, now_ms: int, table: LeaseTable) -> Position:
+    if lease.checkpoint == str(LATEST):
+        return AtTimestamp(now_ms)
+    if lease.checkpoint in {str(TRIM_HORIZON), str(SHARD_END)}:
+        return parse_position(lease.checkpoint)
+    if lease.checkpoint.isdecimal():
+        try:
+            return parse_position(f"{lease.checkpoint}:{lease.sub_sequence_number}")
+        except ValueError:
+            pass
+    raise LeaseTableError(
+        f"The {table} has the checkpoint {lease.checkpoint[:80]!r} (sub-sequence number "
+        f"{lease.sub_sequence_number}) in its lease {lease.key!r}, which no KCL writes. Mend or "
+        f"delete that lease. {_INSTEAD}"
+    )

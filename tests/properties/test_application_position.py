@@ -1,0 +1,334 @@
+"""``initialPosition=application:NAME`` goes on exactly behind a KCL application's checkpoints."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from sparkinesis.errors import AccessDeniedError, DataLossError, LeaseTableError
+from sparkinesis.local import Fault, LocalServer, ManualClock
+from sparkinesis.stream.aggregation import aggregate
+from tests.engine import Batch, Query, Row
+from tests.kcl import create_table, put_lease, put_rows_of_coordination
+from tests.properties.conftest import START_MS
+from tests.streams import active_shards, merge_neighbours, put, split
+
+HOUR = 3_600_000
+SHARD = "shardId-000000000000"
+
+_numbers = itertools.count()
+
+
+@dataclass
+class Services:
+    server: LocalServer
+    clock: ManualClock
+    kinesis: Any
+    dynamodb: Any
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Services]:
+    """DynamoDB takes a second to start, so these tests share one; streams are their own."""
+    clock = ManualClock(START_MS)
+    with LocalServer(limits=False, clock=clock, dynamodb=True) as server:
+        yield Services(server, clock, server.client("kinesis"), server.client("dynamodb"))
+
+
+class Application:
+    """A stream of one shard, and the lease table of a KCL application that reads it."""
+
+    def __init__(self, services: Services, shards: int = 1) -> None:
+        number = next(_numbers)
+        self.server, self.clock = services.server, services.clock
+        self.kinesis, self.dynamodb = services.kinesis, services.dynamodb
+        self.stream, self.table = f"stream-{number}", f"App.{number}"
+        self.kinesis.create_stream(StreamName=self.stream, ShardCount=shards)
+        create_table(self.dynamodb, self.table)
+
+    def put(self, data: bytes) -> str:
+        """Returns the sequence number."""
+        answer = self.kinesis.put_record(StreamName=self.stream, Data=data, PartitionKey="k")
+        return str(answer["SequenceNumber"])
+
+    def put_aggregate(self, *datas: bytes) -> str:
+        (blob,) = aggregate([("k", None, data) for data in datas])
+        return self.put(blob.data)
+
+    def checkpoint(self, checkpoint: str, sub: int = 0, key: str = SHARD) -> None:
+        put_lease(self.dynamodb, self.table, key, checkpoint, sub)
+
+    def query(self, **options: str) -> Query:
+        defaults = {
+            "streamName": self.stream,
+            "endpoint": self.server.endpoint_url,
+            "region": "us-east-1",
+            "initialPosition": f"application:{self.table}",
+        }
+        return Query(**{**defaults, **options})
+
+
+@pytest.fixture
+def app(shared: Services) -> Application:
+    return Application(shared)
+
+
+def begun(running: Query) -> Query:
+    """The query behind its first batch, which has no rows and makes its place durable."""
+    first = running.next_batch()
+    assert first is not None
+    assert first.rows == []
+    return running
+
+
+def datas(batches: Iterator[Batch]) -> list[bytes]:
+    return [row["data"] for batch in batches for row in batch.rows]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("done", range(4))
+def test_the_first_rows_are_those_behind_the_checkpoint_inside_an_aggregate(
+    app: Application, done: int, restarts: bool
+) -> None:
+    app.put(b"before")
+    app.checkpoint(app.put_aggregate(b"0", b"1", b"2", b"3"), done)
+    put_rows_of_coordination(app.dynamodb, app.table)
+    app.put_aggregate(b"4", b"5")
+    app.put(b"after")
+    running = begun(app.query())
+    if restarts:
+        running.restart()
+    batch = running.next_batch()
+    assert batch is not None
+    left = [b"0", b"1", b"2", b"3"][done + 1 :]
+    assert [row["data"] for row in batch.rows] == [*left, b"4", b"5", b"after"]
+    subs = [row["subSequenceNumber"] for row in batch.rows]
+    assert subs == [*range(done + 1, 4), 0, 1, 0]
+    assert running.read(batch.start, batch.end).rows == batch.rows
+    assert list(running.drain()) == []
+
+
+@pytest.mark.parametrize("done", range(4))
+def test_the_rest_of_the_very_last_record_is_a_batch_of_its_own(
+    app: Application, done: int
+) -> None:
+    app.checkpoint(app.put_aggregate(b"0", b"1", b"2", b"3"), done)
+    running = begun(app.query())
+    if done == 3:
+        assert datas(running.drain()) == []
+    else:
+        start, end = running.plan()
+        assert [row["data"] for row in running.read(start, end).rows] == [
+            b"%d" % n for n in range(done + 1, 4)
+        ]
+        # The driver is asked again for the same start when a batch was not committed.
+        assert running.plan() == (start, end)
+        assert len(list(running.drain())) == 1
+    app.put(b"new")
+    assert datas(running.drain()) == [b"new"]
+
+
+def test_a_record_that_is_not_aggregated_is_done(app: Application) -> None:
+    app.checkpoint(app.put(b"a"))
+    assert datas(begun(app.query()).drain()) == []
+    app.put(b"b")
+    assert datas(begun(app.query()).drain()) == [b"b"]
+
+
+@pytest.mark.parametrize(("done", "count"), [(2, 1), (3, 0)])
+def test_records_as_stored_come_again_when_not_all_of_them_is_done(
+    app: Application, done: int, count: int
+) -> None:
+    app.checkpoint(app.put_aggregate(b"0", b"1", b"2", b"3"), done)
+    rows = datas(begun(app.query(deaggregate="false")).drain())
+    assert [data[:4] for data in rows] == [b"\xf3\x89\x9a\xc2"] * count
+
+
+def test_the_first_offset_holds_what_the_application_had_done_then(app: Application) -> None:
+    app.checkpoint(app.put_aggregate(b"0", b"1"))
+    last = app.put(b"2")
+    running = begun(app.query())
+    app.checkpoint(last)  # the application goes on: too late
+    running.restart()
+    assert datas(running.drain()) == [b"1", b"2"]
+
+
+def test_the_table_is_only_read(app: Application) -> None:
+    app.checkpoint(app.put(b"a"))
+    app.server.kinesis.calls.clear()
+    app.put(b"b")
+    assert datas(begun(app.query()).drain()) == [b"b"]
+    calls = app.server.kinesis.calls.select(stream=app.table)
+    assert [call.operation for call in calls] == ["Scan"]
+
+
+def test_a_table_of_many_pages_is_read_to_its_end(app: Application) -> None:
+    """A Scan gives 1 MB at a time; KCL applications of many streams have larger tables."""
+    app.put(b"a")
+    ballast = {"ballast": {"S": "x" * 350_000}}
+    keys = [f"123456789012:s{n}:1:{SHARD}" for n in range(8)]
+    for key in [*keys, f"123456789012:{app.stream}:1:{SHARD}"]:
+        put_lease(app.dynamodb, app.table, key, "TRIM_HORIZON", attributes=ballast)
+    app.server.kinesis.calls.clear()
+    assert datas(begun(app.query()).drain()) == [b"a"]
+    assert app.server.kinesis.calls.count("Scan", stream=app.table) >= 3
+
+
+def test_an_application_of_several_streams_is_taken_over_by_one_query(shared: Services) -> None:
+    one, two = Application(shared), Application(shared)
+    for app, name in ((one, b"one"), (two, b"two")):
+        key = f"123456789012:{app.stream}:1763700000:{SHARD}"
+        put_lease(one.dynamodb, one.table, key, app.put_aggregate(name + b" 0", name + b" 1"), 0)
+    running = begun(one.query(streamName=f"{one.stream},{two.stream}"))
+    assert sorted(datas(running.drain())) == [b"one 1", b"two 1"]
+
+
+def test_latest_and_trim_horizon_mean_what_they_mean_to_a_kcl(shared: Services) -> None:
+    app = Application(shared, shards=2)
+    put(app.kinesis, app.stream, [b"%d" % n for n in range(20)])
+    rows = [
+        row for batch in app.query(initialPosition="trim_horizon").drain() for row in batch.rows
+    ]
+    app.clock.advance(2000)
+    app.checkpoint("LATEST")
+    app.checkpoint("TRIM_HORIZON", key="shardId-000000000001")
+    running = begun(app.query())
+    of_second = [row["data"] for row in rows if row["shardId"] != SHARD]
+    assert 0 < len(of_second) < 20
+    assert datas(running.drain()) == of_second
+    app.clock.advance(2000)
+    put(app.kinesis, app.stream, [b"%d" % n for n in range(20, 40)])
+    assert len(datas(running.drain())) == 20
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_nothing_is_skipped_or_repeated_whatever_the_application_has_done(
+    shared: Services, seed: int
+) -> None:
+    rng = random.Random(seed)
+    app = Application(shared, shards=2)
+    for _ in range(12):
+        put(app.kinesis, app.stream, [b"%d" % rng.randrange(10**9) for _ in range(5)])
+        for shard in active_shards(app.kinesis, app.stream):
+            users = [("k", None, b"%d" % n) for n in range(rng.randrange(1, 6))]
+            (blob,) = aggregate(users)
+            app.kinesis.put_record(
+                StreamName=app.stream,
+                Data=blob.data,
+                PartitionKey="k",
+                ExplicitHashKey=shard["HashKeyRange"]["StartingHashKey"],
+            )
+        if rng.random() < 0.5:
+            reshard = split if rng.random() < 0.6 else merge_neighbours
+            if len(active_shards(app.kinesis, app.stream)) > 1 or reshard is split:
+                reshard(app.kinesis, app.stream, rng)
+    everything: defaultdict[str, list[Row]] = defaultdict(list)
+    for batch in app.query(initialPosition="trim_horizon").drain():
+        for row in batch.rows:
+            everything[row["shardId"]].append(row)
+    expected = work_of_a_kcl(app, everything, rng)
+
+    running = begun(app.query())
+    found: defaultdict[str, list[Row]] = defaultdict(list)
+    for batch in running.drain(between=running.restart):
+        for row in batch.rows:
+            found[row["shardId"]].append(row)
+    assert found == {shard: rows for shard, rows in expected.items() if rows}
+
+
+def work_of_a_kcl(
+    app: Application, everything: dict[str, list[Row]], rng: random.Random
+) -> dict[str, list[Row]]:
+    """Write leases such as a KCL may leave at any moment; returns the rows that are not done."""
+    finished: set[str] = set()
+    left = dict(everything)
+    for shard in app.kinesis.list_shards(StreamName=app.stream)["Shards"]:
+        name = shard["ShardId"]
+        rows = everything.get(name, [])
+        parents = {shard.get("ParentShardId"), shard.get("AdjacentParentShardId")} - {None}
+        is_closed = "EndingSequenceNumber" in shard["SequenceNumberRange"]
+        if not parents <= finished:
+            # At most the lease is there already.
+            if rng.random() < 0.5:
+                app.checkpoint("TRIM_HORIZON", key=name)
+        elif is_closed and rng.random() < 0.7:
+            app.checkpoint("SHARD_END", key=name)
+            finished.add(name)
+            left[name] = []
+        elif rows and rng.random() < 0.8:
+            at = rng.randrange(len(rows))
+            last = rows[at]
+            app.checkpoint(last["sequenceNumber"], last["subSequenceNumber"], key=name)
+            left[name] = rows[at + 1 :]
+        else:
+            app.checkpoint("TRIM_HORIZON", key=name)
+    return left
+
+
+def test_a_checkpoint_that_retention_has_trimmed_is_a_loss(app: Application) -> None:
+    app.checkpoint(app.put_aggregate(b"0", b"1"))
+    app.clock.advance(25 * HOUR)
+    app.put(b"2")
+    running = begun(app.query())
+    with pytest.raises(DataLossError, match=f"in shard {SHARD}"):
+        running.plan()
+    running.restart(failOnDataLoss="false")
+    assert datas(running.drain()) == [b"2"]
+
+
+def test_silence_after_taking_over_is_no_loss(app: Application) -> None:
+    app.checkpoint(app.put_aggregate(b"0", b"1"), 1)
+    running = begun(app.query())
+    for _ in range(40):
+        app.clock.advance(HOUR)
+        running.restart()
+        assert datas(running.drain()) == []
+    app.put(b"2")
+    running.restart()
+    assert datas(running.drain()) == [b"2"]
+
+
+def test_a_missing_table_is_explained(app: Application) -> None:
+    with pytest.raises(LeaseTableError) as caught:
+        app.query(initialPosition="application:Misspelt").plan()
+    text = str(caught.value)
+    assert "There is no lease table 'Misspelt' in us-east-1" in text
+    assert "option initialPosition" in text
+    assert "account" in text
+
+
+def test_an_empty_table_is_explained(app: Application) -> None:
+    put_rows_of_coordination(app.dynamodb, app.table)
+    with pytest.raises(LeaseTableError, match=f"'{app.table}' in us-east-1 .* holds no leases"):
+        app.query().plan()
+
+
+def test_a_refusal_names_the_one_permission_that_is_needed(app: Application) -> None:
+    app.server.kinesis.faults = lambda call: (
+        Fault.error("AccessDeniedException") if call.operation == "Scan" else None
+    )
+    try:
+        with pytest.raises(AccessDeniedError, match="dynamodb:Scan"):
+            app.query().plan()
+    finally:
+        app.server.kinesis.faults = None
+
+
+def test_throttling_is_waited_out(app: Application) -> None:
+    app.put(b"a")
+    app.checkpoint("TRIM_HORIZON")
+    app.server.kinesis.faults = lambda call: (
+        Fault.error("ProvisionedThroughputExceededException")
+        if call.operation == "Scan" and call.ordinal < 3
+        else None
+    )
+    try:
+        assert datas(begun(app.query()).drain()) == [b"a"]
+    finally:
+        app.server.kinesis.faults = None
