@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,8 +16,15 @@ class StreamAddress:
     arn: str | None = None
     region: str | None = None
     endpoint: str | None = None
+    credentials: CredentialSource = FOUND_BY_BOTO
 
     def __str__(self) -> str:
         place = self.region or "the default region"
         at = f" at {self.endpoint}" if self.endpoint else ""
         return f"stream {self.name!r} in {place}{at}"
+
+
+def is_loopback(endpoint: str | None) -> bool:
+    """Whether a URL is of this machine: a local Kinesis, which accepts any signature."""
+    host = urlsplit(endpoint).hostname if endpoint else None
+    return host in {"localhost", "::1"} or (host or "").startswith("127.")
