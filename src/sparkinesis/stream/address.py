@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -27,4 +28,7 @@ class StreamAddress:
 def is_loopback(endpoint: str | None) -> bool:
     """Whether a URL is of this machine: a local Kinesis, which accepts any signature."""
     host = urlsplit(endpoint).hostname if endpoint else None
-    return host in {"localhost", "::1"} or (host or "").startswith("127.")
+    try:
+        return ipaddress.ip_address(host or "").is_loopback
+    except ValueError:
+        return host == "localhost"
