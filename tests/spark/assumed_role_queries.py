@@ -30,6 +30,8 @@ logging.getLogger("sparkinesis").setLevel(logging.DEBUG)
 LOG4J = """
 rootLogger.level = info
 rootLogger.appenderRef.stderr.ref = stderr
+logger.spark.name = org.apache.spark
+logger.spark.level = info
 appender.stderr.type = Console
 appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR
@@ -61,7 +63,6 @@ def main(endpoint: str, sts: str, external_id: str, folder: str) -> None:
         .config("spark.sql.redaction.options.regex", "(?i)url|externalid")
         .getOrCreate()
     )
-    spark.sparkContext.setLogLevel("INFO")
     sparkinesis.register(spark)
     kinesis = boto3.Session("local", "local", region_name="us-east-1").client(
         "kinesis", endpoint_url=endpoint
@@ -80,14 +81,14 @@ def main(endpoint: str, sts: str, external_id: str, folder: str) -> None:
         )
 
     def start(stream: str, session: str) -> StreamingQuery:
-        frame = read(stream, session)
-        frame.explain(extended=True)
         return (
-            frame.writeStream.format("noop")
+            read(stream, session)
+            .writeStream.format("noop")
             .option("checkpointLocation", f"{folder}/checkpoint-{session}")
             .start()
         )
 
+    read("long", "plan").explain(extended=True)
     for name in ("long", "short"):
         query = start(name, name)
         for data in (b"1", b"2"):
