@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import boto3
-import botocore.session
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from sparkinesis.errors import (
     AccessDeniedError,
@@ -19,22 +18,18 @@ from sparkinesis.errors import (
     SparkinesisError,
 )
 from sparkinesis.lease.lease import Lease, decode_lease
-from sparkinesis.stream.address import is_loopback
+from sparkinesis.stream.access import explain_credentials
+from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
 from sparkinesis.stream.explain import ACCESS_DENIED
 from sparkinesis.stream.retry import THROTTLED, Retry, error_code
+from sparkinesis.stream.session import open_session
 
 
 @functools.lru_cache(maxsize=16)
-def _boto_client(region: str | None, endpoint: str | None) -> Any:
-    session = botocore.session.Session()
-    if is_loopback(endpoint) and session.get_credentials() is None:
-        # A local DynamoDB accepts any signature; a development machine needs no credentials.
-        session.set_credentials("local", "local")
-    if region is None and is_loopback(endpoint) and session.get_config_variable("region") is None:
-        region = "us-east-1"
+def _boto_client(region: str | None, endpoint: str | None, credentials: CredentialSource) -> Any:
+    session = open_session(credentials, region, endpoint)
     return boto3.Session(botocore_session=session).client(
         "dynamodb",
-        region_name=region,
         endpoint_url=endpoint,
         config=Config(
             retries={"total_max_attempts": 1, "mode": "standard"},
@@ -52,6 +47,7 @@ class LeaseTable:
     name: str
     region: str | None = None
     endpoint: str | None = None
+    credentials: CredentialSource = FOUND_BY_BOTO
 
     def __str__(self) -> str:
         place = self.region or "the default region"
@@ -77,7 +73,7 @@ class LeaseTable:
 
     def _scan(self, request: Mapping[str, Any], retry: Retry) -> Mapping[str, Any]:
         try:
-            client = _boto_client(self.region, self.endpoint)
+            client = _boto_client(self.region, self.endpoint, self.credentials)
             answer: Mapping[str, Any] = retry.call(lambda: client.scan(**request))
         except (ClientError, BotoCoreError) as error:
             # `from None`: the service's words are in the text; a second traceback hides it.
@@ -90,6 +86,9 @@ def _explained(error: ClientError | BotoCoreError, table: LeaseTable) -> Sparkin
     said = str(error)
     if isinstance(error, ClientError):
         said = f"{code}: {error.response.get('Error', {}).get('Message') or 'no message'}"
+    about_credentials = explain_credentials(error, said, f"Scan on the {table}", table.credentials)
+    if about_credentials is not None:
+        return about_credentials
     if code == "ResourceNotFoundException":
         return LeaseTableError(
             f"There is no {table}. A KCL application keeps its checkpoints in a DynamoDB table of "
@@ -101,12 +100,6 @@ def _explained(error: ClientError | BotoCoreError, table: LeaseTable) -> Sparkin
         return AccessDeniedError(
             f"Not allowed to read the {table}. Give the credentials in use dynamodb:Scan on it; "
             f"nothing else is called on it, and nothing is written. The service said: {said}"
-        )
-    if isinstance(error, NoCredentialsError):
-        return AccessDeniedError(
-            f"No AWS credentials were found to read the {table}. Give the driver some, with "
-            "dynamodb:Scan on the table: an instance or pod role, a profile in ~/.aws, or the "
-            "environment variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
         )
     if code == "EndpointConnectionError":
         return ServiceError(

@@ -76,6 +76,7 @@ class CallRecord:
 
     records, bytes: what was put or got; bytes are of data and partition keys, before base64.
     error: the code of the error answered, None for success.
+    access_key: the id of the key that signed it, None for a call in this process.
     """
 
     time_ms: int
@@ -86,6 +87,7 @@ class CallRecord:
     records: int
     bytes: int
     error: str | None
+    access_key: str | None = None
 
 
 class CallLog:

@@ -14,6 +14,8 @@ import struct
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, Protocol
+from urllib.parse import parse_qsl
+from xml.sax.saxutils import escape
 
 import msgspec
 
@@ -28,7 +30,8 @@ Headers = dict[bytes, bytes]
 
 # More than the largest PutRecords: 10 MiB in base64, 500 keys, and JSON around them.
 _MAX_BODY = 32 << 20
-_CREDENTIAL = re.compile(rb"Credential=[^/,\s]+/\d{8}/([a-z0-9-]+)/")
+_CREDENTIAL = re.compile(rb"Credential=([^/,\s]+)/\d{8}/([a-z0-9-]+)/")
+_QUERY_CODE = re.compile(rb"<Code>(\w+)</Code>")
 _SERVICE = "Kinesis_20131202"
 _ABRUPT = struct.pack("ii", 1, 0)
 TRANSPORT = "sparkinesis.transport"
@@ -87,7 +90,8 @@ class App:
             return _refusal(codec, unknown_operation(target))
         if b"authorization" not in headers:
             return _refusal(codec, missing_token())
-        return self._kinesis.serve(operation, body, region=_region(headers), codec=codec)
+        region, key = _signer(headers)
+        return self._kinesis.serve(operation, body, region=region, codec=codec, access_key=key)
 
     def _codec(self, headers: Headers) -> Codec | None:
         kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
@@ -118,22 +122,25 @@ class App:
         """Another service's call: logged, and subject to the fault plan, like those of Kinesis."""
         headers: Headers = dict(scope["headers"])
         service, _, operation = _target(headers).partition(".")
-        region, table = _region(headers), _table(body) if operation else None
-        fault = self._kinesis.fault_for(operation or "Query", region, table)
+        region, key = _signer(headers)
+        table = _table(body) if operation else None
+        operation = operation or _action(body)
+        fault = self._kinesis.fault_for(operation, region, table)
         if fault.delay_ms:
             await asyncio.sleep(fault.delay_ms / 1000)
         error: str | None = "Dropped" if fault.drop else fault.code
         answer = Answer(0, [], b"")
         if fault.drop != "before":
             if fault.code is not None:
-                answer = _json_1_0_error(service, fault.code, fault.message, fault.status)
+                error_answer = _json_1_0_error if service else _query_error
+                answer = error_answer(service, fault.code, fault.message, fault.status)
             else:
                 path = scope["raw_path"].decode("latin-1")
                 if scope["query_string"]:
                     path += "?" + scope["query_string"].decode("latin-1")
                 answer = await self._backend.forward(scope["method"], path, scope["headers"], body)
                 error = error or _error_code(answer)
-        self._kinesis.note(operation or "Query", region, table, error)
+        self._kinesis.note(operation, region, table, error, key)
         if fault.drop:
             await _drop(scope, receive)
         else:
@@ -147,10 +154,15 @@ def _target(headers: Headers) -> str:
     return headers.get(b"x-amz-target", b"").decode("latin-1")
 
 
-def _region(headers: Headers) -> str:
-    """The region of the signature's credential scope."""
+def _signer(headers: Headers) -> tuple[str, str | None]:
+    """The region of the signature's credential scope, and the id of the key that signed."""
     found = _CREDENTIAL.search(headers.get(b"authorization", b""))
-    return found[1].decode() if found else DEFAULT_REGION
+    return (found[2].decode(), found[1].decode()) if found else (DEFAULT_REGION, None)
+
+
+def _action(body: bytes) -> str:
+    """The operation of AWS's query protocol, which STS speaks."""
+    return dict(parse_qsl(body.decode("latin-1"))).get("Action", "Query")
 
 
 def _refusal(codec: Codec, error: KinesisError) -> Outcome:
@@ -170,13 +182,19 @@ def _json_1_0_error(service: str, code: str, message: str, status: int) -> Answe
     return Answer(status, [(b"content-type", b"application/x-amz-json-1.0")], body)
 
 
+def _query_error(_: str, code: str, message: str, status: int) -> Answer:
+    body = f"<ErrorResponse><Error><Code>{code}</Code><Message>{escape(message)}</Message></Error>"
+    return Answer(status, [(b"content-type", b"text/xml")], f"{body}</ErrorResponse>".encode())
+
+
 def _error_code(answer: Answer) -> str | None:
     if answer.status < 400:
         return None
     try:
         kind = msgspec.json.decode(answer.body)["__type"]
     except (msgspec.DecodeError, KeyError, TypeError):
-        return str(answer.status)
+        found = _QUERY_CODE.search(answer.body)
+        return found[1].decode() if found else str(answer.status)
     return str(kind).rpartition("#")[2]
 
 

@@ -102,6 +102,7 @@ class LocalKinesis:
         *,
         region: str = DEFAULT_REGION,
         codec: Codec | None = None,
+        access_key: str | None = None,
     ) -> Outcome:
         """One call as it came in. Errors of the service are outcomes, not exceptions."""
         codec = codec or self._json
@@ -116,7 +117,7 @@ class LocalKinesis:
                 outcome = Outcome(error="Dropped", dropped=True, delay_ms=context.fault.delay_ms)
             else:
                 outcome = Outcome(body=codec.encode(result), delay_ms=context.fault.delay_ms)
-            self._log(context, outcome.error)
+            self._log(context, outcome.error, access_key)
             return outcome
 
     def fault_for(
@@ -130,12 +131,19 @@ class LocalKinesis:
             call = Call(operation, region, stream, shard, ordinal, self.clock())
             return self.faults(call) or NO_FAULT
 
-    def note(self, operation: str, region: str, stream: str | None, error: str | None) -> None:
+    def note(
+        self,
+        operation: str,
+        region: str,
+        stream: str | None,
+        error: str | None,
+        access_key: str | None = None,
+    ) -> None:
         """Logs a call of another service."""
         with self._lock:
             context = self._context(operation, region)
             context.stream = stream
-            self._log(context, error)
+            self._log(context, error, access_key)
 
     # Dispatch
 
@@ -171,7 +179,7 @@ class LocalKinesis:
             raise ConnectionDroppedError
         return result
 
-    def _log(self, context: Context, error: str | None) -> None:
+    def _log(self, context: Context, error: str | None, access_key: str | None) -> None:
         self.calls.append(
             CallRecord(
                 context.now,
@@ -182,6 +190,7 @@ class LocalKinesis:
                 context.records,
                 context.bytes,
                 error,
+                access_key,
             )
         )
 

@@ -13,6 +13,7 @@ from datetime import datetime, timezone
 from urllib.parse import urlsplit
 
 from sparkinesis.errors import OptionError
+from sparkinesis.stream.credentials import DEFAULT_SESSION_NAME
 from sparkinesis.stream.position import (
     LATEST,
     TRIM_HORIZON,
@@ -30,6 +31,13 @@ _UNITS = {
     **dict.fromkeys(("m", "min", "minute", "minutes"), 60.0),
     **dict.fromkeys(("h", "hour", "hours"), 3600.0),
 }
+
+# As the API reference of STS has them (AssumeRole: RoleArn, RoleSessionName, ExternalId).
+_ROLE_ARN = re.compile(
+    r"arn:aws[a-z-]*:iam::[0-9]{12}:role/(?:[!-~]{1,510}/)?[a-zA-Z0-9_+=,.@-]{1,64}"
+)
+_SESSION_NAME = re.compile(r"[a-zA-Z0-9_+=,.@-]{2,64}")
+_EXTERNAL_ID = re.compile(r"[a-zA-Z0-9_+=,.@:/-]{2,1224}")
 
 
 def read_text(name: str, value: str | None) -> str | None:
@@ -94,6 +102,36 @@ def read_initial_position(name: str, value: str | None) -> Position:
             "and '-'."
         )
     return FromApplication(found["name"])
+
+
+def read_role_arn(name: str, value: str | None) -> str | None:
+    arn = read_text(name, value)
+    if arn is not None and not _ROLE_ARN.fullmatch(arn):
+        raise OptionError(
+            f"The option {name} is {value!r}; it takes the ARN of an IAM role, such as "
+            "arn:aws:iam::123456789012:role/stream-reader."
+        )
+    return arn
+
+
+def read_session_name(name: str, value: str | None) -> str:
+    text = read_text(name, value)
+    if text is not None and not _SESSION_NAME.fullmatch(text):
+        raise OptionError(
+            f"The option {name} is {value!r}; it takes 2 to 64 letters, digits and characters of "
+            "_+=,.@-."
+        )
+    return text or DEFAULT_SESSION_NAME
+
+
+def read_external_id(name: str, value: str | None) -> str | None:
+    text = read_text(name, value)
+    if text is not None and not _EXTERNAL_ID.fullmatch(text):
+        raise OptionError(
+            f"The option {name}, which is not shown here, has {len(text)} characters; it takes 2 "
+            "to 1,224 letters, digits and characters of _+=,.@:/-."
+        )
+    return text
 
 
 def read_position(name: str, value: str | None, also: str = "") -> Position:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Literal
 
@@ -25,13 +25,17 @@ from sparkinesis.source.option_values import (
     nearest_region,
     rate,
     read_endpoint,
+    read_external_id,
     read_initial_position,
     read_region,
+    read_role_arn,
+    read_session_name,
     read_text,
     size,
 )
 from sparkinesis.stream.address import StreamAddress, is_loopback
 from sparkinesis.stream.budget import MAX_RECORDS_PER_CALL, Pace
+from sparkinesis.stream.credentials import CredentialSource
 from sparkinesis.stream.position import FromApplication, Position
 
 
@@ -61,6 +65,11 @@ OPTIONS: Mapping[str, Option] = {
     "streamARN": Option(read_text, _ANY_USE),
     "region": Option(read_region, _ANY_USE),
     "endpoint": Option(read_endpoint, _ANY_USE),
+    "profile": Option(read_text, _ANY_USE),
+    "roleArn": Option(read_role_arn, _ANY_USE),
+    "roleExternalId": Option(read_external_id, _ANY_USE),
+    "roleSessionName": Option(read_session_name, _ANY_USE),
+    "stsEndpoint": Option(read_endpoint, _ANY_USE),
     "initialPosition": Option(read_initial_position, _STREAMING),
     "dynamodbEndpoint": Option(read_endpoint, _STREAMING),
     "deaggregate": Option(boolean(True)),
@@ -73,7 +82,7 @@ OPTIONS: Mapping[str, Option] = {
     "shardBytesPerSecond": Option(rate(2_000_000)),
 }
 
-_CREDENTIALS = {"awsaccesskey", "awssecretkey", "awssessiontoken", "accesskey", "secretkey"}
+_CREDENTIALS = re.compile(r"(aws|sts)*(access|secret|secretaccess)key(id)?|(aws|sts)*sessiontoken")
 
 
 class Options:
@@ -82,11 +91,12 @@ class Options:
     def __init__(self, options: Mapping[str, str]) -> None:
         known = {name.lower(): name for name in OPTIONS}
         for name in options:
-            if name.lower() in _CREDENTIALS:
+            if _CREDENTIALS.fullmatch(re.sub("[^a-z]", "", name.lower())):
                 raise OptionError(
                     f"The option {name} is not taken: credentials in options end up in query plans "
                     "and logs. Give the driver and the executors a role, a profile, or the "
-                    "environment variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+                    "environment variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. The option "
+                    "roleArn names a role to assume with those."
                 )
             if name.lower() not in known:
                 raise OptionError(_unknown(name))
@@ -114,7 +124,25 @@ class Options:
 
     def addresses(self) -> tuple[StreamAddress, ...]:
         """The streams, in the order given. Raises `OptionError`."""
-        return _addresses(self["streamName"], self["streamARN"], self["region"], self["endpoint"])
+        credentials = self._credential_source()
+        found = _addresses(self["streamName"], self["streamARN"], self["region"], self["endpoint"])
+        return tuple(replace(address, credentials=credentials) for address in found)
+
+    def _credential_source(self) -> CredentialSource:
+        if self["roleArn"] is None:
+            for name in ("roleExternalId", "roleSessionName", "stsEndpoint"):
+                if name in self.given:
+                    raise OptionError(
+                        f"The option {self.given[name]} says how a role is assumed, but no role is "
+                        "named: set the option roleArn too."
+                    )
+        return CredentialSource(
+            self["profile"],
+            self["roleArn"],
+            self["roleExternalId"],
+            self["roleSessionName"],
+            self["stsEndpoint"],
+        )
 
 
 @dataclass(frozen=True, slots=True)

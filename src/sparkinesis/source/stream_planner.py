@@ -150,7 +150,7 @@ class StreamPlanner:
     def _resolve_application(self, name: str) -> Positions:
         """The place of a KCL application as something durable: it may checkpoint further on."""
         address = self._client.address
-        table = LeaseTable(name, address.region, self._dynamodb_endpoint)
+        table = LeaseTable(name, address.region, self._dynamodb_endpoint, address.credentials)
         leases = table.leases(FIRST_CONTACT if self._lineage is None else None)
         own = leases_of(address, leases, table, alone=self._is_only_stream)
         # After the leases: a shard that has one by then is listed, if it is still kept.

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ipaddress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
+
+from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +17,7 @@ class StreamAddress:
     arn: str | None = None
     region: str | None = None
     endpoint: str | None = None
+    credentials: CredentialSource = FOUND_BY_BOTO
 
     def __str__(self) -> str:
         place = self.region or "the default region"
@@ -22,6 +26,9 @@ class StreamAddress:
 
 
 def is_loopback(endpoint: str | None) -> bool:
-    """Whether an endpoint's URL names this machine, as that of the local Kinesis does."""
+    """Whether a URL is of this machine: a local Kinesis, which accepts any signature."""
     host = urlsplit(endpoint).hostname if endpoint else None
-    return host in {"localhost", "::1"} or (host or "").startswith("127.")
+    try:
+        return ipaddress.ip_address(host or "").is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -16,14 +16,14 @@ from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
 import boto3
-import botocore.session
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sparkinesis.errors import (
     ServiceError,
 )
-from sparkinesis.stream.address import StreamAddress, is_loopback
+from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.credentials import CredentialSource
 from sparkinesis.stream.explain import explain
 from sparkinesis.stream.page import ChildShard, Page, decode_page
 from sparkinesis.stream.position import (
@@ -35,6 +35,7 @@ from sparkinesis.stream.position import (
     Position,
 )
 from sparkinesis.stream.retry import Retry
+from sparkinesis.stream.session import open_session
 from sparkinesis.stream.shard import Shard
 
 _T = TypeVar("_T")
@@ -98,17 +99,11 @@ def _decode_get_records(
 
 
 @functools.lru_cache(maxsize=64)
-def _boto_client(region: str | None, endpoint: str | None) -> Any:
-    """One client, and so one pool of connections, per process, region and endpoint."""
-    session = botocore.session.Session()
-    if is_loopback(endpoint) and session.get_credentials() is None:
-        # A local Kinesis accepts any signature; a development machine needs no credentials.
-        session.set_credentials("local", "local")
-    if region is None and is_loopback(endpoint) and session.get_config_variable("region") is None:
-        region = "us-east-1"
+def _boto_client(region: str | None, endpoint: str | None, credentials: CredentialSource) -> Any:
+    """One client, and so one pool of connections, per process, region, endpoint and role."""
+    session = open_session(credentials, region, endpoint)
     client = boto3.Session(botocore_session=session).client(
         "kinesis",
-        region_name=region,
         endpoint_url=endpoint,
         config=Config(
             retries={"total_max_attempts": 1, "mode": "standard"},
@@ -223,7 +218,9 @@ class StreamClient:
         retry: Retry | None = None,
     ) -> _T:
         try:
-            client = _boto_client(self.address.region, self.address.endpoint)
+            client = _boto_client(
+                self.address.region, self.address.endpoint, self.address.credentials
+            )
             return (retry or self._retry).call(lambda: call(client), before_retry)
         except (ClientError, BotoCoreError) as error:
             explained = explain(error, operation, self.address, shard_id, position)

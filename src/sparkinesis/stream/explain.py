@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 
-from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from sparkinesis.errors import (
     AccessDeniedError,
@@ -15,6 +15,7 @@ from sparkinesis.errors import (
     SparkinesisError,
     StreamNotFoundError,
 )
+from sparkinesis.stream.access import explain_credentials
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position
 from sparkinesis.stream.retry import THROTTLED, error_code
@@ -25,6 +26,7 @@ ACCESS_DENIED = frozenset(
         "AccessDenied",
         "UnrecognizedClientException",
         "InvalidSignatureException",
+        "SignatureDoesNotMatch",
         "InvalidClientTokenId",
         "IncompleteSignature",
         "MissingAuthenticationTokenException",
@@ -52,6 +54,9 @@ def explain(
     where = f"{address}" if shard_id is None else f"shard {shard_id} of {address}"
     if position is not None:
         where += f" at position {position}"
+    about = explain_credentials(error, said, f"{operation} on {where}", address.credentials)
+    if about is not None:
+        return about
     if code == "ExpiredIteratorException":
         return ExpiredIteratorError(f"The iterator of {where} has expired. {said}")
     if code == "ResourceNotFoundException" and shard_id is None:
@@ -87,12 +92,6 @@ def explain(
             "kinesis:DescribeStreamSummary, kinesis:ListShards, kinesis:GetShardIterator and "
             f"kinesis:GetRecords on the stream. The service said: {said}"
         )
-    if isinstance(error, NoCredentialsError):
-        return AccessDeniedError(
-            f"No AWS credentials were found to call {operation} on {where}. Give this process "
-            "some, on the driver and on every executor: an instance or pod role, a profile in "
-            "~/.aws, or the environment variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
-        )
     if code == "NoRegionError":
         return ServiceError(
             f"No region is known for {where}. Set the option region, for instance to eu-west-1, "
@@ -100,8 +99,9 @@ def explain(
         )
     if code == "EndpointConnectionError":
         return ServiceError(
-            f"Nothing answers for {where}. Check the options region and endpoint for a typing "
-            f"error, and that this machine reaches the endpoint. botocore said: {said}"
+            f"Nothing answers for {where}. Check the options region and endpoint, and stsEndpoint "
+            "if it is given, for a typing error, and that this machine reaches the endpoint. "
+            f"botocore said: {said}"
         )
     advice = "Every retry was used up." if code in THROTTLED else "A retry would not help."
     return ServiceError(f"{operation} failed on {where}. {advice} The service said: {said}")

@@ -76,6 +76,8 @@ def test_sts_and_kinesis_name_the_same_account(shared: LocalServer) -> None:
         RoleArn=f"arn:aws:iam::{account}:role/reader", RoleSessionName="tests"
     )
     assert assumed["Credentials"]["SessionToken"]
+    (call,) = shared.kinesis.calls.select("AssumeRole")
+    assert call.access_key == "local"
 
 
 def test_errors_of_dynamodb_pass_through(shared: LocalServer) -> None:

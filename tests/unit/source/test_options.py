@@ -12,6 +12,7 @@ from sparkinesis.source.options import (
     Use,
     stream_read_options,
 )
+from sparkinesis.stream.credentials import CredentialSource
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, FromApplication
 
 EXAMPLES = {
@@ -29,6 +30,8 @@ EXAMPLES = {
 """A value that each option takes which is not for every use."""
 
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/flights"
+
+ROLE = "arn:aws:iam::123456789012:role/team/reader"
 
 
 def parse_options(options: dict[str, str]) -> StreamReadOptions:
@@ -105,6 +108,14 @@ def test_an_arn_says_name_and_region() -> None:
     assert (address.name, address.region, address.arn) == ("flights", "eu-west-1", ARN)
 
 
+def test_a_role_goes_with_the_address_of_every_stream() -> None:
+    options = {"streamName": "a,b", "roleArn": ROLE, "roleExternalId": "e:x/1", "profile": "p"}
+    for address in parse_options(options).reading.addresses:
+        assert address.credentials == CredentialSource("p", ROLE, "e:x/1", "sparkinesis", None)
+    (address,) = parse_options({"streamName": "a"}).reading.addresses
+    assert address.credentials == CredentialSource()
+
+
 def test_limits_can_be_lifted_for_a_local_kinesis() -> None:
     pace = parse_options(
         {
@@ -172,6 +183,17 @@ def test_an_option_for_another_use_is_refused(name: str) -> None:
         ({"streamName": "a", "maxBytesPerTrigger": "10 lots"}, "such as 512k, 64m or 1g"),
         ({"streamName": "a", "shardCallsPerSecond": "0"}, "a number above 0, or unlimited"),
         ({"streamName": "a", "awsSecretKey": "hunter2"}, "credentials in options"),
+        ({"streamName": "a", "aws_secret_access_key": "hunter2"}, "credentials in options"),
+        ({"streamName": "a", "sessionToken": "hunter2"}, "credentials in options"),
+        ({"streamName": "a", "profile": ""}, "profile is empty"),
+        ({"streamName": "a", "roleArn": "reader"}, "takes the ARN of an IAM role"),
+        ({"streamName": "a", "roleArn": ROLE.replace("iam:", "sts:")}, "takes the ARN of an IAM"),
+        ({"streamName": "a", "roleArn": ROLE, "roleSessionName": "a b"}, "takes 2 to 64 letters"),
+        ({"streamName": "a", "roleArn": ROLE, "roleExternalId": "hunter2!"}, "has 8 characters"),
+        ({"streamName": "a", "roleArn": ROLE, "stsEndpoint": "sts"}, "takes a URL"),
+        ({"streamName": "a", "roleExternalId": "hunter2"}, "set the option roleArn too"),
+        ({"streamName": "a", "roleSessionName": "me"}, "set the option roleArn too"),
+        ({"streamName": "a", "stsEndpoint": "http://sts"}, "set the option roleArn too"),
     ],
 )
 def test_a_bad_option_is_explained_in_one_paragraph(options: dict[str, str], said: str) -> None:
