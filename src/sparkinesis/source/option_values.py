@@ -30,6 +30,7 @@ _UNITS = {
     **dict.fromkeys(("s", "sec", "second", "seconds"), 1.0),
     **dict.fromkeys(("m", "min", "minute", "minutes"), 60.0),
     **dict.fromkeys(("h", "hour", "hours"), 3600.0),
+    **dict.fromkeys(("d", "day", "days"), 86_400.0),
 }
 
 # As the API reference of STS has them (AssumeRole: RoleArn, RoleSessionName, ExternalId).
@@ -181,6 +182,13 @@ def integer(default: int, low: int, high: int) -> Callable[[str, str | None], in
         return int(text)
 
     return read
+
+
+def age(name: str, value: str | None) -> float | None:
+    """Seconds; None when not given. A 0 needs no unit."""
+    if value is None:
+        return None
+    return 0.0 if value.strip() == "0" else duration(0.0)(name, value)
 
 
 def limit(name: str, value: str | None) -> float:

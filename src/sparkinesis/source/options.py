@@ -17,6 +17,7 @@ from sparkinesis.errors import OptionError
 from sparkinesis.source.admission import Allowance
 from sparkinesis.source.offsets import ANY_SHARD, Positions
 from sparkinesis.source.option_values import (
+    age,
     boolean,
     duration,
     integer,
@@ -76,6 +77,7 @@ OPTIONS: Mapping[str, Option] = {
     "failOnDataLoss": Option(boolean(True)),
     "maxRecordsPerFetch": Option(integer(MAX_RECORDS_PER_CALL, 1, MAX_RECORDS_PER_CALL)),
     "minFetchPeriod": Option(duration(1.0), _STREAMING),
+    "skipOlderThan": Option(age, _STREAMING),
     "maxRecordsPerTrigger": Option(limit, _STREAMING),
     "maxBytesPerTrigger": Option(size, _STREAMING),
     "shardCallsPerSecond": Option(rate(5)),
@@ -176,6 +178,8 @@ class StreamReadOptions:
     """Seconds at least between two looks of the planner for new records."""
     allowance: Allowance
     """What a batch may read."""
+    skip_older_than: float | None
+    """Seconds: what is older when the query starts or resumes is not delivered; None: all is."""
     dynamodb_endpoint: str | None = None
     """URL of the DynamoDB that holds the KCL application's leases; None: the region's own."""
 
@@ -205,6 +209,7 @@ def stream_read_options(options: Options) -> StreamReadOptions:
         reading=read_options(options),
         initial_position=options["initialPosition"],
         min_fetch_period=options["minFetchPeriod"],
+        skip_older_than=options["skipOlderThan"],
         allowance=Allowance(options["maxRecordsPerTrigger"], options["maxBytesPerTrigger"]),
         dynamodb_endpoint=_dynamodb_endpoint(options),
     )

@@ -181,9 +181,8 @@ def _known_until(positions: Positions) -> int | None:
 
 
 def _listed(start: Positions, lineage: Lineage) -> set[str]:
-    if ANY_SHARD in start:
-        return set(lineage.roots())
-    return set(start)
+    listed = set(start) - {ANY_SHARD}
+    return listed or set(lineage.roots())
 
 
 def _is_past(child: str, opened: set[str], lineage: Lineage) -> bool:

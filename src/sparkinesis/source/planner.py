@@ -35,6 +35,7 @@ class SourcePlanner:
                 fail_on_data_loss=options.reading.fail_on_data_loss,
                 deaggregate=options.reading.deaggregate,
                 dynamodb_endpoint=options.dynamodb_endpoint,
+                skip_older_than=options.skip_older_than,
                 is_only_stream=len(streams) == 1,
                 clock=clock,
                 sleep=sleep,

@@ -343,6 +343,33 @@ class ShardProber:
         return look, None if is_over else found.records[-1]
 
 
+def follows_older(
+    client: StreamClient,
+    budget: ShardBudget,
+    shard_id: str,
+    position: AfterRecord,
+    bound_ms: int,
+) -> bool:
+    """Whether the record after ``position`` arrived before ``bound_ms`` (epoch ms).
+
+    True also when the record of the position itself is no longer kept: what followed is older still
+    than what is.
+    """
+    cursor = ShardCursor(client, budget, shard_id, position, inclusive=True)
+    seen: list[Record] = []
+    try:
+        while len(seen) < 2 and not cursor.at_end:
+            page = cursor.fetch(2).page
+            seen += page.records
+            if not page.millis_behind_latest:
+                break
+    except (PositionNotFoundError, ShardNotFoundError):
+        return True
+    if not seen or seen[0].sequence_number != position.sequence_number:
+        return True
+    return any(arrival_ms(record) < bound_ms for record in seen[1:])
+
+
 @dataclass(frozen=True, slots=True)
 class _Following:
     """The page that a look ended with, and its records behind the position looked at."""

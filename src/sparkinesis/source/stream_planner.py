@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timezone
 
 from sparkinesis.errors import DataLossError
 from sparkinesis.lease.table import LeaseTable
@@ -22,7 +23,8 @@ from sparkinesis.source.plan import (
     plan,
     without_missing,
 )
-from sparkinesis.source.prober import Look, ShardProber
+from sparkinesis.source.prober import Look, ShardProber, follows_older
+from sparkinesis.source.skipping import skip_older, undecided
 from sparkinesis.stream.budget import Pace, ShardBudget
 from sparkinesis.stream.client import StreamClient
 from sparkinesis.stream.position import (
@@ -72,6 +74,7 @@ class StreamPlanner:
         deaggregate: bool = True,
         dynamodb_endpoint: str | None = None,
         is_only_stream: bool = True,
+        skip_older_than: float | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -82,6 +85,7 @@ class StreamPlanner:
         self._deaggregate = deaggregate
         self._dynamodb_endpoint = dynamodb_endpoint
         self._is_only_stream = is_only_stream
+        self._skip_older_than = skip_older_than
         self._clock = clock
         self._sleep = sleep
         self._lineage: Lineage | None = None
@@ -110,9 +114,15 @@ class StreamPlanner:
         self._wait_for_turn()
         initial = start.get(ANY_SHARD)
         if initial is LATEST:
+            self._skip_older_than = None  # nothing can be older
             return self._resolve_latest()
         if isinstance(initial, FromApplication):
             return self._resolve_application(initial.name)
+        if self._skip_older_than is not None:
+            skipped = self._skip_older(start, self._skip_older_than)
+            self._skip_older_than = None  # once: what arrives while the query runs is read
+            if skipped is not start:
+                return skipped
         lineage = self._lineage or self._list_shards()
         known = self._without_lost_shards(start, lineage)
         planned = self._plan(known, allowance)
@@ -160,6 +170,32 @@ class StreamPlanner:
             self._wait_out_the_second()
         return resumed
 
+    def _skip_older(self, start: Positions, seconds: float) -> Positions:
+        lineage, now_ms = self._list()
+        bound_ms = now_ms - round(seconds * 1000)
+        if bound_ms == now_ms:
+            self._wait_out_the_second()
+        # What is lost with a shard that is gone is older than the bound, and not wanted.
+        kept = without_missing(start, lineage) if missing(start, lineage) else start
+        doubtful = undecided(kept, bound_ms)
+
+        def is_behind(shard_id: str) -> bool:
+            budget = ShardBudget(self._pace, self._clock, self._sleep)
+            position = doubtful[shard_id]
+            return follows_older(self._client, budget, shard_id, position, bound_ms)
+
+        with ThreadPoolExecutor(MOST_PROBES_AT_ONCE) as pool:
+            answers = pool.map(is_behind, doubtful)
+            behind = {shard for shard, older in zip(doubtful, answers, strict=True) if older}
+        skipped = skip_older(kept, bound_ms, behind)
+        if skipped is not start:
+            _log.warning(
+                "%s: what arrived before %s is skipped, as skipOlderThan says.",
+                self._client.address,
+                datetime.fromtimestamp(bound_ms / 1000, timezone.utc).isoformat(),
+            )
+        return skipped
+
     def _wait_out_the_second(self) -> None:
         # The service refuses an instant in its future, and its clock is known to the second only.
         self._looked_at = self._clock() + max(0.0, 1.0 - self._period)
@@ -204,9 +240,6 @@ class StreamPlanner:
         return without_missing(start, lineage)
 
     def _plan(self, start: Positions, allowance: Allowance) -> Plan:
-        # Where the user wants to begin may be older than the oldest record: that is no loss.
-        fail = self._fail_on_data_loss and ANY_SHARD not in start
-        check = RetentionCheck(self._client, fail)
         findings: dict[str, Finding] = {}
         cut: dict[str, Position] = {}
         fillings = 0
@@ -222,7 +255,7 @@ class StreamPlanner:
                 wanted = cut
             if wanted:
                 part = max(1.0 - self._taken, SMALLEST_PART) / len(wanted)
-                for shard_id, look in self._look_at(wanted, check, allowance.share(part)).items():
+                for shard_id, look in self._look_at(wanted, start, allowance.share(part)).items():
                     before = findings.get(shard_id)
                     found = look.finding
                     findings[shard_id] = found if before is None else extended(before, found)
@@ -244,10 +277,13 @@ class StreamPlanner:
         return at_once or self._until_ms is not None
 
     def _look_at(
-        self, shards: Mapping[str, Position], check: RetentionCheck, allowance: Allowance
+        self, shards: Mapping[str, Position], start: Positions, allowance: Allowance
     ) -> dict[str, Look]:
         for shard_id in shards:
             if shard_id not in self._probers:
+                # Where the user wants to begin may be older than the oldest record: no loss.
+                fail = self._fail_on_data_loss and (shard_id in start or ANY_SHARD not in start)
+                check = RetentionCheck(self._client, fail)
                 budget = ShardBudget(self._pace, self._clock, self._sleep)
                 self._probers[shard_id] = ShardProber(
                     self._client,
