@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+    from sparkinesis.source.batch import KinesisBatchReader
     from sparkinesis.source.planner import SourcePlanner
 
 SCHEMA = (
@@ -51,6 +52,12 @@ class KinesisDataSource(DataSource):
 
     def schema(self) -> str:
         return SCHEMA
+
+    def reader(self, schema: StructType) -> KinesisBatchReader:  # noqa: ARG002
+        from sparkinesis.source.batch import KinesisBatchReader  # noqa: PLC0415 - see above
+        from sparkinesis.source.batch_options import batch_read_options  # noqa: PLC0415
+
+        return KinesisBatchReader(batch_read_options(self._options))
 
     def streamReader(self, schema: StructType) -> KinesisStreamReader:  # noqa: ARG002, N802
         return KinesisStreamReader(stream_read_options(self._options))

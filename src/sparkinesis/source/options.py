@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Any, Literal
 
 from sparkinesis.errors import OptionError
+from sparkinesis.source.boundary import boundary
 from sparkinesis.source.offsets import ANY_SHARD, Positions
 from sparkinesis.source.option_values import (
     boolean,
@@ -29,7 +30,7 @@ from sparkinesis.source.option_values import (
 )
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.budget import MAX_RECORDS_PER_CALL, Pace
-from sparkinesis.stream.position import Position
+from sparkinesis.stream.position import LATEST, TRIM_HORIZON, Position
 
 
 class Use(Enum):
@@ -42,6 +43,7 @@ class Use(Enum):
 
 _READING = frozenset({Use.READ_STREAM, Use.READ})
 _STREAMING = frozenset({Use.READ_STREAM})
+_BATCH = frozenset({Use.READ})
 _ANY_USE = frozenset(Use)
 
 
@@ -59,6 +61,8 @@ OPTIONS: Mapping[str, Option] = {
     "region": Option(read_region, _ANY_USE),
     "endpoint": Option(read_endpoint, _ANY_USE),
     "initialPosition": Option(read_position, _STREAMING),
+    "startingPosition": Option(boundary(TRIM_HORIZON), _BATCH),
+    "endingPosition": Option(boundary(LATEST), _BATCH),
     "deaggregate": Option(boolean(True)),
     "failOnDataLoss": Option(boolean(True)),
     "maxRecordsPerFetch": Option(integer(MAX_RECORDS_PER_CALL, 1, MAX_RECORDS_PER_CALL)),
