@@ -32,17 +32,9 @@ __all__ = [
     "register",
 ]
 
-_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
-
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("kinesis")`` known to a Spark session (PySpark 4.2 or newer).
-
-    Sets ``spark.sql.python.filterPushdown.enabled`` to true unless the session says otherwise:
-    without it Spark refuses batch reads of a source that filters can be pushed down to.
-    """
+    """Make ``format("kinesis")`` known to a Spark session (PySpark 4.2 or newer)."""
     from sparkinesis.source.datasource import KinesisDataSource  # noqa: PLC0415
 
-    if _PUSHDOWN not in spark.conf.getAll:
-        spark.conf.set(_PUSHDOWN, "true")
     spark.dataSource.register(KinesisDataSource)

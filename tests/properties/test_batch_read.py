@@ -57,6 +57,7 @@ def batch(server: LocalServer) -> Callable[..., Batch]:
             "endpoint": server.endpoint_url,
             "region": "us-east-1",
             "shardCallsPerSecond": "unlimited",
+            "filterPushdown": "true",
         }
         return Batch(filters or [], {**defaults, **options})
 
@@ -246,15 +247,15 @@ def test_an_expired_start_is_loud(
     put(kinesis, "s", [b"lost"], "k")
     clock.advance(25 * HOUR)
     put(kinesis, "s", [b"b"], "k")
-    with pytest.raises(DataLossError, match="has expired.*failOnDataLoss"):
+    with pytest.raises(DataLossError, match=r"has expired.*failOnDataLoss"):
         batch(startingPosition=start)
     assert datas(read(startingPosition=start, failOnDataLoss="false")) == [b"b"]
     # In a closed shard, whose end needs no look, the task finds out.
     split(kinesis, "s", index=0)
     split(kinesis, "s", index=2)
-    with pytest.raises(DataLossError, match="has expired.*failOnDataLoss"):
+    with pytest.raises(DataLossError, match=r"has expired.*failOnDataLoss"):
         read(startingPosition=start)
-    with pytest.raises(DataLossError, match="has expired.*failOnDataLoss"):
+    with pytest.raises(DataLossError, match=r"has expired.*failOnDataLoss"):
         read(endingPosition=start)
     assert datas(read(startingPosition=start, failOnDataLoss="false")) == [b"b"]
 
@@ -322,7 +323,8 @@ def test_a_filter_on_time_reads_less_and_stays_with_spark(
     ]
 
     def kept(row: Row) -> bool:
-        return when(start) <= row["approximateArrivalTimestamp"] < when(start + 120_000)
+        arrival: datetime = row["approximateArrivalTimestamp"]
+        return when(start) <= arrival < when(start + 120_000)
 
     server.kinesis.calls.clear()
     whole = batch(maxRecordsPerFetch="400").rows()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import io
+from collections import Counter
+from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,7 @@ from tests.streams import put, shard_ids, split
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 START_MS = 1_790_000_000_000
 
 
@@ -25,12 +28,22 @@ def read(spark: SparkSession, server: LocalServer, **options: str) -> DataFrame:
         .option("streamName", "flights")
         .option("endpoint", server.endpoint_url)
         .option("region", "us-east-1")
+        .option("shardCallsPerSecond", "unlimited")
         .options(**options)
         .load()
     )
 
 
-def test_rows_filters_and_plans(spark: SparkSession) -> None:
+@pytest.fixture
+def pushdown(spark: SparkSession) -> Iterator[None]:
+    spark.conf.set(PUSHDOWN, "true")
+    yield
+    spark.conf.unset(PUSHDOWN)
+
+
+@pytest.fixture
+def resharded() -> Iterator[LocalServer]:
+    """1000 records in two shards, then a split, and an hour later 500 more."""
     clock = ManualClock(START_MS)
     with LocalServer(port=0, limits=False, clock=clock) as server:
         kinesis = server.client("kinesis")
@@ -39,32 +52,53 @@ def test_rows_filters_and_plans(spark: SparkSession) -> None:
         split(kinesis, "flights")
         clock.advance(3_600_000)
         put(kinesis, "flights", [b"%04d" % n for n in range(1000, 1500)])
-        frame = read(spark, server)
-        assert frame.schema == spark.createDataFrame([], SCHEMA).schema
-        assert frame.count() == 1500
-        assert sorted(bytes(row.data) for row in frame.select("data").collect()) == [
-            b"%04d" % n for n in range(1500)
-        ]
+        yield server
 
-        wanted = shard_ids(kinesis, "flights")[0]
-        expected = frame.collect()
-        server.kinesis.calls.clear()
-        of_shard = frame.where(frame.shardId == wanted)
-        assert of_shard.count() == sum(row.shardId == wanted for row in expected) > 0
-        assert set(server.kinesis.calls.per_shard("GetRecords")) == {wanted}
 
-        server.kinesis.calls.clear()
-        later = datetime.fromtimestamp(START_MS / 1000, timezone.utc) + timedelta(minutes=30)
-        recent = frame.where(frame.approximateArrivalTimestamp >= later)
-        assert recent.count() == 500
-        assert sum(call.records for call in server.kinesis.calls) < 1500
-        before = frame.where(frame.approximateArrivalTimestamp < later)
-        assert before.count() == 1000
+def test_all_rows_and_several_queries_on_one_frame(
+    spark: SparkSession, resharded: LocalServer
+) -> None:
+    frame = read(spark, resharded)
+    assert frame.schema == spark.createDataFrame([], SCHEMA).schema
+    rows = frame.collect()
+    assert sorted(bytes(row.data) for row in rows) == [b"%04d" % n for n in range(1500)]
+    in_shard = Counter(row.shardId for row in rows)
+    one, other, *_ = in_shard
+    both = frame.where(frame.shardId == one).union(frame.where(frame.shardId == other))
+    assert both.count() == in_shard[one] + in_shard[other]
+    assert frame.count() == 1500
 
-        text = io.StringIO()
-        with contextlib.redirect_stdout(text):
-            of_shard.explain()
-        assert f"PushedFilters: [EqualTo(shardId,{wanted})" in text.getvalue(), text.getvalue()
+
+def test_pushed_filters_read_less(
+    spark: SparkSession, resharded: LocalServer, pushdown: None
+) -> None:
+    calls = resharded.kinesis.calls
+    wanted = shard_ids(resharded.client("kinesis"), "flights")[0]
+    frame = read(spark, resharded, filterPushdown="true")
+    of_shard = frame.where(frame.shardId == wanted)
+    rows = of_shard.collect()
+    assert {row.shardId for row in rows} == {wanted}
+    assert set(calls.per_shard("GetRecords")) == {wanted}
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text):
+        of_shard.explain("formatted")
+    assert f"EqualTo(shardId,{wanted})" in text.getvalue().split("PushedFilters: ")[1]
+
+    calls.clear()
+    later = datetime.fromtimestamp(START_MS / 1000, timezone.utc) + timedelta(minutes=30)
+    frame = read(spark, resharded, filterPushdown="true")
+    assert frame.where(frame.approximateArrivalTimestamp >= later).count() == 500
+    in_old_shards = sum(call.records for call in calls if call.shard == wanted)
+    assert in_old_shards == 0
+
+
+def test_push_down_needs_to_be_enabled_in_the_session(
+    spark: SparkSession, resharded: LocalServer
+) -> None:
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    with pytest.raises(PySparkException, match=PUSHDOWN):
+        read(spark, resharded, filterPushdown="true").count()
 
 
 def test_nothing_to_read_is_an_empty_frame(spark: SparkSession, server: LocalServer) -> None:
@@ -89,4 +123,5 @@ def test_a_mistake_is_explained(
     server.client("kinesis").create_stream(StreamName="flights", ShardCount=1)
     with pytest.raises(PySparkException) as caught:
         read(spark, server, **options).collect()
-    assert said in str(caught.value)
+    # Spark hands on the names of options in lower case.
+    assert said.lower() in str(caught.value).lower()

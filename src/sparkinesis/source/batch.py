@@ -28,21 +28,12 @@ class BatchPartition(InputPartition):
 class KinesisBatchReader(DataSourceReader):
     """Plans a batch read on the driver and reads it on executors.
 
-    Spark makes and plans a new one for each action on a DataFrame.
+    Spark 4.3 plans a DataFrame once, at its first action, and keeps the plan for later ones.
     """
 
     def __init__(self, options: BatchReadOptions) -> None:
         self._options = options
         self._wanted = Wanted()
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Read less where filters allow it; returns those that Spark still has to apply."""
-        left = []
-        for pushed in filters:
-            self._wanted, is_done = narrow(self._wanted, pushed)
-            if not is_done:
-                left.append(pushed)
-        return left
 
     def partitions(self) -> list[InputPartition]:
         """One task for each shard that may have something to read. Calls the service."""
@@ -62,3 +53,24 @@ class KinesisBatchReader(DataSourceReader):
         reading = self._options.reading
         rows = read_records(reading, reading.streams[partition.stream], partition.wanted)
         return rows if partition.before_ms is None else before(rows, partition.before_ms)
+
+
+class FilteredBatchReader(KinesisBatchReader):
+    """One that filters are pushed down to, for `BatchReadOptions.filter_pushdown`.
+
+    A class of its own, because Spark refuses a reader that has ``pushFilters`` unless push-down is
+    enabled in the session.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        """Read less where filters allow it; returns those that Spark still has to apply."""
+        left = []
+        for pushed in filters:
+            self._wanted, is_done = narrow(self._wanted, pushed)
+            if not is_done:
+                left.append(pushed)
+        return left
+
+
+def batch_reader(options: BatchReadOptions) -> KinesisBatchReader:
+    return (FilteredBatchReader if options.filter_pushdown else KinesisBatchReader)(options)

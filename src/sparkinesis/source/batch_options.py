@@ -16,6 +16,9 @@ class BatchReadOptions:
     reading: ReadOptions
     start: Offset
     end: Offset
+    filter_pushdown: bool
+    """Let filters narrow what is read. Off by default: Spark 4.3.0 keeps the narrowed plan on the
+    DataFrame that was loaded, and gives it to other queries on that DataFrame as well."""
 
 
 def batch_read_options(options: Options) -> BatchReadOptions:
@@ -26,4 +29,4 @@ def batch_read_options(options: Options) -> BatchReadOptions:
         for_streams(options.given.get(name, name), options[name], reading.streams)
         for name in ("startingPosition", "endingPosition")
     )
-    return BatchReadOptions(reading, start, end)
+    return BatchReadOptions(reading, start, end, options["filterPushdown"])

@@ -54,10 +54,10 @@ class KinesisDataSource(DataSource):
         return SCHEMA
 
     def reader(self, schema: StructType) -> KinesisBatchReader:  # noqa: ARG002
-        from sparkinesis.source.batch import KinesisBatchReader  # noqa: PLC0415 - see above
+        from sparkinesis.source.batch import batch_reader  # noqa: PLC0415 - see above
         from sparkinesis.source.batch_options import batch_read_options  # noqa: PLC0415
 
-        return KinesisBatchReader(batch_read_options(self._options))
+        return batch_reader(batch_read_options(self._options))
 
     def streamReader(self, schema: StructType) -> KinesisStreamReader:  # noqa: ARG002, N802
         return KinesisStreamReader(stream_read_options(self._options))

@@ -63,6 +63,7 @@ OPTIONS: Mapping[str, Option] = {
     "initialPosition": Option(read_position, _STREAMING),
     "startingPosition": Option(boundary(TRIM_HORIZON), _BATCH),
     "endingPosition": Option(boundary(LATEST), _BATCH),
+    "filterPushdown": Option(boolean(False), _BATCH),
     "deaggregate": Option(boolean(True)),
     "failOnDataLoss": Option(boolean(True)),
     "maxRecordsPerFetch": Option(integer(MAX_RECORDS_PER_CALL, 1, MAX_RECORDS_PER_CALL)),

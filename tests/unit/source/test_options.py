@@ -16,6 +16,9 @@ from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp
 
 EXAMPLES = {
     "initialPosition": {"initialPosition": "latest"},
+    "startingPosition": {"startingPosition": "latest"},
+    "endingPosition": {"endingPosition": "latest"},
+    "filterPushdown": {"filterPushdown": "true"},
     "deaggregate": {"deaggregate": "true"},
     "failOnDataLoss": {"failOnDataLoss": "true"},
     "maxRecordsPerFetch": {"maxRecordsPerFetch": "5"},
