@@ -307,6 +307,19 @@ def test_shards_that_a_filter_excludes_are_not_called(
     assert set(server.kinesis.calls.per_shard("GetShardIterator")) == set(chosen)
 
 
+def test_a_map_can_choose_shards_as_well(
+    kinesis: Any, server: LocalServer, clock: ManualClock, read: Read
+) -> None:
+    history(kinesis, clock, 8)
+    whole = read()
+    listed = shard_ids(kinesis, "s")
+    for chosen in (listed[0], listed[-1]):
+        server.kinesis.calls.clear()
+        rows = read(startingPosition=json.dumps({chosen: "TRIM_HORIZON", "*": "SHARD_END"}))
+        assert rows == [row for row in whole if row["shardId"] == chosen]
+        assert set(server.kinesis.calls.per_shard("GetRecords")) == {chosen}
+
+
 def test_a_filter_on_time_reads_less_and_stays_with_spark(
     kinesis: Any, server: LocalServer, clock: ManualClock, batch: Callable[..., Batch]
 ) -> None:
