@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+    from sparkinesis.source.batch import KinesisBatchReader
     from sparkinesis.source.planner import SourcePlanner
 
 SCHEMA = (
@@ -59,6 +60,12 @@ class KinesisDataSource(DataSource):
 
     def schema(self) -> str:
         return SCHEMA
+
+    def reader(self, schema: StructType) -> KinesisBatchReader:  # noqa: ARG002
+        from sparkinesis.source.batch import batch_reader  # noqa: PLC0415 - see above
+        from sparkinesis.source.batch_options import batch_read_options  # noqa: PLC0415
+
+        return batch_reader(batch_read_options(self._options))
 
     def streamReader(self, schema: StructType) -> KinesisStreamReader:  # noqa: ARG002, N802
         return KinesisStreamReader(stream_read_options(self._options))

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from sparkinesis.errors import OptionError
 from sparkinesis.source.admission import Allowance
+from sparkinesis.source.boundary import boundary
 from sparkinesis.source.offsets import ANY_SHARD, Positions
 from sparkinesis.source.option_values import (
     age,
@@ -37,7 +38,7 @@ from sparkinesis.source.option_values import (
 from sparkinesis.stream.address import StreamAddress, is_loopback
 from sparkinesis.stream.budget import MAX_RECORDS_PER_CALL, Pace
 from sparkinesis.stream.credentials import CredentialSource
-from sparkinesis.stream.position import FromApplication, Position
+from sparkinesis.stream.position import LATEST, TRIM_HORIZON, FromApplication, Position
 
 
 class Use(Enum):
@@ -50,6 +51,7 @@ class Use(Enum):
 
 _READING = frozenset({Use.READ_STREAM, Use.READ})
 _STREAMING = frozenset({Use.READ_STREAM})
+_BATCH = frozenset({Use.READ})
 _ANY_USE = frozenset(Use)
 
 
@@ -73,6 +75,9 @@ OPTIONS: Mapping[str, Option] = {
     "stsEndpoint": Option(read_endpoint, _ANY_USE),
     "initialPosition": Option(read_initial_position, _STREAMING),
     "dynamodbEndpoint": Option(read_endpoint, _STREAMING),
+    "startingPosition": Option(boundary(TRIM_HORIZON), _BATCH),
+    "endingPosition": Option(boundary(LATEST), _BATCH),
+    "filterPushdown": Option(boolean(False), _BATCH),
     "deaggregate": Option(boolean(True)),
     "failOnDataLoss": Option(boolean(True)),
     "maxRecordsPerFetch": Option(integer(MAX_RECORDS_PER_CALL, 1, MAX_RECORDS_PER_CALL)),

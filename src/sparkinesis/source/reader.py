@@ -6,6 +6,7 @@ import functools
 from collections.abc import Iterator
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sparkinesis.source.options import ReadOptions
 from sparkinesis.stream.address import StreamAddress
@@ -53,3 +54,15 @@ def read_records(
         )
         # A record that is handed on as stored cannot begin behind its first user records.
         yield rows.slice(_rows_done(records[0], wanted.start)) if options.deaggregate else rows
+
+
+def before(batches: Iterator[pa.RecordBatch], ms: int) -> Iterator[pa.RecordBatch]:
+    """The rows before the first one that arrived at ``ms`` (epoch milliseconds) or later."""
+    instant = pa.scalar(ms, pa.timestamp("ms", tz="UTC"))
+    for batch in batches:
+        is_late = pc.greater_equal(batch.column("approximateArrivalTimestamp"), instant)
+        first: int = pc.index(is_late, True).as_py()
+        if first >= 0:
+            yield batch.slice(0, first)
+            return
+        yield batch

@@ -99,7 +99,11 @@ class StreamPlanner:
 
     def stop_at_present(self) -> None:
         """From now on plan as if nothing arrived after this instant, and without pauses."""
-        _, self._until_ms = self._list()
+        self.stop_at(self._list()[1])
+
+    def stop_at(self, ms: int) -> None:
+        """From now on plan as if nothing arrived after this epoch ms, and without pauses."""
+        self._until_ms = ms
         self._period = 0.0
 
     def next_offset(self, start: Positions, allowance: Allowance = NO_LIMIT) -> Positions:

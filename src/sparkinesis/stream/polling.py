@@ -81,7 +81,7 @@ def read_range(
                 # there is nothing more to come: it has been trimmed, and all before it as well.
                 at_tip = not page.records and page.millis_behind_latest == 0
                 if over or at_tip or shard_is_over:
-                    check.lost(wanted.shard_id, wanted.end)
+                    check.without_end(wanted, fetched)
                     over = True
             over = over or shard_is_over
             following = None if over else fetcher.submit(cursor.fetch, limit)

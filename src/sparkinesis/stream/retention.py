@@ -10,7 +10,7 @@ from sparkinesis.errors import DataLossError
 from sparkinesis.stream.aggregation import deaggregate
 from sparkinesis.stream.client import Fetched, StreamClient
 from sparkinesis.stream.page import Record
-from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position
+from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position, ShardRange
 
 _log = logging.getLogger(__name__)
 
@@ -73,6 +73,18 @@ class RetentionCheck:
             if may_have_lost(start, now_ms, retention_ms):
                 self.lost(shard_id, start, retention_ms)
         return records
+
+    def without_end(self, wanted: ShardRange, fetched: Fetched) -> None:
+        """A range was read past its end, and the end's record was not there. `DataLossError`.
+
+        No loss: the range begins at an instant since which everything is kept. Then its end arrived
+        before its start; both are as a batch read was asked for.
+        """
+        retention_ms = self.client.describe().retention_ms
+        if not isinstance(wanted.start, AtTimestamp) or may_have_lost(
+            wanted.start, fetched.service_time_ms, retention_ms
+        ):
+            self.lost(wanted.shard_id, wanted.end, retention_ms)
 
     def lost(self, shard_id: str, position: Position, retention_ms: int | None = None) -> None:
         """Raise `DataLossError` for a position that has expired, or log it when told to go on."""

@@ -27,6 +27,9 @@ EXAMPLES = {
     "shardCallsPerSecond": "5",
     "shardBytesPerSecond": "5",
     "dynamodbEndpoint": "http://127.0.0.1:1",
+    "startingPosition": "latest",
+    "endingPosition": "latest",
+    "filterPushdown": "true",
 }
 """A value that each option takes which is not for every use."""
 

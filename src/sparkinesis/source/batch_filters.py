@@ -1,0 +1,116 @@
+"""Which filters of a query make a batch read smaller: from Spark's filters to what is left to read.
+
+Arrival times need not be in order within a shard. A lower bound holds all the same: nothing before
+the first record that arrived at an instant arrived at it or later. Behind an upper bound, records
+may follow that arrived before it, so it is moved up by as much as arrival times may be out of
+order. Filters on time therefore stay with Spark, which applies them to the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    LessThan,
+    LessThanOrEqual,
+)
+
+OUT_OF_ORDER_MS = 60_000
+"""How far arrival times may be out of order within a shard."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a query can have rows of; None stands for everything."""
+
+    streams: frozenset[str] | None = None
+    shards: frozenset[str] | None = None
+    start_ms: int | None = None
+    """Only what arrived at this epoch millisecond or later."""
+    before_ms: int | None = None
+    """Only what comes before the first record that arrived at this epoch millisecond or later."""
+
+    def has_stream(self, stream: str) -> bool:
+        return self.streams is None or stream in self.streams
+
+    def has_shard(self, shard_id: str) -> bool:
+        return self.shards is None or shard_id in self.shards
+
+
+def narrow(wanted: Wanted, pushed: Filter) -> tuple[Wanted, bool]:
+    """What is wanted under one more filter, and whether no row that is read can fail it."""
+    column: tuple[str, ...] = getattr(pushed, "attribute", ())
+    if column == ("approximateArrivalTimestamp",):
+        return _narrow_time(wanted, pushed), False
+    if column not in {("shardId",), ("stream",)}:
+        return wanted, False
+    if isinstance(pushed, IsNotNull):
+        return wanted, True
+    values = _values(pushed)
+    if values is None or not all(isinstance(value, str) for value in values):
+        return wanted, False
+    if column == ("shardId",):
+        return replace(wanted, shards=_both(wanted.shards, values)), True
+    return replace(wanted, streams=_both(wanted.streams, values)), True
+
+
+def _both(present: frozenset[str] | None, values: Sequence[Any]) -> frozenset[str]:
+    return frozenset(values) if present is None else present.intersection(values)
+
+
+def _values(pushed: Filter) -> Sequence[Any] | None:
+    """The values of which the column must have one."""
+    if isinstance(pushed, EqualTo | EqualNullSafe):
+        return (pushed.value,)
+    return pushed.value if isinstance(pushed, In) else None
+
+
+def _narrow_time(wanted: Wanted, pushed: Filter) -> Wanted:
+    values = _values(pushed)
+    if values is None:
+        values = (getattr(pushed, "value", None),)
+    # An instant without time zone is not one to compare with.
+    if not values or not all(isinstance(v, datetime) and v.tzinfo is not None for v in values):
+        return wanted
+    first, last = min(values), max(values)
+    match pushed:
+        case EqualTo() | EqualNullSafe() | In():
+            return _before(_from(wanted, _ceil_ms(first)), _floor_ms(last) + 1)
+        case GreaterThanOrEqual():
+            return _from(wanted, _ceil_ms(first))
+        case GreaterThan():
+            return _from(wanted, _floor_ms(first) + 1)
+        case LessThan():
+            return _before(wanted, _ceil_ms(last))
+        case LessThanOrEqual():
+            return _before(wanted, _floor_ms(last) + 1)
+    return wanted
+
+
+def _from(wanted: Wanted, ms: int) -> Wanted:
+    return replace(wanted, start_ms=max(0, ms, wanted.start_ms or 0))
+
+
+def _before(wanted: Wanted, ms: int) -> Wanted:
+    margin = max(0, ms + OUT_OF_ORDER_MS)
+    present = wanted.before_ms
+    return replace(wanted, before_ms=margin if present is None else min(margin, present))
+
+
+def _floor_ms(instant: datetime) -> int:
+    return (instant - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(milliseconds=1)
+
+
+def _ceil_ms(instant: datetime) -> int:
+    floor = _floor_ms(instant)
+    return floor + (instant.microsecond % 1000 > 0)
