@@ -42,6 +42,7 @@ class Use(Enum):
 
 _READING = frozenset({Use.READ_STREAM, Use.READ})
 _STREAMING = frozenset({Use.READ_STREAM})
+_WRITING = frozenset({Use.WRITE})
 _ANY_USE = frozenset(Use)
 
 
@@ -65,6 +66,13 @@ OPTIONS: Mapping[str, Option] = {
     "minFetchPeriod": Option(duration(1.0), _STREAMING),
     "shardCallsPerSecond": Option(rate(5)),
     "shardBytesPerSecond": Option(rate(2_000_000)),
+    "ordered": Option(boolean(False), _WRITING),
+    "aggregation": Option(boolean(False), _WRITING),
+    "aggregationMaxSize": Option(integer(51_200, 64, 1_048_576), _WRITING),
+    "maxRecordSize": Option(integer(1_048_576, 1024, 10_485_760), _WRITING),
+    # Spark's own, which it hands to the sink of a streaming query.
+    "checkpointLocation": Option(read_text, _WRITING),
+    "queryName": Option(read_text, _WRITING),
 }
 
 _CREDENTIALS = {"awsaccesskey", "awssecretkey", "awssessiontoken", "accesskey", "secretkey"}
@@ -187,7 +195,7 @@ def _addresses(
 ) -> tuple[StreamAddress, ...]:
     if (names is None) == (arns is None):
         raise OptionError(
-            "Say which stream to read: give either the option streamName or the option streamARN"
+            "Say which stream is meant: give either the option streamName or the option streamARN"
             + (", not both." if names is not None else ".")
         )
     if arns is not None:
