@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, StringType, StructType
@@ -33,27 +32,10 @@ def arrow(rows: Sequence[Row]) -> pa.RecordBatch:
     )
 
 
-def write(endpoint: str, stream: str, batches: Sequence[Sequence[Row]], **options: str) -> None:
+def write(endpoint: str, batches: Iterable[Sequence[Row]], **options: str) -> None:
     """What one task of ``df.write.format("kinesis")`` does with these Arrow batches."""
     source = KinesisDataSource(
-        {"streamName": stream, "endpoint": endpoint, "region": "us-east-1", **options}
+        {"streamName": "s", "endpoint": endpoint, "region": "us-east-1", **options}
     )
     writer: KinesisWriter = pickle.loads(pickle.dumps(source.writer(SPARK_SCHEMA, False)))
-    writer.write(iter([arrow(rows) for rows in batches]))
-
-
-def stored(kinesis: Any, stream: str) -> dict[str, list[dict[str, Any]]]:
-    """The records of each shard, as Kinesis stores them, in order."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for shard in kinesis.list_shards(StreamName=stream)["Shards"]:
-        records = found[shard["ShardId"]] = []
-        iterator = kinesis.get_shard_iterator(
-            StreamName=stream, ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON"
-        )["ShardIterator"]
-        while iterator:
-            answer = kinesis.get_records(ShardIterator=iterator)
-            records += answer["Records"]
-            iterator = answer.get("NextShardIterator")
-            if not answer["Records"] and answer["MillisBehindLatest"] == 0:
-                break
-    return found
+    writer.write(arrow(rows) for rows in batches)

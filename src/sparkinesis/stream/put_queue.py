@@ -37,7 +37,8 @@ class PutQueue:
         self._behind: dict[str, deque[Entry]] = {}
         """For each lane with an entry ready, waiting or taken: what comes after that entry."""
         self._waiting = 0
-        """Entries that are not taken."""
+        self.size = 0
+        """Bytes of the entries that are not taken."""
 
     def __len__(self) -> int:
         """How many entries are not taken."""
@@ -46,6 +47,7 @@ class PutQueue:
     def add(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
             self._waiting += 1
+            self.size += entry.size
             if entry.lane is None:
                 self._ready.append(entry)
             elif entry.lane in self._behind:
@@ -67,6 +69,7 @@ class PutQueue:
                 break
             taken.append(self._ready.popleft())
         self._waiting -= len(taken)
+        self.size -= sum(entry.size for entry in taken)
         return taken
 
     def next_due(self) -> float | None:
@@ -93,6 +96,7 @@ class PutQueue:
         delay = pause(min(entry.attempts for entry in entries))
         for entry in entries:
             entry.attempts += 1
+            self.size += entry.size
         heapq.heappush(self._later, (now + delay, next(self._number), entries))
         self._waiting += len(entries)
 
@@ -104,5 +108,5 @@ class PutQueue:
         self._ready.clear()
         self._later.clear()
         self._behind.clear()
-        self._waiting = 0
+        self._waiting = self.size = 0
         return found

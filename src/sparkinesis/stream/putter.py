@@ -14,15 +14,16 @@ from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.aggregation import UserRecord
 from sparkinesis.stream.client import PutResult, StreamClient
 from sparkinesis.stream.entry import Entry, aggregated_entries, plain_entries
-from sparkinesis.stream.put_queue import PutQueue
+from sparkinesis.stream.put_queue import MAX_ENTRIES, PutQueue
 from sparkinesis.stream.retry import THROTTLED, Retry
 from sparkinesis.stream.routing import ShardMap, hash_key
 
 CALLS_AT_A_TIME = 4
 """PutRecords calls that one task has under way at most."""
 
-LOW_WATER = 500 * CALLS_AT_A_TIME
-"""With fewer entries than this waiting, more records are asked for."""
+LOW_WATER = MAX_ENTRIES * CALLS_AT_A_TIME
+LOW_WATER_SIZE = 8 * 1_048_576
+"""With fewer entries, and bytes of them, than this waiting, more records are asked for."""
 
 RETRY = Retry(cap=3.0)
 """A shard's limits are per second: to wait much longer would leave it idle."""
@@ -93,7 +94,8 @@ class Putter:
         if not self._queue and not self._calls:
             self._progress_at = self._retry.clock()
         self._queue.add(self._entries(records))
-        while len(self._queue) > LOW_WATER:
+        self._begin_calls()
+        while len(self._queue) > LOW_WATER or self._queue.size > LOW_WATER_SIZE:
             self._step()
 
     def flush(self) -> None:
@@ -113,11 +115,7 @@ class Putter:
         """Make the calls that may be made now, then wait until something changes."""
         if self._stale and not self._calls:
             self._reroute()
-        while not self._stale and len(self._calls) < CALLS_AT_A_TIME:
-            entries = self._queue.take(self._retry.clock())
-            if not entries:
-                break
-            self._calls[self._threads.submit(self._client.put_records, entries)] = entries
+        self._begin_calls()
         due = None if self._stale else self._queue.next_due()
         room = len(self._calls) < CALLS_AT_A_TIME
         timeout = max(0.0, due - self._retry.clock()) if due is not None and room else None
@@ -126,6 +124,13 @@ class Putter:
                 self._answered(self._calls.pop(call), call.result())
         elif timeout:
             self._retry.sleep(timeout)
+
+    def _begin_calls(self) -> None:
+        while not self._stale and len(self._calls) < CALLS_AT_A_TIME:
+            entries = self._queue.take(self._retry.clock())
+            if not entries:
+                break
+            self._calls[self._threads.submit(self._client.put_records, entries)] = entries
 
     def _answered(self, entries: Sequence[Entry], results: Sequence[PutResult]) -> None:
         refused = []
