@@ -22,6 +22,12 @@ EXAMPLES = {
     "minFetchPeriod": {"minFetchPeriod": "1s"},
     "shardCallsPerSecond": {"shardCallsPerSecond": "5"},
     "shardBytesPerSecond": {"shardBytesPerSecond": "5"},
+    "ordered": {"ordered": "true"},
+    "aggregation": {"aggregation": "true"},
+    "aggregationMaxSize": {"aggregationMaxSize": "2000"},
+    "maxRecordSize": {"maxRecordSize": "2000"},
+    "checkpointLocation": {"checkpointLocation": "/checkpoint"},
+    "queryName": {"queryName": "flights"},
 }
 """A value that each option takes which is not for every use."""
 
