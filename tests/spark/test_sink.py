@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sparkinesis.local import LocalServer
+from tests.engine import Query
 from tests.spark.reading import REGION, read_stream
 from tests.spark.test_errors import paragraph
-from tests.streams import shard_ids
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,18 +29,17 @@ def flights(spark: SparkSession, count: int) -> DataFrame:
     )
 
 
-def read_all(spark: SparkSession, server: LocalServer, place: Path) -> list[tuple[str, str]]:
-    query = (
-        read_stream(spark, server.endpoint_url, "copy", shardBytesPerSecond="unlimited")
-        .selectExpr("partitionKey", "CAST(data AS STRING) AS data")
-        .writeStream.format("parquet")
-        .option("path", str(place / "rows"))
-        .option("checkpointLocation", str(place / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
+def read_all(server: LocalServer) -> list[tuple[str, str]]:
+    """All user records of the stream, by our source without Spark."""
+    server.kinesis.limits = None
+    query = Query(
+        streamName="copy",
+        endpoint=server.endpoint_url,
+        region=REGION,
+        initialPosition="trim_horizon",
     )
-    query.awaitTermination()
-    return sorted(map(tuple, spark.read.parquet(str(place / "rows")).collect()))
+    rows = [row for batch in query.drain() for row in batch.rows]
+    return sorted((row["partitionKey"], row["data"].decode()) for row in rows)
 
 
 def test_a_batch_query_writes_each_row_once(
@@ -48,15 +47,7 @@ def test_a_batch_query_writes_each_row_once(
 ) -> None:
     rows = flights(spark, 800)
     rows.write.format("kinesis").options(**sink).mode("append").save()
-    kinesis = server.client("kinesis")
-    found = []
-    for shard in shard_ids(kinesis, "copy"):
-        iterator = kinesis.get_shard_iterator(
-            StreamName="copy", ShardId=shard, ShardIteratorType="TRIM_HORIZON"
-        )["ShardIterator"]
-        records = kinesis.get_records(ShardIterator=iterator)["Records"]
-        found += [(record["PartitionKey"], record["Data"].decode()) for record in records]
-    assert sorted(found) == sorted(map(tuple, rows.collect()))
+    assert read_all(server) == sorted(map(tuple, rows.collect()))
 
 
 def test_a_streaming_query_copies_a_stream(
@@ -82,7 +73,7 @@ def test_a_streaming_query_copies_a_stream(
     query.awaitTermination()
     puts = server.kinesis.calls.select("PutRecords", stream="copy")
     assert sum(call.records for call in puts) < 100
-    assert read_all(spark, server, tmp_path) == sorted(rows)
+    assert read_all(server) == sorted(rows)
 
 
 def failure(write: Callable[[], object]) -> str:

@@ -35,9 +35,9 @@ _REFRESHES = 6
 class PutPlan:
     """How user records are put.
 
-    ordered: those of a partition key that land in one shard are stored in the order given, except
-    that some may be stored again (with all that follow it within its aggregate): no later one of
-    the key is put before the service has accepted the earlier ones.
+    ordered: no user record is put before the earlier ones of its partition key are stored. What is
+    stored twice repeats in order, so that the first of each are in the order given. Aggregated,
+    this is so for user records of one key that go to one shard: explicit hash keys may part them.
     aggregate_size: bytes of an aggregate at most; None puts every user record as it is.
     """
 
