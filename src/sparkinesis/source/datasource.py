@@ -11,7 +11,14 @@ from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+    WriterCommitMessage,
+)
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -20,6 +27,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from sparkinesis.errors import OptionError
 from sparkinesis.source.admission import NO_LIMIT
 from sparkinesis.source.offsets import from_json, ranges, to_json
 from sparkinesis.source.options import Options, StreamReadOptions, stream_read_options
@@ -31,6 +39,7 @@ if TYPE_CHECKING:
 
     from sparkinesis.source.batch import KinesisBatchReader
     from sparkinesis.source.planner import SourcePlanner
+    from sparkinesis.source.write_options import WriteOptions
 
 SCHEMA = (
     "partitionKey STRING, data BINARY, stream STRING, shardId STRING, sequenceNumber STRING, "
@@ -69,6 +78,26 @@ class KinesisDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> KinesisStreamReader:  # noqa: ARG002, N802
         return KinesisStreamReader(stream_read_options(self._options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> KinesisWriter:
+        return KinesisWriter(self._write_options(schema, overwrite))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> KinesisStreamWriter:  # noqa: N802
+        return KinesisStreamWriter(self._write_options(schema, overwrite))
+
+    def _write_options(self, schema: StructType, overwrite: bool) -> WriteOptions:
+        from sparkinesis.source.rows import check_schema  # noqa: PLC0415 - see above
+        from sparkinesis.source.write_options import write_options  # noqa: PLC0415 - see above
+
+        options = write_options(self._options)
+        if overwrite:
+            raise OptionError(
+                f"A Kinesis stream can only be added to, and {options.address} would have to be "
+                'replaced. Write with mode("append"), and a streaming query with '
+                'outputMode("append") or outputMode("update").'
+            )
+        check_schema(schema, ordered=options.ordered)
+        return options
 
 
 class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -141,3 +170,35 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._planner is None:
             self._planner = SourcePlanner(self._options)
         return self._planner
+
+
+class KinesisWriter(DataSourceArrowWriter):
+    """Puts the rows of a batch query, at least once each."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """The rows of one task. Runs on an executor."""
+        return _write(self._options, iterator)
+
+
+class KinesisStreamWriter(DataSourceStreamArrowWriter):
+    """Puts the rows of a streaming query, at least once each.
+
+    A micro-batch that is tried again is put again: Kinesis cannot take records back.
+    """
+
+    def __init__(self, options: WriteOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """The rows of one task. Runs on an executor."""
+        return _write(self._options, iterator)
+
+
+def _write(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+    from sparkinesis.source.writer import write_batches  # noqa: PLC0415 - see above
+
+    write_batches(options, batches)
+    return WriterCommitMessage()

@@ -52,6 +52,7 @@ class Use(Enum):
 _READING = frozenset({Use.READ_STREAM, Use.READ})
 _STREAMING = frozenset({Use.READ_STREAM})
 _BATCH = frozenset({Use.READ})
+_WRITING = frozenset({Use.WRITE})
 _ANY_USE = frozenset(Use)
 
 
@@ -87,6 +88,13 @@ OPTIONS: Mapping[str, Option] = {
     "maxBytesPerTrigger": Option(size, _STREAMING),
     "shardCallsPerSecond": Option(rate(5)),
     "shardBytesPerSecond": Option(rate(2_000_000)),
+    "ordered": Option(boolean(False), _WRITING),
+    "aggregation": Option(boolean(False), _WRITING),
+    "aggregationMaxSize": Option(integer(51_200, 64, 1_048_576), _WRITING),
+    "maxRecordSize": Option(integer(1_048_576, 1024, 10_485_760), _WRITING),
+    # Spark's own, which it hands to the sink of a streaming query.
+    "checkpointLocation": Option(read_text, _WRITING),
+    "queryName": Option(read_text, _WRITING),
 }
 
 _CREDENTIALS = re.compile(r"(aws|sts)*(access|secret|secretaccess)key(id)?|(aws|sts)*sessiontoken")
@@ -251,7 +259,7 @@ def _addresses(
 ) -> tuple[StreamAddress, ...]:
     if (names is None) == (arns is None):
         raise OptionError(
-            "Say which stream to read: give either the option streamName or the option streamARN"
+            "Say which stream is meant: give either the option streamName or the option streamARN"
             + (", not both." if names is not None else ".")
         )
     if arns is not None:

@@ -1,4 +1,4 @@
-"""The calls that reading a stream needs, over boto3.
+"""The calls that reading and writing a stream need, over boto3.
 
 boto3 finds credentials and endpoints, signs, and pools connections. Two things are ours: retries
 (`sparkinesis.stream.retry`), and the decoding of GetRecords answers, which botocore's parser would
@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import boto3
 from botocore.config import Config
@@ -24,6 +24,7 @@ from sparkinesis.errors import (
 )
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.credentials import CredentialSource
+from sparkinesis.stream.entry import Entry
 from sparkinesis.stream.explain import explain
 from sparkinesis.stream.page import ChildShard, Page, decode_page
 from sparkinesis.stream.position import (
@@ -35,6 +36,7 @@ from sparkinesis.stream.position import (
     Position,
 )
 from sparkinesis.stream.retry import Retry
+from sparkinesis.stream.routing import HashRange, ShardMap
 from sparkinesis.stream.session import open_session
 from sparkinesis.stream.shard import Shard
 
@@ -57,6 +59,15 @@ class Fetched:
     size: int
     """Bytes that the answer takes from the shard's budget, nearly."""
     service_time_ms: int
+
+
+class PutResult(NamedTuple):
+    """What became of one entry of a PutRecords call: where it is stored, or why it is not."""
+
+    shard_id: str | None
+    error: str | None = None
+    """The service's error code, such as ``ProvisionedThroughputExceededException``."""
+    message: str = ""
 
 
 def shard_of(child: ChildShard) -> Shard:
@@ -144,14 +155,22 @@ class StreamClient:
 
     def list_shards(self, retry: Retry | None = None) -> tuple[list[Shard], int]:
         """ListShards, all pages: every shard that is kept, and the service's clock in epoch ms."""
+        answers, first_time = self._list_shards(retry)
+        return [_shard(answer) for answer in answers], first_time
+
+    def shard_map(self) -> ShardMap:
+        """ListShards: which hash keys are whose."""
+        return ShardMap.of(_hash_range(answer) for answer in self._list_shards(None)[0])
+
+    def _list_shards(self, retry: Retry | None) -> tuple[list[dict[str, Any]], int]:
         request: dict[str, Any] = self._id()
-        shards: list[Shard] = []
+        shards: list[dict[str, Any]] = []
         first_time: int | None = None
         while True:
             answer = self._call("ListShards", lambda c: c.list_shards(**request), retry=retry)  # noqa: B023
             if first_time is None:
                 first_time = self._service_time(answer)
-            shards.extend(_shard(shard) for shard in answer["Shards"])
+            shards.extend(answer["Shards"])
             token = answer.get("NextToken")
             if not token:
                 return shards, first_time
@@ -198,6 +217,20 @@ class StreamClient:
         )
         return Fetched(answer["Page"], answer["Size"], self._service_time(answer))
 
+    def put_records(self, entries: Sequence[Entry]) -> list[PutResult]:
+        """PutRecords of 1 to 500 entries: what became of each, in order.
+
+        A call whose answer is lost is made again, so that an entry may be stored more than once.
+        """
+        request = {**self._id(), "Records": [_put_entry(entry) for entry in entries]}
+        answer = self._call("PutRecords", lambda c: c.put_records(**request))
+        return [
+            PutResult(
+                result.get("ShardId"), result.get("ErrorCode"), result.get("ErrorMessage", "")
+            )
+            for result in answer["Records"]
+        ]
+
     def _id(self) -> dict[str, Any]:
         if self.address.arn:
             return {"StreamARN": self.address.arn}
@@ -235,6 +268,22 @@ def _shard(answer: Mapping[str, Any]) -> Shard:
         tuple(parent for parent in parents if parent),
         "EndingSequenceNumber" not in answer["SequenceNumberRange"],
     )
+
+
+def _hash_range(answer: dict[str, Any]) -> HashRange:
+    return HashRange(
+        answer["ShardId"],
+        int(answer["HashKeyRange"]["StartingHashKey"]),
+        int(answer["HashKeyRange"]["EndingHashKey"]),
+        "EndingSequenceNumber" not in answer["SequenceNumberRange"],
+    )
+
+
+def _put_entry(entry: Entry) -> dict[str, Any]:
+    request: dict[str, Any] = {"Data": entry.data, "PartitionKey": entry.partition_key}
+    if entry.explicit_hash_key is not None:
+        request["ExplicitHashKey"] = entry.explicit_hash_key
+    return request
 
 
 def _iterator_type(position: Position, inclusive: bool) -> dict[str, Any]:

@@ -89,8 +89,7 @@ def explain(
     if code in ACCESS_DENIED:
         return AccessDeniedError(
             f"Not allowed to call {operation} on {where}. Give the credentials in use "
-            "kinesis:DescribeStreamSummary, kinesis:ListShards, kinesis:GetShardIterator and "
-            f"kinesis:GetRecords on the stream. The service said: {said}"
+            f"{_needed(operation)} on the stream. The service said: {said}"
         )
     if code == "NoRegionError":
         return ServiceError(
@@ -105,3 +104,13 @@ def explain(
         )
     advice = "Every retry was used up." if code in THROTTLED else "A retry would not help."
     return ServiceError(f"{operation} failed on {where}. {advice} The service said: {said}")
+
+
+def _needed(operation: str) -> str:
+    """The permissions of all that one who makes this call does."""
+    if operation == "PutRecords":
+        return "kinesis:PutRecords and kinesis:ListShards"
+    return (
+        "kinesis:DescribeStreamSummary, kinesis:ListShards, kinesis:GetShardIterator and "
+        "kinesis:GetRecords"
+    )

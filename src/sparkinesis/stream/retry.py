@@ -76,6 +76,10 @@ class Retry:
     sleep: Callable[[float], None] = time.sleep
     uniform: Callable[[float, float], float] = field(default=random.SystemRandom().uniform)
 
+    def pause(self, attempt: int) -> float:
+        """Seconds to wait after the failure number ``attempt``, from 0."""
+        return self.uniform(0.0, min(self.cap, self.base * 2 ** min(attempt, 32)))
+
     def call(self, call: Callable[[], _T], before_retry: Callable[[], None] | None = None) -> _T:
         """Run ``call`` until it succeeds; raise its last error when no retry will help.
 
@@ -87,7 +91,7 @@ class Retry:
             try:
                 return call()
             except (ClientError, BotoCoreError) as error:
-                pause = self.uniform(0.0, min(self.cap, self.base * 2**attempt))
+                pause = self.pause(attempt)
                 if not is_retryable(error) or self.clock() + pause > deadline:
                     raise
             self.sleep(pause)

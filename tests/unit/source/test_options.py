@@ -30,6 +30,12 @@ EXAMPLES = {
     "startingPosition": "latest",
     "endingPosition": "latest",
     "filterPushdown": "true",
+    "ordered": "true",
+    "aggregation": "true",
+    "aggregationMaxSize": "2000",
+    "maxRecordSize": "2000",
+    "checkpointLocation": "/checkpoint",
+    "queryName": "flights",
 }
 """A value that each option takes which is not for every use."""
 

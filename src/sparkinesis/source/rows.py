@@ -1,0 +1,118 @@
+"""The columns that a query writes: checked as a schema up front, then as Arrow batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import BinaryType, StringType, StructType
+
+from sparkinesis.errors import OptionError, SparkinesisError
+from sparkinesis.stream.aggregation import UserRecord
+
+COLUMNS = {
+    "data": "BINARY or STRING",
+    "partitionKey": "STRING",
+    "explicitHashKey": "STRING",
+}
+_MAX_KEY_LENGTH = 256
+_MAX_HASH_KEY = str((1 << 128) - 1)
+_SHOWN = 80
+
+
+class RecordRefusedError(SparkinesisError, ValueError):
+    """A row cannot be a record: too large, a bad key, or no data. Nothing of its batch was put."""
+
+
+def check_schema(schema: StructType, *, ordered: bool) -> None:
+    """Refuse columns that cannot be written. Raises `OptionError`, which names them all."""
+    known = {name.lower(): name for name in COLUMNS}
+    names = [known.get(field.name.lower()) for field in schema.fields]
+    problems = []
+    if "data" not in names:
+        problems.append("the column data is missing")
+    for field, name in zip(schema.fields, names, strict=True):
+        kind = field.dataType.simpleString().upper()
+        if name is None:
+            problems.append(f"the column {field.name} is unknown")
+        elif names.count(name) > 1:
+            problems.append(f"the column {field.name} is there more than once")
+        elif not isinstance(field.dataType, StringType) and not (
+            name == "data" and isinstance(field.dataType, BinaryType)
+        ):
+            problems.append(f"the column {field.name} is {kind}, not {COLUMNS[name]}")
+    if ordered and not problems and "partitionKey" not in names:
+        problems.append("ordered=true keeps the order of each partitionKey, which is missing")
+    if problems:
+        raise OptionError(
+            f"The rows cannot be written to Kinesis: {'; '.join(problems)}. It takes data "
+            "(BINARY or STRING) and, where wanted, partitionKey and explicitHashKey (STRING): "
+            "select these, cast, before the write, for instance "
+            'selectExpr("id AS partitionKey", "to_json(struct(*)) AS data").'
+        )
+
+
+def user_records(
+    batch: pa.RecordBatch, stream: str, max_size: int, random_key: Callable[[], str]
+) -> Iterator[UserRecord]:
+    """The user records of a batch, in order; ``random_key`` where a row has no partition key.
+
+    All rows are checked first, so that an error comes before any record does. ``max_size`` is in
+    bytes of data and partition key together. Raises `RecordRefusedError`.
+    """
+    columns = dict(zip(map(str.lower, batch.schema.names), batch.columns, strict=True))
+    none = pa.nulls(batch.num_rows, pa.string())
+    data = columns["data"].cast(pa.binary())
+    keys = columns.get("partitionkey", none).cast(pa.string())
+    hash_keys = columns.get("explicithashkey", none).cast(pa.string())
+    if keys.null_count:
+        drawn = pa.array([random_key() for _ in range(keys.null_count)], pa.string())
+        keys = pc.replace_with_mask(keys, keys.is_null(), drawn)
+    _check(data, keys, hash_keys, stream, max_size)
+    return zip(keys.to_pylist(), hash_keys.to_pylist(), data.to_pylist(), strict=True)
+
+
+def _check(data: pa.Array, keys: pa.Array, hash_keys: pa.Array, stream: str, limit: int) -> None:
+    def refuse(bad: pa.Array, why: Callable[[int], str]) -> None:
+        row = pc.index(pc.fill_null(bad, False), True).as_py()
+        if row >= 0:
+            key = keys[row].as_py()
+            shown = repr(key[:_SHOWN]) + ("..." if len(key) > _SHOWN else "")
+            raise RecordRefusedError(
+                f"The record with partition key {shown} cannot be put on stream {stream!r}: "
+                f"{why(row)} No record of its Arrow batch was put."
+            )
+
+    lengths = pc.utf8_length(keys)
+    refuse(
+        pc.or_(pc.equal(lengths, 0), pc.greater(lengths, _MAX_KEY_LENGTH)),
+        lambda row: (
+            f"the key has {lengths[row]} characters, and Kinesis takes 1 to {_MAX_KEY_LENGTH}."
+        ),
+    )
+    refuse(
+        data.is_null(),
+        lambda _: "its data is null. Filter such rows out, or give them data, which may be empty.",
+    )
+    sizes = pc.add(pc.binary_length(data), pc.binary_length(keys))
+    refuse(
+        pc.greater(sizes, limit),
+        lambda row: (
+            f"its data and key have {sizes[row].as_py():,} bytes, and the most is {limit:,}. Make "
+            "the data smaller, for instance by compressing it, or, if the stream's maximum record "
+            "size is larger, raise the option maxRecordSize to it."
+        ),
+    )
+    digits = pc.match_substring_regex(hash_keys, r"^(0|[1-9][0-9]{0,38})$")
+    too_large = pc.and_(
+        pc.equal(pc.utf8_length(hash_keys), len(_MAX_HASH_KEY)),
+        pc.greater(hash_keys, _MAX_HASH_KEY),
+    )
+    refuse(
+        pc.or_(pc.invert(digits), too_large),
+        lambda row: (
+            f"its explicitHashKey is {hash_keys[row].as_py()[:_SHOWN]!r}, and Kinesis takes a "
+            "whole number in decimal from 0 to 2**128 - 1, without leading zeros."
+        ),
+    )

@@ -1,0 +1,103 @@
+"""What a PutRecords call is made of: user records as they are, or packed into aggregates."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from sparkinesis.stream.aggregation import UserRecord, aggregate
+from sparkinesis.stream.kpl import ENVELOPE_SIZE
+from sparkinesis.stream.routing import ShardMap, hash_key
+
+AGGREGATE_KEY = "a"
+"""The partition key of an aggregate: the KPL's. Its explicit hash key says where it goes."""
+
+_FRAMING = 32
+"""Bytes at most, beside its keys and data, that a user record takes in an aggregate of its own."""
+
+
+@dataclass(slots=True)
+class Entry:
+    """One entry of a PutRecords call.
+
+    lane: entries of one lane are put one after the other; None where order does not matter.
+    shard: where it is expected to land; None where that does not matter.
+    members: the user records in it, in order; one for an entry that is not an aggregate.
+    attempts: how often the service has refused it.
+    """
+
+    partition_key: str
+    explicit_hash_key: str | None
+    data: bytes
+    members: Sequence[UserRecord]
+    lane: str | None = None
+    shard: str | None = None
+    attempts: int = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes that it counts as: its data and its partition key."""
+        return len(self.data) + len(self.partition_key.encode())
+
+
+def plain_entries(records: Iterable[UserRecord], *, ordered: bool) -> list[Entry]:
+    """An entry for each user record; ordered, each partition key is a lane."""
+    return [
+        Entry(key, explicit, data, ((key, explicit, data),), key if ordered else None)
+        for key, explicit, data in records
+    ]
+
+
+def aggregated_entries(
+    records: Iterable[UserRecord], shards: ShardMap, max_size: int, *, ordered: bool
+) -> list[Entry]:
+    """Aggregates of at most ``max_size`` bytes, each with user records of one shard, in order.
+
+    As the KPL does it: an aggregate's explicit hash key is its first user record's, so that it
+    lands in the shard of them all; a user record alone, or too large for an aggregate, is put as
+    it is. A reader that checks hash ranges (a KCL does) drops an aggregate that holds a user
+    record of another shard. Ordered, each shard is a lane.
+    """
+    by_shard: defaultdict[str, list[UserRecord]] = defaultdict(list)
+    for record in records:
+        by_shard[shards.shard_of(hash_key(record[0], record[1]))].append(record)
+    return [
+        _entry(members, data, shard, ordered=ordered)
+        for shard, members_of_shard in by_shard.items()
+        for members, data in _packed(members_of_shard, max_size)
+    ]
+
+
+def _entry(members: Sequence[UserRecord], data: bytes, shard: str, *, ordered: bool) -> Entry:
+    key, explicit, own = members[0]
+    lane = shard if ordered else None
+    if len(members) == 1:
+        return Entry(key, explicit, own, members, lane, shard)
+    return Entry(AGGREGATE_KEY, str(hash_key(key, explicit)), data, members, lane, shard)
+
+
+def _packed(
+    records: Iterable[UserRecord], max_size: int
+) -> Iterator[tuple[Sequence[UserRecord], bytes]]:
+    """The user records in order, each time those that go together, and their aggregate's data."""
+    fitting: list[UserRecord] = []
+    for record in records:
+        key, explicit, data = record
+        keys = len(key.encode()) + len(explicit or "")
+        if ENVELOPE_SIZE + _FRAMING + keys + len(data) <= max_size:
+            fitting.append(record)
+            continue
+        yield from _blobs(fitting, max_size)
+        yield (record,), data
+        fitting = []
+    yield from _blobs(fitting, max_size)
+
+
+def _blobs(
+    records: Sequence[UserRecord], max_size: int
+) -> Iterator[tuple[Sequence[UserRecord], bytes]]:
+    rest = iter(records)
+    for blob in aggregate(records, max_size):
+        yield tuple(islice(rest, blob.count)), blob.data

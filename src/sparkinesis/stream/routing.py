@@ -1,0 +1,57 @@
+"""Which shard a record lands in: hash keys and the shards' ranges of them. No I/O here."""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+MAX_HASH_KEY = (1 << 128) - 1
+
+
+def hash_key(partition_key: str, explicit_hash_key: str | None) -> int:
+    """The hash key of a record: the explicit one, else the MD5 of the key's UTF-8, big-endian."""
+    if explicit_hash_key is not None:
+        return int(explicit_hash_key)
+    # No security is meant: without the flag a machine in FIPS mode refuses MD5.
+    return int.from_bytes(
+        hashlib.md5(partition_key.encode(), usedforsecurity=False).digest(), "big"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class HashRange:
+    """A shard and the hash keys that are its own, both ends included."""
+
+    shard_id: str
+    first: int
+    last: int
+    is_open: bool = True
+
+    def __contains__(self, key: int) -> bool:
+        return self.first <= key <= self.last
+
+
+@dataclass(frozen=True)
+class ShardMap:
+    """All shards that ListShards told of; the open ones tile the hash keys."""
+
+    ranges: Mapping[str, HashRange]
+
+    @classmethod
+    def of(cls, ranges: Iterable[HashRange]) -> ShardMap:
+        return cls({found.shard_id: found for found in ranges})
+
+    @cached_property
+    def _open(self) -> list[HashRange]:
+        return sorted((r for r in self.ranges.values() if r.is_open), key=lambda r: r.first)
+
+    @cached_property
+    def _firsts(self) -> list[int]:
+        return [found.first for found in self._open]
+
+    def shard_of(self, key: int) -> str:
+        """The open shard that takes records with this hash key."""
+        return self._open[max(0, bisect_right(self._firsts, key) - 1)].shard_id

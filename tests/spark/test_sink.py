@@ -1,0 +1,111 @@
+"""Writing out of Spark, and what a user is told when it cannot be done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sparkinesis.local import LocalServer
+from tests.engine import Query
+from tests.spark.reading import REGION, read_stream
+from tests.spark.test_errors import paragraph
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@pytest.fixture
+def sink(server: LocalServer) -> dict[str, str]:
+    server.client("kinesis").create_stream(StreamName="copy", ShardCount=2)
+    return {"streamName": "copy", "endpoint": server.endpoint_url, "region": REGION}
+
+
+def flights(spark: SparkSession, count: int) -> DataFrame:
+    return spark.range(count).selectExpr(
+        "concat('plane ', id % 7) AS partitionKey", "concat('flight ', id) AS data"
+    )
+
+
+def read_all(server: LocalServer) -> list[tuple[str, str]]:
+    """All user records of the stream, by our source without Spark."""
+    server.kinesis.limits = None
+    query = Query(
+        streamName="copy",
+        endpoint=server.endpoint_url,
+        region=REGION,
+        initialPosition="trim_horizon",
+    )
+    rows = [row for batch in query.drain() for row in batch.rows]
+    return sorted((row["partitionKey"], row["data"].decode()) for row in rows)
+
+
+def test_a_batch_query_writes_each_row_once(
+    spark: SparkSession, server: LocalServer, sink: dict[str, str]
+) -> None:
+    rows = flights(spark, 800)
+    rows.write.format("kinesis").options(**sink).mode("append").save()
+    assert read_all(server) == sorted(map(tuple, rows.collect()))
+
+
+def test_a_streaming_query_copies_a_stream(
+    spark: SparkSession, server: LocalServer, sink: dict[str, str], tmp_path: Path
+) -> None:
+    kinesis: Any = server.client("kinesis")
+    kinesis.create_stream(StreamName="flights", ShardCount=2)
+    rows = [(f"plane {n % 7}", f"flight {n}") for n in range(300)]
+    kinesis.put_records(
+        StreamName="flights",
+        Records=[{"PartitionKey": key, "Data": data.encode()} for key, data in rows],
+    )
+    query = (
+        read_stream(spark, server.endpoint_url, "flights")
+        .select("partitionKey", "data")
+        .writeStream.format("kinesis")
+        .options(**sink, ordered="true", aggregation="true")
+        .option("checkpointLocation", str(tmp_path / "copying"))
+        .queryName("copying")
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    puts = server.kinesis.calls.select("PutRecords", stream="copy")
+    assert sum(call.records for call in puts) < 100
+    assert read_all(server) == sorted(rows)
+
+
+def failure(write: Callable[[], object]) -> str:
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    with pytest.raises(PySparkException) as caught:
+        write()
+    return str(caught.value)
+
+
+def test_a_row_that_is_too_large_is_named(
+    spark: SparkSession, server: LocalServer, sink: dict[str, str]
+) -> None:
+    rows = spark.sql("SELECT 'plane 1' AS partitionKey, repeat('x', 1048570) AS data")
+    said = failure(lambda: rows.write.format("kinesis").options(**sink).mode("append").save())
+    assert paragraph(said, "RecordRefusedError").startswith(
+        "The record with partition key 'plane 1' cannot be put on stream 'copy': its data and key "
+        "have 1,048,577 bytes, and the most is 1,048,576."
+    )
+    assert server.kinesis.calls.count("PutRecords") == 0
+
+
+def test_columns_that_cannot_be_written_are_named(
+    spark: SparkSession, sink: dict[str, str]
+) -> None:
+    rows = spark.sql("SELECT 1 AS data, 'x' AS origin")
+    said = failure(lambda: rows.write.format("kinesis").options(**sink).mode("append").save())
+    assert "the column data is INT, not BINARY or STRING" in paragraph(said, "OptionError")
+    assert "the column origin is unknown" in paragraph(said, "OptionError")
+
+
+def test_overwriting_is_refused(spark: SparkSession, sink: dict[str, str]) -> None:
+    rows = flights(spark, 1)
+    said = failure(lambda: rows.write.format("kinesis").options(**sink).mode("overwrite").save())
+    assert "A Kinesis stream can only be added to" in paragraph(said, "OptionError")
