@@ -124,6 +124,16 @@ def test_everything_is_read_once_from_shards_of_all_generations(
         assert numbers == sorted(numbers)
 
 
+def test_a_backlog_that_takes_several_looks_is_one_task(
+    kinesis: Any, clock: ManualClock, batch: Callable[..., Batch]
+) -> None:
+    put(kinesis, "s", [b"%05d" % n for n in range(25_000)], "k")
+    clock.advance(600_000)
+    planned = batch()
+    assert len(pickle.loads(planned.tasks)) == 1
+    assert datas(planned.rows()) == [b"%05d" % n for n in range(25_000)]
+
+
 def test_a_plan_has_a_fixed_end(
     kinesis: Any, clock: ManualClock, batch: Callable[..., Batch]
 ) -> None:
@@ -270,7 +280,9 @@ def test_a_start_before_the_oldest_record_is_no_loss(
     assert datas(read(startingPosition=long_ago)) == [b"a"]
     assert datas(read(startingPosition=long_ago, endingPosition=instant(clock() + 1))) == [b"a"]
     early = GreaterThanOrEqual(("approximateArrivalTimestamp",), when(clock() - 26 * HOUR))
+    listed = json.dumps(dict.fromkeys(shard_ids(kinesis, "s"), "TRIM_HORIZON"))
     assert datas(read(early, startingPosition="{}")) == [b"a"]
+    assert datas(read(early, startingPosition=listed)) == [b"a"]
 
 
 @pytest.mark.parametrize("option", ["startingPosition", "endingPosition"])
