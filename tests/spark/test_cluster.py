@@ -1,0 +1,86 @@
+"""On a cluster of real processes: the source is shipped with the query; an executor is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+import pyarrow as pa
+
+from examples.flights.events import load_flights, to_events, to_json
+from examples.flights.processes import REGION
+from examples.flights.producer import Producer
+from sparkinesis.local import LocalServer
+from sparkinesis.local.faults import Call, Fault
+from tests.spark.cluster import HOSTS, Cluster, read_batches, row_count
+from tests.spark.query_process import wait_until
+from tests.streams import merge_neighbours, split
+
+FLIGHTS = 3_000
+EVENTS_PER_SECOND = 400
+HOLD_MS = 3_000
+
+
+def test_a_killed_executor_loses_and_doubles_nothing(
+    cluster: Cluster, py_files: list[Path], server: LocalServer, stream_name: str, tmp_path: Path
+) -> None:
+    kinesis = server.client("kinesis", region=REGION)
+    kinesis.create_stream(StreamName=stream_name, ShardCount=2)
+    events = to_events(load_flights(FLIGHTS))
+    ids = events["id"].to_pylist()
+    keyed = list(zip(events["tail"].to_pylist(), to_json(events), strict=True))
+    producer = Producer(kinesis, stream_name, keyed, EVENTS_PER_SECOND)
+    output, log = tmp_path / "events", tmp_path / "query.log"
+    output.mkdir()
+    arguments = [cluster.master, server.endpoint_url, stream_name, str(output)]
+    held = threading.Event()
+
+    def hold(call: Call) -> Fault | None:
+        if held.is_set() and call.operation == "GetRecords":
+            return Fault.delay(HOLD_MS)
+        return None
+
+    server.kinesis.faults = hold
+
+    def interrupted_batch() -> int | None:
+        """The batch under way, once both executors are waiting for records of it."""
+        unfinished = next(output.glob(".unfinished-*"), None)
+        if unfinished is None:
+            return None
+        since = max(unfinished.stat().st_ctime_ns // 1_000_000, server.kinesis.clock() - 1_000)
+        waiting = server.kinesis.calls.select("GetRecords", since_ms=since)
+        # One task reads one shard, and an executor with one core runs one task at a time.
+        if len({call.shard for call in waiting}) < 2:
+            return None
+        return int(unfinished.name.rpartition("-")[2])
+
+    producer.start()
+    producer.allow(len(keyed) // 4)
+    with cluster.submit(arguments, py_files=py_files, settings={}, log=log) as query:
+        wait_until(lambda: read_batches(output), query, log)
+        producer.allow(len(keyed))
+        split(kinesis, stream_name)
+        wait_until(lambda: producer.sent > len(keyed) // 3, query, log)
+        held.set()
+        wait_until(lambda: interrupted_batch() is not None, query, log)
+        interrupted = interrupted_batch()
+        executors = cluster.executors()
+        killed = min(executors)
+        os.kill(executors[killed], signal.SIGKILL)
+        held.clear()
+        assert interrupted is not None
+        assert interrupted not in read_batches(output)
+        merge_neighbours(kinesis, stream_name)
+        wait_until(lambda: producer.sent == len(keyed), query, log)
+        wait_until(lambda: row_count(output) >= len(ids), query, log)
+    batches = read_batches(output)
+    rows = pa.concat_tables(batches.values())
+    assert sorted(rows["id"].to_pylist()) == sorted(ids)
+    assert max(batches[interrupted]["attempt"].to_pylist()) > 0, "no task was run again"
+    ran_in = {Path(folder) for folder in rows["executor"].to_pylist()}
+    assert {folder.parent.parent for folder in ran_in} == {cluster.work / host for host in HOSTS}
+    for row in rows.group_by(["package", "executor"]).aggregate([]).to_pylist():
+        shipped = Path(row["executor"], "sparkinesis.zip")
+        assert Path(row["package"]) == shipped / "sparkinesis" / "__init__.py"
