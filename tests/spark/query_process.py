@@ -55,13 +55,14 @@ def wait_until(
     process: subprocess.Popen[bytes],
     log: Path,
     seconds: float = 120,
+    every: float = 0.005,
 ) -> None:
-    """Until the condition holds; fails with the end of the log when the process ends before."""
+    """Until the condition, looked at so often, holds; fails with the log if the process ends."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert process.poll() is None, log.read_text()[-3000:]
         assert time.monotonic() < deadline, log.read_text()[-3000:]
-        time.sleep(0.005)
+        time.sleep(every)
 
 
 def open_batches(output: Path, suffix: str = "json") -> set[str]:

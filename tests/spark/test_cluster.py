@@ -59,10 +59,10 @@ def test_a_killed_executor_loses_and_doubles_nothing(
     producer.start()
     producer.allow(len(keyed) // 4)
     with cluster.submit(arguments, py_files=py_files, settings={}, log=log) as query:
-        wait_until(lambda: read_batches(output), query, log)
+        wait_until(lambda: row_count(output), query, log, every=0.2)
         producer.allow(len(keyed))
         split(kinesis, stream_name)
-        wait_until(lambda: producer.sent > len(keyed) // 3, query, log)
+        wait_until(lambda: producer.sent > len(keyed) // 3, query, log, every=0.2)
         held.set()
         wait_until(lambda: interrupted_batch() is not None, query, log)
         interrupted = interrupted_batch()
@@ -73,8 +73,8 @@ def test_a_killed_executor_loses_and_doubles_nothing(
         assert interrupted is not None
         assert interrupted not in read_batches(output)
         merge_neighbours(kinesis, stream_name)
-        wait_until(lambda: producer.sent == len(keyed), query, log)
-        wait_until(lambda: row_count(output) >= len(ids), query, log)
+        wait_until(lambda: producer.sent == len(keyed), query, log, every=0.2)
+        wait_until(lambda: row_count(output) >= len(ids), query, log, every=0.2)
     batches = read_batches(output)
     rows = pa.concat_tables(batches.values())
     assert sorted(rows["id"].to_pylist()) == sorted(ids)
