@@ -105,6 +105,7 @@ class Cluster:
             "spark.driver.host": "127.0.0.1",
             "spark.driver.extraJavaOptions": JAVA_OPTIONS,
             "spark.executor.extraJavaOptions": JAVA_OPTIONS,
+            "spark.sql.codegen.wholeStage": "false",
             # Not a task before both are there.
             "spark.scheduler.minRegisteredResourcesRatio": "1.0",
         }

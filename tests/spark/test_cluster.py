@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ from tests.spark.query_process import wait_until
 from tests.streams import merge_neighbours, split
 
 FLIGHTS = 3_000
-EVENTS_PER_SECOND = 400
+EVENTS_PER_SECOND = 600
 HOLD_MS = 3_000
 
 
@@ -35,26 +35,27 @@ def test_a_killed_executor_loses_and_doubles_nothing(
     output, log = tmp_path / "events", tmp_path / "query.log"
     output.mkdir()
     arguments = [cluster.master, server.endpoint_url, stream_name, str(output)]
-    held = threading.Event()
+    held_since: list[int] = []
 
     def hold(call: Call) -> Fault | None:
-        if held.is_set() and call.operation == "GetRecords":
+        if held_since and call.operation == "GetRecords":
             return Fault.delay(HOLD_MS)
         return None
 
     server.kinesis.faults = hold
+    interrupted: list[int] = []
 
-    def interrupted_batch() -> int | None:
-        """The batch under way, once both executors are waiting for records of it."""
-        unfinished = next(output.glob(".unfinished-*"), None)
-        if unfinished is None:
-            return None
-        since = max(unfinished.stat().st_ctime_ns // 1_000_000, server.kinesis.clock() - 1_000)
-        waiting = server.kinesis.calls.select("GetRecords", since_ms=since)
-        # One task reads one shard, and an executor with one core runs one task at a time.
-        if len({call.shard for call in waiting}) < 2:
-            return None
-        return int(unfinished.name.rpartition("-")[2])
+    def both_executors_wait() -> bool:
+        """Whether tasks on both wait for records of the batch that is under way."""
+        with suppress(StopIteration, FileNotFoundError):
+            unfinished = next(output.glob(".unfinished-*"))
+            begun = unfinished.stat().st_ctime_ns // 1_000_000
+            since = max(begun, *held_since, server.kinesis.clock() - HOLD_MS // 3)
+            waiting = server.kinesis.calls.select("GetRecords", since_ms=since)
+            # One task reads one shard, and an executor with one core runs one task at a time.
+            if len({call.shard for call in waiting}) > 1:
+                interrupted.append(int(unfinished.name.rpartition("-")[2]))
+        return bool(interrupted)
 
     producer.start()
     producer.allow(len(keyed) // 4)
@@ -63,22 +64,19 @@ def test_a_killed_executor_loses_and_doubles_nothing(
         producer.allow(len(keyed))
         split(kinesis, stream_name)
         wait_until(lambda: producer.sent > len(keyed) // 3, query, log, every=0.2)
-        held.set()
-        wait_until(lambda: interrupted_batch() is not None, query, log)
-        interrupted = interrupted_batch()
+        held_since.append(server.kinesis.clock())
+        wait_until(both_executors_wait, query, log)
         executors = cluster.executors()
-        killed = min(executors)
-        os.kill(executors[killed], signal.SIGKILL)
-        held.clear()
-        assert interrupted is not None
-        assert interrupted not in read_batches(output)
+        os.kill(executors[min(executors)], signal.SIGKILL)
+        held_since.clear()
+        assert interrupted[0] not in read_batches(output)
         merge_neighbours(kinesis, stream_name)
         wait_until(lambda: producer.sent == len(keyed), query, log, every=0.2)
         wait_until(lambda: row_count(output) >= len(ids), query, log, every=0.2)
     batches = read_batches(output)
     rows = pa.concat_tables(batches.values())
     assert sorted(rows["id"].to_pylist()) == sorted(ids)
-    assert max(batches[interrupted]["attempt"].to_pylist()) > 0, "no task was run again"
+    assert max(batches[interrupted[0]]["attempt"].to_pylist()) > 0, "no task was run again"
     ran_in = {Path(folder) for folder in rows["executor"].to_pylist()}
     assert {folder.parent.parent for folder in ran_in} == {cluster.work / host for host in HOSTS}
     for row in rows.group_by(["package", "executor"]).aggregate([]).to_pylist():

@@ -12,7 +12,7 @@ from tests.streams import put, split
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-BATCHES = 6
+BATCHES = 4
 
 
 def test_two_reads_of_each_batch_are_equal_and_within_the_call_limits(
