@@ -54,12 +54,12 @@ def write_once(batch: DataFrame, batch_id: int, folder: Path) -> None:
         unfinished.rename(done)
 
 
-def start_spark() -> SparkSession:
+def start_spark(master: str = "local[2]") -> SparkSession:
     use_java()  # the one that came with pip, where the machine has none
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     spark = (
-        SparkSession.builder.master("local[2]")
+        SparkSession.builder.master(master)
         .appName("flights")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
@@ -78,6 +78,7 @@ def main() -> None:
     parser.add_argument("--stream", default="flights")
     parser.add_argument("--region", default="eu-west-1")
     parser.add_argument("--folder", type=Path, required=True, help="of checkpoints and results")
+    parser.add_argument("--master", default="local[2]", help="of the cluster to run on")
     parser.add_argument("--silence", default="30 days", help="evict aircraft silent for so long")
     args = parser.parse_args()
     stopping = threading.Event()
@@ -85,7 +86,7 @@ def main() -> None:
     results = args.folder / "events"
     results.mkdir(parents=True, exist_ok=True)
     checkpoints = args.folder / "checkpoints"
-    spark = start_spark()
+    spark = start_spark(args.master)
 
     flights = (
         read_events(spark, args.endpoint, args.stream, args.region)

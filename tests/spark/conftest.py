@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import examples
 import sparkinesis
 from sparkinesis.local import LocalServer
 from sparkinesis.local.java import use_java
+from tests.spark.cluster import Cluster, zip_package
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,6 +48,22 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     sparkinesis.register(session)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def py_files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The source, and the demo whose query runs on the cluster, as they are shipped to it."""
+    folder = tmp_path_factory.mktemp("shipped")
+    return [
+        zip_package(Path(package.__path__[0]), folder / f"{package.__name__}.zip")
+        for package in (sparkinesis, examples)
+    ]
 
 
 @pytest.fixture

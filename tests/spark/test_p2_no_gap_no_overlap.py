@@ -6,25 +6,21 @@ And P1 where it matters most: a batch that a kill interrupted gives the same row
 from __future__ import annotations
 
 import json
-import os
 import random
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from sparkinesis.local import LocalServer
 from sparkinesis.stream.aggregation import aggregate
+from tests.spark.query_process import kill, open_batches, query_process, wait_until
 from tests.streams import active_shards, merge_neighbours, split
 
 KILLS_IN_A_BATCH = 20
 SEED = 20261121
+QUERY = "tests.spark.idempotent_query"
 
 
 class Producer(threading.Thread):
@@ -81,43 +77,6 @@ class Producer(threading.Thread):
         self.reshards += 1
 
 
-@contextmanager
-def query_process(arguments: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """The query in a process group of its own: Python and its JVM die by one kill -9."""
-    with log.open("ab") as errors:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.idempotent_query", *arguments],
-            cwd=Path(__file__).parents[2],
-            stdout=errors,
-            stderr=errors,
-            start_new_session=True,
-        )
-        try:
-            yield process
-        finally:
-            kill(process)
-
-
-def kill(process: subprocess.Popen[bytes]) -> None:
-    with suppress(ProcessLookupError):  # all of the group are gone already
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def wait_until(condition: Any, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert process.poll() is None, log.read_text()[-3000:]
-        assert time.monotonic() < deadline, log.read_text()[-3000:]
-        time.sleep(0.005)
-
-
-def open_batches(output: Path) -> set[str]:
-    """Batches that a running query has begun and not finished."""
-    started = {path.name.removeprefix("started-") for path in output.glob("started-*")}
-    return {n for n in started if not (output / f"batch-{n}.json").exists()}
-
-
 def test_p2_every_user_record_exactly_once_through_twenty_kills(
     server: LocalServer, stream_name: str, checkpoint: str, tmp_path: Path
 ) -> None:
@@ -132,7 +91,7 @@ def test_p2_every_user_record_exactly_once_through_twenty_kills(
     kills_in_a_batch = 0
     kills = 0
     while kills_in_a_batch < KILLS_IN_A_BATCH:
-        with query_process(arguments, log) as process:
+        with query_process(QUERY, arguments, log) as process:
             before = len(list(output.glob("batch-*.json")))
             wanted = before + rng.randrange(2)
             wait_until(lambda: len(list(output.glob("batch-*.json"))) >= wanted, process, log)  # noqa: B023
@@ -150,7 +109,7 @@ def test_p2_every_user_record_exactly_once_through_twenty_kills(
             for *_, data in json.loads(path.read_text())
         )
 
-    with query_process(arguments, log) as process:
+    with query_process(QUERY, arguments, log) as process:
         wait_until(lambda: len(delivered()) >= producer.put, process, log)
     counts = delivered()
     assert set(counts) == set(range(producer.put)), "a record was lost"

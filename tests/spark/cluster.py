@@ -1,0 +1,168 @@
+"""A Spark standalone cluster on the loopback interface, and how a user's code gets onto it.
+
+The executors' Python has the packages that the source depends on, as on any cluster, and not the
+source itself: that one is shipped with the query, by ``--py-files``. The driver has it on its
+PYTHONPATH, because Spark looks for shipped files in the wrong folder where it plans a stream
+(``PythonStreamingSourceRunner`` looks below ``streaming_job``, which nothing writes to).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import site
+import subprocess
+import sysconfig
+import venv
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyspark
+
+from sparkinesis.local.java import use_java
+from tests.spark.query_process import group_process, wait_until
+
+SPARK = Path(pyspark.__file__).parent
+APPLICATION = Path(__file__).with_name("cluster_query.py")
+HOSTS = ("127.0.0.1", "localhost")
+"""One machine by two names: Spark puts no speculative copy of a task on the host of the first."""
+
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""It lives for seconds: what makes a JVM fast later makes it slow now."""
+
+EXECUTOR = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
+
+
+class Cluster:
+    """A master and two workers with a core each, and a Python without the source for both."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._stack = ExitStack()
+        self.master = ""
+        self.work = folder / "work"
+        self.python = _python_with_dependencies(folder / "python")
+
+    def __enter__(self) -> Cluster:
+        use_java()
+        try:
+            self._start()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _start(self) -> None:
+        arguments = ["--host", HOSTS[0], "--port", "0", "--webui-port", "0"]
+        self.master = self._daemon("master.Master", arguments, r"Starting Spark master at (\S+)")
+        for host in HOSTS:
+            places = ["--host", host, "--port", "0", "--webui-port", "0"]
+            size = ["--cores", "1", "--memory", "1g", "--work-dir", str(self.work / host)]
+            arguments = [*places, *size, self.master]
+            self._daemon("worker.Worker", arguments, r"Successfully registered with master (\S+)")
+
+    def _daemon(self, name: str, arguments: list[str], announcement: str) -> str:
+        """Start a process of the cluster; returns what it says when it is there."""
+        log = self._folder / f"{name}-{len(list(self._folder.glob('*.log')))}.log"
+        command = [str(SPARK / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}"]
+        environment = self.environment(
+            SPARK_DAEMON_MEMORY="256m", SPARK_DAEMON_JAVA_OPTS=JAVA_OPTIONS
+        )
+        process = self._stack.enter_context(group_process([*command, *arguments], log, environment))
+        wait_until(lambda: re.search(announcement, log.read_text()), process, log)
+        found = re.search(announcement, log.read_text())
+        assert found
+        return found[1]
+
+    def environment(self, **additions: str) -> dict[str, str]:
+        """Of every process on the cluster: nothing of where the tests find the source."""
+        kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        python = str(self.python)
+        places = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_DIRS": str(self._folder / "scratch")}
+        return {**kept, "PYSPARK_PYTHON": python, "SPARK_HOME": str(SPARK), **places, **additions}
+
+    @contextmanager
+    def submit(
+        self,
+        arguments: list[str],
+        *,
+        py_files: list[Path],
+        settings: Mapping[str, str],
+        log: Path,
+    ) -> Iterator[subprocess.Popen[bytes]]:
+        """Run `cluster_query` as a user does, by spark-submit; it is killed in the end."""
+        defaults = {
+            "spark.ui.enabled": "false",
+            "spark.executor.memory": "512m",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.extraJavaOptions": JAVA_OPTIONS,
+            "spark.executor.extraJavaOptions": JAVA_OPTIONS,
+            "spark.sql.codegen.wholeStage": "false",
+            # Not a task before both are there.
+            "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        }
+        pairs = {**defaults, **settings}.items()
+        command = [
+            str(SPARK / "bin" / "spark-submit"),
+            *("--master", self.master, "--py-files", ",".join(map(str, py_files))),
+            *(part for name, value in pairs for part in ("--conf", f"{name}={value}")),
+            str(APPLICATION),
+            *arguments,
+        ]
+        on_driver = os.pathsep.join(map(str, py_files))
+        with group_process(command, log, self.environment(PYTHONPATH=on_driver)) as process:
+            yield process
+
+    def executors(self) -> dict[str, int]:
+        """The process ids of this cluster's executors, by the folders that they work in."""
+        found: dict[str, int] = {}
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):  # it has just ended, or is not ours
+                if EXECUTOR in (process / "cmdline").read_bytes().split(b"\0"):
+                    folder = (process / "cwd").readlink()
+                    if folder.is_relative_to(self.work):
+                        found[str(folder)] = int(process.name)
+        return found
+
+
+def _python_with_dependencies(folder: Path) -> Path:
+    """A Python with the packages of this one, but for those that are installed in place.
+
+    A path file adds a folder of packages, and the path files in that folder are not looked at.
+    """
+    venv.create(folder, symlinks=True, with_pip=False)
+    base = {"base": str(folder), "platbase": str(folder)}
+    packages = Path(sysconfig.get_path("purelib", "venv", base))
+    (packages / "dependencies.pth").write_text("\n".join(site.getsitepackages()))
+    return folder / "bin" / "python"
+
+
+def zip_package(package: Path, target: Path) -> Path:
+    """A package's folder as what ``--py-files`` takes."""
+    with zipfile.ZipFile(target, "w") as archive:
+        for path in sorted(package.rglob("*.py")):
+            archive.write(path, path.relative_to(package.parent))
+    return target
+
+
+def read_batches(output: Path) -> dict[int, pa.Table]:
+    """What `cluster_query` has written: the rows of each batch that is whole."""
+    return {
+        int(folder.name.split("=")[1]): pa.concat_tables(
+            pq.ParquetFile(part).read() for part in sorted(folder.glob("*.parquet"))
+        )
+        for folder in output.glob("batch_id=*")
+    }
+
+
+def row_count(output: Path) -> int:
+    """How many rows that is, without reading them."""
+    return sum(pq.read_metadata(p).num_rows for p in output.glob("batch_id=*/*.parquet"))

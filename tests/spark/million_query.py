@@ -1,0 +1,64 @@
+"""A query for many rows: what its sink keeps of a batch is one sorted column of numbers.
+
+For each batch it writes ``started-N`` before it reads and ``batch-N.parquet``, at once and whole,
+after; a batch that is there is left alone.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+import sparkinesis
+from sparkinesis.local.java import use_java
+from tests.spark.reading import read_stream
+
+DIGITS = 7
+"""A record begins with its number, so long."""
+
+
+def main(endpoint: str, stream: str, checkpoint: str, output: str) -> None:
+    use_java()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    spark = (
+        SparkSession.builder.master(
+            "local[4]"
+        )  # tasks wait for their shards' calls more than for a core
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.extraJavaOptions", f"-Djava.io.tmpdir={output}")
+        .config("spark.local.dir", output)  # a killed process leaves its files behind
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    sparkinesis.register(spark)
+    folder = Path(output)
+    number = F.substring(F.col("data").cast("string"), 1, DIGITS).cast("int").alias("number")
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        done = folder / f"batch-{batch_id}.parquet"
+        if done.exists():
+            return
+        (folder / f"started-{batch_id}").touch()
+        rows = batch.select(number).toArrow()
+        new = folder / f"new-{batch_id}"
+        pq.write_table(rows.take(pc.sort_indices(rows["number"])), new)
+        new.rename(done)
+
+    query = (
+        read_stream(spark, endpoint, stream)
+        .writeStream.foreachBatch(write)
+        .option("checkpointLocation", checkpoint)
+        .start()
+    )
+    query.awaitTermination()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

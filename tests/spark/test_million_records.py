@@ -1,0 +1,153 @@
+"""A million user records through 16 shards, their resharding and a crash: each exactly once."""
+
+from __future__ import annotations
+
+import functools
+import json
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import boto3
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sparkinesis.stream.aggregation import aggregate
+from tests.spark.million_query import DIGITS
+from tests.spark.query_process import kill, open_batches, query_process, wait_until
+from tests.spark.reading import REGION
+from tests.streams import merge_neighbours, split
+
+USER_RECORDS = 1_000_000
+PLAIN_AT_A_TIME = 490
+"""Of a PutRecords call with up to 500 records: as many again are in aggregates."""
+FILLER = b"." * 60
+Reshard = Callable[..., object]
+QUERY = "tests.spark.million_query"
+
+
+class Producer(threading.Thread):
+    """Puts the numbers up to `USER_RECORDS`, half of them aggregated, as fast as shards take."""
+
+    def __init__(self, kinesis: Any, stream: str) -> None:
+        super().__init__(daemon=True)
+        self._kinesis = kinesis
+        self._stream = stream
+        self._rng = random.Random(USER_RECORDS)
+        self._permission = threading.Condition()
+        self._allowed = 0
+        self.put = 0
+        self.refused = 0
+        """Records that a shard's limits did not let in at once."""
+        self.seconds = 0.0
+        self.failure: BaseException | None = None
+
+    def allow(self, count: int) -> None:
+        """Let the records before this number go."""
+        with self._permission:
+            self._allowed = count
+            self._permission.notify()
+
+    def run(self) -> None:
+        started = time.monotonic()
+        try:
+            while self.put < USER_RECORDS:
+                with self._permission:
+                    self._permission.wait_for(lambda: self._allowed > self.put)
+                self._put_some()
+        except BaseException as error:  # noqa: BLE001 - shown by the test
+            self.failure = error
+        self.seconds = time.monotonic() - started
+
+    def _put_some(self) -> None:
+        numbers = range(self.put, min(self.put + 2 * PLAIN_AT_A_TIME, USER_RECORDS))
+        users = [
+            (str(self._rng.getrandbits(64)), None, b"%0*d" % (DIGITS, n) + FILLER) for n in numbers
+        ]
+        packed = aggregate(users[1::2])
+        entries = [{"Data": data, "PartitionKey": key} for key, _, data in users[::2]]
+        entries += [{"Data": a.data, "PartitionKey": a.partition_key} for a in packed]
+        while entries:
+            batch, rest = entries[:500], entries[500:]
+            results = self._kinesis.put_records(StreamName=self._stream, Records=batch)["Records"]
+            refused = [e for e, r in zip(batch, results, strict=True) if "ErrorCode" in r]
+            self.refused += len(refused)
+            entries = refused + rest
+            if refused:
+                time.sleep(0.05)  # the shard's rate, not another thread, is what it waits for
+        self.put += len(numbers)
+
+
+@contextmanager
+def server_process(log: Path) -> Iterator[str]:
+    """A local Kinesis with the service's limits, in a process of its own; gives its endpoint."""
+    command = [sys.executable, "-m", "sparkinesis.local", "--port", "0", "--json"]
+    with (
+        log.open("ab") as errors,
+        subprocess.Popen(
+            [*command, "--region", REGION], stdout=subprocess.PIPE, stderr=errors
+        ) as process,
+    ):
+        assert process.stdout is not None
+        try:
+            yield json.loads(process.stdout.readline())["endpoint"]
+        finally:
+            process.kill()
+
+
+def test_a_million_user_records_exactly_once(stream_name: str, tmp_path: Path) -> None:
+    output, log = tmp_path / "output", tmp_path / "query.log"
+    output.mkdir()
+    started = time.monotonic()
+
+    def numbers() -> pa.ChunkedArray:
+        """What is in the sink: sorted within each batch."""
+        parts = sorted(output.glob("batch-*.parquet"))
+        return pa.chunked_array([c for p in parts for c in pq.read_table(p)["number"].chunks])
+
+    def delivered() -> int:
+        return sum(pq.read_metadata(part).num_rows for part in output.glob("batch-*.parquet"))
+
+    with server_process(tmp_path / "server.log") as endpoint:
+        kinesis = boto3.client("kinesis", region_name=REGION, endpoint_url=endpoint)
+        kinesis.create_stream(StreamName=stream_name, ShardCount=16)
+        arguments = [endpoint, stream_name, str(tmp_path / "checkpoint"), str(output)]
+        producer = Producer(kinesis, stream_name)
+        producer.start()
+
+        def put(count: int) -> bool:
+            assert producer.failure is None, producer.failure
+            return producer.put >= count
+
+        def reshard_at(query: subprocess.Popen[bytes], reshards: dict[int, Reshard]) -> None:
+            for number, (count, reshard) in enumerate(reshards.items()):
+                wait_until(functools.partial(put, count), query, log, every=0.1)
+                reshard(kinesis, stream_name, index=3 * number)
+
+        producer.allow(USER_RECORDS // 5)
+        with query_process(QUERY, arguments, log) as query:
+            wait_until(delivered, query, log, every=0.1)
+            producer.allow(USER_RECORDS * 3 // 5)
+            reshard_at(query, {300_000: split, 400_000: merge_neighbours, 500_000: split})
+            begun = open_batches(output, "parquet")
+            wait_until(lambda: open_batches(output, "parquet") - begun, query, log)
+            kill(query)  # the batch has begun this very moment
+            interrupted = open_batches(output, "parquet")
+        assert interrupted, "the query was killed in a batch"
+        producer.allow(USER_RECORDS)
+        with query_process(QUERY, arguments, log) as query:
+            reshard_at(query, {700_000: merge_neighbours, 900_000: split})
+            wait_until(
+                lambda: put(USER_RECORDS) and delivered() >= USER_RECORDS, query, log, every=0.2
+            )
+            seconds = time.monotonic() - started
+        kinesis.close()
+    print(f"{seconds:.0f} s; put in {producer.seconds:.0f} s, {producer.refused} refused")
+    assert np.array_equal(np.sort(numbers().to_numpy()), np.arange(USER_RECORDS, dtype=np.int32))
