@@ -1,4 +1,4 @@
-"""Runs all benchmarks, or those named: decode, deaggregate, source, local_server."""
+"""Runs all benchmarks, or those named: decode, deaggregate, source, backlog, local_server."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import deaggregate, decode, local_server, source
+from benchmarks import backlog, deaggregate, decode, local_server, source
 from benchmarks.report import Result, print_table, write_json
 
 BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
     "decode": decode.run,
     "deaggregate": deaggregate.run,
     "source": source.run,
+    "backlog": backlog.run,
     "local_server": local_server.run,
 }
 OUTPUT = Path("build/benchmarks.json")

@@ -49,13 +49,13 @@ CASES = (
 )
 
 
-def spark_session() -> SparkSession:
+def spark_session(master: str = "local[2]") -> SparkSession:
     use_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     spark = (
-        SparkSession.builder.master("local[2]")
+        SparkSession.builder.master(master)
         .appName("sparkinesis-benchmark")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.bindAddress", "127.0.0.1")

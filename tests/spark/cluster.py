@@ -140,7 +140,9 @@ def _python_with_dependencies(folder: Path) -> Path:
     """
     venv.create(folder, symlinks=True, with_pip=False)
     base = {"base": str(folder), "platbase": str(folder)}
-    packages = Path(sysconfig.get_path("purelib", "venv", base))
+    # Python 3.10 has no scheme of that name.
+    scheme = "venv" if "venv" in sysconfig.get_scheme_names() else "posix_prefix"
+    packages = Path(sysconfig.get_path("purelib", scheme, base))
     (packages / "dependencies.pth").write_text("\n".join(site.getsitepackages()))
     return folder / "bin" / "python"
 

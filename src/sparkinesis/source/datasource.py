@@ -54,6 +54,8 @@ class ShardPartition(InputPartition):
 
     stream: str
     wanted: ShardRange
+    expected: int | None
+    """About how many records there are, if the planner knows; rows do not depend on it."""
 
 
 class KinesisDataSource(DataSource):
@@ -145,13 +147,14 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ``{"flights": {"millisBehindLatest": {"max": 1200, "mean": 300}}}``: Kinesis tells no latest
         sequence number that this could be instead.
         """
-        return (self._planner.lag if self._planner else None) or None
+        return dict(self._planner.lag) if self._planner and self._planner.lag else None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[ShardPartition]:
         """One task for each shard that has something to read in (start, end]."""
         since, until = from_json(self._streams, start), from_json(self._streams, end)
+        expected = self._planner.expected(until) if self._planner else {}
         return [
-            ShardPartition(stream, wanted)
+            ShardPartition(stream, wanted, expected.get((stream, wanted.shard_id)))
             for stream in sorted(since)
             for wanted in ranges(since[stream], until.get(stream, {}))
         ]
@@ -162,7 +165,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         assert isinstance(partition, ShardPartition)
         address = self._streams[partition.stream]
-        return read_records(self._options.reading, address, partition.wanted)
+        return read_records(self._options.reading, address, partition.wanted, partition.expected)
 
     def _plan(self) -> SourcePlanner:
         from sparkinesis.source.planner import SourcePlanner  # noqa: PLC0415 - see above

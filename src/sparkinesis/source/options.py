@@ -209,9 +209,9 @@ def read_options(options: Options) -> ReadOptions:
         deaggregate=options["deaggregate"],
         fail_on_data_loss=options["failOnDataLoss"],
         max_records_per_fetch=options["maxRecordsPerFetch"],
-        # Planner and readers take turns on a shard: two fifths for each, and one for a task whose
-        # predecessor on the shard ran in another process and cannot be counted.
-        pace=Pace(options["shardCallsPerSecond"] * 0.4, options["shardBytesPerSecond"]),
+        # A third for the planner, a third for a task, and a third for a task whose predecessor on
+        # the shard ran in another process and cannot be counted: five a second hold in any second.
+        pace=Pace(options["shardCallsPerSecond"] / 3, options["shardBytesPerSecond"]),
     )
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from dataclasses import dataclass, field
+from typing import TypeAlias, TypeVar
 
 from sparkinesis.source.admission import NO_LIMIT, Allowance
 from sparkinesis.source.offsets import Offset, Positions
@@ -14,6 +17,50 @@ from sparkinesis.source.stream_planner import SMALLEST_PART, StreamPlanner
 from sparkinesis.stream.client import StreamClient
 
 _T = TypeVar("_T")
+
+_log = logging.getLogger(__name__)
+
+
+Lag: TypeAlias = Mapping[str, Mapping[str, Mapping[str, int]]]
+
+FULL = 0.8
+"""A batch with this part of what is allowed, or more, says that there is a backlog."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """What a plan found: where the batch ends, its part of what is allowed, and the lag then."""
+
+    end: Offset
+    taken: float
+    lag: Lag
+    expected: Mapping[tuple[str, str], int | None] = field(default_factory=dict)
+
+
+class _Ahead:
+    """A plan that is made by a thread of its own. The planners are that thread's until it ends."""
+
+    def __init__(
+        self, start: Offset, allowance: Allowance, plan: Callable[[Offset, Allowance], _Batch]
+    ) -> None:
+        self.start = start
+        self.allowance = allowance
+        self._plan = plan
+        self._batch: _Batch | None = None
+        # A daemon: a query that is stopped does not wait for a plan that nobody wants.
+        self._thread = threading.Thread(target=self._run, name="plan-ahead", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._batch = self._plan(self.start, self.allowance)
+        except Exception:  # noqa: BLE001 - what is wrong is found again, and told, when it matters
+            _log.debug("A batch could not be planned ahead.", exc_info=True)
+
+    def wait(self) -> _Batch | None:
+        """The plan, once it is there; None if it failed."""
+        self._thread.join()
+        return self._batch
 
 
 class SourcePlanner:
@@ -26,6 +73,8 @@ class SourcePlanner:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._initial = options.initial_positions
+        self._ahead: _Ahead | None = None
+        self._planned: _Batch | None = None
         streams = options.reading.streams
         self._planners = {
             name: StreamPlanner(
@@ -48,18 +97,53 @@ class SourcePlanner:
         self._for_each(lambda _, planner: planner.stop_at_present())
 
     def next_offset(self, start: Offset, allowance: Allowance = NO_LIMIT) -> Offset:
-        """Where the batch that begins at ``start`` ends; ``start`` itself when there is no row."""
+        """Where the batch that begins at ``start`` ends; ``start`` itself when there is no row.
+
+        In a backlog the batch after it is planned while Spark runs this one.
+        """
+        batch = self._planned_ahead(start, allowance) or self._plan(start, allowance)
+        if allowance.is_limited and batch.taken >= FULL:
+            self._ahead = _Ahead(batch.end, allowance, self._plan)
+        self._planned = batch
+        return batch.end
+
+    def expected(self, end: Offset) -> Mapping[tuple[str, str], int | None]:
+        """By stream and shard, about how many records the batch has that was planned to ``end``."""
+        return self._planned.expected if self._planned and self._planned.end == end else {}
+
+    @property
+    def lag(self) -> Lag:
+        """By stream, how far behind its tip the last planned batch ends: max and mean of shards."""
+        return self._planned.lag if self._planned else {}
+
+    def _planned_ahead(self, start: Offset, allowance: Allowance) -> _Batch | None:
+        ahead, self._ahead = self._ahead, None
+        if ahead is None:
+            return None
+        batch = ahead.wait()
+        fits = ahead.start == start and ahead.allowance == allowance
+        # One that was not full would leave out what has arrived since.
+        return batch if batch is not None and fits and batch.taken >= FULL else None
+
+    def _plan(self, start: Offset, allowance: Allowance) -> _Batch:
         added = {name: self._initial for name in self._planners if name not in start}
         if added:
             # Into the checkpoint first: where they begin must not hang on options at a replay.
-            return {**start, **added}
+            return _Batch({**start, **added}, 0.0, {})
+        taken = 0.0
         if allowance.is_limited:
-            ends = self._next_within(start, allowance)
+            ends, taken = self._plan_within(start, allowance)
         else:
             ends = self._for_each(lambda name, planner: planner.next_offset(start[name]))
-        return start if all(ends[name] is start[name] for name in ends) else ends
+        is_same = all(ends[name] is start[name] for name in ends)
+        expected = {
+            (name, shard): records
+            for name, planner in self._planners.items()
+            for shard, records in planner.expected.items()
+        }
+        return _Batch(start if is_same else ends, taken, self._lags(), expected)
 
-    def _next_within(self, start: Offset, allowance: Allowance) -> Offset:
+    def _plan_within(self, start: Offset, allowance: Allowance) -> tuple[Offset, float]:
         """Streams share by their shards. Those that keep up come first, and leave what they can."""
         ends: dict[str, Positions] = {}
         left = 1.0
@@ -70,11 +154,9 @@ class SourcePlanner:
             part = max(left, SMALLEST_PART) * shards[0] / sum(shards)
             ends[name] = planner.next_offset(start[name], allowance.share(part))
             left -= planner.taken * part
-        return ends
+        return ends, 1.0 - left
 
-    @property
-    def lag(self) -> dict[str, dict[str, dict[str, float]]]:
-        """By stream, how far behind its tip the last planned batch ends: max and mean of shards."""
+    def _lags(self) -> Lag:
         return {
             name: {"millisBehindLatest": {"max": max(lags), "mean": round(sum(lags) / len(lags))}}
             for name, planner in self._planners.items()

@@ -81,6 +81,8 @@ class Look:
     """More follows, and was left for the next batch only because of the allowance."""
     lag_ms: int = 0
     """How far behind the tip of the shard the finding ends."""
+    records: int | None = None
+    """About how many records the finding holds, where that is known."""
 
 
 class ShardProber:
@@ -186,27 +188,34 @@ class ShardProber:
         weights = self._weigh(found.records, allowance)
         weight = sum(weights)
         if weight > 1.0:
-            return self._cut(found, weights, 1.0, None)
+            return self._cut(found, weights, 1.0, None, 0)
         is_close = found.lag_ms <= CLOSE_TO_TIP_MS
         if is_close or cursor.at_end or found.passed_until:
-            return replace(self._conclude(cursor, found, None), taken=weight)
+            look = self._conclude(cursor, found, None)
+            return replace(look, taken=weight, records=len(found.records))
         size = sum(len(record.data) for record in found.records)
         has_times = all(r.approximate_arrival_timestamp is not None for r in found.records)
         if weight < COUNTED_SHARE and size > COUNTED_BYTES * weight and has_times:
-            look = self._slice(cursor, found, weights, allowance)
-            if look is not None:
-                return look
+            sliced = self._slice(cursor, found, weights, allowance)
+            if sliced is not None:
+                return sliced
         return self._count_forward(cursor, found, weight, allowance)
 
     def _weigh(self, records: Sequence[Record], allowance: Allowance) -> list[float]:
         return weigh(records, allowance, deaggregate=self._deaggregate)
 
     def _cut(
-        self, found: _Following, weights: Sequence[float], left: float, last: Record | None
+        self,
+        found: _Following,
+        weights: Sequence[float],
+        left: float,
+        last: Record | None,
+        before: int,
     ) -> Look:
         """The look that ends within this page, where its records weigh ``left``.
 
-        ``last`` is the last record before it; if there is none, the look has one record at least.
+        ``last`` is the last of the ``before`` records before the page; if there is none, the look
+        has one record at least.
         """
         sums = list(itertools.accumulate(weights, initial=0.0))
         count = bisect.bisect_right(sums, left) - 1
@@ -215,7 +224,8 @@ class ShardProber:
         end = found.records[count - 1] if count or last is None else last
         self._cursor = None  # it stands behind records that are left for the next batch
         look = _records(end, None, found.tip_ms - arrival_ms(end))
-        return replace(look, taken=1.0 - left + sums[count], is_cut=True)
+        taken = 1.0 - left + sums[count]
+        return replace(look, taken=taken, is_cut=True, records=before + count)
 
     def _count_forward(
         self, cursor: ShardCursor, found: _Following, weight: float, allowance: Allowance
@@ -229,12 +239,12 @@ class ShardProber:
             weights = self._weigh(found.records, allowance)
             more = sum(weights)
             if weight + more > 1.0:
-                return self._cut(found, weights, 1.0 - weight, last)
+                return self._cut(found, weights, 1.0 - weight, last, count)
             weight += more
             count += len(found.records)
             is_close = found.lag_ms <= CLOSE_TO_TIP_MS or not found.records
             if is_close or cursor.at_end or found.passed_until or weight >= 1.0:
-                look = replace(self._conclude(cursor, found, last), taken=weight)
+                look = replace(self._conclude(cursor, found, last), taken=weight, records=count)
                 return replace(look, is_cut=weight >= 1.0 and not is_close)
 
     def _slice(
@@ -263,11 +273,13 @@ class ShardProber:
         ends = end_of_slice(first, tip, sample, min(max(size, fewest), most))
         if ends is None:
             return None
+        expected = int(len(weights) / sum(weights) * ends.weight)
         if ends.end is None:
-            return replace(self._approach_tip(cursor, found), taken=ends.weight)
+            look = self._approach_tip(cursor, found)
+            return replace(look, taken=ends.weight, records=expected)
         self._cursor = None
         look = _records(ends.end, None, found.tip_ms - arrival_ms(ends.end))
-        return replace(look, taken=ends.weight, is_cut=True)
+        return replace(look, taken=ends.weight, is_cut=True, records=expected)
 
     def _following(self, cursor: ShardCursor, limit: int) -> _Following:
         """The next records, past the empty pages that the service may give before the tip."""
@@ -299,6 +311,8 @@ class ShardProber:
             look = self._conclude(*landed, last)
             self._limit = 1  # busy: next time, too, a jump will do
             return look
+        if _is_more_than_a_page(found):
+            return self._narrow(cursor, last, tip)
         look, reached = self._forward(cursor, last)
         if reached is None:
             return look
@@ -397,6 +411,12 @@ class _Following:
     def silent_until(self) -> int | None:
         """No record behind this page had arrived before this instant, when it is at the tip."""
         return None if self.lag_ms else self.fetched.service_time_ms - CLOCK_MARGIN_MS
+
+
+def _is_more_than_a_page(found: _Following) -> bool:
+    """Whether as many records follow as no page holds, if they arrive on as they did so far."""
+    span = arrival_ms(found.records[-1]) - arrival_ms(found.records[0])
+    return span > 0 and len(found.records) * found.lag_ms > MAX_RECORDS_PER_CALL * span
 
 
 def _until(records: Sequence[Record], until_ms: int | None) -> Sequence[Record]:

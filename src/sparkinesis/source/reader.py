@@ -35,9 +35,12 @@ def _rows_done(first: Record, start: Position) -> int:
 
 
 def read_records(
-    options: ReadOptions, address: StreamAddress, wanted: ShardRange
+    options: ReadOptions, address: StreamAddress, wanted: ShardRange, expected: int | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of ``wanted``, one Arrow batch a page. Raises `DataLossError` and service errors."""
+    """The rows of ``wanted``, one Arrow batch a page. Raises `DataLossError` and service errors.
+
+    ``expected``: about how many records there are, if known.
+    """
     client = StreamClient(address)
     check = RetentionCheck(client, options.fail_on_data_loss)
     budget = _budget(address, wanted.shard_id, options.pace)
@@ -45,7 +48,8 @@ def read_records(
     def open_cursor(position: Position) -> ShardCursor:
         return ShardCursor(client, budget, wanted.shard_id, position, inclusive=True)
 
-    for records in read_range(open_cursor, wanted, check, options.max_records_per_fetch):
+    most = options.max_records_per_fetch
+    for records in read_range(open_cursor, wanted, check, most, expected):
         rows = to_arrow(
             records,
             stream=address.name,

@@ -96,6 +96,7 @@ class StreamPlanner:
         self._probers: dict[str, ShardProber] = {}
         self._lags: dict[str, int] = {}
         self._taken = 0.0
+        self._expected: dict[str, int | None] = {}
 
     def stop_at_present(self) -> None:
         """From now on plan as if nothing arrived after this instant, and without pauses."""
@@ -139,6 +140,15 @@ class StreamPlanner:
     def taken(self) -> float:
         """How much of the allowance the last planned batch takes up; 1.0 is all."""
         return self._taken
+
+    @property
+    def expected(self) -> Mapping[str, int | None]:
+        """By shard, about how many records the last planned batch has; None: not known."""
+        return self._expected
+
+    def _expect(self, shard_id: str, more: int | None) -> None:
+        before = self._expected.get(shard_id, 0)
+        self._expected[shard_id] = None if before is None or more is None else before + more
 
     @property
     def lags_ms(self) -> Mapping[str, int]:
@@ -248,6 +258,7 @@ class StreamPlanner:
         cut: dict[str, Position] = {}
         fillings = 0
         self._taken = 0.0
+        self._expected = {}
         asked_for_children = False
         while True:
             assert self._lineage is not None
@@ -264,6 +275,7 @@ class StreamPlanner:
                     found = look.finding
                     findings[shard_id] = found if before is None else extended(before, found)
                     self._taken += look.taken * part
+                    self._expect(shard_id, look.records)
                     cut.pop(shard_id, None)
                     if look.is_cut and isinstance(found, Records):
                         cut[shard_id] = AfterRecord(found.end)

@@ -20,7 +20,7 @@ MAX_RECORDS_PER_CALL = 10_000
 class Pace:
     """What one side, planner or reader, allows itself on one shard; 0 means without limit."""
 
-    calls_per_second: float = 2.0
+    calls_per_second: float = 5 / 3
     bytes_per_second: float = 2_000_000.0
 
     @property

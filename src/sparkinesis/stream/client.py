@@ -94,6 +94,25 @@ def service_time(headers: Mapping[str, str], local_ms: int) -> int:
     return local_ms if second <= local_ms < second + 1000 else second
 
 
+_RECORD_FRAME = len(
+    '{"SequenceNumber":"","ApproximateArrivalTimestamp":1.790000000123E9,"Data":"",'
+    '"PartitionKey":""},'
+)
+
+
+def _data_size(size: int, page: Page) -> int:
+    """Bytes of the records in an answer of ``size`` bytes, nearly, without a walk over them.
+
+    What surrounds the data is much the same for each; the data is in base64, four bytes for three.
+    """
+    if not page.records:
+        return 0
+    first = page.records[0]
+    frame = _RECORD_FRAME + len(first.sequence_number) + len(first.partition_key)
+    data = max(size - len(page.records) * frame, 0) * 3 // 4
+    return data + len(page.records) * len(first.partition_key)
+
+
 def _decode_get_records(
     response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any
 ) -> None:
@@ -103,9 +122,9 @@ def _decode_get_records(
     """
     if response_dict["status_code"] < 300:
         body = response_dict["body"]
-        # Nearly all of an answer is its records' data, in base64: four bytes for three.
-        customized_response_dict["Size"] = len(body) * 3 // 4
-        customized_response_dict["Page"] = decode_page(body)
+        page = decode_page(body)
+        customized_response_dict["Size"] = _data_size(len(body), page)
+        customized_response_dict["Page"] = page
         response_dict["body"] = b"{}"
 
 

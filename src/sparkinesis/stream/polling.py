@@ -40,29 +40,48 @@ def up_to(
     return within, True, bool(within) and within[-1].sequence_number == end.sequence_number
 
 
+SMALLEST_PAGE = 100
+"""Records to ask for, at least, where a range seems to end."""
+
+
+def page_limit(most: int, expected: int | None, seen: int) -> int:
+    """Records to ask for after ``seen`` of ``expected``, at most ``most``.
+
+    What a page holds beyond the range's end was read from the shard's limit for nothing.
+    """
+    if expected is None:
+        return most
+    left = expected - seen
+    return min(most, max(left + left // 20 + 1, seen // 10, SMALLEST_PAGE))
+
+
 def read_range(
     open_cursor: Callable[[Position], ShardCursor],
     wanted: ShardRange,
     check: RetentionCheck,
     limit: int = MAX_RECORDS_PER_CALL,
+    expected: int | None = None,
 ) -> Iterator[Sequence[Record]]:
     """Yield the range's records, page by page; empty pages are left out.
 
-    ``open_cursor`` gives a cursor AT a position (inclusive). The next page is fetched while the
-    caller works on the present one. Raises `DataLossError` when the range's start or end has been
-    trimmed, unless the check is told to go on: then what is left of the range is read.
+    ``open_cursor`` gives a cursor AT a position (inclusive). ``expected``: about how many records
+    the range has, if that is known; it decides how large pages are, never what is read. The next
+    page is fetched while the caller works on the present one. Raises `DataLossError` when the
+    range's start or end has been trimmed, unless the check is told to go on: then what is left of
+    the range is read.
     """
     # An initial start may lie before the oldest record: that is what the user asked for.
     looked_at_start = wanted.is_initial
+    seen = 0
     with ThreadPoolExecutor(1, thread_name_prefix="get-records") as fetcher:
         cursor = open_cursor(wanted.start)
         try:
-            fetched = cursor.fetch(limit)
+            fetched = cursor.fetch(page_limit(limit, expected, seen))
         except PositionNotFoundError as error:
             if not check.tolerates(error):
                 raise
             cursor = open_cursor(TRIM_HORIZON)
-            fetched = cursor.fetch(limit)
+            fetched = cursor.fetch(page_limit(limit, expected, seen))
             looked_at_start = True
         except ShardNotFoundError as error:
             if not check.tolerates(error):
@@ -84,7 +103,9 @@ def read_range(
                     check.without_end(wanted, fetched)
                     over = True
             over = over or shard_is_over
-            following = None if over else fetcher.submit(cursor.fetch, limit)
+            seen += len(page.records)
+            size = page_limit(limit, expected, seen)
+            following = None if over else fetcher.submit(cursor.fetch, size)
             if within:
                 yield within
             if following is None:

@@ -56,7 +56,7 @@ def test_defaults() -> None:
     assert reading.deaggregate
     assert reading.fail_on_data_loss
     assert reading.max_records_per_fetch == 10_000
-    assert reading.pace.spacing == pytest.approx(0.5)
+    assert reading.pace.spacing == pytest.approx(0.6)
     assert reading.pace.cost(2_000_000) == pytest.approx(1.0)
 
 

@@ -1,0 +1,111 @@
+"""A backlog of 24 hours, read at a shard's limits in bounded batches, against one unbounded batch.
+
+The readers keep to what a shard gives (2 MB and 5 calls a second), as they do on AWS; bounded
+batches have to be planned, and end where the planner says, on the same limits. The arrival times of
+a day are made by a clock that is turned. The time is that of the batches, planning included.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import tempfile
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.report import Result, print_table
+from benchmarks.source import REGION, spark_session
+from sparkinesis.local import LocalServer, ManualClock
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SHARDS = 8
+RECORDS = 320_000
+SIZE = 1_000
+LIMIT = 80_000
+"""Rows of a batch: 10 MB of each shard, five seconds' worth."""
+MINUTES = 24 * 60
+REQUIRED = 0.8
+
+
+def put_a_day(kinesis: Any, clock: ManualClock, stream: str, records: int) -> int:
+    """About ``records`` records, more by day than by night; returns how many."""
+    kinesis.create_stream(StreamName=stream, ShardCount=SHARDS)
+    kinesis.increase_stream_retention_period(StreamName=stream, RetentionPeriodHours=48)
+    rng = random.Random(SIZE)
+    put = 0
+    for minute in range(MINUTES):
+        count = int(records / MINUTES * (1 + 0.8 * math.sin(2 * math.pi * minute / MINUTES)))
+        entries = [
+            {"Data": rng.randbytes(SIZE), "PartitionKey": f"{rng.getrandbits(40):x}"}
+            for _ in range(count)
+        ]
+        for at in range(0, count, 500):
+            answer = kinesis.put_records(StreamName=stream, Records=entries[at : at + 500])
+            assert answer["FailedRecordCount"] == 0
+        put += count
+        clock.advance(60_000)
+    return put
+
+
+def read(
+    spark: SparkSession, endpoint: str, stream: str, **options: str
+) -> tuple[list[int], float]:
+    """Rows of each batch, and seconds of all, of a query that reads all there is."""
+    with tempfile.TemporaryDirectory() as checkpoint:
+        query = (
+            spark.readStream.format("kinesis")
+            .option("streamName", stream)
+            .option("endpoint", endpoint)
+            .option("region", REGION)
+            .option("initialPosition", "trim_horizon")
+            .options(**options)
+            .load()
+            .writeStream.format("noop")
+            .option("checkpointLocation", checkpoint)
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        progress = [p for p in query.recentProgress if p.numInputRows]
+    seconds = sum(p.durationMs["triggerExecution"] for p in progress) / 1000
+    return [p.numInputRows for p in progress], seconds
+
+
+def run() -> list[Result]:
+    # A task mostly waits for its shard: all shards are read side by side, as on a cluster.
+    spark = spark_session(f"local[{SHARDS}]")
+    clock = ManualClock(1_790_000_000_000)
+    try:
+        with LocalServer(port=0, limits=False, clock=clock) as server:
+            kinesis = server.client("kinesis")
+            put = put_a_day(kinesis, clock, "day", RECORDS)
+            put_a_day(kinesis, clock, "warm-up", RECORDS // 20)
+            read(spark, server.endpoint_url, "warm-up")
+            whole, unbounded = read(spark, server.endpoint_url, "day")
+            batches, bounded = read(
+                spark, server.endpoint_url, "day", maxRecordsPerTrigger=str(LIMIT)
+            )
+    finally:
+        spark.stop()
+    assert sum(whole) == sum(batches) == put
+    return [
+        Result(
+            f"a day's backlog, batches of {LIMIT:,} rows",
+            put / bounded,
+            "rows/s",
+            unbounded / bounded,
+            REQUIRED,
+            f"{put:,} rows of {SIZE} B, {SHARDS} shards, {len(batches)} batches: "
+            + ", ".join(f"{rows:,}" for rows in batches),
+        ),
+        Result(f"the same, {len(whole)} batches without a limit", put / unbounded, "rows/s"),
+    ]
+
+
+def main() -> None:
+    print_table(__doc__.splitlines()[0], run())
+
+
+if __name__ == "__main__":
+    main()
