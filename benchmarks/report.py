@@ -57,7 +57,7 @@ def print_table(title: str, results: Sequence[Result], console: Console | None =
     table.add_column("required", justify="right")
     table.add_column("how")
     for result in results:
-        ratio = "" if result.ratio is None else f"{result.ratio:.1f}x"
+        ratio = "" if result.ratio is None else f"{result.ratio:.{1 if result.ratio >= 2 else 2}f}x"
         style = "" if result.required is None else "[green]" if result.ok else "[red]"
         table.add_row(
             result.name,
