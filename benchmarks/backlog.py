@@ -9,15 +9,11 @@ from __future__ import annotations
 
 import math
 import random
-import tempfile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from benchmarks.report import Result, print_table
-from benchmarks.source import REGION, spark_session
+from benchmarks.source import read, spark_session
 from sparkinesis.local import LocalServer, ManualClock
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 SHARDS = 8
 RECORDS = 320_000
@@ -48,30 +44,6 @@ def put_a_day(kinesis: Any, clock: ManualClock, stream: str, records: int) -> in
     return put
 
 
-def read(
-    spark: SparkSession, endpoint: str, stream: str, **options: str
-) -> tuple[list[int], float]:
-    """Rows of each batch, and seconds of all, of a query that reads all there is."""
-    with tempfile.TemporaryDirectory() as checkpoint:
-        query = (
-            spark.readStream.format("kinesis")
-            .option("streamName", stream)
-            .option("endpoint", endpoint)
-            .option("region", REGION)
-            .option("initialPosition", "trim_horizon")
-            .options(**options)
-            .load()
-            .writeStream.format("noop")
-            .option("checkpointLocation", checkpoint)
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
-        progress = [p for p in query.recentProgress if p.numInputRows]
-    seconds = sum(p.durationMs["triggerExecution"] for p in progress) / 1000
-    return [p.numInputRows for p in progress], seconds
-
-
 def run() -> list[Result]:
     # A task mostly waits for its shard: all shards are read side by side, as on a cluster.
     spark = spark_session(f"local[{SHARDS}]")
@@ -81,11 +53,10 @@ def run() -> list[Result]:
             kinesis = server.client("kinesis")
             put = put_a_day(kinesis, clock, "day", RECORDS)
             put_a_day(kinesis, clock, "warm-up", RECORDS // 20)
-            read(spark, server.endpoint_url, "warm-up")
-            whole, unbounded = read(spark, server.endpoint_url, "day")
-            batches, bounded = read(
-                spark, server.endpoint_url, "day", maxRecordsPerTrigger=str(LIMIT)
-            )
+            read(spark, server.endpoint_url, "warm-up", {})
+            whole, unbounded = read(spark, server.endpoint_url, "day", {})
+            limited = {"maxRecordsPerTrigger": str(LIMIT)}
+            batches, bounded = read(spark, server.endpoint_url, "day", limited)
     finally:
         spark.stop()
     assert sum(whole) == sum(batches) == put

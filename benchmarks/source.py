@@ -99,8 +99,13 @@ def fill(kinesis: Any, stream: str, case: Case, rows: int) -> int:
     return put
 
 
-def read(spark: SparkSession, endpoint: str, stream: str) -> tuple[int, float]:
-    """Rows and seconds of a query that reads all of a stream into nothing."""
+UNLIMITED = {"shardCallsPerSecond": "unlimited", "shardBytesPerSecond": "unlimited"}
+
+
+def read(
+    spark: SparkSession, endpoint: str, stream: str, options: dict[str, str]
+) -> tuple[list[int], float]:
+    """Rows of each batch, and seconds of all, of a query that reads a stream into nothing."""
     with tempfile.TemporaryDirectory() as checkpoint:
         query = (
             spark.readStream.format("kinesis")
@@ -108,8 +113,7 @@ def read(spark: SparkSession, endpoint: str, stream: str) -> tuple[int, float]:
             .option("endpoint", endpoint)
             .option("region", REGION)
             .option("initialPosition", "trim_horizon")
-            .option("shardCallsPerSecond", "unlimited")
-            .option("shardBytesPerSecond", "unlimited")
+            .options(**options)
             .load()
             .writeStream.format("noop")
             .option("checkpointLocation", checkpoint)
@@ -118,8 +122,8 @@ def read(spark: SparkSession, endpoint: str, stream: str) -> tuple[int, float]:
         )
         query.awaitTermination()
         progress = [p for p in query.recentProgress if p.numInputRows]
-    rows = sum(p.numInputRows for p in progress)
-    return rows, sum(p.durationMs["triggerExecution"] for p in progress) / 1000
+    seconds = sum(p.durationMs["triggerExecution"] for p in progress) / 1000
+    return [p.numInputRows for p in progress], seconds
 
 
 def run() -> list[Result]:
@@ -137,9 +141,10 @@ def run() -> list[Result]:
                     aws_secret_access_key="local",
                 )
                 fill(kinesis, f"warm-{number}", case, 100_000)
-                read(spark, endpoint, f"warm-{number}")
+                read(spark, endpoint, f"warm-{number}", UNLIMITED)
                 put = fill(kinesis, f"case-{number}", case, case.rows)
-                rows, seconds = read(spark, endpoint, f"case-{number}")
+                batches, seconds = read(spark, endpoint, f"case-{number}", UNLIMITED)
+                rows = sum(batches)
                 assert rows == put, f"{rows} rows came out of {put}"
             rate = rows / seconds
             results.append(

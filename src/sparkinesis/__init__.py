@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 from sparkinesis.errors import (
     AccessDeniedError,
     DataLossError,
+    LeaseTableError,
     OptionError,
+    RecordRefusedError,
     ServiceError,
     SparkinesisError,
     StreamNotFoundError,
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
 __all__ = [
     "AccessDeniedError",
     "DataLossError",
+    "LeaseTableError",
     "OptionError",
+    "RecordRefusedError",
     "ServiceError",
     "SparkinesisError",
     "StreamNotFoundError",

@@ -41,3 +41,7 @@ class PositionNotFoundError(DataLossError):
 
 class ExpiredIteratorError(SparkinesisError):
     """A shard iterator is older than five minutes; get a new one after the last record read."""
+
+
+class RecordRefusedError(SparkinesisError, ValueError):
+    """A row cannot be a record: too large, a bad key, or no data. Nothing of its batch was put."""

@@ -182,3 +182,19 @@ def test_p6_lag_is_reported_for_each_stream(
     assert lags[0]["mean"] <= lags[0]["max"]
     assert [lag["max"] for lag in lags] == sorted((lag["max"] for lag in lags), reverse=True)
     assert lags[-1] == {"max": 0, "mean": 0}
+
+
+def test_p6_several_streams_share_one_limit(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    kinesis.create_stream(StreamName="t", ShardCount=1)
+    for n in range(12):
+        put(kinesis, "s", [b"%d-%d" % (n, m) for m in range(500)])
+        clock.advance(1000)
+    put(kinesis, "t", [b"few-%d" % n for n in range(100)])
+    clock.advance(5000)
+    batches = list(rows_per_batch(query(streamName="s,t", maxRecordsPerTrigger="1500")))
+    sizes = [sum(rows.values()) for rows in batches]
+    assert sum(sizes) == 6100
+    assert max(sizes) <= 1500 * (1 + TEN_PERCENT)
+    assert all(within(rows, 1500) for rows in sizes[1:3]), "what t leaves goes to s"

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 from aws_kinesis_agg.deaggregator import iter_deaggregate_records
 
-from sparkinesis.errors import AccessDeniedError, ServiceError
+from sparkinesis.errors import AccessDeniedError, RecordRefusedError, ServiceError
 from sparkinesis.local import Call, Fault, FaultPlan, LocalServer, ManualClock
 from sparkinesis.source.options import Options
-from sparkinesis.source.rows import RecordRefusedError
 from sparkinesis.source.write_options import write_options
 from sparkinesis.source.writer import write_batches
 from sparkinesis.stream.retry import Retry

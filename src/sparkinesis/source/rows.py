@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import BinaryType, StringType, StructType
 
-from sparkinesis.errors import OptionError, SparkinesisError
+from sparkinesis.errors import OptionError, RecordRefusedError
 from sparkinesis.stream.aggregation import UserRecord
 
 COLUMNS = {
@@ -19,10 +19,6 @@ COLUMNS = {
 _MAX_KEY_LENGTH = 256
 _MAX_HASH_KEY = str((1 << 128) - 1)
 _SHOWN = 80
-
-
-class RecordRefusedError(SparkinesisError, ValueError):
-    """A row cannot be a record: too large, a bad key, or no data. Nothing of its batch was put."""
 
 
 def check_schema(schema: StructType, *, ordered: bool) -> None:

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
 
-from sparkinesis.errors import OptionError
+from sparkinesis.errors import OptionError, RecordRefusedError
 from sparkinesis.source.datasource import KinesisDataSource
 from sparkinesis.source.options import Options
-from sparkinesis.source.rows import RecordRefusedError, check_schema, user_records
+from sparkinesis.source.rows import check_schema, user_records
 from sparkinesis.source.write_options import WriteOptions, write_options
 from tests.sink import SPARK_SCHEMA, Row, arrow
 
