@@ -198,3 +198,24 @@ def test_p6_several_streams_share_one_limit(
     assert sum(sizes) == 6100
     assert max(sizes) <= 1500 * (1 + TEN_PERCENT)
     assert all(within(rows, 1500) for rows in sizes[1:3]), "what t leaves goes to s"
+
+
+def test_p6_a_batch_that_was_planned_ahead_and_is_not_full_is_planned_anew(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    kinesis.create_stream(StreamName="one", ShardCount=1)
+    put(kinesis, "one", [b"%d" % n for n in range(1500)])
+    clock.advance(5000)
+    running = query(streamName="one", maxRecordsPerTrigger="1000")
+    first = running.next_batch()
+    assert first is not None
+    assert len(first.rows) == 1000
+    assert running.reader._planner is not None
+    ahead = running.reader._planner._ahead
+    assert ahead is not None
+    assert ahead.wait() is not None
+    put(kinesis, "one", [b"later-%d" % n for n in range(300)])
+    clock.advance(5000)
+    second = running.next_batch()
+    assert second is not None
+    assert len(second.rows) == 800
