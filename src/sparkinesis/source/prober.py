@@ -62,6 +62,9 @@ COUNTED_SHARE = 0.25
 COUNTED_BYTES = 1_000_000
 """A slice up to this size is counted: sampling it would take about as many bytes."""
 
+ROUNDING = 1e-9
+"""What sums of many small weights may be off by."""
+
 MOST_HALVINGS = 10
 MOST_EMPTY_PAGES = 5
 
@@ -187,7 +190,7 @@ class ShardProber:
             return _nothing(cursor, found)
         weights = self._weigh(found.records, allowance)
         weight = sum(weights)
-        if weight > 1.0:
+        if weight > 1.0 + ROUNDING:
             return self._cut(found, weights, 1.0, None, 0)
         is_close = found.lag_ms <= CLOSE_TO_TIP_MS
         if is_close or cursor.at_end or found.passed_until:
@@ -218,7 +221,7 @@ class ShardProber:
         has one record at least.
         """
         sums = list(itertools.accumulate(weights, initial=0.0))
-        count = bisect.bisect_right(sums, left) - 1
+        count = bisect.bisect_right(sums, left + ROUNDING) - 1
         if count == 0 and last is None:
             count = 1
         end = found.records[count - 1] if count or last is None else last
@@ -238,7 +241,7 @@ class ShardProber:
             found = self._following(cursor, min(int(lacking) + 1, MAX_RECORDS_PER_CALL))
             weights = self._weigh(found.records, allowance)
             more = sum(weights)
-            if weight + more > 1.0:
+            if weight + more > 1.0 + ROUNDING:
                 return self._cut(found, weights, 1.0 - weight, last, count)
             weight += more
             count += len(found.records)
