@@ -18,11 +18,18 @@ def server() -> LocalServer:
     return LocalServer(port=0, limits=True)
 
 
-@pytest.mark.parametrize("period", ["1s", "200ms"])
+@pytest.mark.parametrize(
+    ("period", "limits"),
+    [("1s", {}), ("200ms", {}), ("200ms", {"maxRecordsPerTrigger": "300"})],
+    ids=["1s", "200ms", "planned-ahead"],
+)
 def test_p7_planner_and_readers_together_stay_within_the_shards_limits(
-    server: LocalServer, period: str
+    server: LocalServer, period: str, limits: dict[str, str]
 ) -> None:
-    """Readers follow planners without the pauses that Spark makes: the worst that can happen."""
+    """Readers follow planners without the pauses that Spark makes: the worst that can happen.
+
+    With a limit, batches are planned while others are read.
+    """
     with server:
         kinesis = server.client("kinesis")
         kinesis.create_stream(StreamName="s", ShardCount=2)
@@ -33,6 +40,7 @@ def test_p7_planner_and_readers_together_stay_within_the_shards_limits(
             initialPosition="trim_horizon",
             minFetchPeriod=period,
             shardCallsPerSecond="5",
+            **limits,
         )
         stopping = threading.Event()
         written = 0
