@@ -125,7 +125,7 @@ def _open(data: bytes) -> _Envelope | None:
 
 
 @functools.cache
-def _helpers(_: int) -> ThreadPoolExecutor:
+def _openers(_: int) -> ThreadPoolExecutor:
     """Threads that open aggregates beside their callers'; by process id: none survives a fork."""
     return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="kpl")
 
@@ -135,7 +135,7 @@ def _open_all(records: Sequence[Record]) -> list[_Envelope | None]:
     if sum(len(record.data) for record in records) < _WORTH_A_THREAD:
         return [_open(record.data) for record in records]
     middle = len(records) // 2
-    rest = _helpers(os.getpid()).submit(lambda: [_open(r.data) for r in records[middle:]])
+    rest = _openers(os.getpid()).submit(lambda: [_open(r.data) for r in records[middle:]])
     return [_open(record.data) for record in records[:middle]] + rest.result()
 
 
