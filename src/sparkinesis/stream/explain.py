@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timezone
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -45,6 +46,19 @@ BEGIN_ELSEWHERE = (
 """What to do about a position that is gone, other than to go on behind it."""
 
 
+def words(error: ClientError | BotoCoreError) -> str:
+    """What the service or botocore said, as one line.
+
+    Without the request that AWS repeats when it refuses a signature ("The Canonical String for
+    this request should have been ..."): a session token is one of its headers.
+    """
+    if not isinstance(error, ClientError):
+        return " ".join(str(error).split())
+    message = str(error.response.get("Error", {}).get("Message") or "no message")
+    message = re.split("The Canonical String|The String-to-Sign", message, maxsplit=1)[0]
+    return f"{error_code(error)}: {' '.join(message.split())}"
+
+
 def explain(
     error: ClientError | BotoCoreError,
     operation: str,
@@ -54,9 +68,7 @@ def explain(
 ) -> SparkinesisError:
     """The error to raise for ``error``, as one paragraph without the service's traceback."""
     code = error_code(error)
-    said = str(error)
-    if isinstance(error, ClientError):
-        said = f"{code}: {error.response.get('Error', {}).get('Message') or 'no message'}"
+    said = words(error)
     where = f"{address}" if shard_id is None else f"shard {shard_id} of {address}"
     if position is not None:
         where += f" at position {position}"
