@@ -257,15 +257,15 @@ def test_an_expired_start_is_loud(
     put(kinesis, "s", [b"lost"], "k")
     clock.advance(25 * HOUR)
     put(kinesis, "s", [b"b"], "k")
-    with pytest.raises(DataLossError, match=r"has expired.*failOnDataLoss"):
+    with pytest.raises(DataLossError, match=r"has expired.*failOnDataLoss.*another startingPos"):
         batch(startingPosition=start)
     assert datas(read(startingPosition=start, failOnDataLoss="false")) == [b"b"]
     # In a closed shard, whose end needs no look, the task finds out.
     split(kinesis, "s", index=0)
     split(kinesis, "s", index=2)
-    with pytest.raises(DataLossError, match=r"has expired.*failOnDataLoss"):
+    with pytest.raises(DataLossError, match=r"has expired.*failOnDataLoss.*another startingPos"):
         read(startingPosition=start)
-    with pytest.raises(DataLossError, match=r"has expired.*failOnDataLoss"):
+    with pytest.raises(DataLossError, match=r"has expired.*failOnDataLoss.*another startingPos"):
         read(endingPosition=start)
     assert datas(read(startingPosition=start, failOnDataLoss="false")) == [b"b"]
 

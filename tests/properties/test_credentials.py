@@ -197,6 +197,26 @@ def test_a_refused_role_says_what_its_policies_need(
     assert EXTERNAL_ID not in str(caught.value)
 
 
+def test_a_refused_signature_does_not_bring_the_session_token_into_the_error(
+    shared: LocalServer, monkeypatch: pytest.MonkeyPatch, query: Callable[..., Query]
+) -> None:
+    """A service that refuses a signature answers with what it should have been made of."""
+    fault = Fault.error(
+        "InvalidSignatureException",
+        "The request signature we calculated does not match the signature you provided.\n\n"
+        "The Canonical String for this request should have been\n'POST\n/\n\n"
+        "host:kinesis.eu-west-1.amazonaws.com\nx-amz-security-token:hunter2\n\nhost\n'\n\n"
+        "The String-to-Sign should have been\n'AWS4-HMAC-SHA256'\n",
+    )
+    monkeypatch.setattr(shared.kinesis, "faults", lambda call: fault)
+    with pytest.raises(AccessDeniedError) as caught:
+        query().plan()
+    text = str(caught.value)
+    assert "does not match the signature you provided." in text
+    assert "hunter2" not in text
+    assert "\n" not in text
+
+
 def test_a_busy_sts_is_asked_again(
     shared: LocalServer, stream: str, query: Callable[..., Query], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,6 +39,7 @@ def test_p8_a_position_that_retention_has_trimmed_stops_the_query(
     assert "stream 's' in us-east-1" in text
     assert "keeps records for 24 hours" in text
     assert "failOnDataLoss" in text
+    assert "a new checkpoint location" in text
     running.restart(failOnDataLoss="false")
     assert datas(running) == [b"b"]
 

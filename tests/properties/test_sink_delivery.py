@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import base64
+import math
 import random
+import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from aws_kinesis_agg.deaggregator import iter_deaggregate_records
 
@@ -263,6 +266,40 @@ def test_it_gives_up_when_nothing_is_taken_and_says_why(kinesis: Any, server: Lo
     assert "ProvisionedThroughputExceededException (" in said
     assert "more shards" in said
     assert "\n" not in said
+
+
+def test_the_time_that_spark_takes_for_more_rows_does_not_count_as_refused(
+    kinesis: Any, server: LocalServer, clock: ManualClock
+) -> None:
+    """The first call is refused, and the next Arrow batch takes ten minutes to compute."""
+    waited = ManualClock(0)
+    answered = threading.Event()
+
+    def sleep(seconds: float) -> None:
+        waited.advance(math.ceil(seconds * 1000))
+
+    def refuse_first(call: Call) -> Fault | None:
+        if call.operation != "PutRecords" or call.ordinal > 1:
+            return None
+        answered.set()
+        return Fault(code="ProvisionedThroughputExceededException", entries=frozenset(range(500)))
+
+    server.kinesis.faults = refuse_first
+    rows = numbered(20, keys=5)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield arrow(rows[:10])
+        assert answered.wait(30)
+        waited.advance(600_000)
+        yield arrow(rows[10:])
+
+    write_batches(
+        write_options(Options(place(server))),
+        batches(),
+        retry=Retry(clock=lambda: waited() / 1000, sleep=sleep),
+    )
+    clock.advance(60_000)
+    assert Counter(keyed(read_back(server))) == Counter(written(rows))
 
 
 def test_a_missing_permission_is_named_at_once(kinesis: Any, server: LocalServer) -> None:

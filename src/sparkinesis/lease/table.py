@@ -20,7 +20,7 @@ from sparkinesis.errors import (
 from sparkinesis.lease.lease import Lease, decode_lease
 from sparkinesis.stream.access import explain_credentials
 from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
-from sparkinesis.stream.explain import ACCESS_DENIED
+from sparkinesis.stream.explain import ACCESS_DENIED, words
 from sparkinesis.stream.retry import THROTTLED, Retry, error_code
 from sparkinesis.stream.session import open_session
 
@@ -83,9 +83,7 @@ class LeaseTable:
 
 def _explained(error: ClientError | BotoCoreError, table: LeaseTable) -> SparkinesisError:
     code = error_code(error)
-    said = str(error)
-    if isinstance(error, ClientError):
-        said = f"{code}: {error.response.get('Error', {}).get('Message') or 'no message'}"
+    said = words(error)
     about_credentials = explain_credentials(error, said, f"Scan on the {table}", table.credentials)
     if about_credentials is not None:
         return about_credentials

@@ -77,14 +77,21 @@ def read_endpoint(name: str, value: str | None) -> str | None:
     endpoint = read_text(name, value)
     if endpoint is None:
         return None
-    parts = urlsplit(endpoint)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
+    if "@" in endpoint:  # before anything else: other errors show the value
+        raise OptionError(f"The option {name} may not hold credentials: they would be logged.")
+    if not _is_url(endpoint):
         raise OptionError(
             f"The option {name} is {value!r}; it takes a URL, such as http://127.0.0.1:4566."
         )
-    if parts.username or parts.password:
-        raise OptionError(f"The option {name} may not hold credentials: they would be logged.")
     return endpoint
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets that do not close, or a port that is no number
+        return False
 
 
 _APPLICATION = re.compile(r"application:(?P<name>.*)", re.IGNORECASE)

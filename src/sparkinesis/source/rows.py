@@ -65,8 +65,32 @@ def user_records(
     if keys.null_count:
         drawn = pa.array([random_key() for _ in range(keys.null_count)], pa.string())
         keys = pc.replace_with_mask(keys, keys.is_null(), drawn)
+    for column, name in ((keys, "partitionKey"), (hash_keys, "explicitHashKey")):
+        _check_text(column, name, stream)
     _check(data, keys, hash_keys, stream, max_size)
     return zip(keys.to_pylist(), hash_keys.to_pylist(), data.to_pylist(), strict=True)
+
+
+def _check_text(column: pa.Array, name: str, stream: str) -> None:
+    """Spark's STRING may hold any bytes, for instance those that a BINARY was cast from."""
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        raw = column.view(pa.binary()).to_pylist()
+        shown = next(text[:_SHOWN] for text in raw if text and not _is_text(text))
+        raise RecordRefusedError(
+            f"A record cannot be put on stream {stream!r}: its {name} begins with {shown!r}, which "
+            "is not text in UTF-8, as Kinesis takes it. If it was cast from BINARY, use hex() or "
+            "base64() instead. No record of its Arrow batch was put."
+        ) from None
+
+
+def _is_text(raw: bytes) -> bool:
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _check(data: pa.Array, keys: pa.Array, hash_keys: pa.Array, stream: str, limit: int) -> None:

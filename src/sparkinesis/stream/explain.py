@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timezone
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -38,6 +39,25 @@ ACCESS_DENIED = frozenset(
     }
 )
 
+BEGIN_ELSEWHERE = (
+    "begin elsewhere (a streaming query with a new checkpoint location, a batch read with another "
+    "startingPosition)"
+)
+"""What to do about a position that is gone, other than to go on behind it."""
+
+
+def words(error: ClientError | BotoCoreError) -> str:
+    """What the service or botocore said, as one line.
+
+    Without the request that AWS repeats when it refuses a signature ("The Canonical String for
+    this request should have been ..."): a session token is one of its headers.
+    """
+    if not isinstance(error, ClientError):
+        return " ".join(str(error).split())
+    message = str(error.response.get("Error", {}).get("Message") or "no message")
+    message = re.split("The Canonical String|The String-to-Sign", message, maxsplit=1)[0]
+    return f"{error_code(error)}: {' '.join(message.split())}"
+
 
 def explain(
     error: ClientError | BotoCoreError,
@@ -48,9 +68,7 @@ def explain(
 ) -> SparkinesisError:
     """The error to raise for ``error``, as one paragraph without the service's traceback."""
     code = error_code(error)
-    said = str(error)
-    if isinstance(error, ClientError):
-        said = f"{code}: {error.response.get('Error', {}).get('Message') or 'no message'}"
+    said = words(error)
     where = f"{address}" if shard_id is None else f"shard {shard_id} of {address}"
     if position is not None:
         where += f" at position {position}"
@@ -68,23 +86,23 @@ def explain(
     if code == "ResourceNotFoundException":
         return ShardNotFoundError(
             f"{where} does not exist any more: its records were older than the stream's retention "
-            "period, or the stream was deleted and created anew. What it held after the last batch "
-            "is lost. Set the option failOnDataLoss to false to go on with what is left, or start "
-            f"with a new checkpoint location. The service said: {said}"
+            "period, or the stream was deleted and created anew. What had not been read of it is "
+            "lost. Set the option failOnDataLoss to false to go on with what is left, or "
+            f"{BEGIN_ELSEWHERE}. The service said: {said}"
         )
     if code == "InvalidArgumentException" and isinstance(position, AfterRecord):
         return PositionNotFoundError(
             f"The service does not know the sequence number of {where}: it has expired, or it "
             "comes from another stream, for instance because this one was deleted and created "
             "anew. Set the option failOnDataLoss to false to go on with the oldest records kept, "
-            f"or start with a new checkpoint location. The service said: {said}"
+            f"or {BEGIN_ELSEWHERE}. The service said: {said}"
         )
     if code == "InvalidArgumentException" and isinstance(position, AtTimestamp):
         instant = datetime.fromtimestamp(position.ms / 1000, timezone.utc).isoformat()
         return ServiceError(
             f"The service refuses to begin {where}, which is {instant}: most likely that instant "
-            "lies in its future. Set the option initialPosition to an instant that has passed, or "
-            f"to latest. The service said: {said}"
+            "lies in its future. Set the option initialPosition (of a batch read startingPosition) "
+            f"to an instant that has passed, or to latest. The service said: {said}"
         )
     if code in ACCESS_DENIED:
         return AccessDeniedError(

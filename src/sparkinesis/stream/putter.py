@@ -51,8 +51,9 @@ class Putter:
     As a context manager: it leaves its block when everything is stored, or raises.
 
     Errors: those of `StreamClient`, and `ServiceError` when the service takes nothing at all for
-    ``retry.give_up_after`` seconds. What was put before an error stays put, so that a task that is
-    tried again stores it a second time.
+    ``retry.give_up_after`` seconds, in which the time between two calls of `put` does not count.
+    What was put before an error stays put, so that a task that is tried again stores it a second
+    time.
     """
 
     def __init__(self, address: StreamAddress, plan: PutPlan, retry: Retry = RETRY) -> None:
@@ -69,7 +70,7 @@ class Putter:
         """Aggregates that landed in another shard than expected, and in which."""
         self._stale = False
         """Whether an answer has shown that the shards have changed."""
-        self._progress_at = retry.clock()
+        self._progress_at = self._left_at = retry.clock()
         self._errors: Counter[tuple[str, str]] = Counter()
         """Why entries were refused since the service last took one."""
 
@@ -91,17 +92,23 @@ class Putter:
 
     def put(self, records: Iterable[UserRecord]) -> None:
         """Take user records, checked before; returns when it is worth giving more."""
-        if not self._queue and not self._calls:
-            self._progress_at = self._retry.clock()
+        self._resume()
         self._queue.add(self._entries(records))
         self._begin_calls()
         while len(self._queue) > LOW_WATER or self._queue.size > LOW_WATER_SIZE:
             self._step()
+        self._left_at = self._retry.clock()
 
     def flush(self) -> None:
         """Return when everything is stored."""
+        self._resume()
         while self._queue or self._calls or self._stale:
             self._step()
+        self._left_at = self._retry.clock()
+
+    def _resume(self) -> None:
+        """Do not count the time for which nobody looked at answers, nor put anything again."""
+        self._progress_at += self._retry.clock() - self._left_at
 
     def _entries(self, records: Iterable[UserRecord]) -> list[Entry]:
         size, ordered = self._plan.aggregate_size, self._plan.ordered

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from sparkinesis.errors import DataLossError
 from sparkinesis.stream.aggregation import deaggregate
 from sparkinesis.stream.client import Fetched, StreamClient
+from sparkinesis.stream.explain import BEGIN_ELSEWHERE
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position, ShardRange
 
@@ -98,8 +99,8 @@ class RetentionCheck:
         if self.fail_on_data_loss:
             raise DataLossError(
                 f"{text} Set the option failOnDataLoss to false to go on with the oldest record "
-                "kept, or start with a new checkpoint location; raise the stream's retention "
-                "period to have more time in future."
+                f"kept, or {BEGIN_ELSEWHERE}; raise the stream's retention period to have more "
+                "time in future."
             )
         _log.warning("%s Going on with the oldest record kept.", text)
 

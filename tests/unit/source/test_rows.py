@@ -105,6 +105,18 @@ def test_a_row_that_cannot_be_a_record_is_named(row: Row, said: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("column", ["partitionKey", "explicitHashKey"])
+def test_a_key_that_is_no_text_is_named(column: str) -> None:
+    """As `cast(unhex('ff') AS STRING)` gives it."""
+    batch = pa.RecordBatch.from_pydict(
+        {"data": [b"a", b"b"], column: pa.array([b"1", b"\xff"]).view(pa.string())}
+    )
+    with pytest.raises(RecordRefusedError) as caught:
+        user_records(batch, "s", 100, str)
+    assert f"its {column} begins with b'\\xff', which is not text in UTF-8" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
 def test_a_record_of_exactly_the_most_bytes_passes() -> None:
     assert len(records([("ü", LARGEST, bytes(998))])) == 1
 
