@@ -117,6 +117,10 @@ class ShardProber:
         self._last_look: Look | None = None
         self._limit = FIRST_LIMIT
 
+    def judge_by(self, check: RetentionCheck) -> None:
+        """From now on tell losses as ``check`` says: a shard begins, but does not stay, initial."""
+        self._check = check
+
     def look(self, position: Position, allowance: Allowance = NO_LIMIT) -> Look:
         """What follows ``position``, and how much of it is within ``allowance``: a record at least.
 

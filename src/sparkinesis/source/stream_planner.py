@@ -296,10 +296,12 @@ class StreamPlanner:
         self, shards: Mapping[str, Position], start: Positions, allowance: Allowance
     ) -> dict[str, Look]:
         for shard_id in shards:
-            if shard_id not in self._probers:
-                # Where the user wants to begin may be older than the oldest record: no loss.
-                fail = self._fail_on_data_loss and (shard_id in start or ANY_SHARD not in start)
-                check = RetentionCheck(self._client, fail)
+            # Where the user wants to begin may be older than the oldest record: no loss.
+            fail = self._fail_on_data_loss and (shard_id in start or ANY_SHARD not in start)
+            check = RetentionCheck(self._client, fail)
+            if shard_id in self._probers:
+                self._probers[shard_id].judge_by(check)
+            else:
                 budget = ShardBudget(self._pace, self._clock, self._sleep)
                 self._probers[shard_id] = ShardProber(
                     self._client,
