@@ -35,7 +35,7 @@ from sparkinesis.stream.position import (
     Position,
     sequence_order,
 )
-from sparkinesis.stream.retention import RetentionCheck
+from sparkinesis.stream.retention import RetentionCheck, holds_more
 from sparkinesis.stream.shard import Shard
 
 CLOSE_TO_TIP_MS = 1_000
@@ -371,7 +371,7 @@ def follows_older(
     position: AfterRecord,
     bound_ms: int,
 ) -> bool:
-    """Whether the record after ``position`` arrived before ``bound_ms`` (epoch ms).
+    """Whether what follows ``position`` arrived before ``bound_ms`` (epoch ms).
 
     True also when the record of the position itself is no longer kept: what followed is older still
     than what is.
@@ -388,7 +388,8 @@ def follows_older(
         return True
     if not seen or seen[0].sequence_number != position.sequence_number:
         return True
-    return any(arrival_ms(record) < bound_ms for record in seen[1:])
+    left = seen if holds_more(seen[0], position) else seen[1:]
+    return any(arrival_ms(record) < bound_ms for record in left)
 
 
 @dataclass(frozen=True, slots=True)

@@ -201,7 +201,8 @@ class StreamPlanner:
         with ThreadPoolExecutor(MOST_PROBES_AT_ONCE) as pool:
             answers = pool.map(is_behind, doubtful)
             behind = {shard for shard, older in zip(doubtful, answers, strict=True) if older}
-        skipped = skip_older(kept, bound_ms, behind)
+        closed = any(not lineage.shards[shard].is_open for shard in doubtful)
+        skipped = skip_older(kept, bound_ms, behind, has_closed=closed)
         if skipped is not start:
             _log.warning(
                 "%s: what arrived before %s is skipped, as skipOlderThan says.",
