@@ -133,7 +133,11 @@ class ShardProber:
         elif self._last_look is not None:
             return self._last_look
         self._position = position
-        look = self._examine_or_skip(self._cursor, allowance)
+        try:
+            look = self._examine_or_skip(self._cursor, allowance)
+        except Exception:
+            self._cursor = None  # it may stand behind records that no look has told of
+            raise
         if isinstance(look.finding, Records):
             # The cursor stands behind these records: there, most likely, the next look is wanted.
             self._position = AfterRecord(look.finding.end)
@@ -274,8 +278,10 @@ class ShardProber:
             landed = self._jump(int(instant), last, count)
             if landed is None:
                 return None
-            records = landed[1].records
-            return Sample(instant, records, self._weigh(records, allowance))
+            cursor, found = landed
+            weights = self._weigh(found.records, allowance)
+            is_all = cursor.at_end or found.passed_until or not found.lag_ms
+            return Sample(instant, found.records, weights, is_all)
 
         ends = end_of_slice(first, tip, sample, min(max(size, fewest), most))
         if ends is None:
