@@ -332,3 +332,12 @@ def test_throttling_is_waited_out(app: Application) -> None:
         assert datas(begun(app.query()).drain()) == [b"a"]
     finally:
         app.server.kinesis.faults = None
+
+
+def test_the_rest_of_an_aggregate_is_skipped_when_it_is_older_than_wanted(
+    app: Application,
+) -> None:
+    app.checkpoint(app.put_aggregate(b"0", b"1"), 0)
+    app.clock.advance(HOUR)
+    app.put(b"new")
+    assert datas(begun(app.query(skipOlderThan="2 minutes")).drain()) == [b"new"]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from sparkinesis.local import LocalServer, ManualClock
+from sparkinesis.local import Call, Fault, LocalServer, ManualClock, limits
 from sparkinesis.stream.aggregation import aggregate
 from tests.engine import Query
 from tests.streams import put, split
@@ -219,3 +219,48 @@ def test_p6_a_batch_that_was_planned_ahead_and_is_not_full_is_planned_anew(
     second = running.next_batch()
     assert second is not None
     assert len(second.rows) == 800
+
+
+def test_p6_a_page_that_is_full_of_large_records_does_not_look_like_the_tip(
+    kinesis: Any,
+    clock: ManualClock,
+    query: Callable[..., Query],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "MAX_GET_BYTES", 200_000)  # 10 MB, and records as much larger
+    kinesis.create_stream(StreamName="large", ShardCount=1)
+    for _ in range(300):
+        put_all(kinesis, "large", [{"Data": bytes(4000), "PartitionKey": "k"}] * 10)
+        clock.advance(100)
+    clock.advance(5000)
+    first = next(rows_per_batch(query(streamName="large", maxRecordsPerTrigger="1000")))
+    assert within(sum(first.values()), 1000)
+
+
+def test_p6_the_limit_holds_after_a_plan_made_ahead_has_failed_halfway(
+    kinesis: Any, server: LocalServer, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    kinesis.create_stream(StreamName="one", ShardCount=1)
+    for n in range(12):
+        put(kinesis, "one", [b"%d-%d" % (n, m) for m in range(500)])
+        clock.advance(2000)
+    running = query(streamName="one", maxRecordsPerTrigger="2000")
+    start = running.reader.initialOffset()
+    pages = 0
+
+    def refuses_the_second_page_of_the_second_plan(call: Call) -> Fault | None:
+        nonlocal pages
+        pages += call.operation == "GetRecords"
+        return Fault.error("AccessDeniedException") if pages == 4 else None
+
+    server.kinesis.faults = refuses_the_second_page_of_the_second_plan
+    end = running.reader.latestOffset(start, running.reader.getDefaultReadLimit())
+    assert running.reader._planner is not None
+    ahead = running.reader._planner._ahead
+    assert ahead is not None
+    assert ahead.wait() is None
+    server.kinesis.faults = None
+    running.checkpoint = end
+    second = running.next_batch()
+    assert second is not None
+    assert len(second.rows) == 2000

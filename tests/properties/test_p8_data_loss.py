@@ -158,3 +158,39 @@ def test_p8_a_stream_created_anew_under_the_old_name_is_noticed(
         running.plan()
     running.restart(failOnDataLoss="false")
     assert datas(running) == [b"e", b"f", b"g", b"h"]
+
+
+def test_p8_what_was_lost_is_told_also_while_a_shard_is_empty(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    kinesis.create_stream(StreamName="one", ShardCount=1)
+    running = query(streamName="one")
+    put(kinesis, "one", [b"a"], "k")
+    assert datas(running) == [b"a"]
+    clock.advance(1 * HOUR)
+    put(kinesis, "one", [b"lost"], "k")
+    clock.advance(40 * HOUR)
+    running.restart()
+    with pytest.raises(DataLossError, match="has expired"):
+        running.next_batch()
+    running.restart(failOnDataLoss="false")
+    running.next_batch()
+    put(kinesis, "one", [b"b"], "k")
+    running.restart(failOnDataLoss="true")
+    assert datas(running) == [b"b"]
+
+
+def test_p8_a_shard_that_goes_while_the_query_that_began_at_the_horizon_stands_still_is_told(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    running = query()
+    put(kinesis, "s", [b"a"], "k")
+    batch = running.next_batch()
+    assert batch is not None
+    put(kinesis, "s", [b"lost"], "k")
+    split(kinesis, "s", index=0)
+    split(kinesis, "s", index=2)
+    clock.advance(50 * HOUR)
+    put(kinesis, "s", [b"b"], "k")
+    with pytest.raises(DataLossError):
+        list(running.drain())

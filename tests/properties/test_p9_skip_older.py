@@ -188,3 +188,18 @@ def test_p9_nothing_older_and_all_that_is_not(
         assert late == {n for n in history.since(bound) if n not in seen}
         assert late.issuperset(range(first, len(history.arrived)))
     assert len(delivered) == len(set(delivered))
+
+
+def test_p9_children_of_a_shard_that_closed_behind_its_last_row_begin_at_the_bound(
+    kinesis: Any, clock: ManualClock, history: History, query: Callable[..., Query]
+) -> None:
+    running = query(skipOlderThan="2 minutes")
+    history.put(30)
+    assert numbers(running) == list(range(30))
+    split(kinesis, "s", index=0)
+    split(kinesis, "s", index=2)
+    history.put(50)
+    clock.advance(HOUR)
+    history.put(20)
+    running.restart()
+    assert numbers(running) == list(range(80, 100))

@@ -35,7 +35,7 @@ from sparkinesis.stream.position import (
     Position,
     sequence_order,
 )
-from sparkinesis.stream.retention import RetentionCheck
+from sparkinesis.stream.retention import RetentionCheck, holds_more
 from sparkinesis.stream.shard import Shard
 
 CLOSE_TO_TIP_MS = 1_000
@@ -117,6 +117,10 @@ class ShardProber:
         self._last_look: Look | None = None
         self._limit = FIRST_LIMIT
 
+    def judge_by(self, check: RetentionCheck) -> None:
+        """From now on tell losses as ``check`` says: a shard begins, but does not stay, initial."""
+        self._check = check
+
     def look(self, position: Position, allowance: Allowance = NO_LIMIT) -> Look:
         """What follows ``position``, and how much of it is within ``allowance``: a record at least.
 
@@ -129,7 +133,11 @@ class ShardProber:
         elif self._last_look is not None:
             return self._last_look
         self._position = position
-        look = self._examine_or_skip(self._cursor, allowance)
+        try:
+            look = self._examine_or_skip(self._cursor, allowance)
+        except Exception:
+            self._cursor = None  # it may stand behind records that no look has told of
+            raise
         if isinstance(look.finding, Records):
             # The cursor stands behind these records: there, most likely, the next look is wanted.
             self._position = AfterRecord(look.finding.end)
@@ -270,8 +278,10 @@ class ShardProber:
             landed = self._jump(int(instant), last, count)
             if landed is None:
                 return None
-            records = landed[1].records
-            return Sample(instant, records, self._weigh(records, allowance))
+            cursor, found = landed
+            weights = self._weigh(found.records, allowance)
+            is_all = cursor.at_end or found.passed_until or not found.lag_ms
+            return Sample(instant, found.records, weights, is_all)
 
         ends = end_of_slice(first, tip, sample, min(max(size, fewest), most))
         if ends is None:
@@ -367,7 +377,7 @@ def follows_older(
     position: AfterRecord,
     bound_ms: int,
 ) -> bool:
-    """Whether the record after ``position`` arrived before ``bound_ms`` (epoch ms).
+    """Whether what follows ``position`` arrived before ``bound_ms`` (epoch ms).
 
     True also when the record of the position itself is no longer kept: what followed is older still
     than what is.
@@ -384,7 +394,8 @@ def follows_older(
         return True
     if not seen or seen[0].sequence_number != position.sequence_number:
         return True
-    return any(arrival_ms(record) < bound_ms for record in seen[1:])
+    left = seen if holds_more(seen[0], position) else seen[1:]
+    return any(arrival_ms(record) < bound_ms for record in left)
 
 
 @dataclass(frozen=True, slots=True)

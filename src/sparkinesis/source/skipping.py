@@ -28,19 +28,23 @@ def undecided(start: Positions, bound_ms: int) -> dict[str, AfterRecord]:
     }
 
 
-def skip_older(start: Positions, bound_ms: int, behind: Container[str]) -> Positions:
+def skip_older(
+    start: Positions, bound_ms: int, behind: Container[str], *, has_closed: bool = False
+) -> Positions:
     """``start``, with nothing that arrived before ``bound_ms`` (epoch ms) left to read.
 
     ``behind``: which of the `undecided` shards have a record to come that arrived before the bound.
-    ``start`` itself when there is nothing to skip.
+    ``has_closed``: one of the `undecided` shards is closed. ``start`` itself when there is nothing
+    to skip.
     """
     bound = AtTimestamp(bound_ms)
     moved = {
         shard: bound if _is_behind(shard, position, bound, behind) else position
         for shard, position in start.items()
     }
-    # The children of a finished shard may have been there before the bound.
-    if moved == start and SHARD_END not in start.values():
+    # The children of a finished shard, or of one that turns out to be, may have been there before
+    # the bound.
+    if moved == start and SHARD_END not in start.values() and not has_closed:
         return start
     return {**moved, ANY_SHARD: bound}
 

@@ -28,6 +28,8 @@ class Sample:
     start: float
     records: Sequence[Record]
     weights: Sequence[float]
+    is_all: bool = False
+    """Nothing follows them: they reach the tip."""
 
     @property
     def window(self) -> Window | None:
@@ -95,7 +97,7 @@ def end_of_slice(
                 if landed is not None:
                     return Slice(landed.records[0], 1.0)
         landed = sample(at, size)
-        new = _window_at(at, tip, landed, size)
+        new = _window_at(at, tip, landed)
         if new is None:
             return None
         windows = with_window(windows, new)
@@ -103,11 +105,12 @@ def end_of_slice(
     return None
 
 
-def _window_at(at: float, tip: float, landed: Sample | None, size: int) -> Window | None:
-    """What a sample of ``size`` records at ``at`` says; None if it does not tell."""
+def _window_at(at: float, tip: float, landed: Sample | None) -> Window | None:
+    """What a sample at ``at`` says; None if it does not tell."""
     if landed is None:
         return Window(at, tip, 0.0, 0.0)
-    if len(landed.records) < size:
+    # A page may be short only because it is full: of bytes, not of records.
+    if landed.is_all:
         total = sum(landed.weights)  # all up to the tip: nothing around it to tell of
         return Window(at, max(at, tip), total, total / max(tip - at, 1.0))
     return landed.window

@@ -201,7 +201,8 @@ class StreamPlanner:
         with ThreadPoolExecutor(MOST_PROBES_AT_ONCE) as pool:
             answers = pool.map(is_behind, doubtful)
             behind = {shard for shard, older in zip(doubtful, answers, strict=True) if older}
-        skipped = skip_older(kept, bound_ms, behind)
+        closed = any(not lineage.shards[shard].is_open for shard in doubtful)
+        skipped = skip_older(kept, bound_ms, behind, has_closed=closed)
         if skipped is not start:
             _log.warning(
                 "%s: what arrived before %s is skipped, as skipOlderThan says.",
@@ -296,10 +297,12 @@ class StreamPlanner:
         self, shards: Mapping[str, Position], start: Positions, allowance: Allowance
     ) -> dict[str, Look]:
         for shard_id in shards:
-            if shard_id not in self._probers:
-                # Where the user wants to begin may be older than the oldest record: no loss.
-                fail = self._fail_on_data_loss and (shard_id in start or ANY_SHARD not in start)
-                check = RetentionCheck(self._client, fail)
+            # Where the user wants to begin may be older than the oldest record: no loss.
+            fail = self._fail_on_data_loss and (shard_id in start or ANY_SHARD not in start)
+            check = RetentionCheck(self._client, fail)
+            if shard_id in self._probers:
+                self._probers[shard_id].judge_by(check)
+            else:
                 budget = ShardBudget(self._pace, self._clock, self._sleep)
                 self._probers[shard_id] = ShardProber(
                     self._client,

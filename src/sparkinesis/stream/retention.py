@@ -63,9 +63,11 @@ class RetentionCheck:
         """
         records = fetched.page.records
         if isinstance(start, AfterRecord):
-            if not records:
+            if not records and fetched.page.millis_behind_latest != 0:
                 return None
-            if records[0].sequence_number == start.sequence_number:
+            # At the tip, no record at all: then that of the position is not kept any more, and
+            # what followed it may be gone as well.
+            if records and records[0].sequence_number == start.sequence_number:
                 return records if holds_more(records[0], start) else records[1:]
         now_ms = fetched.service_time_ms
         if may_have_lost(start, now_ms, SHORTEST_RETENTION_MS):

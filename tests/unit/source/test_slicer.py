@@ -32,7 +32,8 @@ class Backlog:
 
     def _sample(self, instant: float, first: int, count: int) -> Sample:
         records = self.records[first : first + count]
-        return Sample(instant, records, [self._weight] * len(records))
+        is_all = first + count >= len(self.records)
+        return Sample(instant, records, [self._weight] * len(records), is_all)
 
     def slice(self) -> Slice | None:
         size = min(max(int(1 / self._weight / 40), 100), 1000)
