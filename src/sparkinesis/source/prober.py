@@ -126,12 +126,15 @@ class ShardProber:
 
         Raises `DataLossError` when what followed the position was trimmed.
         """
-        if self._cursor is None or not _same_place(position, self._position):
+        again = self._last_look
+        # What was within another allowance may not be within this one.
+        is_stale = again is not None and again.taken > 0 and allowance.is_limited
+        if self._cursor is None or is_stale or not _same_place(position, self._position):
             self._cursor = self._open(position, inclusive=True)
             self._start_is_checked = False
             self._last_look = None
-        elif self._last_look is not None:
-            return self._last_look
+        elif again is not None:
+            return again
         self._position = position
         try:
             look = self._examine_or_skip(self._cursor, allowance)

@@ -98,7 +98,7 @@ def read_range(
             if isinstance(wanted.end, AfterRecord) and not end_seen:
                 # The end existed when the range was planned. Now the page begins behind it, or
                 # there is nothing more to come: it has been trimmed, and all before it as well.
-                at_tip = not page.records and page.millis_behind_latest == 0
+                at_tip = not page.records and not page.millis_behind_latest
                 if over or at_tip or shard_is_over:
                     check.without_end(wanted, fetched)
                     over = True
