@@ -8,8 +8,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from examples.flights.shards import ShardMap, hash_key
+from examples.flights.shards import ShardMap
 from sparkinesis.stream.aggregation import aggregate
+from sparkinesis.stream.routing import hash_key
 
 EVENTS_AT_A_TIME = 1_500
 MOST_ENTRIES = 500
@@ -77,7 +78,7 @@ class Producer(threading.Thread):
         plain: list[Event] = []
         by_shard: dict[str, list[tuple[str, None, bytes]]] = {}
         for key, data in events:
-            if hash_key(key) % PLAIN_ONE_IN == 0:
+            if hash_key(key, None) % PLAIN_ONE_IN == 0:
                 plain.append((key, data))
             else:
                 by_shard.setdefault(self._shards.shard_of(key), []).append((key, None, data))

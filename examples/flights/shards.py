@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-
-def hash_key(partition_key: str) -> int:
-    """The place of a partition key in the hash ranges of the shards."""
-    digest = hashlib.md5(partition_key.encode(), usedforsecurity=False).digest()
-    return int.from_bytes(digest, "big")
+from sparkinesis.stream.routing import hash_key
 
 
 def open_shards(kinesis: Any, stream: str) -> dict[str, range]:
@@ -53,7 +48,7 @@ class ShardMap:
         self._ranges = open_shards(kinesis, stream)
 
     def shard_of(self, partition_key: str) -> str:
-        place = hash_key(partition_key)
+        place = hash_key(partition_key, None)
         # Not `place in range`: a range of 2**126 numbers has no length in C.
         return next(s for s, keys in self._ranges.items() if keys.start <= place < keys.stop)
 

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import boto3
-from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sparkinesis.errors import (
@@ -19,25 +17,16 @@ from sparkinesis.errors import (
 )
 from sparkinesis.lease.lease import Lease, decode_lease
 from sparkinesis.stream.access import explain_credentials
+from sparkinesis.stream.address import place_of
 from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
 from sparkinesis.stream.explain import ACCESS_DENIED, words
 from sparkinesis.stream.retry import THROTTLED, Retry, error_code
-from sparkinesis.stream.session import open_session
+from sparkinesis.stream.session import open_client
 
 
 @functools.lru_cache(maxsize=16)
 def _boto_client(region: str | None, endpoint: str | None, credentials: CredentialSource) -> Any:
-    session = open_session(credentials, region, endpoint)
-    return boto3.Session(botocore_session=session).client(
-        "dynamodb",
-        endpoint_url=endpoint,
-        config=Config(
-            retries={"total_max_attempts": 1, "mode": "standard"},
-            connect_timeout=10,
-            read_timeout=30,
-            user_agent_extra="sparkinesis",
-        ),
-    )
+    return open_client("dynamodb", credentials, region, endpoint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +39,7 @@ class LeaseTable:
     credentials: CredentialSource = FOUND_BY_BOTO
 
     def __str__(self) -> str:
-        place = self.region or "the default region"
-        at = f" at {self.endpoint}" if self.endpoint else ""
-        return f"lease table {self.name!r} in {place}{at}"
+        return f"lease table {self.name!r} in {place_of(self.region, self.endpoint)}"
 
     def leases(self, retry: Retry | None = None) -> list[Lease]:
         """All leases, by a Scan of consistent reads; rows that are none are left out.

@@ -76,10 +76,11 @@ def end_of_slice(
     ``sample(instant, n)`` gives n records that arrived at ``instant`` or later, or None where there
     is none; it is asked for nothing later than ``tip`` (epoch ms). Samples are of ``size`` records.
     """
-    if first.window is None or tip <= first.window.end:
+    begin = first.window
+    if begin is None or tip <= begin.end:
         return None
-    seen = [(first.window, first)]
-    windows = [first.window]
+    seen = [(begin, first)]
+    windows = [begin]
     for _ in range(MOST_SAMPLES):
         reached = min(reach(windows), tip)
         error, middle = doubt(windows, reached)

@@ -20,9 +20,13 @@ class StreamAddress:
     credentials: CredentialSource = FOUND_BY_BOTO
 
     def __str__(self) -> str:
-        place = self.region or "the default region"
-        at = f" at {self.endpoint}" if self.endpoint else ""
-        return f"stream {self.name!r} in {place}{at}"
+        return f"stream {self.name!r} in {place_of(self.region, self.endpoint)}"
+
+
+def place_of(region: str | None, endpoint: str | None) -> str:
+    """Where something is on AWS, or elsewhere, in the words of an error."""
+    at = f" at {endpoint}" if endpoint else ""
+    return f"{region or 'the default region'}{at}"
 
 
 def is_loopback(endpoint: str | None) -> bool:

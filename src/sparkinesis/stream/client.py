@@ -15,8 +15,6 @@ from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple, TypeVar
 
-import boto3
-from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sparkinesis.errors import (
@@ -37,7 +35,7 @@ from sparkinesis.stream.position import (
 )
 from sparkinesis.stream.retry import Retry
 from sparkinesis.stream.routing import HashRange, ShardMap
-from sparkinesis.stream.session import open_session
+from sparkinesis.stream.session import open_client
 from sparkinesis.stream.shard import Shard
 
 _T = TypeVar("_T")
@@ -131,18 +129,7 @@ def _decode_get_records(
 @functools.lru_cache(maxsize=64)
 def _boto_client(region: str | None, endpoint: str | None, credentials: CredentialSource) -> Any:
     """One client, and so one pool of connections, per process, region, endpoint and role."""
-    session = open_session(credentials, region, endpoint)
-    client = boto3.Session(botocore_session=session).client(
-        "kinesis",
-        endpoint_url=endpoint,
-        config=Config(
-            retries={"total_max_attempts": 1, "mode": "standard"},
-            connect_timeout=10,
-            read_timeout=30,
-            max_pool_connections=64,
-            user_agent_extra="sparkinesis",
-        ),
-    )
+    client = open_client("kinesis", credentials, region, endpoint)
     client.meta.events.register("before-parse.kinesis.GetRecords", _decode_get_records)
     return client
 

@@ -1,4 +1,4 @@
-"""botocore sessions with credentials from where a `CredentialSource` says."""
+"""botocore sessions, and clients, with credentials from where a `CredentialSource` says."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
+import boto3
 import botocore.session
 from botocore.config import Config
 from botocore.credentials import CredentialResolver, DeferredRefreshableCredentials
@@ -57,6 +58,24 @@ def open_session(
     provider = _AssumedRole(sts, source, now)
     assuming.register_component("credential_provider", CredentialResolver([provider]))
     return assuming
+
+
+def open_client(
+    service: str, source: CredentialSource, region: str | None, endpoint: str | None
+) -> Any:
+    """A boto3 client that leaves retries to `sparkinesis.stream.retry`; see `open_session`."""
+    session = open_session(source, region, endpoint)
+    return boto3.Session(botocore_session=session).client(
+        service,
+        endpoint_url=endpoint,
+        config=Config(
+            retries={"total_max_attempts": 1, "mode": "standard"},
+            connect_timeout=10,
+            read_timeout=30,
+            max_pool_connections=64,
+            user_agent_extra="sparkinesis",
+        ),
+    )
 
 
 def _session(source: CredentialSource, region: str | None, endpoint: str | None) -> Any:
