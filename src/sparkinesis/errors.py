@@ -45,3 +45,29 @@ class ExpiredIteratorError(SparkinesisError):
 
 class RecordRefusedError(SparkinesisError, ValueError):
     """A row cannot be a record: too large, a bad key, or no data. Nothing of its batch was put."""
+
+
+class LeaseLostError(SparkinesisError):
+    """The lease is another worker's, or may be by now: nothing can be checkpointed under it.
+
+    What the KCL calls ``ShutdownException``. Stop processing: another worker goes on.
+    """
+
+
+class LeaseTableUnavailableError(SparkinesisError):
+    """DynamoDB throttles, or cannot be reached, and retries ran out. Trying again later may help.
+
+    What the KCL calls ``ThrottlingException`` and ``KinesisClientLibDependencyException``.
+    """
+
+
+class CheckpointError(SparkinesisError, ValueError):
+    """A checkpoint outside of what was delivered, or behind the last one. Nothing was written."""
+
+
+class DuplicateWorkerIdError(SparkinesisError):
+    """Another live worker of the application has the same worker id."""
+
+
+class ProcessorError(SparkinesisError, TypeError):
+    """What was given as a record processor is none. Nothing was called."""

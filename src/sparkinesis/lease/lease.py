@@ -1,6 +1,7 @@
-"""A lease: the row of a KCL lease table that says how far an application has come in a shard.
+"""A lease: the row of a lease table that says who reads a shard, and how far it has come.
 
-The attributes are those of the KCL's ``DynamoDBLeaseSerializer`` (Java, 1.x to 3.x).
+The attributes are those of the KCL's ``DynamoDBLeaseSerializer`` (Java, 1.x to 3.x), and one of
+ours, which the KCL keeps and ignores: ``checkpointTimestamp``.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
+
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,42 +29,163 @@ class StreamIdentifier:
         account, name, epoch = text.split(":")
         return cls(account, name, int(epoch))
 
+    def __str__(self) -> str:
+        return f"{self.account}:{self.name}:{self.creation_epoch}"
+
+
+@dataclass(frozen=True, slots=True)
+class PendingCheckpoint:
+    """The first phase of a checkpoint in two: prepared, not yet in force."""
+
+    at: ExtendedSequenceNumber
+    state: bytes | None = None
+    """What the application wants to know when it finds this after a crash."""
+
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """What a lease says of its shard. Who holds it matters to workers only."""
+    """A row of the lease table."""
 
     key: str
     shard_id: str
-    stream: StreamIdentifier | None
+    checkpoint: ExtendedSequenceNumber
+    """Everything up to it is done."""
+    stream: StreamIdentifier | None = None
     """None in the table of an application that reads one stream."""
-    checkpoint: str
-    """A sequence number, or TRIM_HORIZON, LATEST, AT_TIMESTAMP or SHARD_END."""
-    sub_sequence_number: int
-    """The last user record that is done in the record of the checkpoint; 0 if not aggregated."""
-    parent_ids: tuple[str, ...]
+    parent_ids: tuple[str, ...] = ()
     """Shard ids, also where the key is longer than that; sorted."""
+    owner: str | None = None
+    """The worker that reads the shard, or will once ``checkpoint_owner`` has let go of it."""
+    counter: int = 0
+    """Raised by every write of the owner: it fences writes, and shows that the owner lives."""
+    owner_switches: int = 0
+    """Changes of owner since the last checkpoint."""
+    pending: PendingCheckpoint | None = None
+    child_ids: tuple[str, ...] = ()
+    """Shard ids, sorted; known once the shard has ended."""
+    hash_range: tuple[int, int] | None = None
+    """First and last hash key of the shard, both inclusive."""
+    throughput_kbps: float | None = None
+    checkpoint_owner: str | None = None
+    """While a lease is being handed over: the worker that still reads the shard."""
+    timestamp_ms: int | None = None
+    """The instant (epoch ms) that the checkpoint LATEST or AT_TIMESTAMP stands for, if known."""
+
+    @property
+    def actual_owner(self) -> str | None:
+        """The worker that may checkpoint."""
+        return self.checkpoint_owner or self.owner
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the shard has ended and everything in it is done."""
+        return self.checkpoint.is_shard_end
 
 
 def decode_lease(item: Mapping[str, Any]) -> Lease | None:
     """Read a row, as DynamoDB's API gives it; None for a row that is not a lease.
 
     Other attributes are of no concern, whoever wrote them. As of KCL 3.5 the table also holds its
-    coordination (``entityType`` LEADER, WORKER_METRIC_STATS, ...).
+    coordination (``entityType`` LEADER, WORKER_METRIC_STATS, ...). A row without what every KCL
+    writes (key, checkpoint, counter) is none either.
     """
     if _text(item, "entityType") not in {None, "LEASE"}:
         return None
-    key, checkpoint = _text(item, "leaseKey"), _text(item, "checkpoint")
-    if key is None or checkpoint is None:
+    key, sequence_number = _text(item, "leaseKey"), _text(item, "checkpoint")
+    counter = _number(item, "leaseCounter")
+    if key is None or sequence_number is None or counter is None:
         return None
     identifier, _, shard_id = key.rpartition(":")
     try:
         stream = StreamIdentifier.parse(identifier) if identifier else None
-        sub_sequence_number = int(Decimal(_text(item, "checkpointSubSequenceNumber", "N") or 0))
+    except ValueError:
+        return None
+    checkpoint = ExtendedSequenceNumber(
+        sequence_number, _number(item, "checkpointSubSequenceNumber") or 0
+    )
+    return Lease(
+        key=key,
+        shard_id=shard_id,
+        checkpoint=checkpoint,
+        stream=stream,
+        parent_ids=_texts(item, "parentShardId"),
+        owner=_text(item, "leaseOwner"),
+        counter=counter,
+        owner_switches=_number(item, "ownerSwitchesSinceCheckpoint") or 0,
+        pending=_pending(item),
+        child_ids=_texts(item, "childShardIds"),
+        hash_range=_hash_range(item),
+        throughput_kbps=_throughput(item),
+        checkpoint_owner=_text(item, "checkpointOwner"),
+        timestamp_ms=_number(item, "checkpointTimestamp"),
+    )
+
+
+def encode_lease(lease: Lease) -> dict[str, Any]:
+    """The whole row of a new lease, as DynamoDB's API takes it.
+
+    Attributes without a value are left out: the table never holds an empty string or set.
+    ``entityType`` is not written: KCLs before 3.5 do not know it, later ones do not need it.
+    """
+    item: dict[str, Any] = {
+        "leaseKey": {"S": lease.key},
+        "leaseCounter": {"N": str(lease.counter)},
+        "ownerSwitchesSinceCheckpoint": {"N": str(lease.owner_switches)},
+        "checkpoint": {"S": lease.checkpoint.sequence_number},
+        "checkpointSubSequenceNumber": {"N": str(lease.checkpoint.sub_sequence_number)},
+    }
+    if lease.owner:
+        item["leaseOwner"] = {"S": lease.owner}
+    if lease.parent_ids:
+        item["parentShardId"] = {"SS": list(lease.parent_ids)}
+    if lease.child_ids:
+        item["childShardIds"] = {"SS": list(lease.child_ids)}
+    if lease.hash_range is not None:
+        first, last = lease.hash_range
+        item["startingHashKey"], item["endingHashKey"] = {"S": str(first)}, {"S": str(last)}
+    if lease.stream is not None:
+        item["streamName"], item["shardId"] = {"S": str(lease.stream)}, {"S": lease.shard_id}
+    if lease.timestamp_ms is not None:
+        item["checkpointTimestamp"] = {"N": str(lease.timestamp_ms)}
+    return item
+
+
+def _pending(item: Mapping[str, Any]) -> PendingCheckpoint | None:
+    sequence_number = _text(item, "pendingCheckpoint")
+    if sequence_number is None:
+        return None
+    sub = _number(item, "pendingCheckpointSubSequenceNumber") or 0
+    # A Java KCL may write a number here when it creates a lease, which means nothing.
+    state = item.get("pendingCheckpointState", {}).get("B")
+    return PendingCheckpoint(
+        ExtendedSequenceNumber(sequence_number, sub),
+        bytes(state) if isinstance(state, bytes | bytearray) else None,
+    )
+
+
+def _hash_range(item: Mapping[str, Any]) -> tuple[int, int] | None:
+    first, last = _text(item, "startingHashKey"), _text(item, "endingHashKey")
+    if first is None or last is None or not (first.isdecimal() and last.isdecimal()):
+        return None
+    return int(first), int(last)
+
+
+def _throughput(item: Mapping[str, Any]) -> float | None:
+    try:
+        return float(_text(item, "throughputKBps", "N") or "")
+    except ValueError:
+        return None
+
+
+def _number(item: Mapping[str, Any], name: str) -> int | None:
+    try:
+        return int(Decimal(_text(item, name, "N") or ""))
     except (ValueError, ArithmeticError):
         return None
-    parent_ids = tuple(sorted(item.get("parentShardId", {}).get("SS", ())))
-    return Lease(key, shard_id, stream, checkpoint, sub_sequence_number, parent_ids)
+
+
+def _texts(item: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    return tuple(sorted(item.get(name, {}).get("SS", ())))
 
 
 def _text(item: Mapping[str, Any], name: str, kind: str = "S") -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from sparkinesis.errors import LeaseTableError
+from sparkinesis.lease.extended_sequence_number import AT_TIMESTAMP
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table import LeaseTable
 from sparkinesis.stream.address import StreamAddress
@@ -18,8 +19,6 @@ from sparkinesis.stream.position import (
 )
 from sparkinesis.stream.shard import Lineage
 
-AT_TIMESTAMP = "AT_TIMESTAMP"
-"""A checkpoint of the KCL; the instant itself is in the application's configuration only."""
 
 _INSTEAD = "Or set the option initialPosition to trim_horizon, latest or an instant."
 
@@ -91,7 +90,11 @@ def resume(
             "the stream keeps records. Check its name in the option initialPosition and the "
             f"stream's in streamName. {_INSTEAD}"
         )
-    timeless = sorted(s for s, lease in leases.items() if lease.checkpoint == AT_TIMESTAMP)
+    timeless = sorted(
+        s
+        for s, lease in leases.items()
+        if lease.checkpoint.sequence_number == AT_TIMESTAMP and lease.timestamp_ms is None
+    )
     if timeless:
         raise LeaseTableError(
             f"The {table} does not tell where the application stands in {', '.join(timeless)} of "
@@ -102,7 +105,8 @@ def resume(
     positions = {
         shard_id: _position(lease, now_ms, table)
         for shard_id, lease in leases.items()
-        if shard_id in lineage.shards or lease.checkpoint not in {str(SHARD_END), str(LATEST)}
+        if shard_id in lineage.shards
+        or lease.checkpoint.sequence_number not in {str(SHARD_END), str(LATEST)}
     }
     unfinished = {shard for shard, position in positions.items() if position is not SHARD_END}
     for shard_id in list(positions):
@@ -123,17 +127,18 @@ def _is_of(lease: Lease, address: StreamAddress) -> bool:
 
 
 def _position(lease: Lease, now_ms: int, table: LeaseTable) -> Position:
-    if lease.checkpoint == str(LATEST):
-        return AtTimestamp(now_ms)
-    if lease.checkpoint in {str(TRIM_HORIZON), str(SHARD_END)}:
-        return parse_position(lease.checkpoint)
-    if lease.checkpoint.isdecimal():
+    sequence_number = lease.checkpoint.sequence_number
+    if sequence_number in {str(LATEST), AT_TIMESTAMP}:
+        return AtTimestamp(now_ms if lease.timestamp_ms is None else lease.timestamp_ms)
+    if sequence_number in {str(TRIM_HORIZON), str(SHARD_END)}:
+        return parse_position(sequence_number)
+    if sequence_number.isdecimal():
         try:
-            return parse_position(f"{lease.checkpoint}:{lease.sub_sequence_number}")
+            return parse_position(str(lease.checkpoint))
         except ValueError:
             pass
     raise LeaseTableError(
-        f"The {table} has the checkpoint {lease.checkpoint[:80]!r} (sub-sequence number "
-        f"{lease.sub_sequence_number}) in its lease {lease.key!r}, which no KCL writes. Mend or "
+        f"The {table} has the checkpoint {sequence_number[:80]!r} (sub-sequence number "
+        f"{lease.checkpoint.sub_sequence_number}) in its lease {lease.key!r}, which no KCL writes. Mend or "
         f"delete that lease. {_INSTEAD}"
     )

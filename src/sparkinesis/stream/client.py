@@ -70,7 +70,8 @@ class PutResult(NamedTuple):
 
 def shard_of(child: ChildShard) -> Shard:
     """The shard that a closed shard's last page announces."""
-    return Shard(child.shard_id, tuple(child.parent_shards))
+    hash_range = (int(child.starting_hash_key), int(child.ending_hash_key))
+    return Shard(child.shard_id, tuple(child.parent_shards), hash_range=hash_range)
 
 
 def service_time(headers: Mapping[str, str], local_ms: int) -> int:
@@ -159,17 +160,26 @@ class StreamClient:
         hours = answer["StreamDescriptionSummary"]["RetentionPeriodHours"]
         return StreamSummary(hours * 3_600_000, self._service_time(answer))
 
-    def list_shards(self, retry: Retry | None = None) -> tuple[list[Shard], int]:
-        """ListShards, all pages: every shard that is kept, and the service's clock in epoch ms."""
-        answers, first_time = self._list_shards(retry)
+    def list_shards(
+        self, retry: Retry | None = None, *, at: Position | None = None
+    ) -> tuple[list[Shard], int]:
+        """ListShards, all pages: every shard that is kept, and the service's clock in epoch ms.
+
+        ``at``: only those that were open at LATEST, TRIM_HORIZON or an instant (ShardFilter).
+        """
+        answers, first_time = self._list_shards(retry, at)
         return [_shard(answer) for answer in answers], first_time
 
     def shard_map(self) -> ShardMap:
         """ListShards: which hash keys are whose."""
         return ShardMap.of(_hash_range(answer) for answer in self._list_shards(None)[0])
 
-    def _list_shards(self, retry: Retry | None) -> tuple[list[dict[str, Any]], int]:
+    def _list_shards(
+        self, retry: Retry | None, at: Position | None = None
+    ) -> tuple[list[dict[str, Any]], int]:
         request: dict[str, Any] = self._id()
+        if at is not None:
+            request["ShardFilter"] = _shard_filter(at)
         shards: list[dict[str, Any]] = []
         first_time: int | None = None
         while True:
@@ -269,10 +279,13 @@ class StreamClient:
 
 def _shard(answer: Mapping[str, Any]) -> Shard:
     parents = (answer.get("ParentShardId"), answer.get("AdjacentParentShardId"))
+    hash_keys, sequence_numbers = answer["HashKeyRange"], answer["SequenceNumberRange"]
     return Shard(
         answer["ShardId"],
         tuple(parent for parent in parents if parent),
-        "EndingSequenceNumber" not in answer["SequenceNumberRange"],
+        "EndingSequenceNumber" not in sequence_numbers,
+        (int(hash_keys["StartingHashKey"]), int(hash_keys["EndingHashKey"])),
+        sequence_numbers["StartingSequenceNumber"],
     )
 
 
@@ -292,16 +305,27 @@ def _put_entry(entry: Entry) -> dict[str, Any]:
     return request
 
 
+def _instant(ms: int) -> datetime:
+    # Not a float of seconds: that would round the millisecond.
+    instant = datetime.fromtimestamp(ms // 1000, timezone.utc)
+    return instant.replace(microsecond=ms % 1000 * 1000)
+
+
+def _shard_filter(position: Position) -> dict[str, Any]:
+    if isinstance(position, AtTimestamp):
+        return {"Type": "AT_TIMESTAMP", "Timestamp": _instant(position.ms)}
+    if position in {TRIM_HORIZON, LATEST}:
+        return {"Type": f"AT_{position}"}
+    raise ValueError(f"no shard filter is for {position}")
+
+
 def _iterator_type(position: Position, inclusive: bool) -> dict[str, Any]:
     if isinstance(position, AfterRecord):
         inclusive = inclusive or position.sub_sequence_number is not None
         kind = "AT_SEQUENCE_NUMBER" if inclusive else "AFTER_SEQUENCE_NUMBER"
         return {"ShardIteratorType": kind, "StartingSequenceNumber": position.sequence_number}
     if isinstance(position, AtTimestamp):
-        # Not a float of seconds: that would round the millisecond.
-        instant = datetime.fromtimestamp(position.ms // 1000, timezone.utc)
-        instant = instant.replace(microsecond=position.ms % 1000 * 1000)
-        return {"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": instant}
+        return {"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": _instant(position.ms)}
     if position in {TRIM_HORIZON, LATEST}:
         return {"ShardIteratorType": str(position)}
     raise ValueError(f"nothing follows {SHARD_END}: a closed shard has no iterator at its end")

@@ -16,6 +16,10 @@ class Shard:
     parents: tuple[str, ...] = ()
     """No parent for a shard of the stream's start, one after a split, two after a merge."""
     is_open: bool = True
+    hash_range: tuple[int, int] | None = None
+    """First and last hash key, both inclusive; None where that was not told."""
+    starting_sequence_number: str = "0"
+    """No record of the shard has a smaller one; shards sort by it as they came into being."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,131 @@
+"""The settings of a worker. The defaults are the KCL's, where it has one."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, fields
+from typing import Literal, TypeAlias
+
+from sparkinesis.errors import OptionError
+from sparkinesis.stream.budget import MAX_RECORDS_PER_CALL
+
+BillingMode: TypeAlias = Literal["PAY_PER_REQUEST", "PROVISIONED"]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTableOptions:
+    """How to create the lease table where there is none. An existing table is left as it is."""
+
+    billing_mode: BillingMode = "PAY_PER_REQUEST"
+    read_capacity: int = 10
+    """Units a second; of PROVISIONED only."""
+    write_capacity: int = 10
+    point_in_time_recovery: bool = False
+    """Switched on at each start, for an existing table too, as the KCL does; never off."""
+    deletion_protection: bool = False
+    tags: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.billing_mode not in {"PAY_PER_REQUEST", "PROVISIONED"}:
+            raise OptionError(
+                f"billing_mode is {self.billing_mode!r}; it must be PAY_PER_REQUEST or PROVISIONED."
+            )
+        for name in ("read_capacity", "write_capacity"):
+            _at_least(self, name, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerOptions:
+    """Durations are in seconds. Raises `OptionError` for a value that cannot be used."""
+
+    failover_time: float = 10.0
+    """A lease that was not renewed for this long is taken by another worker (KCL
+    ``failoverTimeMillis``). All workers of an application must agree on it."""
+    max_leases: int = 2**31 - 1
+    """The most shards that this worker reads (KCL ``maxLeasesForWorker``)."""
+    max_leases_to_steal: int = 2**31 - 1
+    """The most leases to steal at one time. The KCL's default of 1 balances slowly."""
+    handoff_timeout: float = 30.0
+    """How long the owner of a stolen lease may go on (KCL ``gracefulLeaseHandoffTimeoutMillis``)."""
+    max_records: int = MAX_RECORDS_PER_CALL
+    """The most records to ask for in one GetRecords call, 1 to 10,000."""
+    idle_time: float = 1.0
+    """The wait between two reads of a shard that had nothing more to give."""
+    call_even_for_empty_batches: bool = False
+    """Call ``process_records`` without records too, so that it can act on time."""
+    deaggregate: bool = True
+    """Unpack the user records of KPL aggregated records."""
+    hash_range_filter: bool = False
+    """Drop user records outside of the shard's hash range, as the KCL does (it drops the whole
+    aggregated record): for KPL producers that send again after a reshard. Drops are counted."""
+    skip_older_than: float | None = None
+    """Never deliver records that arrived longer ago than this. 0: those from before the worker
+    started. None: deliver everything."""
+    processing_time_limit: float | None = None
+    """Report a ``process_records`` that takes longer."""
+    give_up_after_limit: bool = False
+    """Also give the shard up then: the lease is released, and another worker goes on from the
+    last checkpoint."""
+    parent_poll_interval: float = 10.0
+    """The wait between two looks at a parent that is not finished (KCL
+    ``parentShardPollIntervalMillis``); a parent finished on this worker is noticed at once."""
+    task_backoff: float = 0.5
+    """The wait after a failed task (KCL ``taskBackoffTimeMillis``)."""
+    audit_interval: float = 120.0
+    """Time between two looks for hash ranges without a lease (KCL
+    ``leasesRecoveryAuditorExecutionFrequencyMillis``)."""
+    audit_confidence: int = 3
+    """How often in a row the same hole must be seen (KCL
+    ``leasesRecoveryAuditorInconsistencyConfidenceThreshold``)."""
+    cleanup_interval: float = 60.0
+    """Time between two looks for leases to delete (KCL ``leaseCleanupIntervalMillis``)."""
+    cleanup_leases: bool = True
+    """Delete leases of finished shards once their children are being read (KCL
+    ``cleanupLeasesUponShardCompletion``)."""
+    shutdown_timeout: float = 30.0
+    """How long SIGTERM and SIGINT let processors finish; pass another to ``shutdown``."""
+    table: LeaseTableOptions = field(default_factory=LeaseTableOptions)
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if isinstance(value, float) and not math.isfinite(value):
+                raise OptionError(f"{each.name} is {value!r}; it must be a finite number.")
+        for name in ("failover_time", "audit_interval", "cleanup_interval"):
+            _at_least(self, name, 0.1)
+        for name in ("handoff_timeout", "idle_time", "task_backoff", "parent_poll_interval"):
+            _at_least(self, name, 0)
+        for name in ("max_leases", "max_leases_to_steal", "max_records", "audit_confidence"):
+            _at_least(self, name, 1)
+        if self.max_records > MAX_RECORDS_PER_CALL:
+            raise OptionError(
+                f"max_records is {self.max_records}; GetRecords returns "
+                f"{MAX_RECORDS_PER_CALL} records at most."
+            )
+        if self.skip_older_than is not None:
+            _at_least(self, "skip_older_than", 0)
+        if self.processing_time_limit is not None:
+            _at_least(self, "processing_time_limit", 0)
+        if self.give_up_after_limit and self.processing_time_limit is None:
+            raise OptionError("give_up_after_limit needs a processing_time_limit.")
+        _at_least(self, "shutdown_timeout", 0)
+
+    @property
+    def renew_interval(self) -> float:
+        """Three renewals fit into the failover time (KCL: a third of it, less an epsilon)."""
+        return self.failover_time / 3 - min(0.025, self.failover_time / 100)
+
+    @property
+    def taker_interval(self) -> float:
+        """Time between two looks at the lease table.
+
+        The KCL looks every second failover time, which makes a crash cost up to three of them. Half
+        a renew interval lets a released lease be taken within one.
+        """
+        return self.renew_interval / 2
+
+
+def _at_least(options: object, name: str, least: float) -> None:
+    value = getattr(options, name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < least:
+        raise OptionError(f"{name} is {value!r}; it must be a number of at least {least}.")

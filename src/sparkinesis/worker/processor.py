@@ -1,0 +1,112 @@
+"""What a user writes: a record processor, and what it is told about its shard."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from sparkinesis.errors import ProcessorError
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.lease.lease import PendingCheckpoint
+
+if TYPE_CHECKING:
+    from sparkinesis.worker.batch import RecordBatch
+    from sparkinesis.worker.checkpointer import Checkpointer
+
+
+@dataclass(frozen=True)
+class ProcessorShard:
+    """The shard that a record processor was made for."""
+
+    id: str
+    application: str
+    stream: str
+    worker_id: str
+    checkpoint: ExtendedSequenceNumber
+    """Where the shard stands: what comes after it is about to be delivered."""
+    pending_checkpoint: PendingCheckpoint | None = None
+    """A checkpoint that was prepared and never made: make it good, or roll it back."""
+    request_shutdown: Callable[[], None] = field(default=lambda: None, repr=False, compare=False)
+    """Asks the whole application's worker to shut down gracefully; returns at once."""
+
+
+class RecordProcessor(ABC):
+    """Processes the records of one shard; one instance for each time that a lease is acquired.
+
+    The life cycle is that of the KCL's ``ShardRecordProcessor``: `initialize` once, then
+    `process_records` for batch after batch, then one of `lease_lost` and `shard_ended`. Calls for
+    a shard never overlap and never come from two threads at once; different shards run
+    concurrently. No record of a shard's children is delivered, on any worker, before the parent's
+    `shard_ended` has checkpointed.
+    """
+
+    def initialize(self, shard: ProcessorShard) -> None:
+        """Called first. An exception is logged and the call repeated."""
+
+    @abstractmethod
+    def process_records(self, batch: RecordBatch, checkpointer: Checkpointer) -> None:
+        """Process user records, in order. Checkpoint as often as you like, or not at all.
+
+        An exception is handled as the application's ``on_error`` says; no record is skipped unless
+        that says so.
+        """
+
+    def lease_lost(self) -> None:
+        """Another worker has the shard now, or will: checkpoints are refused from here on."""
+
+    def shard_ended(self, checkpointer: Checkpointer) -> None:
+        """The shard was split or merged, and every record of it was delivered.
+
+        Must checkpoint, which lets the shard's children begin. The call is repeated until it does.
+        """
+        checkpointer.checkpoint()
+
+    def shutdown_requested(self, checkpointer: Checkpointer) -> None:
+        """The worker shuts down, or the shard moves to another one: the last chance to checkpoint.
+
+        `lease_lost` follows.
+        """
+
+
+ProcessorFactory: TypeAlias = Callable[[], RecordProcessor]
+"""Makes a record processor without arguments, such as its class."""
+
+_REQUIRED = ("initialize", "process_records", "lease_lost", "shard_ended", "shutdown_requested")
+
+
+def check_factory(factory: object) -> None:
+    """Raise `ProcessorError` for what cannot make record processors, as far as one can tell."""
+    if isinstance(factory, RecordProcessor):
+        raise ProcessorError(
+            f"The processor is an instance of {type(factory).__name__}. Each shard needs one of "
+            f"its own: give the class, or a function that makes one."
+        )
+    if not callable(factory):
+        raise ProcessorError(
+            f"The processor is {factory!r}, which cannot be called. Give a class derived from "
+            "sparkinesis.RecordProcessor, or a function that makes an instance of one."
+        )
+    if isinstance(factory, type):
+        _check_methods(factory)
+
+
+def make_processor(factory: ProcessorFactory) -> RecordProcessor:
+    """A new record processor. Raises `ProcessorError` if what was made is none."""
+    processor = factory()
+    _check_methods(type(processor))
+    return processor
+
+
+def _check_methods(made: type) -> None:
+    abstract = getattr(made, "__abstractmethods__", frozenset())
+    missing = [
+        name for name in _REQUIRED if name in abstract or not callable(getattr(made, name, None))
+    ]
+    if missing:
+        raise ProcessorError(
+            f"{made.__module__}.{made.__qualname__} is no record processor: it has no "
+            f"{' and no '.join(missing)}. Derive it from sparkinesis.RecordProcessor, which needs "
+            "process_records(self, batch, checkpointer) only."
+        )

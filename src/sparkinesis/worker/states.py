@@ -1,0 +1,119 @@
+"""The life of a shard consumer, as one table: state, task, and where each event leads.
+
+The states, tasks and transitions are those of the KCL's ``ConsumerStates``. A task that fails
+leaves the state as it is and is run again. Shutdown reasons are looked at between tasks.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, IntEnum
+from types import MappingProxyType
+from typing import NamedTuple
+
+
+class State(Enum):
+    """Where a shard consumer is in its life."""
+
+    WAITING_ON_PARENT_SHARDS = "waiting on parent shards"
+    INITIALIZING = "initializing"
+    PROCESSING = "processing"
+    SHUTDOWN_REQUESTED = "shutdown requested"
+    SHUTDOWN_REQUEST_COMPLETED = "shutdown request completed"
+    SHUTTING_DOWN = "shutting down"
+    SHUTDOWN_COMPLETE = "shutdown complete"
+
+
+class Task(Enum):
+    """What a shard consumer does in a state."""
+
+    BLOCK_ON_PARENT = "block on parent"
+    INITIALIZE = "initialize"
+    PROCESS = "process"
+    SHUTDOWN_NOTIFICATION = "shutdown notification"
+    SHUTDOWN = "shutdown"
+
+
+class ShutdownReason(IntEnum):
+    """Why a shard consumer ends; a reason gives way to a higher one only."""
+
+    REQUESTED = 1
+    SHARD_END = 2
+    LEASE_LOST = 3
+
+
+class Row(NamedTuple):
+    """One state: its task, and the next state after success and for each shutdown reason."""
+
+    task: Task | None
+    success: State
+    requested: State
+    shard_end: State
+    lease_lost: State
+
+
+_S = State
+TABLE = MappingProxyType(
+    {
+        # state: task, success, requested, shard end, lease lost
+        _S.WAITING_ON_PARENT_SHARDS: Row(
+            Task.BLOCK_ON_PARENT,
+            _S.INITIALIZING, _S.SHUTTING_DOWN, _S.SHUTTING_DOWN, _S.SHUTTING_DOWN,
+        ),
+        _S.INITIALIZING: Row(
+            Task.INITIALIZE,
+            _S.PROCESSING, _S.SHUTDOWN_REQUESTED, _S.SHUTTING_DOWN, _S.SHUTTING_DOWN,
+        ),
+        _S.PROCESSING: Row(
+            Task.PROCESS,
+            _S.PROCESSING, _S.SHUTDOWN_REQUESTED, _S.SHUTTING_DOWN, _S.SHUTTING_DOWN,
+        ),
+        _S.SHUTDOWN_REQUESTED: Row(
+            Task.SHUTDOWN_NOTIFICATION,
+            _S.SHUTDOWN_REQUEST_COMPLETED, _S.SHUTDOWN_REQUEST_COMPLETED,
+            _S.SHUTTING_DOWN, _S.SHUTTING_DOWN,
+        ),
+        _S.SHUTDOWN_REQUEST_COMPLETED: Row(
+            None,
+            _S.SHUTDOWN_REQUEST_COMPLETED, _S.SHUTDOWN_REQUEST_COMPLETED,
+            _S.SHUTTING_DOWN, _S.SHUTTING_DOWN,
+        ),
+        _S.SHUTTING_DOWN: Row(
+            Task.SHUTDOWN,
+            _S.SHUTDOWN_COMPLETE, _S.SHUTDOWN_COMPLETE, _S.SHUTDOWN_COMPLETE, _S.SHUTDOWN_COMPLETE,
+        ),
+        _S.SHUTDOWN_COMPLETE: Row(
+            None,
+            _S.SHUTDOWN_COMPLETE, _S.SHUTDOWN_COMPLETE,
+            _S.SHUTDOWN_COMPLETE, _S.SHUTDOWN_COMPLETE,
+        ),
+    }
+)  # fmt: skip
+
+
+def after_task(state: State, reason: ShutdownReason | None) -> State:
+    """The state that follows ``state`` once its task has succeeded."""
+    row = TABLE[state]
+    if reason is None:
+        return row.success
+    return {
+        ShutdownReason.REQUESTED: row.requested,
+        ShutdownReason.SHARD_END: row.shard_end,
+        ShutdownReason.LEASE_LOST: row.lease_lost,
+    }[reason]
+
+
+def before_task(state: State, reason: ShutdownReason | None) -> State:
+    """The state whose task comes next: a reason is followed at once, also after a failure.
+
+    Unless the task of ``state`` is itself the answer to the reason.
+    """
+    if reason is None or TABLE[state].task is Task.SHUTDOWN:
+        return state
+    if TABLE[state].task is Task.SHUTDOWN_NOTIFICATION and reason is ShutdownReason.REQUESTED:
+        return state
+    return after_task(state, reason)
+
+
+def outranks(reason: ShutdownReason, known: ShutdownReason | None) -> bool:
+    """Whether ``reason`` takes the place of the one known so far."""
+    return known is None or reason > known
