@@ -19,7 +19,6 @@ from sparkinesis.stream.position import (
 )
 from sparkinesis.stream.shard import Lineage
 
-
 _INSTEAD = "Or set the option initialPosition to trim_horizon, latest or an instant."
 
 

@@ -13,25 +13,16 @@ from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.budget import Pace, ShardBudget
 from sparkinesis.stream.client import StreamClient
 from sparkinesis.stream.cursor import ShardCursor
-from sparkinesis.stream.page import Record
 from sparkinesis.stream.polling import read_range
-from sparkinesis.stream.position import AfterRecord, Position, ShardRange
+from sparkinesis.stream.position import Position, ShardRange
 from sparkinesis.stream.record import to_arrow
-from sparkinesis.stream.retention import RetentionCheck
+from sparkinesis.stream.retention import RetentionCheck, user_records_done
 
 
 @functools.lru_cache(maxsize=4096)
 def _budget(address: StreamAddress, shard_id: str, pace: Pace) -> ShardBudget:  # noqa: ARG001
     """One budget per shard and process: Spark's Python workers live on from batch to batch."""
     return ShardBudget(pace)
-
-
-def _rows_done(first: Record, start: Position) -> int:
-    """How many rows of a page's first record lie before ``start``, which may be inside of it."""
-    if not isinstance(start, AfterRecord) or start.sub_sequence_number is None:
-        return 0
-    is_start = first.sequence_number == start.sequence_number
-    return start.sub_sequence_number + 1 if is_start else 0
 
 
 def read_records(
@@ -57,7 +48,8 @@ def read_records(
             deaggregate=options.deaggregate,
         )
         # A record that is handed on as stored cannot begin behind its first user records.
-        yield rows.slice(_rows_done(records[0], wanted.start)) if options.deaggregate else rows
+        done = user_records_done(records[0], wanted.start)
+        yield rows.slice(done) if options.deaggregate else rows
 
 
 def before(batches: Iterator[pa.RecordBatch], ms: int) -> Iterator[pa.RecordBatch]:

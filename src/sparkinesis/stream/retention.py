@@ -44,6 +44,14 @@ def holds_more(record: Record, done: AfterRecord) -> bool:
     return len(deaggregate([record]).data) > done.sub_sequence_number + 1
 
 
+def user_records_done(first: Record, start: Position) -> int:
+    """How many user records of ``first``, read AT ``start``, lie before ``start``."""
+    if not isinstance(start, AfterRecord) or start.sub_sequence_number is None:
+        return 0
+    is_start = first.sequence_number == start.sequence_number
+    return start.sub_sequence_number + 1 if is_start else 0
+
+
 @dataclass(frozen=True, slots=True)
 class RetentionCheck:
     """Looks at what a shard gives for a position; raises, or logs, when records are gone."""

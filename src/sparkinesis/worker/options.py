@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Literal, TypeAlias
 
 from sparkinesis.errors import OptionError
+from sparkinesis.lease.caretaker import CareSettings
 from sparkinesis.stream.budget import MAX_RECORDS_PER_CALL
 
 BillingMode: TypeAlias = Literal["PAY_PER_REQUEST", "PROVISIONED"]
@@ -46,7 +47,8 @@ class WorkerOptions:
     max_leases_to_steal: int = 2**31 - 1
     """The most leases to steal at one time. The KCL's default of 1 balances slowly."""
     handoff_timeout: float = 30.0
-    """How long the owner of a stolen lease may go on (KCL ``gracefulLeaseHandoffTimeoutMillis``)."""
+    """How long the owner of a stolen lease may take to let go (KCL
+    ``gracefulLeaseHandoffTimeoutMillis``)."""
     max_records: int = MAX_RECORDS_PER_CALL
     """The most records to ask for in one GetRecords call, 1 to 10,000."""
     idle_time: float = 1.0
@@ -111,6 +113,13 @@ class WorkerOptions:
         _at_least(self, "shutdown_timeout", 0)
 
     @property
+    def care(self) -> CareSettings:
+        """What concerns the leases of all workers."""
+        return CareSettings(
+            self.audit_interval, self.audit_confidence, self.cleanup_interval, self.cleanup_leases
+        )
+
+    @property
     def renew_interval(self) -> float:
         """Three renewals fit into the failover time (KCL: a third of it, less an epsilon)."""
         return self.failover_time / 3 - min(0.025, self.failover_time / 100)
@@ -123,6 +132,9 @@ class WorkerOptions:
         a renew interval lets a released lease be taken within one.
         """
         return self.renew_interval / 2
+
+
+DEFAULT_OPTIONS = WorkerOptions()
 
 
 def _at_least(options: object, name: str, least: float) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
@@ -32,7 +31,7 @@ class ProcessorShard:
     """Asks the whole application's worker to shut down gracefully; returns at once."""
 
 
-class RecordProcessor(ABC):
+class RecordProcessor:
     """Processes the records of one shard; one instance for each time that a lease is acquired.
 
     The life cycle is that of the KCL's ``ShardRecordProcessor``: `initialize` once, then
@@ -45,13 +44,13 @@ class RecordProcessor(ABC):
     def initialize(self, shard: ProcessorShard) -> None:
         """Called first. An exception is logged and the call repeated."""
 
-    @abstractmethod
     def process_records(self, batch: RecordBatch, checkpointer: Checkpointer) -> None:
         """Process user records, in order. Checkpoint as often as you like, or not at all.
 
         An exception is handled as the application's ``on_error`` says; no record is skipped unless
         that says so.
         """
+        raise NotImplementedError
 
     def lease_lost(self) -> None:
         """Another worker has the shard now, or will: checkpoints are refused from here on."""
@@ -100,10 +99,9 @@ def make_processor(factory: ProcessorFactory) -> RecordProcessor:
 
 
 def _check_methods(made: type) -> None:
-    abstract = getattr(made, "__abstractmethods__", frozenset())
-    missing = [
-        name for name in _REQUIRED if name in abstract or not callable(getattr(made, name, None))
-    ]
+    missing = [name for name in _REQUIRED if not callable(getattr(made, name, None))]
+    if getattr(made, "process_records", None) is RecordProcessor.process_records:
+        missing.append("process_records")
     if missing:
         raise ProcessorError(
             f"{made.__module__}.{made.__qualname__} is no record processor: it has no "

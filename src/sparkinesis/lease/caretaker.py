@@ -1,0 +1,168 @@
+"""Keeps a lease table in step with its stream's shards: makes leases, audits, and cleans up."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from sparkinesis.errors import InconsistentShardsError
+from sparkinesis.lease.audit import Confidence, find_hole, missing_hash_ranges
+from sparkinesis.lease.cleanup import deletable
+from sparkinesis.lease.held import HeldLease
+from sparkinesis.lease.leader import leader
+from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.shard_sync import (
+    InitialPosition,
+    leases_for_empty_table,
+    leases_for_partial_table,
+    orphaned_children,
+    plan_children,
+)
+from sparkinesis.lease.table import LeaseTable
+from sparkinesis.stream.client import StreamClient
+from sparkinesis.stream.shard import Lineage, Shard
+
+_log = logging.getLogger(__name__)
+
+_TRIES = 5
+"""How often to list shards again that do not tile the hash keys: a reshard is under way."""
+
+
+@dataclass(frozen=True, slots=True)
+class CareSettings:
+    """Durations are in seconds; see `WorkerOptions` for the defaults."""
+
+    audit_interval: float
+    audit_confidence: int
+    cleanup_interval: float
+    cleanup_leases: bool
+
+
+class Caretaker:
+    """`sync` is for the start and `step` for one thread; `lease_children` is for any."""
+
+    def __init__(
+        self,
+        client: StreamClient,
+        table: LeaseTable,
+        worker_id: str,
+        *,
+        initial: InitialPosition,
+        settings: CareSettings,
+        clock: Callable[[], float],
+        wait: Callable[[float], object],
+    ) -> None:
+        self._client = client
+        self._table = table
+        self._worker_id = worker_id
+        self._initial = initial
+        self._settings = settings
+        self._clock = clock
+        self._wait = wait
+        self._confidence = Confidence()
+        self._next_audit = clock() + settings.audit_interval
+        self._next_cleanup = clock() + settings.cleanup_interval
+
+    def sync(self) -> None:
+        """Make the leases that an application needs to begin; all workers may do so at once.
+
+        A table with leases is only looked at, unless hash keys are left out.
+        Raises service errors, and `InconsistentShardsError` if the shards listed do not tile.
+        """
+        for attempt in range(_TRIES):
+            try:
+                return self._sync()
+            except InconsistentShardsError:
+                if attempt == _TRIES - 1:
+                    raise
+            self._wait(1.0)
+        return None
+
+    def _sync(self) -> None:
+        leases = self._table.leases(consistent=True)
+        if not leases:
+            shards, now_ms = self._client.list_shards(at=self._initial)
+            self._create(leases_for_empty_table(shards, self._initial, now_ms))
+        elif find_hole(leases) is not None:
+            self._fill_holes()
+
+    def _fill_holes(self) -> None:
+        shards, now_ms = self._client.list_shards()
+        leases = self._table.leases(consistent=True)
+        for lease, hash_range in missing_hash_ranges(leases, shards):
+            self._table.add_hash_range(lease, hash_range)
+        self._create(orphaned_children(leases, shards))
+        leases = self._table.leases(consistent=True)
+        self._create(leases_for_partial_table(shards, leases, self._initial, now_ms))
+
+    def _create(self, leases: Iterable[Lease]) -> None:
+        for lease in leases:
+            if self._table.create(lease):
+                _log.info("Created the lease %s at %s", lease.key, lease.checkpoint)
+
+    def step(self, leases: Sequence[Lease]) -> float:
+        """Audit and clean up when it is time, if this worker leads by the last look at the table.
+
+        Returns seconds until the next is due. Raises service errors.
+        """
+        now = self._clock()
+        leads = leader(leases) in {None, self._worker_id}
+        if now >= self._next_audit:
+            self._next_audit = now + self._settings.audit_interval
+            if leads and leases:
+                self._audit(leases)
+        if now >= self._next_cleanup:
+            self._next_cleanup = now + self._settings.cleanup_interval
+            if leads and self._settings.cleanup_leases:
+                self._clean_up(leases)
+        return max(0.0, min(self._next_audit, self._next_cleanup) - self._clock())
+
+    def _audit(self, leases: Sequence[Lease]) -> None:
+        hole = find_hole(leases)
+        self._confidence = self._confidence.after(hole)
+        if self._confidence.audits < self._settings.audit_confidence:
+            return
+        _log.warning(
+            "No lease of the %s covers the hash keys %s: making those that are missing",
+            self._table,
+            hole,
+        )
+        self._confidence = Confidence()
+        self._fill_holes()
+
+    def _clean_up(self, leases: Sequence[Lease]) -> None:
+        if not any(lease.is_finished for lease in leases):
+            return
+        shards, _ = self._client.list_shards()
+        lineage = Lineage.of(shards)
+        for lease in leases:
+            children = lineage.children(lease.shard_id)
+            if lease.is_finished and not lease.child_ids and children:
+                self._table.add_children(lease, children)
+        for lease in deletable(self._table.leases(consistent=True), shards):
+            if self._table.delete(lease):
+                _log.info("Deleted the lease %s: its shard is done, as are its parents", lease.key)
+
+    def lease_children(self, parent: HeldLease, children: Sequence[Shard]) -> bool:
+        """Leases for the shards that follow one that has ended, and their ids in its own lease.
+
+        False: another parent of a merged child has no lease yet, and will get one; ask again.
+        Raises service errors, `LeaseLostError`, and `InconsistentShardsError`.
+        """
+        if not children or set(parent.lease.child_ids) == {child.id for child in children}:
+            return True
+        is_merge = any(len(child.parents) > 1 for child in children)
+        shards = self._client.list_shards()[0] if is_merge else []
+        leases = self._table.leases(consistent=True) if is_merge else []
+        plan = plan_children(parent.lease, children, leases, shards)
+        self._create(plan.create)
+        if plan.wait_for:
+            _log.info(
+                "%s has ended; the shards that follow wait for the leases of %s",
+                parent.shard_id,
+                ", ".join(plan.wait_for),
+            )
+            return False
+        parent.add_children([child.id for child in children])
+        return True

@@ -1,0 +1,150 @@
+"""The leases of one worker: renews what it holds, and takes what it should hold, table in hand."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from sparkinesis.errors import DuplicateWorkerIdError
+from sparkinesis.lease.held import HeldLease
+from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.refusal import LeaseChangedError
+from sparkinesis.lease.renewer import LeaseRenewer
+from sparkinesis.lease.table import LeaseTable
+from sparkinesis.lease.taker import Observation, TakeSettings, observe, plan_takes
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The lease table as one look showed it."""
+
+    leases: tuple[Lease, ...] = ()
+    at: float | None = None
+    """By the worker's clock; None: there was no look yet."""
+
+
+class LeaseCoordinator:
+    """`renew` and `take` are for one thread each; the rest is for any."""
+
+    def __init__(
+        self,
+        table: LeaseTable,
+        renewer: LeaseRenewer,
+        worker_id: str,
+        *,
+        settings: TakeSettings,
+        clock: Callable[[], float],
+        rng: random.Random,
+    ) -> None:
+        self._table = table
+        self._renewer = renewer
+        self._worker_id = worker_id
+        self._settings = settings
+        self._clock = clock
+        self._rng = rng
+        self._observations: dict[str, Observation] = {}
+        self._asked: set[str] = set()
+        """Leases that this worker asked the handoff of, and did not get yet."""
+        self.snapshot = Snapshot()
+        self.impostors: tuple[str, ...] = ()
+        """Keys of leases that another process renews under this worker's id."""
+
+    def held(self) -> dict[str, HeldLease]:
+        """What this worker holds, by lease key."""
+        return self._renewer.held()
+
+    def renew(self) -> None:
+        """One round of renewals; see `LeaseRenewer.renew_all`."""
+        self._renewer.renew_all()
+
+    def refuse_to_double(self, wait: Callable[[float], object]) -> None:
+        """Raise `DuplicateWorkerIdError` if somebody renews leases under this worker's id.
+
+        Looks again after the time of a renewal if there are any. Changes nothing.
+        """
+        before = self._mine()
+        if not before:
+            return
+        wait(self._settings.failover_time / 2)
+        after = self._mine()
+        moved = sorted(key for key, n in after.items() if before.get(key, n) != n)
+        if moved:
+            raise DuplicateWorkerIdError(
+                f"Another live worker has the worker id {self._worker_id!r}: it renews "
+                f"{', '.join(moved[:5])} in the {self._table}. Give each worker an id of its own, "
+                "or none, which makes one. Nothing was taken."
+            )
+
+    def _mine(self) -> dict[str, int]:
+        leases = self._table.leases(consistent=True)
+        return {one.key: one.counter for one in leases if one.actual_owner == self._worker_id}
+
+    def take(self, busy: Collection[str] = ()) -> None:
+        """Look at the table and take, steal or adopt. ``busy``: shards to leave alone.
+
+        Raises `LeaseTableError`, `AccessDeniedError` and `LeaseTableUnavailableError`.
+        """
+        held_before = self._renewer.held()
+        leases = tuple(self._table.leases(consistent=False))
+        now = self._clock()
+        held = self._renewer.held()
+        for row in leases:
+            if row.key in held:
+                held[row.key].observe(row)
+        known = {*held_before, *held}
+        self._observations = observe(self._observations, leases, now, self._worker_id, known)
+        self.snapshot = Snapshot(leases, now)
+        self._asked &= {row.key for row in leases if row.checkpoint_owner is not None}
+        takes = plan_takes(
+            leases,
+            self._observations,
+            self._worker_id,
+            now,
+            self._settings,
+            rng=self._rng,
+            held=known,
+            asked=self._asked,
+        )
+        self.impostors = tuple(
+            sorted({row.key for row in takes.impostors} | self._renewer.impostors)
+        )
+        for row in self._free([*takes.adopt, *takes.overdue], busy):
+            self._take(row)
+        got = 0
+        for row in self._free(takes.take, busy):
+            if got >= takes.need:
+                break
+            got += self._take(row)
+        for row in self._free(takes.steal, busy):
+            try:
+                self._table.initiate_handoff(row, self._worker_id)
+                self._asked.add(row.key)
+            except LeaseChangedError:
+                _log.debug("The lease %s changed before it could be stolen", row.key)
+
+    def _free(self, rows: Iterable[Lease], busy: Collection[str]) -> list[Lease]:
+        return [row for row in rows if row.shard_id not in busy]
+
+    def _take(self, row: Lease) -> bool:
+        since = self._clock()
+        try:
+            taken = self._table.take(row, self._worker_id)
+        except LeaseChangedError:
+            return False
+        self._asked.discard(row.key)
+        self._renewer.hold(taken, since)
+        return True
+
+    def are_finished(self, shard_ids: Sequence[str]) -> bool:
+        """Whether all these shards are done, or have no lease. Raises as `take` does."""
+        rows = [self._table.get(shard_id, consistent=True) for shard_id in shard_ids]
+        return all(row is None or row.is_finished for row in rows)
+
+    def seem_finished(self, shard_ids: Sequence[str]) -> bool:
+        """The same by the last look at the table: enough to ask, not to go by."""
+        unfinished = {row.shard_id for row in self.snapshot.leases if not row.is_finished}
+        return unfinished.isdisjoint(shard_ids)

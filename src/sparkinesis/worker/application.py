@@ -1,0 +1,172 @@
+"""An application: a name, a stream, and a record processor; and the workers that run it."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from sparkinesis.errors import OptionError
+from sparkinesis.lease.caretaker import Caretaker
+from sparkinesis.lease.coordinator import LeaseCoordinator
+from sparkinesis.lease.renewer import LeaseRenewer
+from sparkinesis.lease.shard_sync import InitialPosition
+from sparkinesis.lease.table import LeaseTable
+from sparkinesis.lease.taker import TakeSettings
+from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.client import StreamClient
+from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
+from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp
+from sparkinesis.worker.on_error import RETRY, OnError, check_policy
+from sparkinesis.worker.options import DEFAULT_OPTIONS, WorkerOptions
+from sparkinesis.worker.processor import ProcessorFactory, check_factory
+from sparkinesis.worker.settings import ConsumerSettings
+from sparkinesis.worker.signals import graceful_on_signals
+from sparkinesis.worker.worker import Worker, default_worker_id
+
+
+@dataclass(frozen=True)
+class Application:
+    """Consumes a stream by record processors; KCL users know it as ``Scheduler``.
+
+    name: the application's, and its lease table's. Workers of the same name share the shards.
+    stream: the stream's name; its ARN instead for a stream of another account.
+    processor: makes a record processor for each shard: a class derived from `RecordProcessor`, or
+    a function.
+    initial_position: where to begin in shards without a lease: ``"latest"``, ``"trim_horizon"`` or
+    a datetime with a time zone. ``"latest"`` is the moment at which the first worker made the
+    leases, also for a worker that starts later.
+    on_error: what to do when ``process_records`` raises.
+    worker_id: must differ between live workers; None makes one.
+    endpoint, dynamodb_endpoint: other URLs than AWS's; the second defaults to the first.
+
+    Raises `OptionError` and `ProcessorError` before anything is called.
+    """
+
+    name: str
+    stream: str
+    processor: ProcessorFactory
+    region: str | None = None
+    endpoint: str | None = None
+    dynamodb_endpoint: str | None = None
+    initial_position: Literal["latest", "trim_horizon"] | datetime = "latest"
+    on_error: OnError = RETRY
+    worker_id: str | None = None
+    options: WorkerOptions = DEFAULT_OPTIONS
+    credentials: CredentialSource = FOUND_BY_BOTO
+    table_name: str | None = None
+    """The lease table's name, where it is not the application's."""
+
+    def __post_init__(self) -> None:
+        check_factory(self.processor)
+        check_policy(self.on_error)
+        self.initial()
+        for name in ("name", "stream"):
+            if not isinstance(getattr(self, name), str) or not getattr(self, name):
+                raise OptionError(f"{name} is {getattr(self, name)!r}; it must be a name.")
+        if self.worker_id is not None and not self.worker_id:
+            raise OptionError("worker_id is empty; leave it out to have one made.")
+
+    def initial(self) -> InitialPosition:
+        """The initial position. Raises `OptionError`."""
+        position = self.initial_position
+        if isinstance(position, datetime):
+            if position.tzinfo is None:
+                raise OptionError(
+                    f"initial_position is {position.isoformat()}, which has no time zone; give one."
+                )
+            return AtTimestamp(round(position.timestamp() * 1000))
+        named: dict[str, InitialPosition] = {"latest": LATEST, "trim_horizon": TRIM_HORIZON}
+        if not isinstance(position, str) or position not in named:
+            raise OptionError(
+                f"initial_position is {position!r}; it must be 'latest', 'trim_horizon' or a "
+                "datetime."
+            )
+        return named[position]
+
+    def address(self) -> StreamAddress:
+        """The stream."""
+        if not self.stream.startswith("arn:"):
+            return StreamAddress(self.stream, None, self.region, self.endpoint, self.credentials)
+        parts = self.stream.split(":")
+        if len(parts) != 6 or parts[2] != "kinesis" or not parts[5].startswith("stream/"):
+            raise OptionError(
+                f"stream is {self.stream!r}; a stream's ARN looks like "
+                "arn:aws:kinesis:<region>:<account>:stream/<name>."
+            )
+        name = parts[5].removeprefix("stream/")
+        return StreamAddress(
+            name, self.stream, self.region or parts[3], self.endpoint, self.credentials
+        )
+
+    def table(self) -> LeaseTable:
+        """The lease table."""
+        endpoint = self.dynamodb_endpoint or self.endpoint
+        region = self.address().region
+        return LeaseTable(self.table_name or self.name, region, endpoint, self.credentials)
+
+    def worker(self) -> Worker:
+        """A worker of this application, not started.
+
+        Creates the lease table if there is none. Raises `StreamNotFoundError`, `LeaseTableError`,
+        `AccessDeniedError` and `ServiceError`.
+        """
+        client = StreamClient(self.address())
+        # The stream first: a typing error in its name must not leave a table behind.
+        started_ms = client.describe().service_time_ms
+        options = self.options
+        table = self.table()
+        table.provision(options.table)
+        rng = random.Random(random.SystemRandom().getrandbits(64))  # noqa: S311 - no secret
+        worker_id = self.worker_id or default_worker_id(socket.gethostname(), os.getpid(), rng)
+        renewer = LeaseRenewer(table, worker_id, options.failover_time)
+        take = TakeSettings(
+            failover_time=options.failover_time,
+            max_leases=options.max_leases,
+            max_leases_to_steal=options.max_leases_to_steal,
+            handoff_timeout=options.handoff_timeout,
+            share_for=options.taker_interval,
+        )
+        settings = ConsumerSettings(
+            application=self.name,
+            worker_id=worker_id,
+            client=client,
+            factory=self.processor,
+            on_error=self.on_error,
+            initial=self.initial(),
+            started_ms=started_ms,
+            options=options,
+            clock=time.monotonic,
+            uniform=rng.uniform,
+        )
+        return Worker(
+            settings,
+            LeaseCoordinator(
+                table, renewer, worker_id, settings=take, clock=time.monotonic, rng=rng
+            ),
+            Caretaker(
+                client,
+                table,
+                worker_id,
+                initial=self.initial(),
+                settings=options.care,
+                clock=time.monotonic,
+                wait=time.sleep,
+            ),
+        )
+
+    def run(self) -> None:
+        """Run one worker in this process until it is shut down; returns then.
+
+        SIGTERM and SIGINT shut it down gracefully, a second one at once. Raises what starting the
+        worker raises, and the error that ended it, if one did.
+        """
+        worker = self.worker()
+        with graceful_on_signals(worker):
+            worker.start()
+            while not worker.wait(1.0):
+                pass

@@ -1,0 +1,143 @@
+"""What ``process_records`` is given: user records of one shard, in order."""
+
+from __future__ import annotations
+
+import bisect
+import functools
+from collections.abc import Sequence
+from datetime import datetime, timedelta, timezone
+
+import msgspec
+import pyarrow as pa
+
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.stream.page import Record
+from sparkinesis.stream.record import to_arrow
+from sparkinesis.stream.routing import hash_key
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+class UserRecord(msgspec.Struct, frozen=True, gc=False):
+    """A user record: what a producer put, after de-aggregation."""
+
+    data: bytes
+    partition_key: str
+    sequence_number: str
+    sub_sequence_number: int
+    """0..n-1 among the user records of one aggregated record; 0 for any other."""
+    approximate_arrival_timestamp: datetime | None
+    """In UTC; milliseconds."""
+    explicit_hash_key: str | None
+    shard_id: str
+
+    @property
+    def position(self) -> ExtendedSequenceNumber:
+        return ExtendedSequenceNumber(self.sequence_number, self.sub_sequence_number)
+
+
+class RecordBatch:
+    """User records of one shard, in order, as Python objects or as Arrow columns.
+
+    Objects are made only when `records` is asked for.
+    """
+
+    def __init__(self, columns: pa.RecordBatch, millis_behind_latest: int | None) -> None:
+        self._columns = columns
+        self.millis_behind_latest = millis_behind_latest
+        """How far the batch's end was behind the stream's tip when it was fetched; None if the
+        service did not say."""
+
+    def __len__(self) -> int:
+        return int(self._columns.num_rows)
+
+    def to_arrow(self) -> pa.RecordBatch:
+        """The records as the columns of `sparkinesis.stream.record.USER_RECORD_SCHEMA`."""
+        return self._columns
+
+    @functools.cached_property
+    def records(self) -> list[UserRecord]:
+        column = {
+            name: self._columns.column(name)
+            for name in self._columns.schema.names
+            if name != "stream"
+        }
+        arrival = column["approximateArrivalTimestamp"].cast(pa.int64()).to_pylist()
+        return [
+            UserRecord(data, key, sequence, sub, _instant(us), hash_key, shard)
+            for data, key, sequence, sub, us, hash_key, shard in zip(
+                column["data"].to_pylist(),
+                column["partitionKey"].to_pylist(),
+                column["sequenceNumber"].to_pylist(),
+                column["subSequenceNumber"].to_pylist(),
+                arrival,
+                column["explicitHashKey"].to_pylist(),
+                column["shardId"].to_pylist(),
+                strict=True,
+            )
+        ]
+
+    @property
+    def last(self) -> ExtendedSequenceNumber:
+        """The place of the last record. The batch must not be empty."""
+        return self._position(len(self) - 1)
+
+    def _position(self, row: int) -> ExtendedSequenceNumber:
+        return ExtendedSequenceNumber(
+            self._columns.column("sequenceNumber")[row].as_py(),
+            self._columns.column("subSequenceNumber")[row].as_py(),
+        )
+
+    def after(self, done: ExtendedSequenceNumber) -> RecordBatch:
+        """The records behind ``done``."""
+        first = bisect.bisect_right(range(len(self)), done, key=self._position)
+        return self.slice(first, len(self))
+
+    def slice(self, start: int, stop: int) -> RecordBatch:
+        """The records from ``start`` up to but without ``stop``."""
+        if (start, stop) == (0, len(self)):
+            return self
+        return RecordBatch(self._columns.slice(start, stop - start), self.millis_behind_latest)
+
+    def halves(self) -> tuple[RecordBatch, RecordBatch]:
+        middle = len(self) // 2
+        return self.slice(0, middle), self.slice(middle, len(self))
+
+
+def make_batch(
+    records: Sequence[Record],
+    *,
+    stream: str,
+    shard_id: str,
+    millis_behind_latest: int | None,
+    deaggregate: bool = True,
+    hash_range: tuple[int, int] | None = None,
+) -> tuple[RecordBatch, int]:
+    """A batch of ``records``, and how many user records lay outside of ``hash_range``.
+
+    ``hash_range`` (both ends inclusive) drops those: a KPL producer puts an aggregated record again
+    when a reshard has made it land in a shard that is not that of all its keys. Unlike in the KCL,
+    the user records that belong to the shard are kept.
+    """
+    columns = to_arrow(records, stream=stream, shard_id=shard_id, deaggregate=deaggregate)
+    dropped = 0
+    if hash_range is not None:
+        keys = columns.column("partitionKey").to_pylist()
+        explicit = columns.column("explicitHashKey").to_pylist()
+        kept = [_is_within(*pair, hash_range) for pair in zip(keys, explicit, strict=True)]
+        dropped = len(kept) - sum(kept)
+        if dropped:
+            columns = columns.filter(pa.array(kept, pa.bool_()))
+    return RecordBatch(columns, millis_behind_latest), dropped
+
+
+def _is_within(key: str, explicit_hash_key: str | None, hash_range: tuple[int, int]) -> bool:
+    try:
+        place = hash_key(key, explicit_hash_key)
+    except ValueError:
+        return True  # not a number: no producer of the KPL's wrote it, and nobody sends it again
+    return hash_range[0] <= place <= hash_range[1]
+
+
+def _instant(us: int | None) -> datetime | None:
+    return None if us is None else _EPOCH + timedelta(microseconds=us)

@@ -1,0 +1,287 @@
+"""A shard consumer: one shard, one acquisition of its lease, one record processor.
+
+Its life is the table in `sparkinesis.worker.states`. A consumer runs in a thread of its own, step
+by step: a step runs the task of the present state once and says how long to wait for the next.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from sparkinesis.errors import LeaseLostError, ProcessorError, SparkinesisError
+from sparkinesis.lease.extended_sequence_number import LATEST
+from sparkinesis.lease.held import HeldLease
+from sparkinesis.stream.position import Position
+from sparkinesis.stream.shard import Shard
+from sparkinesis.worker.checkpointer import Checkpointer
+from sparkinesis.worker.delivery import Deliverer, RepeatedError, backoff
+from sparkinesis.worker.intake import Intake
+from sparkinesis.worker.processor import ProcessorShard, RecordProcessor, make_processor
+from sparkinesis.worker.retrieval import Retrieval
+from sparkinesis.worker.settings import ConsumerSettings
+from sparkinesis.worker.starting import not_before, start_position
+from sparkinesis.worker.states import (
+    TABLE,
+    ShutdownReason,
+    State,
+    Task,
+    after_task,
+    before_task,
+    outranks,
+)
+
+_log = logging.getLogger(__name__)
+
+_IDLE = 1.0
+"""Seconds between two looks for a page that nobody has announced."""
+
+
+class Surroundings(Protocol):
+    """What a consumer asks of its worker."""
+
+    def are_finished(self, shard_ids: Sequence[str]) -> bool:
+        """Whether all these parents are done, or were never leased. Raises service errors."""
+
+    def lease_children(self, parent: HeldLease, children: Sequence[Shard]) -> bool:
+        """Make leases for the shards that follow; False: not yet, ask again. Raises as above."""
+
+    def open_retrieval(
+        self, shard_id: str, start: Position, on_page: Callable[[], None], *, inclusive: bool
+    ) -> Retrieval:
+        """Begin to fetch behind ``start``, or AT its record; ``on_page`` tells of each page."""
+
+    def request_shutdown(self) -> None:
+        """The application asks to be shut down."""
+
+    def fail(self, error: BaseException) -> None:
+        """No shard can go on: what was given as a record processor is none."""
+
+
+class ShardConsumer:
+    """Consumes one shard. `step` is for one thread; what stands before it, for any."""
+
+    def __init__(
+        self, held: HeldLease, settings: ConsumerSettings, surroundings: Surroundings
+    ) -> None:
+        self.held = held
+        self.shard_id = held.shard_id
+        self.state = State.WAITING_ON_PARENT_SHARDS
+        self.intake = Intake(
+            held.shard_id,
+            held.lease.hash_range,
+            settings,
+            surroundings.open_retrieval,
+            self.wake,
+        )
+        self._settings = settings
+        self._options = settings.options
+        self._around = surroundings
+        self._woken = threading.Event()
+        self._lock = threading.Lock()
+        self._reason: ShutdownReason | None = None
+        self._is_leaving = False
+        """A shutdown was requested, whatever else ends this consumer."""
+        self._processor: RecordProcessor | None = None
+        self._checkpointer: Checkpointer | None = None
+        self._deliverer: Deliverer | None = None
+        """There is one from the moment that the processor is initialized."""
+        self._failures = 0
+        self._errors = RepeatedError()
+        self._tasks: dict[Task, Callable[[], float | None]] = {
+            Task.BLOCK_ON_PARENT: self._block_on_parent,
+            Task.INITIALIZE: self._initialize,
+            Task.PROCESS: self._process,
+            Task.SHUTDOWN_NOTIFICATION: self._notify_of_shutdown,
+            Task.SHUTDOWN: self._shut_down,
+        }
+        """Each returns None when it is done, or the seconds to wait until it is run again."""
+
+    def __str__(self) -> str:
+        return self._settings.describe_shard(self.shard_id)
+
+    def request(self, reason: ShutdownReason) -> None:
+        """End this consumer; a reason gives way to a higher one only."""
+        with self._lock:
+            self._is_leaving = self._is_leaving or reason is ShutdownReason.REQUESTED
+            if outranks(reason, self._reason):
+                self._reason = reason
+        self.wake()
+
+    def wake(self) -> None:
+        """Something may have changed: look at once."""
+        self._woken.set()
+
+    @property
+    def is_complete(self) -> bool:
+        return self.state is State.SHUTDOWN_COMPLETE
+
+    @property
+    def processing_since(self) -> float | None:
+        """When the present call of ``process_records`` began, by the worker's clock."""
+        return self._deliverer.processing_since if self._deliverer is not None else None
+
+    @property
+    def stopped_by(self) -> BaseException | None:
+        """The error for which ``on_error`` stopped the shard."""
+        return self._deliverer.stopped_by if self._deliverer is not None else None
+
+    def run(self) -> None:
+        """Step until the end."""
+        while not self.is_complete:
+            self._woken.clear()
+            pause = self.step()
+            if pause > 0 and not self.is_complete:
+                self._woken.wait(pause)
+
+    def step(self) -> float:
+        """Run the task of the present state once; returns seconds until the next is due."""
+        self.state = before_task(self.state, self._reason)
+        task = TABLE[self.state].task
+        if task is None:
+            self._leave()
+            return 0.0
+        try:
+            pause = self._tasks[task]()
+        except LeaseLostError as error:
+            self.held.lose(str(error))
+            self.request(ShutdownReason.LEASE_LOST)
+            return 0.0
+        except Exception as error:  # noqa: BLE001 - a shard's trouble must not end its thread
+            return self._task_failed(task, error)
+        if pause is not None:
+            return pause
+        self._failures = 0
+        self._errors.forget()
+        self.state = after_task(self.state, self._reason)
+        return 0.0
+
+    def _task_failed(self, task: Task, error: Exception) -> float:
+        if isinstance(error, ProcessorError):
+            self._around.fail(error)
+        self._errors.log(f"The task {task.value!r} failed, and is tried again, on {self}", error)
+        if task is Task.SHUTDOWN and self._is_leaving:
+            self._leave()  # whoever has the shard next ends it
+            return 0.0
+        self._failures += 1
+        return backoff(self._options.task_backoff, self._failures)
+
+    def _leave(self) -> None:
+        """Let another worker have the shard: release the lease, then see to the rest."""
+        self._release()
+        self.request(ShutdownReason.LEASE_LOST)
+
+    def _release(self) -> None:
+        try:
+            self.held.release()
+        except SparkinesisError as error:
+            _log.warning("The lease of %s is left to expire: %s", self, error)
+
+    def _block_on_parent(self) -> float | None:
+        if self._around.are_finished(self.held.lease.parent_ids):
+            return None
+        return self._options.parent_poll_interval
+
+    def _initialize(self) -> None:
+        settings = self._settings
+        lease = self.held.lease
+        if lease.checkpoint.sequence_number == LATEST and lease.timestamp_ms is None:
+            # As a KCL wrote it. From here on it means this instant, also after a restart.
+            self.held.checkpoint(lease.checkpoint, settings.service_time_ms())
+            lease = self.held.lease
+        start = start_position(
+            lease, settings.initial, settings.started_ms, deaggregate=self._options.deaggregate
+        )
+        if self._options.skip_older_than is not None:
+            bound_ms = settings.skip_before(settings.service_time_ms())
+            assert bound_ms is not None
+            start = not_before(start, bound_ms)
+        if self._processor is None:
+            self._processor = make_processor(settings.factory)
+        checkpointer = Checkpointer(self.held, settings.service_time_ms)
+        self._processor.initialize(
+            ProcessorShard(
+                id=self.shard_id,
+                application=settings.application,
+                stream=settings.client.address.name,
+                worker_id=settings.worker_id,
+                checkpoint=lease.checkpoint,
+                pending_checkpoint=lease.pending,
+                request_shutdown=self._around.request_shutdown,
+            )
+        )
+        self._checkpointer = checkpointer
+        self._deliverer = Deliverer(self.shard_id, self._processor, checkpointer, settings)
+        self.intake.begin(start, lease.checkpoint)
+
+    def _process(self) -> float | None:
+        assert self._checkpointer is not None
+        assert self._deliverer is not None
+        intake, deliverer = self.intake, self._deliverer
+        reset_to = self._checkpointer.take_reset()
+        if reset_to is not None:
+            deliverer.clear()
+            intake.begin(reset_to)
+        if not deliverer:
+            batch = intake.take()
+            if batch is None and not intake.at_end:
+                return _IDLE
+            if batch is not None and (len(batch) or self._options.call_even_for_empty_batches):
+                deliverer.add(batch)
+        if not self.held.is_held():
+            self.request(ShutdownReason.LEASE_LOST)
+            return None
+        pause = deliverer.step()
+        if deliverer.stopped_by is not None:
+            _log.error("Stopped %s, as on_error says", self)
+            self._leave()
+            return None
+        if intake.at_end and not deliverer and not self._checkpointer.is_reset:
+            self.request(ShutdownReason.SHARD_END)
+        return pause if pause > 0 else None
+
+    def _notify_of_shutdown(self) -> None:
+        self.intake.stop()
+        if self._deliverer is None:
+            return  # not initialized: the processor knows nothing of the shard
+        assert self._processor is not None
+        assert self._checkpointer is not None
+        try:
+            self._processor.shutdown_requested(self._checkpointer)
+        except Exception as error:  # noqa: BLE001 - the lease goes to another worker anyway
+            self._errors.log(f"shutdown_requested raised on {self}", error)
+
+    def _shut_down(self) -> float | None:
+        self.intake.stop()
+        if self._reason is ShutdownReason.SHARD_END and self.held.is_held():
+            return self._end_shard()
+        if self._deliverer is not None:
+            assert self._processor is not None
+            try:
+                self._processor.lease_lost()
+            except Exception as error:  # noqa: BLE001 - there is nothing to try again for
+                self._errors.log(f"lease_lost raised on {self}", error)
+        self._release()
+        return None
+
+    def _end_shard(self) -> float | None:
+        """Leases for the children, then the processor's last word, then the lease is let go."""
+        assert self._processor is not None
+        assert self._checkpointer is not None
+        if not self._around.lease_children(self.held, self.intake.children):
+            if self._is_leaving:
+                self._leave()
+                return 0.0
+            return self._options.task_backoff
+        self._checkpointer.end()
+        if not self._checkpointer.last.is_shard_end:
+            self._processor.shard_ended(self._checkpointer)
+        if not self._checkpointer.last.is_shard_end:
+            raise SparkinesisError(
+                f"shard_ended returned without a checkpoint on {self}, so the shards that follow "
+                "cannot begin: call checkpointer.checkpoint() in it. It is called again."
+            )
+        self._release()
+        return None

@@ -1,0 +1,193 @@
+"""Handing batches to a record processor, and what ``on_error`` says when it raises."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from dataclasses import dataclass, replace
+
+from sparkinesis.worker.batch import RecordBatch
+from sparkinesis.worker.checkpointer import Checkpointer
+from sparkinesis.worker.dead_letter import FailedRecords
+from sparkinesis.worker.on_error import DeadLetter, Stop, last_resort, wait_before_retry
+from sparkinesis.worker.processor import RecordProcessor
+from sparkinesis.worker.settings import ConsumerSettings
+
+_log = logging.getLogger(__name__)
+
+LONGEST_BACKOFF = 30.0
+"""Seconds at most between two tries of what must succeed for the shard to go on."""
+
+
+def backoff(base: float, failures: int) -> float:
+    """Seconds to wait after so many failures in a row: doubled each time, up to a limit."""
+    return min(base * 2.0 ** min(max(failures - 1, 0), 16), LONGEST_BACKOFF)
+
+
+class RepeatedError:
+    """Logs errors: with the traceback, but a repetition of the last one in a line."""
+
+    def __init__(self) -> None:
+        self._last: tuple[type[BaseException], str] | None = None
+
+    def log(self, what: str, error: BaseException) -> None:
+        this = (type(error), str(error))
+        if this == self._last:
+            _log.warning("%s, again: %s: %s", what, type(error).__name__, error)
+        else:
+            _log.error("%s: %s", what, error, exc_info=error)
+        self._last = this
+
+    def forget(self) -> None:
+        """It went well in between."""
+        self._last = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """Records to deliver, and what became of earlier tries."""
+
+    batch: RecordBatch
+    failures: int = 0
+    not_before: float = float("-inf")
+    given_up: BaseException | None = None
+    """Not to be delivered again: they go to the dead letters, for this error."""
+
+
+class Deliverer:
+    """Delivers one shard's batches in order; used by one thread, that of the shard's consumer.
+
+    What may be checkpointed moves with what was delivered, and back when that has failed.
+    """
+
+    def __init__(
+        self,
+        shard_id: str,
+        processor: RecordProcessor,
+        checkpointer: Checkpointer,
+        settings: ConsumerSettings,
+    ) -> None:
+        self.processing_since: float | None = None
+        """When the present call of ``process_records`` began; may be read from any thread."""
+        self.stopped_by: BaseException | None = None
+        """The error for which the shard is to be stopped."""
+        self._shard_id = shard_id
+        self._name = settings.describe_shard(shard_id)
+        self._processor = processor
+        self._checkpointer = checkpointer
+        self._settings = settings
+        self._queue: deque[_Attempt] = deque()
+        self._done = checkpointer.last
+        self._errors = RepeatedError()
+
+    def __bool__(self) -> bool:
+        """Whether something is left to deliver."""
+        return bool(self._queue)
+
+    def add(self, batch: RecordBatch) -> None:
+        self._queue.append(_Attempt(batch))
+
+    def clear(self) -> None:
+        """Forget what is left: the processor has moved its shard."""
+        self._queue.clear()
+        self._done = self._checkpointer.last
+
+    def step(self) -> float:
+        """Deliver the next batch, if one is due; returns seconds until the next try, 0 if done."""
+        if not self._queue:
+            return 0.0
+        attempt = self._queue[0]
+        wait = attempt.not_before - self._settings.clock()
+        if wait > 0:
+            return wait
+        if attempt.given_up is not None:
+            return self._give_up(attempt, attempt.given_up)
+        batch = attempt.batch
+        if len(batch):
+            self._checkpointer.deliver(batch.last)
+        self.processing_since = self._settings.clock()
+        try:
+            self._processor.process_records(batch, self._checkpointer)
+        except BaseException as error:  # noqa: BLE001 - a user's code may call sys.exit() too
+            return self._failed(attempt, error)
+        finally:
+            self.processing_since = None
+        self._errors.forget()
+        self._pass(batch)
+        return 0.0
+
+    def _pass(self, batch: RecordBatch) -> None:
+        """These records are behind us."""
+        self._queue.popleft()
+        if len(batch):
+            self._done = batch.last
+
+    def _failed(self, attempt: _Attempt, error: BaseException) -> float:
+        self._errors.log(
+            f"process_records raised on {_range(attempt.batch)} of {self._name}", error
+        )
+        if self._checkpointer.is_reset:
+            return 0.0  # these records are not wanted any more
+        self._checkpointer.take_back(self._done)
+        rest = attempt.batch
+        if len(rest):
+            rest = rest.after(self._checkpointer.last)
+            if not len(rest):
+                self._pass(attempt.batch)
+                return 0.0
+        policy = self._settings.on_error
+        failures = attempt.failures + 1
+        pause = wait_before_retry(policy, failures, self._settings.uniform)
+        if pause is not None:
+            until = self._settings.clock() + pause
+            self._queue[0] = _Attempt(rest, failures, until)
+            return pause
+        if isinstance(last_resort(policy), Stop):
+            self.stopped_by = error
+            return 0.0
+        if len(rest) > 1:
+            # Find the bad ones: only they are given up.
+            self._queue.popleft()
+            self._queue.extendleft(_Attempt(half, failures) for half in reversed(rest.halves()))
+            return 0.0
+        return self._give_up(_Attempt(rest, failures), error)
+
+    def _give_up(self, attempt: _Attempt, error: BaseException) -> float:
+        """Skip a record that cannot be processed, or hand it to the dead letters first."""
+        batch = attempt.batch
+        resort = last_resort(self._settings.on_error)
+        if len(batch) and isinstance(resort, DeadLetter):
+            try:
+                resort.target(self._failed_records(batch, error))
+            except Exception as refusal:  # noqa: BLE001 - a user's function, or a service
+                self._errors.log(
+                    f"The dead-letter target refused {_range(batch)} of {self._name}", refusal
+                )
+                pause = backoff(self._settings.options.task_backoff, attempt.failures)
+                self._queue[0] = replace(
+                    attempt,
+                    failures=attempt.failures + 1,
+                    not_before=self._settings.clock() + pause,
+                    given_up=error,
+                )
+                return pause
+            _log.error("%s of %s went to the dead letters", _range(batch), self._name)
+        else:
+            _log.error("Skipped %s of %s, as on_error says", _range(batch), self._name)
+        if len(batch):
+            self._checkpointer.deliver(batch.last)
+        self._pass(batch)
+        return 0.0
+
+    def _failed_records(self, batch: RecordBatch, error: BaseException) -> FailedRecords:
+        settings = self._settings
+        return FailedRecords(
+            batch, error, settings.application, settings.client.address.name, self._shard_id
+        )
+
+
+def _range(batch: RecordBatch) -> str:
+    if not len(batch):
+        return "an empty batch"
+    first, last = batch.slice(0, 1).last, batch.last
+    return f"record {first}" if first == last else f"records {first} to {last}"

@@ -1,0 +1,165 @@
+"""From a shard's pages to batches: begins at a position, looks for loss, skips, unpacks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from sparkinesis.errors import PositionNotFoundError, ShardNotFoundError, SparkinesisError
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.stream.client import Fetched, shard_of
+from sparkinesis.stream.page import Record
+from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp, Position
+from sparkinesis.stream.retention import RetentionCheck, user_records_done
+from sparkinesis.stream.shard import Shard
+from sparkinesis.worker.batch import RecordBatch, make_batch
+from sparkinesis.worker.retrieval import FetchedPage, Retrieval
+from sparkinesis.worker.settings import ConsumerSettings
+from sparkinesis.worker.starting import is_behind, since
+
+_log = logging.getLogger(__name__)
+
+
+class OpenRetrieval(Protocol):
+    """Begins to fetch a shard behind ``start``, or AT its record; ``on_page`` tells of each page."""
+
+    def __call__(
+        self, shard_id: str, start: Position, on_page: Callable[[], None], *, inclusive: bool
+    ) -> Retrieval: ...
+
+
+class Intake:
+    """Used by one thread, that of the shard's consumer."""
+
+    def __init__(
+        self,
+        shard_id: str,
+        hash_range: tuple[int, int] | None,
+        settings: ConsumerSettings,
+        open_retrieval: OpenRetrieval,
+        on_page: Callable[[], None],
+    ) -> None:
+        self.at_end = False
+        """The shard has ended, and every batch of it was taken."""
+        self.children: tuple[Shard, ...] = ()
+        """The shards that follow, once `at_end`; none if the service told of none."""
+        self.millis_behind_latest: int | None = None
+        self.dropped = 0
+        """User records outside of the shard's hash range."""
+        self._bytes = 0
+        self._shard_id = shard_id
+        self._hash_range = hash_range if settings.options.hash_range_filter else None
+        self._settings = settings
+        self._open_retrieval = open_retrieval
+        self._on_page = on_page
+        self._retrieval: Retrieval | None = None
+        self._start: Position = TRIM_HORIZON
+        """Where the retrieval began, or is to go on should it fail."""
+        self._done: ExtendedSequenceNumber | None = None
+        self._check: RetentionCheck | None = None
+        """For the first page behind a checkpoint; None once that was seen."""
+
+    def begin(self, start: Position, done: ExtendedSequenceNumber | None = None) -> None:
+        """Go on from ``start``, whatever was before. ``done``: the checkpoint that it stands for."""
+        self.stop()
+        self._start = start
+        self._done = done
+        self._check = None
+        if isinstance(start, AfterRecord):
+            self._check = RetentionCheck(self._settings.client, fail_on_data_loss=False)
+        self.at_end = False
+
+    def stop(self) -> None:
+        """Fetch no more, until `take` or `begin`."""
+        if self._retrieval is not None:
+            self._retrieval.stop()
+            self._retrieval = None
+
+    def take_bytes(self) -> int:
+        """How many bytes were taken since the last call, nearly; for another thread's statistics."""
+        taken, self._bytes = self._bytes, 0
+        return taken
+
+    def take(self) -> RecordBatch | None:
+        """The next batch, which may be empty; None when no page is there, or `at_end`.
+
+        Raises what fetching raised; the next call goes on behind what was taken.
+        """
+        if self.at_end:
+            return None
+        if self._retrieval is None:
+            self._retrieval = self._open_retrieval(
+                self._shard_id, self._start, self._on_page, inclusive=self._check is not None
+            )
+        try:
+            page = self._retrieval.take()
+        except PositionNotFoundError as error:
+            _log.error("%s Going on with the oldest record kept.", error)
+            self.begin(TRIM_HORIZON)
+            return None
+        except ShardNotFoundError as error:
+            _log.error("%s What was left of it is lost; it is taken for ended.", error)
+            self.stop()
+            self.at_end = True
+            return None
+        except SparkinesisError:
+            self.stop()
+            raise
+        return None if page is None else self._accept(page)
+
+    def _accept(self, page: FetchedPage) -> RecordBatch | None:
+        fetched = page.fetched
+        stored = fetched.page.records
+        self.millis_behind_latest = fetched.page.millis_behind_latest
+        self._bytes += fetched.size
+        records, start = self._judged(fetched), self._start
+        if stored:
+            self._start = AfterRecord(stored[-1].sequence_number)
+        bound_ms = self._settings.skip_before(fetched.service_time_ms)
+        if bound_ms is not None:
+            if is_behind(records, bound_ms) and not page.at_shard_end:
+                _log.info(
+                    "Going on at %d (epoch ms), as skip_older_than says, in %s",
+                    bound_ms,
+                    self._settings.describe_shard(self._shard_id),
+                )
+                self.begin(AtTimestamp(bound_ms))
+                return None
+            records = since(records, bound_ms)
+        if page.at_shard_end:
+            self.stop()
+            self.at_end = True
+            self.children = tuple(shard_of(child) for child in fetched.page.child_shards or ())
+        return self._unpacked(records, start)
+
+    def _judged(self, fetched: Fetched) -> Sequence[Record]:
+        """The records behind the start. On the first page, is the checkpoint's still there?"""
+        if self._check is None:
+            return fetched.page.records
+        records = self._check.after_start(self._shard_id, self._start, fetched)
+        if records is None:
+            return ()
+        self._check = None
+        return records
+
+    def _unpacked(self, records: Sequence[Record], start: Position) -> RecordBatch:
+        options = self._settings.options
+        batch, dropped = make_batch(
+            records,
+            stream=self._settings.client.address.name,
+            shard_id=self._shard_id,
+            millis_behind_latest=self.millis_behind_latest,
+            deaggregate=options.deaggregate,
+            hash_range=self._hash_range,
+        )
+        if dropped:
+            self.dropped += dropped
+            _log.info(
+                "Dropped %d user records outside of the hash range of %s",
+                dropped,
+                self._settings.describe_shard(self._shard_id),
+            )
+        if self._done is not None and records and user_records_done(records[0], start):
+            batch = batch.after(self._done)
+        return batch

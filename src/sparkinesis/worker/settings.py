@@ -1,0 +1,46 @@
+"""What all shard consumers of a worker have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sparkinesis.stream.client import StreamClient
+from sparkinesis.stream.position import Position
+from sparkinesis.worker.on_error import OnError
+from sparkinesis.worker.options import WorkerOptions
+from sparkinesis.worker.processor import ProcessorFactory
+
+
+@dataclass(frozen=True)
+class ConsumerSettings:
+    """An application's, and what its worker found when it started."""
+
+    application: str
+    worker_id: str
+    client: StreamClient
+    factory: ProcessorFactory
+    on_error: OnError
+    initial: Position
+    """Where to begin if the lease does not tell."""
+    started_ms: int
+    """The service's clock when the worker started (epoch ms)."""
+    options: WorkerOptions
+    clock: Callable[[], float]
+    """Monotonic, in seconds."""
+    uniform: Callable[[float, float], float]
+
+    def service_time_ms(self) -> int:
+        """The service's clock (epoch ms), by a call of it."""
+        return self.client.describe().service_time_ms
+
+    def skip_before(self, now_ms: int) -> int | None:
+        """Records that arrived before this (epoch ms) are skipped, if the options say so."""
+        skip = self.options.skip_older_than
+        if skip is None:
+            return None
+        return self.started_ms if skip == 0 else now_ms - round(skip * 1000)
+
+    def describe_shard(self, shard_id: str) -> str:
+        """A shard in the words of logs and errors."""
+        return f"shard {shard_id} of {self.client.address} (application {self.application!r})"

@@ -1,0 +1,65 @@
+"""Where a shard is read from: its lease's checkpoint, and the bound of ``skip_older_than``. Pure.
+
+Resuming reads AT the checkpoint's record, since user records in it may be left (KCL section
+"ExtendedSequenceNumber"); what is done of it is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sparkinesis.lease.extended_sequence_number import AT_TIMESTAMP, LATEST, TRIM_HORIZON
+from sparkinesis.lease.lease import Lease
+from sparkinesis.stream import position as positions
+from sparkinesis.stream.page import Record
+from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position
+
+
+def start_position(
+    lease: Lease, initial: Position, now_ms: int, *, deaggregate: bool = True
+) -> Position:
+    """The position that ``lease`` tells. ``now_ms``: the service's clock.
+
+    A sentinel without its instant was written by a KCL: LATEST means from now on there, and
+    AT_TIMESTAMP the instant of the application's configuration. Where that is none, nothing may be
+    lost, so the shard is read from its start.
+    """
+    checkpoint = lease.checkpoint
+    if checkpoint.sequence_number == TRIM_HORIZON:
+        return positions.TRIM_HORIZON
+    if checkpoint.sequence_number in {LATEST, AT_TIMESTAMP}:
+        if lease.timestamp_ms is not None:
+            return AtTimestamp(lease.timestamp_ms)
+        if checkpoint.sequence_number == LATEST:
+            return AtTimestamp(now_ms)
+        return initial if isinstance(initial, AtTimestamp) else positions.TRIM_HORIZON
+    if not deaggregate and not checkpoint.sub_sequence_number:
+        return AfterRecord(checkpoint.sequence_number)
+    return AfterRecord(
+        checkpoint.sequence_number, sub_sequence_number=checkpoint.sub_sequence_number
+    )
+
+
+def not_before(position: Position, bound_ms: int) -> Position:
+    """``position``, or the bound (epoch ms) where it surely lies before that."""
+    if position is positions.TRIM_HORIZON:
+        return AtTimestamp(bound_ms)
+    if isinstance(position, AtTimestamp) and position.ms < bound_ms:
+        return AtTimestamp(bound_ms)
+    return position
+
+
+def since(records: Sequence[Record], bound_ms: int) -> Sequence[Record]:
+    """The records that arrived at ``bound_ms`` (epoch ms) or later."""
+    kept = [record for record in records if not _is_older(record, bound_ms)]
+    return records if len(kept) == len(records) else kept
+
+
+def is_behind(records: Sequence[Record], bound_ms: int) -> bool:
+    """Whether a page is so old that jumping to the bound saves reading what lies in between."""
+    return bool(records) and _is_older(records[-1], bound_ms)
+
+
+def _is_older(record: Record, bound_ms: int) -> bool:
+    arrival = record.approximate_arrival_timestamp
+    return arrival is not None and round(arrival * 1000) < bound_ms

@@ -1,0 +1,361 @@
+"""A worker: takes leases, and runs a shard consumer for each one that it holds.
+
+Threads: one renews leases; one looks at the lease table and takes from it; one keeps leases in step
+with the stream's shards; one starts and ends consumers; and each consumer has one for its record
+processor and one that fetches ahead of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sparkinesis.errors import DuplicateWorkerIdError, SparkinesisError
+from sparkinesis.lease.caretaker import Caretaker
+from sparkinesis.lease.coordinator import LeaseCoordinator
+from sparkinesis.lease.held import HeldLease
+from sparkinesis.stream.budget import Pace, ShardBudget
+from sparkinesis.stream.cursor import ShardCursor
+from sparkinesis.stream.position import Position
+from sparkinesis.stream.shard import Shard
+from sparkinesis.worker.consumer import ShardConsumer
+from sparkinesis.worker.retrieval import Polling
+from sparkinesis.worker.settings import ConsumerSettings
+from sparkinesis.worker.states import ShutdownReason, State
+
+_log = logging.getLogger(__name__)
+
+_PACE = Pace(calls_per_second=4.0)
+"""Of the five GetRecords calls that a shard takes a second, one is left for others."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardStatus:
+    """What a worker does with one of its shards."""
+
+    shard_id: str
+    state: State
+    millis_behind_latest: int | None
+    processing_for: float | None
+    """Seconds that the present call of ``process_records`` has taken so far."""
+
+
+class Worker:
+    """Runs in threads of its own between `start` and the end; all methods are for any thread."""
+
+    def __init__(
+        self,
+        settings: ConsumerSettings,
+        coordinator: LeaseCoordinator,
+        caretaker: Caretaker,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings = settings
+        self._options = settings.options
+        self._coordinator = coordinator
+        self._caretaker = caretaker
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._dirty = False
+        self._stop_taking = threading.Event()
+        self._stop_renewing = threading.Event()
+        self._consumers: dict[str, ShardConsumer] = {}
+        self._threads: dict[str, threading.Thread] = {}
+        self._reported: dict[str, float] = {}
+        self._stopped_shards: dict[str, BaseException] = {}
+        self._failure: BaseException | None = None
+        self._shutdown_requested = False
+        self._shutdown_forced = False
+        self._ended = threading.Event()
+        self._loops: list[threading.Thread] = []
+
+    # --- for any thread
+
+    def start(self) -> Worker:
+        """Make sure of stream, lease table and leases, then begin.
+
+        Raises `StreamNotFoundError`, `LeaseTableError`, `AccessDeniedError`, `ServiceError`,
+        `LeaseTableUnavailableError`, or `DuplicateWorkerIdError`, before anything was taken.
+        """
+        self._coordinator.refuse_to_double(self._stop_taking.wait)
+        self._caretaker.sync()
+        for name, loop in (
+            ("renew", self._renew_leases),
+            ("take", self._take_leases),
+            ("shards", self._keep_in_step),
+            ("consume", self._run_consumers),
+        ):
+            thread = threading.Thread(
+                target=loop, name=f"{self._settings.application}-{name}", daemon=True
+            )
+            self._loops.append(thread)
+            thread.start()
+        return self
+
+    def request_shutdown(self) -> None:
+        """Begin a graceful shutdown; returns at once. See `shutdown`."""
+        with self._changed:
+            self._shutdown_requested = True
+            self._stop_taking.set()
+            self._dirty = True
+            self._changed.notify_all()
+
+    def shutdown(self, timeout: float | None = None) -> bool:
+        """Shut down gracefully: each shard's batch at hand is finished, its processor may checkpoint
+        in ``shutdown_requested``, and its lease is released for other workers to take at once.
+
+        timeout: seconds, after which leases are released without waiting for processors any more;
+        None: the option ``shutdown_timeout``. Returns whether all of them had finished by then.
+        """
+        self.request_shutdown()
+        seconds = self._options.shutdown_timeout if timeout is None else timeout
+        if self._ended.wait(seconds):
+            return not self._shutdown_forced
+        with self._changed:
+            self._shutdown_forced = True
+            self._dirty = True
+            self._changed.notify_all()
+        self._ended.wait(self._options.failover_time)
+        return False
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for the worker's end, at most ``timeout`` seconds; whether it has ended.
+
+        Raises the error that ended it, if one did.
+        """
+        ended = self._ended.wait(timeout)
+        if ended and self._failure is not None:
+            raise self._failure
+        return ended
+
+    def status(self) -> list[ShardStatus]:
+        """What the worker does, by shard."""
+        now = self._clock()
+        with self._changed:
+            consumers = sorted(self._consumers.items())
+        return [
+            ShardStatus(
+                shard_id,
+                consumer.state,
+                consumer.intake.millis_behind_latest,
+                None if (since := consumer.processing_since) is None else now - since,
+            )
+            for shard_id, consumer in consumers
+        ]
+
+    # --- Surroundings of consumers
+
+    def are_finished(self, shard_ids: Sequence[str]) -> bool:
+        return self._coordinator.are_finished(shard_ids)
+
+    def lease_children(self, parent: HeldLease, children: Sequence[Shard]) -> bool:
+        return self._caretaker.lease_children(parent, children)
+
+    def open_retrieval(
+        self, shard_id: str, start: Position, on_page: Callable[[], None], *, inclusive: bool
+    ) -> Polling:
+        client, options = self._settings.client, self._options
+        budget = ShardBudget(_PACE, self._clock)
+
+        def open_cursor(position: Position) -> ShardCursor:
+            return ShardCursor(client, budget, shard_id, position, inclusive=inclusive)
+
+        return Polling(
+            open_cursor,
+            start,
+            max_records=options.max_records,
+            idle_time=options.idle_time,
+            on_page=on_page,
+            name=f"{self._settings.application}-{shard_id}-fetch",
+            clock=self._clock,
+        ).start()
+
+    def fail(self, error: BaseException) -> None:
+        """Shut down, and let `wait` raise ``error``."""
+        if self._failure is None:
+            _log.error("The worker %s shuts down: %s", self._settings.worker_id, error)
+            self._failure = error
+        self.request_shutdown()
+
+    # --- loops, each a thread
+
+    def _renew_leases(self) -> None:
+        while not self._stop_renewing.is_set():
+            began = self._clock()
+            self._measure_throughput()
+            self._try(self._coordinator.renew, "Renewing leases")
+            self._tell()
+            self._stop_renewing.wait(self._options.renew_interval - (self._clock() - began))
+
+    def _measure_throughput(self) -> None:
+        """By the KCL's ``LeaseStatsRecorder``: KiB a second, averaged exponentially by halves."""
+        with self._changed:
+            consumers = list(self._consumers.values())
+        for consumer in consumers:
+            fetched, held = consumer.intake.take_bytes(), consumer.held
+            rate = fetched / 1024 / self._options.renew_interval
+            before = held.throughput_kbps
+            held.throughput_kbps = rate if before is None else (rate + before) / 2
+
+    def _take_leases(self) -> None:
+        while not self._stop_taking.is_set():
+            began = self._clock()
+            busy = self._busy_shards()
+            self._try(lambda: self._coordinator.take(busy), "Taking leases")  # noqa: B023
+            self._wake_children()
+            self._tell()
+            if impostors := self._coordinator.impostors:
+                self.fail(_duplicate(self._settings, impostors))
+            took = self._clock() - began
+            # A large table is looked at less often, so that looking stays a small part of the work.
+            self._stop_taking.wait(max(self._options.taker_interval - took, took * 4))
+
+    def _wake_children(self) -> None:
+        """Consumers that wait for parents which the last look shows as finished may go on."""
+        with self._changed:
+            consumers = list(self._consumers.values())
+        for consumer in consumers:
+            waits = consumer.state is State.WAITING_ON_PARENT_SHARDS
+            if waits and self._coordinator.seem_finished(consumer.held.lease.parent_ids):
+                consumer.wake()
+
+    def _keep_in_step(self) -> None:
+        while not self._stop_taking.is_set():
+            pause = self._options.cleanup_interval
+            try:
+                pause = self._caretaker.step(self._coordinator.snapshot.leases)
+            except SparkinesisError as error:
+                _log.warning("Leases are not kept in step with shards just now: %s", error)
+            self._stop_taking.wait(pause)
+
+    def _try(self, task: Callable[[], None], what: str) -> None:
+        try:
+            task()
+        except SparkinesisError as error:
+            _log.warning("%s failed, and will be tried again: %s", what, error)
+        except Exception:  # noqa: BLE001 - the worker goes on, or its leases would be lost
+            _log.exception("%s failed, and will be tried again", what)
+
+    def _tell(self) -> None:
+        with self._changed:
+            self._dirty = True
+            self._changed.notify_all()
+
+    def _busy_shards(self) -> frozenset[str]:
+        """Shards not to take: one that a consumer here still has, or that on_error stopped."""
+        with self._changed:
+            return frozenset(self._consumers) | frozenset(self._stopped_shards)
+
+    def _run_consumers(self) -> None:
+        while not self._step():
+            with self._changed:
+                self._changed.wait_for(lambda: self._dirty, self._pause())
+                self._dirty = False
+        self._stop_renewing.set()
+        for loop in self._loops:
+            if loop is not threading.current_thread():
+                loop.join(self._options.failover_time)
+        _log.info("The worker %s has ended", self._settings.worker_id)
+        self._ended.set()
+
+    def _pause(self) -> float:
+        limit = self._options.processing_time_limit
+        return min(1.0, self._options.renew_interval, limit or 1.0)
+
+    def _step(self) -> bool:
+        """Bring consumers in line with leases held; whether the worker has ended."""
+        self._bury_dead()
+        held = self._coordinator.held()
+        for consumer in list(self._consumers.values()):
+            lease = consumer.held
+            if self._shutdown_forced:
+                self._release(lease)
+            if not lease.is_held():
+                consumer.request(ShutdownReason.LEASE_LOST)
+            elif self._shutdown_requested or lease.handoff_to is not None:
+                consumer.request(ShutdownReason.REQUESTED)
+        if self._shutdown_requested:
+            for key, lease in held.items():
+                if key not in self._consumers:
+                    self._release(lease)
+            return self._shutdown_forced or not self._consumers
+        for lease in held.values():
+            if lease.shard_id not in self._consumers and lease.is_held():
+                self._consume(lease)
+        self._watch_processing_time()
+        return False
+
+    def _consume(self, lease: HeldLease) -> None:
+        consumer = ShardConsumer(lease, self._settings, self)
+        thread = threading.Thread(
+            target=consumer.run,
+            name=f"{self._settings.application}-{lease.shard_id}",
+            daemon=True,
+        )
+        with self._changed:
+            self._consumers[lease.shard_id] = consumer
+        self._threads[lease.shard_id] = thread
+        thread.start()
+
+    def _bury_dead(self) -> None:
+        for shard_id, consumer in list(self._consumers.items()):
+            if self._threads[shard_id].is_alive():
+                continue
+            if not consumer.is_complete:
+                _log.error("The consumer of %s has ended without a word", consumer)
+                self._release(consumer.held)
+            with self._changed:
+                del self._consumers[shard_id]
+                if consumer.stopped_by is not None:
+                    self._stopped_shards[shard_id] = consumer.stopped_by
+            del self._threads[shard_id]
+            self._reported.pop(shard_id, None)
+            if consumer.held.lease.is_finished:
+                for other in self._consumers.values():
+                    other.wake()  # its children may begin
+
+    def _release(self, lease: HeldLease) -> None:
+        try:
+            lease.release()
+        except SparkinesisError as error:
+            _log.warning("The lease %s is left to expire: %s", lease.key, error)
+
+    def _watch_processing_time(self) -> None:
+        limit = self._options.processing_time_limit
+        if limit is None:
+            return
+        now = self._clock()
+        for shard_id, consumer in self._consumers.items():
+            since = consumer.processing_since
+            if since is None or now - since <= limit or self._reported.get(shard_id) == since:
+                continue
+            self._reported[shard_id] = since
+            give_up = self._options.give_up_after_limit
+            _log.error(
+                "process_records has taken %.1f s on %s; processing_time_limit is %g s%s",
+                now - since,
+                consumer,
+                limit,
+                ": the shard is given up" if give_up else "",
+            )
+            if give_up:
+                self._release(consumer.held)
+                consumer.request(ShutdownReason.LEASE_LOST)
+
+
+def _duplicate(settings: ConsumerSettings, shards: Sequence[str]) -> DuplicateWorkerIdError:
+    return DuplicateWorkerIdError(
+        f"Another live worker of the application {settings.application!r} has the worker id "
+        f"{settings.worker_id!r}: it renews {', '.join(shards[:5])}. Give each worker an id of its "
+        "own, or none, which makes one. Nothing is lost: leases and checkpoints are as they were."
+    )
+
+
+def default_worker_id(host: str, pid: int, rng: random.Random) -> str:
+    """A worker id that no other process has, and that tells where this one runs."""
+    return f"{host}-{pid}-{rng.getrandbits(48):012x}"
