@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class OpenRetrieval(Protocol):
-    """Begins to fetch a shard behind ``start``, or AT its record; ``on_page`` tells of each page."""
+    """Begins to fetch a shard behind ``start``, or AT its record; ``on_page`` is told of pages."""
 
     def __call__(
         self, shard_id: str, start: Position, on_page: Callable[[], None], *, inclusive: bool
@@ -61,7 +61,7 @@ class Intake:
         """For the first page behind a checkpoint; None once that was seen."""
 
     def begin(self, start: Position, done: ExtendedSequenceNumber | None = None) -> None:
-        """Go on from ``start``, whatever was before. ``done``: the checkpoint that it stands for."""
+        """Go on from ``start``, whatever was before. ``done``: the checkpoint that it was."""
         self.stop()
         self._start = start
         self._done = done
@@ -77,7 +77,7 @@ class Intake:
             self._retrieval = None
 
     def take_bytes(self) -> int:
-        """How many bytes were taken since the last call, nearly; for another thread's statistics."""
+        """About how many bytes were taken since the last call; for another thread's statistics."""
         taken, self._bytes = self._bytes, 0
         return taken
 
@@ -134,7 +134,7 @@ class Intake:
         return self._unpacked(records, start)
 
     def _judged(self, fetched: Fetched) -> Sequence[Record]:
-        """The records behind the start. On the first page, is the checkpoint's still there?"""
+        """The records behind the start, if the first page shows that none are missing."""
         if self._check is None:
             return fetched.page.records
         records = self._check.after_start(self._shard_id, self._start, fetched)

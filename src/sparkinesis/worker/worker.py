@@ -106,8 +106,10 @@ class Worker:
             self._changed.notify_all()
 
     def shutdown(self, timeout: float | None = None) -> bool:
-        """Shut down gracefully: each shard's batch at hand is finished, its processor may checkpoint
-        in ``shutdown_requested``, and its lease is released for other workers to take at once.
+        """Shut down gracefully, and wait for it.
+
+        Each shard's batch at hand is finished, its processor may checkpoint in
+        ``shutdown_requested``, and its lease is released for other workers to take at once.
 
         timeout: seconds, after which leases are released without waiting for processors any more;
         None: the option ``shutdown_timeout``. Returns whether all of them had finished by then.
