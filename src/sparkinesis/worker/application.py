@@ -68,6 +68,7 @@ class Application:
         for name in ("name", "stream"):
             if not isinstance(getattr(self, name), str) or not getattr(self, name):
                 raise OptionError(f"{name} is {getattr(self, name)!r}; it must be a name.")
+        self.address()
         if self.worker_id is not None and not self.worker_id:
             raise OptionError("worker_id is empty; leave it out to have one made.")
 

@@ -134,10 +134,10 @@ class WorkerOptions:
         return self.renew_interval / 2
 
 
-DEFAULT_OPTIONS = WorkerOptions()
-
-
 def _at_least(options: object, name: str, least: float) -> None:
     value = getattr(options, name)
     if isinstance(value, bool) or not isinstance(value, int | float) or value < least:
         raise OptionError(f"{name} is {value!r}; it must be a number of at least {least}.")
+
+
+DEFAULT_OPTIONS = WorkerOptions()

@@ -1,0 +1,88 @@
+"""Applications on a local Kinesis and DynamoDB, with short intervals."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from sparkinesis.local import LocalServer
+from sparkinesis.worker.application import Application
+from sparkinesis.worker.options import WorkerOptions
+from sparkinesis.worker.worker import Worker
+from tests.journal import Journal, Journaling
+
+FAILOVER_TIME = 2.0
+
+
+@pytest.fixture(autouse=True)
+def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[LocalServer]:
+    with LocalServer(port=0, dynamodb=True) as running:
+        yield running
+
+
+@pytest.fixture
+def kinesis(server: LocalServer) -> Any:
+    return server.client("kinesis")
+
+
+@pytest.fixture
+def dynamodb(server: LocalServer) -> Any:
+    return server.client("dynamodb")
+
+
+@pytest.fixture
+def stream(kinesis: Any) -> str:
+    """A stream of two shards; its name is the application's too."""
+    name = f"s-{uuid.uuid4().hex[:8]}"
+    kinesis.create_stream(StreamName=name, ShardCount=2)
+    return name
+
+
+@pytest.fixture
+def journal() -> Journal:
+    return Journal()
+
+
+@pytest.fixture
+def application(server: LocalServer, stream: str, journal: Journal) -> Callable[..., Application]:
+    """Makes an application on the stream; its processors write into the journal."""
+
+    def make(options: dict[str, Any] | None = None, **given: Any) -> Application:
+        arguments: dict[str, Any] = {
+            "name": stream,
+            "stream": stream,
+            "processor": lambda: Journaling(journal),
+            "region": "us-east-1",
+            "endpoint": server.endpoint_url,
+            "initial_position": "trim_horizon",
+            "options": WorkerOptions(
+                **{"failover_time": FAILOVER_TIME, "idle_time": 0.2, **(options or {})}
+            ),
+        }
+        return Application(**{**arguments, **given})
+
+    return make
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[[Application], Worker]]:
+    """Starts workers; they are shut down when the test is over."""
+    workers: list[Worker] = []
+
+    def run(application: Application) -> Worker:
+        worker = application.worker()
+        workers.append(worker)
+        return worker.start()
+
+    yield run
+    for worker in workers:
+        worker.shutdown(0 if worker.wait(0) else 10)

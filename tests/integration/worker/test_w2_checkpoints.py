@@ -1,0 +1,187 @@
+"""W2: checkpoints inside of aggregated records, in two phases, and moved by the processor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+
+from sparkinesis.errors import CheckpointError, LeaseLostError
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.stream.aggregation import aggregate
+from sparkinesis.worker.application import Application
+from sparkinesis.worker.worker import Worker
+from tests.journal import Journal, Journaling
+
+Start = Callable[[Application], Worker]
+Make = Callable[..., Application]
+
+
+def put_aggregate(kinesis: Any, stream: str, *datas: bytes) -> str:
+    (packed,) = aggregate([("k", None, data) for data in datas])
+    answer = kinesis.put_record(
+        StreamName=stream, Data=packed.data, PartitionKey="a", ExplicitHashKey="0"
+    )
+    return str(answer["SequenceNumber"])
+
+
+def put_one(kinesis: Any, stream: str, data: bytes) -> str:
+    answer = kinesis.put_record(StreamName=stream, Data=data, PartitionKey="k", ExplicitHashKey="0")
+    return str(answer["SequenceNumber"])
+
+
+def crash(worker: Worker) -> None:
+    """What is left of a worker that dies: nothing is released, nobody is told."""
+    for shard in worker._coordinator.held().values():
+        shard.lose("the test says so")
+    worker.shutdown(10)
+
+
+@pytest.mark.parametrize("done", range(5))
+def test_resuming_in_the_middle_of_an_aggregated_record(
+    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal, *, done: int
+) -> None:
+    """Checkpoint user record ``done`` of five, crash, resume: the next is the one after it."""
+    put_one(kinesis, stream, b"before")
+    middle = put_aggregate(kinesis, stream, b"0", b"1", b"2", b"3", b"4")
+    put_one(kinesis, stream, b"after")
+
+    def checkpoint_in_the_middle(batch: Any, checkpointer: Any) -> None:
+        for record in batch.records:
+            if (record.sequence_number, record.sub_sequence_number) == (middle, done):
+                checkpointer.checkpoint(record)
+
+    first = start(
+        application(
+            worker_id="same",
+            processor=lambda: Journaling(journal, on_records=checkpoint_in_the_middle),
+        )
+    )
+    journal.wait_for_data(b"before", b"0", b"4", b"after")
+    crash(first)
+    row = application().table().get("shardId-000000000000")
+    assert row is not None
+    assert row.checkpoint == ExtendedSequenceNumber(middle, done)
+
+    resumed = Journal()
+    start(application(worker_id="same", processor=lambda: Journaling(resumed)))
+    resumed.wait_for_data(b"after")
+    assert resumed.data() == [b"%d" % n for n in range(done + 1, 5)] + [b"after"]
+
+
+def test_what_was_prepared_is_found_by_whoever_comes_next(
+    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
+) -> None:
+    sequence_number = put_one(kinesis, stream, b"x")
+
+    def prepare(batch: Any, checkpointer: Any) -> None:
+        checkpointer.prepare(batch.records[0], state=b"half done")
+
+    first = start(
+        application(worker_id="w", processor=lambda: Journaling(journal, on_records=prepare))
+    )
+    journal.wait_for_data(b"x")
+    crash(first)
+    resumed = Journal()
+
+    def commit(batch: Any, checkpointer: Any) -> None:
+        prepared = checkpointer.prepare(batch.records[0], state=b"again")
+        prepared.checkpoint()
+
+    start(application(worker_id="w", processor=lambda: Journaling(resumed, on_records=commit)))
+    resumed.wait_for_data(b"x")
+    pending = {
+        shard.id: shard.pending_checkpoint
+        for _, call, shard in resumed.entries
+        if call == "initialize"
+    }
+    found = pending["shardId-000000000000"]
+    assert found is not None
+    assert (found.at.sequence_number, found.state) == (sequence_number, b"half done")
+    row = application().table().get("shardId-000000000000")
+    assert row is not None
+    assert row.checkpoint.sequence_number == sequence_number
+    assert row.pending is None
+
+
+def test_a_processor_moves_its_own_shard(
+    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
+) -> None:
+    put_one(kinesis, stream, b"first")
+    again: list[None] = []
+
+    def once_more(batch: Any, checkpointer: Any) -> None:
+        checkpointer.checkpoint()
+        if b"second" in [record.data for record in batch.records] and not again:
+            again.append(None)
+            checkpointer.reset("TRIM_HORIZON")
+            with pytest.raises(CheckpointError):
+                checkpointer.checkpoint(batch.records[-1])
+
+    start(application(processor=lambda: Journaling(journal, on_records=once_more)))
+    journal.wait_for_data(b"first")
+    put_one(kinesis, stream, b"second")
+    journal.wait(lambda: journal.data().count(b"second") == 2)
+    assert journal.data() == [b"first", b"second", b"first", b"second"]
+
+
+def test_a_processor_skips_to_now_and_the_table_remembers_when(
+    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
+) -> None:
+    def skip(batch: Any, checkpointer: Any) -> None:
+        if batch.records[0].data == b"old":
+            checkpointer.reset("LATEST")
+
+    put_one(kinesis, stream, b"old")
+    worker = start(
+        application(worker_id="w", processor=lambda: Journaling(journal, on_records=skip))
+    )
+    journal.wait_for_data(b"old")
+    crash(worker)
+    put_one(kinesis, stream, b"while nobody read")
+    resumed = Journal()
+    start(application(worker_id="w", processor=lambda: Journaling(resumed)))
+    resumed.wait_for_data(b"while nobody read")
+    assert resumed.data() == [b"while nobody read"]
+
+
+def test_an_instant_to_reset_to_needs_a_time_zone(
+    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
+) -> None:
+    refusals: list[str] = []
+
+    def reset(batch: Any, checkpointer: Any) -> None:
+        for to in (datetime(2026, 1, 1), "SHARD_END"):
+            with pytest.raises(CheckpointError) as refusal:
+                checkpointer.reset(to)
+            refusals.append(str(refusal.value))
+        checkpointer.reset(datetime.now(timezone.utc))
+
+    put_one(kinesis, stream, b"x")
+    start(application(processor=lambda: Journaling(journal, on_records=reset)))
+    journal.wait_for_data(b"x")
+    assert "time zone" in refusals[0]
+    assert "LATEST, TRIM_HORIZON" in refusals[1]
+
+
+def test_a_checkpointer_left_behind_is_refused_even_by_the_same_worker(
+    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
+) -> None:
+    """A thread of the first processor checkpoints after the shard was lost and regained."""
+    kept: list[Any] = []
+
+    def keep(batch: Any, checkpointer: Any) -> None:
+        kept.append((checkpointer, batch.records[-1]))
+
+    put_one(kinesis, stream, b"x")
+    worker = start(application(processor=lambda: Journaling(journal, on_records=keep)))
+    journal.wait_for_data(b"x")
+    worker._coordinator.held()["shardId-000000000000"].lose("the test says so")
+    journal.wait(lambda: ("shardId-000000000000", "lease_lost") in journal.calls())
+    journal.wait(lambda: journal.data().count(b"x") == 2)
+    (old, record), (new, _) = kept[:2]
+    with pytest.raises(LeaseLostError, match="shardId-000000000000"):
+        old.checkpoint(record)
+    new.checkpoint(record)

@@ -1,0 +1,98 @@
+"""Options that cannot be used, and processors that are none: an error before anything is called."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from sparkinesis.errors import OptionError, ProcessorError
+from sparkinesis.worker.application import Application
+from sparkinesis.worker.on_error import Retry
+from sparkinesis.worker.options import LeaseTableOptions, WorkerOptions
+from sparkinesis.worker.processor import RecordProcessor, make_processor
+
+
+class Processor(RecordProcessor):
+    def process_records(self, batch: Any, checkpointer: Any) -> None:
+        pass
+
+
+class WithoutProcessRecords(RecordProcessor):
+    pass
+
+
+class NotDerived:
+    def process_records(self, batch: Any, checkpointer: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"failover_time": 0},
+        {"failover_time": float("nan")},
+        {"failover_time": "10"},
+        {"max_records": 10_001},
+        {"max_records": 0},
+        {"max_leases": 0},
+        {"skip_older_than": -1},
+        {"give_up_after_limit": True},
+        {"idle_time": float("inf")},
+    ],
+)
+def test_an_option_that_cannot_be_used_is_named(options: dict[str, Any]) -> None:
+    with pytest.raises(OptionError, match=next(iter(options))):
+        WorkerOptions(**options)
+
+
+def test_table_options_and_policies_are_checked() -> None:
+    with pytest.raises(OptionError, match="billing_mode"):
+        LeaseTableOptions(billing_mode="FREE")  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="attempts"):
+        Retry(attempts=0)
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"initial_position": "newest"}, "initial_position"),
+        ({"initial_position": datetime(2026, 1, 1)}, "time zone"),
+        ({"name": ""}, "name"),
+        ({"stream": ""}, "stream"),
+        ({"stream": "arn:aws:sqs:eu-west-1:1:q"}, "ARN"),
+        ({"on_error": "retry"}, "on_error"),
+        ({"worker_id": ""}, "worker_id"),
+    ],
+)
+def test_an_application_that_cannot_run_is_refused(changed: dict[str, Any], why: str) -> None:
+    given: dict[str, Any] = {"name": "app", "stream": "s", "processor": Processor, **changed}
+    with pytest.raises(OptionError, match=why):
+        Application(**given)
+
+
+def test_the_arn_of_a_stream_gives_its_name_and_region() -> None:
+    arn = "arn:aws:kinesis:eu-west-1:123456789012:stream/flights"
+    address = Application("app", arn, Processor).address()
+    assert (address.name, address.region, address.arn) == ("flights", "eu-west-1", arn)
+
+
+@pytest.mark.parametrize(
+    ("processor", "why"),
+    [
+        (WithoutProcessRecords, "process_records"),
+        (NotDerived, "no initialize"),
+        (Processor(), "instance"),
+        (None, "cannot be called"),
+    ],
+)
+def test_what_is_no_record_processor_is_refused(processor: Any, why: str) -> None:
+    with pytest.raises(ProcessorError, match=why):
+        Application("app", "s", processor)
+
+
+def test_what_a_function_makes_is_looked_at_when_it_is_made() -> None:
+    assert isinstance(make_processor(Processor), Processor)
+    with pytest.raises(ProcessorError, match="process_records"):
+        make_processor(WithoutProcessRecords)
