@@ -1,4 +1,4 @@
-"""The audit: is there, for every hash key, a lease whose reader will come to its records?
+"""The audit: whether for every hash key there is a lease whose reader will come to its records.
 
 The KCL's ``PeriodicShardSyncManager`` does the same: a hole that several audits in a row see is
 closed by a shard sync.

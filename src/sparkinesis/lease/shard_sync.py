@@ -60,8 +60,10 @@ def new_lease(shard: Shard, at: InitialPosition, timestamp_ms: int | None = None
 
 
 def by_birth(shards: Iterable[Shard]) -> list[Shard]:
-    """Parents before children: leases are created in this order, so that a crash leaves no child
-    whose reader does not know of its parents."""
+    """Parents before children, the order to create leases in.
+
+    A crash in between then leaves no child whose reader does not know of its parents.
+    """
     return sorted(shards, key=lambda s: (sequence_order(s.starting_sequence_number), s.id))
 
 

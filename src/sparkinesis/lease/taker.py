@@ -49,7 +49,7 @@ class Takes:
     """What to do now. Every list is disjoint from the others, and from the leases held."""
 
     adopt: tuple[Lease, ...] = ()
-    """Mine already, by the table: handed over to me, or left by my earlier life. Take by counter."""
+    """Mine by the table: handed over to me, or left by my earlier life. Take by counter."""
     overdue: tuple[Lease, ...] = ()
     """Being handed over to me by a worker that does not let go. Take by counter."""
     take: tuple[Lease, ...] = ()
@@ -108,6 +108,7 @@ def plan_takes(
     worker_id: str,
     now: float,
     settings: TakeSettings,
+    *,
     rng: random.Random,
     held: Collection[str] = frozenset(),
     asked: Collection[str] = frozenset(),
@@ -115,7 +116,7 @@ def plan_takes(
     """Decide on a snapshot, from `observe` of the same leases. Finished leases do not count.
 
     ``held``: keys of the leases that this worker holds. ``asked``: those that it asked the handoff
-    of (``Takes.steal``) and did not get yet.
+    of (``Takes.steal``) and did not get yet. Needs an observation of each lease.
     """
     rows = [lease for lease in leases if not lease.is_finished]
     stray = [row for row in rows if row.actual_owner == worker_id and row.key not in held]
