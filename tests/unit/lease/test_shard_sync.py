@@ -38,16 +38,10 @@ def split(text: str) -> list[tuple[str, str, str]]:
     return [word.partition("<") for word in text.split()]
 
 
-# Graph A: 0 to 5 at the start; 0 and 1 merged, 4 split, and so on.
-#
-#   0   1   2   3   4   5
-#    \ /     \ /    |\  |
-#     6       7    (4 and 5 stay)
-#    / \     /
-#   8   9   |          8 and 7 merged: 10
+# Graph A: 0 and 1 are merged to 6, which is split into 8 and 9; 2 and 3 to 7; 8 and 7 to 10.
+# 4 and 5 stay as they were.
 GRAPH_A = "0 1 2 3 4 5 6<0+1 7<2+3 8<6 9<6 10<8+7"
 # Graph B: splits and merges in turn.
-#
 #   0   1
 #    \ /
 #     2
@@ -214,32 +208,32 @@ def test_children_begin_with_their_first_record() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parent", "text", "finished", "unfinished", "created", "wait_for"),
+    ("text", "finished", "unfinished", "created", "wait_for"),
     [
-        ("0", "0 1<0 2<0", "", "0", "1 2", ""),
-        ("0", "0 1<0 2<0", "", "0 1", "2", ""),
+        ("0 1<0 2<0", "", "0", "1 2", ""),
+        ("0 1<0 2<0", "", "0 1", "2", ""),
         # A merge: both parents have leases.
-        ("0", "0 1 2<0+1", "", "0 1", "2", ""),
-        ("0", "0 1 2<0+1", "1", "0", "2", ""),
+        ("0 1 2<0+1", "", "0 1", "2", ""),
+        ("0 1 2<0+1", "1", "0", "2", ""),
         # The other parent never had a lease, and none will come.
-        ("0", "0 1 2<0+1", "", "0", "2", ""),
-        ("0", "0 2<0+1", "", "0", "2", ""),
+        ("0 1 2<0+1", "", "0", "2", ""),
+        ("0 2<0+1", "", "0", "2", ""),
         # Its lease is to come: an ancestor of it is being read.
-        ("0", "0 1 2<1 3<1 4<0+2", "", "0 1", "", "2"),
-        ("0", "0 1 5<1 2<5 3<5 4<0+2", "1", "0 5", "", "2"),
+        ("0 1 2<1 3<1 4<0+2", "", "0 1", "", "2"),
+        ("0 1 5<1 2<5 3<5 4<0+2", "1", "0 5", "", "2"),
         # The ancestor has ended, and its children got none yet.
-        ("0", "0 1 2<1 3<1 4<0+2", "1", "0", "", "2"),
-        ("0", "0 1 2<1 3<1 4<0+2", "1", "0 3", "", "2"),
+        ("0 1 2<1 3<1 4<0+2", "1", "0", "", "2"),
+        ("0 1 2<1 3<1 4<0+2", "1", "0 3", "", "2"),
         # The ancestor has ended, and so has the other parent since.
-        ("0", "0 1 2<1 3<1 4<0+2", "1 2", "0", "4", ""),
+        ("0 1 2<1 3<1 4<0+2", "1 2", "0", "4", ""),
         # There already: made by the other parent's owner.
-        ("0", "0 1 2<0+1", "1", "0 2", "", ""),
+        ("0 1 2<0+1", "1", "0 2", "", ""),
     ],
 )
 def test_children_of_an_ended_shard(
-    parent: str, text: str, finished: str, unfinished: str, created: str, wait_for: str
+    text: str, finished: str, unfinished: str, created: str, wait_for: str
 ) -> None:
-    planned = children_of(parent, text, finished, unfinished)
+    planned = children_of("0", text, finished, unfinished)
     assert [row.shard_id for row in planned.create] == created.split()
     assert planned.wait_for == tuple(wait_for.split())
 
