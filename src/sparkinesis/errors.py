@@ -71,3 +71,10 @@ class DuplicateWorkerIdError(SparkinesisError):
 
 class ProcessorError(SparkinesisError, TypeError):
     """What was given as a record processor is none. Nothing was called."""
+
+
+class InconsistentShardsError(SparkinesisError):
+    """ListShards' answer cannot be right, as during a reshard; asking again in a second may help.
+
+    Nothing was written.
+    """

@@ -1,0 +1,56 @@
+"""Which leases to delete: of finished shards, once nothing can need them any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sparkinesis.lease.extended_sequence_number import AT_TIMESTAMP, TRIM_HORIZON
+from sparkinesis.lease.lease import Lease
+from sparkinesis.stream.shard import Lineage, Shard
+
+
+def deletable(leases: Iterable[Lease], listed_shards: Iterable[Shard] | None) -> list[Lease]:
+    """Finished leases to delete by this snapshot, oldest generation only.
+
+    ``listed_shards``: all that ListShards returns; None if it was not asked. As in the KCL's
+    ``LeaseCleanupManager``, a finished lease goes when its children are all being read (they have a
+    checkpoint that is neither TRIM_HORIZON nor AT_TIMESTAMP), its parents' leases having gone
+    before; or when the service does not list its shard any more, and neither any child of it that
+    has no lease. An unfinished lease stays whatever happened to its shard: its loss must be loud.
+    """
+    leased = {lease.shard_id: lease for lease in leases}
+    lineage = Lineage.of(listed_shards or ())
+    return [
+        lease
+        for lease in leased.values()
+        if lease.is_finished
+        and (_is_passed_on(lease, leased, lineage) or _is_expired(lease, leased, lineage))
+    ]
+
+
+def _is_passed_on(lease: Lease, leased: dict[str, Lease], lineage: Lineage) -> bool:
+    children = _children(lease, lineage)
+    return (
+        bool(children)
+        and all(child in leased and _has_begun(leased[child]) for child in children)
+        and not any(parent in leased for parent in lease.parent_ids)
+    )
+
+
+def _is_expired(lease: Lease, leased: dict[str, Lease], lineage: Lineage) -> bool:
+    # An answer without any shard says that something is wrong, and not that all have expired.
+    return (
+        bool(lineage.shards)
+        and lease.shard_id not in lineage.shards
+        and all(
+            child in leased or child not in lineage.shards for child in _children(lease, lineage)
+        )
+    )
+
+
+def _children(lease: Lease, lineage: Lineage) -> set[str]:
+    return {*lease.child_ids, *lineage.children(lease.shard_id)}
+
+
+def _has_begun(lease: Lease) -> bool:
+    return lease.checkpoint.sequence_number not in {TRIM_HORIZON, AT_TIMESTAMP}

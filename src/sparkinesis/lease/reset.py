@@ -1,0 +1,139 @@
+"""Moving an application to another place while it runs: which leases change, and in what order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from sparkinesis.errors import OptionError
+from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
+from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.shard_sync import InitialPosition, by_birth, new_lease, require_tiling
+from sparkinesis.stream import position as pos
+from sparkinesis.stream.position import AtTimestamp
+from sparkinesis.stream.shard import Lineage, Shard
+
+_END = ExtendedSequenceNumber(SHARD_END)
+
+
+@dataclass(frozen=True, slots=True)
+class InShard:
+    """A place in one shard: all up to it is done."""
+
+    shard_id: str
+    at: ExtendedSequenceNumber
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One step: create the lease, or reset the one that exists."""
+
+    key: str
+    at: ExtendedSequenceNumber
+    timestamp_ms: int | None = None
+    create: Lease | None = None
+    """The new lease, at that place; None where there is one."""
+    lease: Lease | None = None
+    """The row to reset, as it was known; None where there is none."""
+    child_ids: tuple[str, ...] = ()
+    """To be added to the row before it is reset to SHARD_END, if it does not have them."""
+    note: str = ""
+    """What the operator should know."""
+
+
+def plan_reset(
+    leases: Iterable[Lease],
+    shards: Iterable[Shard],
+    to: InitialPosition | InShard,
+    now_ms: int,
+) -> list[Move]:
+    """The steps that move an application, in the order to make them.
+
+    ``shards``: all that ListShards returns; ``now_ms``: the service's clock before that call.
+
+    - LATEST: open shards go on with what arrives from now on, then closed ones are done. In this
+      order: a crash on the way leaves no shard whose reader nobody starts.
+    - TRIM_HORIZON, or an instant: every listed shard begins there, parents first: a child waits
+      for parents that have leases.
+    - A place in one shard: only that lease moves.
+
+    Raises OptionError (an instant to come, a place that is none, an unknown shard) and
+    InconsistentShardsError (the open shards do not tile the hash keys).
+    """
+    lineage = Lineage.of(shards)
+    leased = {lease.shard_id: lease for lease in leases}
+    if isinstance(to, InShard):
+        return [_move_one(to, leased, lineage)]
+    if isinstance(to, AtTimestamp) and to.ms > now_ms:
+        raise OptionError(
+            f"{to} is still to come: the service's clock shows {now_ms}. To go on with what "
+            "arrives from now on, use LATEST."
+        )
+    require_tiling(shard for shard in lineage.shards.values() if shard.is_open)
+    listed = by_birth(lineage.shards.values())
+    if to is pos.LATEST:
+        begin, done = [s for s in listed if s.is_open], [s for s in listed if not s.is_open]
+    else:
+        begin, done = listed, []
+    return [
+        *_expired(leased, lineage),
+        *(_begin(shard, to, now_ms, leased.get(shard.id)) for shard in begin),
+        *(
+            _finish(lease, lineage)
+            for shard in done
+            if (lease := leased.get(shard.id)) and not _is_done(lease, lineage)
+        ),
+    ]
+
+
+def _begin(shard: Shard, at: InitialPosition, now_ms: int, lease: Lease | None) -> Move:
+    new = new_lease(shard, at, now_ms)
+    create = new if lease is None else None
+    return Move(lease.key if lease else new.key, new.checkpoint, new.timestamp_ms, create, lease)
+
+
+def _finish(lease: Lease, lineage: Lineage, note: str = "") -> Move:
+    return Move(lease.key, _END, lease=lease, child_ids=lineage.children(lease.shard_id), note=note)
+
+
+def _is_done(lease: Lease, lineage: Lineage) -> bool:
+    return lease.is_finished and set(lineage.children(lease.shard_id)) <= set(lease.child_ids)
+
+
+def _expired(leased: Mapping[str, Lease], lineage: Lineage) -> list[Move]:
+    """Leases of shards that the service does not keep any more: nothing of them can be read."""
+    return [
+        _finish(
+            lease,
+            lineage,
+            f"{shard_id} is not listed any more: what was not read of it after "
+            f"{lease.checkpoint} is gone.",
+        )
+        for shard_id, lease in sorted(leased.items())
+        if shard_id not in lineage.shards and not lease.is_finished
+    ]
+
+
+def _move_one(to: InShard, leased: Mapping[str, Lease], lineage: Lineage) -> Move:
+    sequence_number, sub = to.at.sequence_number, to.at.sub_sequence_number
+    if not (sequence_number.isascii() and sequence_number.isdecimal()) or sub < 0:
+        raise OptionError(
+            f"{to.at} is not a place in {to.shard_id}: it must be a record's sequence number "
+            "(digits) and a sub-sequence number from 0."
+        )
+    shard, lease = lineage.shards.get(to.shard_id), leased.get(to.shard_id)
+    if shard is None:
+        raise OptionError(
+            f"{to.shard_id} is not a shard of the stream, or not any more: its records are gone."
+        )
+    if lease is None:
+        create = replace(new_lease(shard, pos.TRIM_HORIZON), checkpoint=to.at)
+        return Move(create.key, to.at, create=create, note=f"{shard.id} had no lease.")
+    begun = sorted(child for child in lineage.children(shard.id) if child in leased)
+    note = ""
+    if lease.is_finished and begun:
+        note = (
+            f"{shard.id} had ended. {', '.join(begun)} came after it and may be read at the "
+            "same time."
+        )
+    return Move(lease.key, to.at, lease=lease, note=note)

@@ -1,0 +1,234 @@
+"""Which leases to create: for a new application, for shards that have none, for a shard's children.
+
+The rules are the KCL's (``HierarchicalShardSyncer``, ``ShutdownTask``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+from typing import Literal, TypeAlias
+
+from sparkinesis.errors import InconsistentShardsError
+from sparkinesis.lease.extended_sequence_number import (
+    AT_TIMESTAMP,
+    LATEST,
+    TRIM_HORIZON,
+    ExtendedSequenceNumber,
+)
+from sparkinesis.lease.lease import Lease
+from sparkinesis.stream import position as pos
+from sparkinesis.stream.position import AtTimestamp, Sentinel, sequence_order
+from sparkinesis.stream.routing import MAX_HASH_KEY
+from sparkinesis.stream.shard import Lineage, Shard
+
+InitialPosition: TypeAlias = AtTimestamp | Literal[Sentinel.TRIM_HORIZON] | Literal[Sentinel.LATEST]
+"""Where an application begins that has no lease yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChildLeases:
+    """What to do about the children of a shard that has ended."""
+
+    create: tuple[Lease, ...]
+    """May exist by then: another parent's owner creates the same."""
+    wait_for: tuple[str, ...] = ()
+    """Shards whose leases are still to be created, before a child can get one. Ask again later."""
+
+
+def new_lease(shard: Shard, at: InitialPosition, timestamp_ms: int | None = None) -> Lease:
+    """The lease of a shard that has none, at a position that is a name.
+
+    ``timestamp_ms``: the instant that LATEST stands for, so that a restart, or a reshard before
+    the first checkpoint, does not lose it; of no concern to the other positions.
+    """
+    if isinstance(at, AtTimestamp):
+        checkpoint, timestamp_ms = AT_TIMESTAMP, at.ms
+    elif at is pos.TRIM_HORIZON:
+        checkpoint, timestamp_ms = TRIM_HORIZON, None
+    else:
+        checkpoint = LATEST
+    return Lease(
+        key=shard.id,
+        shard_id=shard.id,
+        checkpoint=ExtendedSequenceNumber(checkpoint),
+        parent_ids=tuple(sorted(shard.parents)),
+        hash_range=shard.hash_range,
+        timestamp_ms=timestamp_ms,
+    )
+
+
+def by_birth(shards: Iterable[Shard]) -> list[Shard]:
+    """Parents before children, the order to create leases in.
+
+    A crash in between then leaves no child whose reader does not know of its parents.
+    """
+    return sorted(shards, key=lambda s: (sequence_order(s.starting_sequence_number), s.id))
+
+
+def require_tiling(shards: Iterable[Shard]) -> None:
+    """Raise InconsistentShardsError unless each hash key is exactly one of these shards'."""
+    expected, previous = 0, "the first hash key"
+    for shard in sorted(shards, key=lambda s: (s.hash_range or (0, 0), s.id)):
+        if shard.hash_range is None:
+            raise InconsistentShardsError(f"ListShards told no hash range of {shard.id}.")
+        first, last = shard.hash_range
+        if first != expected:
+            how = "a hole" if first > expected else "an overlap"
+            raise InconsistentShardsError(
+                f"The listed shards do not tile the hash keys: between {previous} and {shard.id} "
+                f"there is {how} (a shard should begin at {expected}; this one does at {first}). "
+                "The stream may be resharding: ask again."
+            )
+        expected, previous = last + 1, shard.id
+    if expected != MAX_HASH_KEY + 1:
+        raise InconsistentShardsError(
+            f"The listed shards do not tile the hash keys: none has those from {expected} on, "
+            f"after {previous}. The stream may be resharding: ask again."
+        )
+
+
+def leases_for_empty_table(
+    shards: Iterable[Shard], position: InitialPosition, timestamp_ms: int
+) -> list[Lease]:
+    """A lease for each shard that was open at ``position``, in order of creation.
+
+    ``shards``: those that ListShards returns with that position as ShardFilter. ``timestamp_ms``:
+    the service's clock before that call. Children of closed ones get theirs when these have ended.
+
+    Raises InconsistentShardsError: the shards do not tile the hash keys.
+    """
+    shards = list(shards)
+    require_tiling(shards)
+    return [new_lease(shard, position, timestamp_ms) for shard in by_birth(shards)]
+
+
+def leases_for_partial_table(
+    shards: Iterable[Shard],
+    leases: Iterable[Lease],
+    position: InitialPosition,
+    timestamp_ms: int,
+) -> list[Lease]:
+    """Leases that are missing beside those that exist, in order of creation.
+
+    ``shards``: all that ListShards returns without filter, listed before the leases were read.
+
+    At most one generation of ancestors is created. An open shard that descends from a leased one
+    gets none here: it comes when its parents end. As in the KCL, a shard of which only one side
+    has a lease is begun at its oldest ancestor at TRIM_HORIZON, so some may be read again.
+
+    Raises InconsistentShardsError: an open shard has children.
+    """
+    lineage, leased = Lineage.of(shards), {lease.shard_id for lease in leases}
+    for shard in lineage.shards.values():
+        if shard.is_open and (children := lineage.children(shard.id)):
+            raise InconsistentShardsError(
+                f"{shard.id} is listed as open, and {', '.join(children)} as what came from it. "
+                "The stream may be resharding: ask again."
+            )
+    orphans = [s for s in lineage.open_shards() if s not in leased]
+    missing: dict[str, InitialPosition] = {}
+    is_descendant: dict[str, bool] = dict.fromkeys(leased, True)
+    begins: set[str] = set()  # Oldest ancestors that reading must begin with.
+    for shard_id in _ancestors_first(lineage, orphans, leased):
+        parents = lineage.listed_parents(shard_id)
+        covered = {p for p in parents if is_descendant[p] or p in begins}
+        is_descendant[shard_id] = bool(covered)
+        if not covered and position is not pos.LATEST:
+            begins.add(shard_id)
+        for parent in parents if covered else ():
+            if parent in leased:
+                continue
+            if parent in begins or parent not in covered:
+                is_early = parent in covered and not isinstance(position, AtTimestamp)
+                missing[parent] = pos.TRIM_HORIZON if is_early else position
+    missing |= {s: position for s in orphans if not is_descendant[s]}
+    return [
+        new_lease(shard, missing[shard.id], timestamp_ms)
+        for shard in by_birth(lineage.shards[s] for s in missing)
+    ]
+
+
+def plan_children(
+    parent: Lease, children: Iterable[Shard], leases: Iterable[Lease], shards: Iterable[Shard]
+) -> ChildLeases:
+    """The leases of a shard's children, once it has ended; before its SHARD_END checkpoint.
+
+    ``children``: the ChildShards of the last GetRecords. ``leases`` and ``shards``: the whole table
+    and all shards, the lease table read last. ``shards`` is of use for merges only. The children
+    begin at TRIM_HORIZON, wherever the application began: all of them comes after its beginning.
+
+    A merged child waits while its other parent has no lease, but will get one: some ancestor of it
+    is still being read. (The KCL draws lots here.) Where none will come, it is not waited for.
+
+    Raises InconsistentShardsError: a child does not name this parent.
+    """
+    leased = {lease.shard_id: lease for lease in leases} | {parent.shard_id: parent}
+    lineage = Lineage.of(shards)
+    create, wait_for = [], set()
+    for child in by_birth(children):
+        if parent.shard_id not in child.parents:
+            raise InconsistentShardsError(
+                f"{parent.shard_id} has ended with {child.id} as a child, whose parents are "
+                f"{', '.join(child.parents) or 'not told'}."
+            )
+        late = {p for p in child.parents if is_to_come(p, leased, lineage)}
+        wait_for |= late
+        if not late and child.id not in leased:
+            create.append(new_lease(child, pos.TRIM_HORIZON))
+    return ChildLeases(tuple(create), tuple(sorted(wait_for)))
+
+
+def orphaned_children(leases: Iterable[Lease], shards: Iterable[Shard]) -> list[Lease]:
+    """Leases of children whose parents have all been read, but whose creation was forgotten.
+
+    A KCL 1.x that dies after SHARD_END leaves such a table, and so does a hand that deletes a row.
+    Nobody visits a finished shard again, and `leases_for_partial_table` leaves them to their
+    parents. Leases of children are never cleaned up before those of all their parents, so what is
+    created here was not there before.
+    """
+    leased = {lease.shard_id: lease for lease in leases}
+    lineage = Lineage.of(shards)
+    found = {
+        child
+        for lease in leased.values()
+        if lease.is_finished
+        for child in lineage.children(lease.shard_id)
+        if child not in leased
+        and not any(is_to_come(p, leased, lineage) for p in lineage.shards[child].parents)
+        and all(p not in leased or leased[p].is_finished for p in lineage.shards[child].parents)
+    }
+    return [
+        new_lease(shard, pos.TRIM_HORIZON) for shard in by_birth(lineage.shards[s] for s in found)
+    ]
+
+
+def is_to_come(shard_id: str, leased: Mapping[str, Lease], lineage: Lineage) -> bool:
+    """Whether a shard without a lease will get one when an ancestor's end has been read.
+
+    That is so while an ancestor has an unfinished lease, or a finished one whose children on the
+    way to the shard have none yet (`orphaned_children` creates these).
+    """
+    if shard_id in leased:
+        return False
+    ancestors = lineage.ancestors([shard_id])
+    way = ancestors | {shard_id}
+    return any(
+        not leased[a].is_finished
+        or any(child in way and child not in leased for child in lineage.children(a))
+        for a in ancestors
+        if a in leased
+    )
+
+
+def _ancestors_first(lineage: Lineage, shard_ids: Iterable[str], leased: set[str]) -> list[str]:
+    """These shards and their ancestors without leases, none before its parents."""
+    graph: dict[str, list[str]] = {}
+    todo = list(shard_ids)
+    while todo:
+        shard_id = todo.pop()
+        if shard_id not in graph:
+            graph[shard_id] = [p for p in lineage.listed_parents(shard_id) if p not in leased]
+            todo += graph[shard_id]
+    return list(TopologicalSorter(graph).static_order())

@@ -1,0 +1,263 @@
+"""Which leases a worker goes for: adopts, takes, or steals. All workers decide alike, alone.
+
+The rules are those of the KCL 2.x (``DynamoDBLeaseTaker``), with its known weak spots mended: the
+first worker does not grab all new leases, and balance is reached in a few looks at the table.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from sparkinesis.lease.lease import Lease
+
+_VERY_OLD = 3
+"""Failover times after which a lease that nobody takes is anybody's (KCL
+``veryOldLeaseDurationMultiplier``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What this worker has seen of a lease, by its own monotonic clock (seconds)."""
+
+    counter: int
+    since: float
+    """When the counter was first seen at this value."""
+    owners: tuple[str | None, str | None]
+    """Owner and checkpoint owner."""
+    owners_since: float
+    stirred: int = 0
+    """How often the counter moved while the lease was this worker's by name, but not held by it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakeSettings:
+    """Durations are in seconds; see `WorkerOptions` for the defaults."""
+
+    failover_time: float
+    max_leases: int
+    max_leases_to_steal: int
+    handoff_timeout: float
+    share_for: float
+    """How long new leases are shared with workers that may be there: one look's interval."""
+
+
+@dataclass(frozen=True, slots=True)
+class Takes:
+    """What to do now. Every list is disjoint from the others, and from the leases held."""
+
+    adopt: tuple[Lease, ...] = ()
+    """Mine by the table: handed over to me, or left by my earlier life. Take by counter."""
+    overdue: tuple[Lease, ...] = ()
+    """Being handed over to me by a worker that does not let go. Take by counter."""
+    take: tuple[Lease, ...] = ()
+    """Candidates in order of preference: take until ``need`` were got."""
+    need: int = 0
+    steal: tuple[Lease, ...] = ()
+    """Ask for the handoff of each."""
+    impostors: tuple[Lease, ...] = ()
+    """Renewed by another process under my worker id; nothing else is planned then."""
+
+
+def observe(
+    known: Mapping[str, Observation],
+    leases: Iterable[Lease],
+    now: float,
+    worker_id: str,
+    held: Collection[str] = frozenset(),
+) -> dict[str, Observation]:
+    """What is known after one more look; leases that are gone are forgotten.
+
+    ``now`` is the time after the scan, so that no lease seems older than it is. ``held``: the keys
+    of all leases that this worker held before the scan or holds after it.
+
+    Unlike in the KCL, a new lease without owner is first seen now, not ages ago.
+    """
+    seen = {}
+    for lease in leases:
+        owners = (lease.owner, lease.checkpoint_owner)
+        old = known.get(lease.key)
+        if old is None:
+            seen[lease.key] = Observation(lease.counter, now, owners, now)
+            continue
+        has_moved = old.counter != lease.counter
+        is_same = old.owners == owners
+        stirred = 0
+        if is_same and lease.actual_owner == worker_id and lease.key not in held:
+            stirred = old.stirred + has_moved
+        seen[lease.key] = Observation(
+            lease.counter,
+            now if has_moved else old.since,
+            owners,
+            old.owners_since if is_same else now,
+            stirred,
+        )
+    return seen
+
+
+def is_expired(observation: Observation, now: float, failover_time: float) -> bool:
+    """Whether the owner has shown no life for longer than ``failover_time`` seconds."""
+    return now - observation.since > failover_time
+
+
+def plan_takes(
+    leases: Iterable[Lease],
+    observations: Mapping[str, Observation],
+    worker_id: str,
+    now: float,
+    settings: TakeSettings,
+    *,
+    rng: random.Random,
+    held: Collection[str] = frozenset(),
+    asked: Collection[str] = frozenset(),
+) -> Takes:
+    """Decide on a snapshot, from `observe` of the same leases. Finished leases do not count.
+
+    ``held``: keys of the leases that this worker holds. ``asked``: those that it asked the handoff
+    of (``Takes.steal``) and did not get yet. Needs an observation of each lease.
+    """
+    rows = [lease for lease in leases if not lease.is_finished]
+    stray = [row for row in rows if row.actual_owner == worker_id and row.key not in held]
+    if impostors := [row for row in stray if observations[row.key].stirred > 1]:
+        return Takes(impostors=tuple(impostors))
+    look = _Look(rows, observations, worker_id, now, settings, held, asked)
+    adopt = [row for row in stray if look.is_adoptable(row)]
+    room = max(0, settings.max_leases - len(held))
+    if len(adopt) < sum(row.checkpoint_owner is None for row in stray):
+        # Whether somebody else bears my name is not clear yet. Taking more under it would make
+        # two workers at odds of what is still one.
+        return Takes(adopt=tuple(adopt[:room]))
+    counts = look.counts()
+    available = [row for row in rows if look.is_available(row)]
+    take, need = _plan_available(look, available, counts)
+    return Takes(
+        adopt=tuple(adopt[:room]),
+        overdue=tuple(row for row in rows if look.is_overdue(row)),
+        take=tuple(_shuffled(take, look, rng)) if need else (),
+        need=need,
+        steal=() if available else tuple(_plan_steals(look, counts, rng)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """One snapshot, through the eyes of one worker."""
+
+    rows: list[Lease]
+    observations: Mapping[str, Observation]
+    worker_id: str
+    now: float
+    settings: TakeSettings
+    held: Collection[str]
+    asked: Collection[str]
+
+    def is_adoptable(self, row: Lease) -> bool:
+        """Of a lease that names this worker and is not held by it.
+
+        One that was asked for and let go is taken up at once. Else there must have been time for
+        two renewals: somebody else may be alive under this worker's id.
+        """
+        if row.checkpoint_owner is not None:
+            return False
+        was_given = row.key in self.asked and not self.observations[row.key].stirred
+        return was_given or self._age(row) > self.settings.failover_time * 2 / 3
+
+    def is_available(self, row: Lease) -> bool:
+        if row.key in self.held or (row.owner == self.worker_id and row.checkpoint_owner is None):
+            return False
+        if row.owner is None or self._age(row) > self.settings.failover_time:
+            return True
+        # The worker that asked for it does not take it: anybody may.
+        return self._is_late(row, 2)
+
+    def is_overdue(self, row: Lease) -> bool:
+        is_mine = row.owner == self.worker_id and row.key not in self.held
+        return is_mine and self._is_late(row, 1) and not self.is_available(row)
+
+    def _is_late(self, row: Lease, grace: int) -> bool:
+        """The KCL, too, gives a handoff a failover time more than its timeout."""
+        allowed = self.settings.handoff_timeout + grace * self.settings.failover_time
+        waited = self.now - self.observations[row.key].owners_since
+        return row.checkpoint_owner is not None and waited > allowed
+
+    def _age(self, row: Lease) -> float:
+        return self.now - self.observations[row.key].since
+
+    def is_very_old(self, row: Lease) -> bool:
+        return self._age(row) > _VERY_OLD * self.settings.failover_time
+
+    def is_new(self, row: Lease) -> bool:
+        """Never owned, and only just created."""
+        is_unused = row.counter == 0 and row.owner is None
+        return is_unused and self._age(row) < self.settings.share_for
+
+    def counts(self) -> Counter[str]:
+        """Leases by owner; one that is being handed over is its new owner's already."""
+        counts = Counter({self.worker_id: 0})
+        counts.update(row.owner for row in self.rows if row.owner and not self.is_available(row))
+        return counts
+
+
+def _plan_available(
+    look: _Look, available: list[Lease], counts: Counter[str]
+) -> tuple[list[Lease], int]:
+    """Candidates and how many to take of them.
+
+    The target is the KCL's: leases by workers, rounded up. It counts only workers that own a
+    lease, as no others are known; so of new leases only half of the target is taken at first, and
+    the rest once others have had a look.
+    """
+    have = counts[look.worker_id]
+    room = max(0, look.settings.max_leases - have)
+    target = -(-len(look.rows) // len(counts))
+    need = min(room, max(0, target - have), len(available))
+    new = sum(map(look.is_new, available))
+    sure = min(need, len(available) - new)
+    need = sure + -(-(need - sure) // 2)
+    # Who should have taken these has no room, or died before anybody saw it: fairness can wait.
+    very_old = sum(map(look.is_very_old, available))
+    return available, max(need, min(room, very_old))
+
+
+def _shuffled(candidates: list[Lease], look: _Look, rng: random.Random) -> list[Lease]:
+    """Very old ones first, new ones last; else at random, so that two workers seldom collide."""
+    shuffled = rng.sample(candidates, len(candidates))
+    return sorted(shuffled, key=lambda row: (not look.is_very_old(row), look.is_new(row)))
+
+
+def _plan_steals(look: _Look, counts: Counter[str], rng: random.Random) -> list[Lease]:
+    """What to steal, so that all shares differ by 1 at most and nobody falls below its own.
+
+    All compute the same shares, and who gets which lease, from one snapshot: thieves that look at
+    the same time do not go for the same leases. Nobody knows of a worker without leases; it
+    chooses at random, and only half of its share at first, as there may be more like it.
+    """
+    shares = _fair_shares(counts, len(look.rows))
+    surplus = _surplus(look, counts, shares)
+    me = look.worker_id
+    missing = min(shares[me], look.settings.max_leases) - counts[me]
+    limit = max(0, min(missing, look.settings.max_leases_to_steal))
+    if counts[me] == 0:
+        half = min(limit, -(-missing // 2))
+        return rng.sample(surplus, min(half, len(surplus)))
+    before = sum(max(0, shares[who] - counts[who]) for who in counts if who < me)
+    return surplus[before : before + limit]
+
+
+def _fair_shares(counts: Counter[str], leases: int) -> dict[str, int]:
+    """Shares that differ by 1 at most; the larger ones for who has most, so that least moves."""
+    share, rest = divmod(leases, len(counts))
+    by_count = sorted(counts, key=lambda who: (-counts[who], who))
+    return {who: share + (place < rest) for place, who in enumerate(by_count)}
+
+
+def _surplus(look: _Look, counts: Counter[str], shares: dict[str, int]) -> list[Lease]:
+    """What workers have beyond their shares and are not handing over yet, the richest first."""
+    owned: dict[str, list[Lease]] = {}
+    for row in sorted(look.rows, key=lambda row: row.key):
+        if row.owner and row.checkpoint_owner is None and not look.is_available(row):
+            owned.setdefault(row.owner, []).append(row)
+    victims = sorted(owned, key=lambda who: (-counts[who], who))
+    return [row for who in victims for row in owned[who][: max(0, counts[who] - shares[who])]]

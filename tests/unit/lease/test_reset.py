@@ -1,0 +1,123 @@
+"""Moving an application: which leases change, to what, and in which order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sparkinesis.errors import InconsistentShardsError, OptionError
+from sparkinesis.lease.extended_sequence_number import (
+    AT_TIMESTAMP,
+    LATEST,
+    SHARD_END,
+    TRIM_HORIZON,
+    ExtendedSequenceNumber,
+)
+from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.reset import InShard, Move, plan_reset
+from sparkinesis.lease.shard_sync import new_lease
+from sparkinesis.stream import position as pos
+from sparkinesis.stream.routing import MAX_HASH_KEY
+from sparkinesis.stream.shard import Shard
+
+NOW = 1_790_000_000_000
+MIDDLE = MAX_HASH_KEY // 2
+
+# 0 was split into 1 and 2; 1 was closed and became 3 (say by a merge with what is gone).
+ROOT = Shard("0", (), False, (0, MAX_HASH_KEY), "100")
+CLOSED = Shard("1", ("0",), False, (0, MIDDLE), "200")
+OPEN = Shard("2", ("0",), True, (MIDDLE + 1, MAX_HASH_KEY), "201")
+LAST = Shard("3", ("1",), True, (0, MIDDLE), "300")
+SHARDS = [LAST, OPEN, CLOSED, ROOT]
+
+
+def esn(text: str, sub: int = 0) -> ExtendedSequenceNumber:
+    return ExtendedSequenceNumber(text, sub)
+
+
+def lease(shard_id: str, at: str, children: str = "") -> Lease:
+    return Lease(
+        shard_id, shard_id, esn(at), owner="w", counter=3, child_ids=tuple(children.split())
+    )
+
+
+def test_to_latest_open_shards_first() -> None:
+    root, closed, opened = lease("0", SHARD_END, "1 2"), lease("1", "5"), lease("2", "TRIM_HORIZON")
+    moves = plan_reset([root, closed, opened], SHARDS, pos.LATEST, NOW)
+    assert moves == [
+        Move("2", esn(LATEST), NOW, lease=opened),
+        Move("3", esn(LATEST), NOW, create=new_lease(LAST, pos.LATEST, NOW)),
+        Move("1", esn(SHARD_END), lease=closed, child_ids=("3",)),
+    ]
+
+
+def test_to_latest_closed_shards_are_not_given_leases_but_told_of_their_children() -> None:
+    root = lease("0", SHARD_END)
+    moves = plan_reset([root, lease("2", "5"), lease("3", "5")], SHARDS, pos.LATEST, NOW)
+    assert [move.key for move in moves] == ["2", "3", "0"]
+    assert moves[2] == Move("0", esn(SHARD_END), lease=root, child_ids=("1", "2"))
+
+
+def test_to_the_oldest_record_all_shards_parents_first() -> None:
+    closed = lease("1", SHARD_END, "3")
+    moves = plan_reset([closed], SHARDS, pos.TRIM_HORIZON, NOW)
+    assert [(move.key, move.at, move.timestamp_ms) for move in moves] == [
+        (key, esn(TRIM_HORIZON), None) for key in "0123"
+    ]
+    assert [move.lease for move in moves] == [None, closed, None, None]
+    assert moves[0].create == new_lease(ROOT, pos.TRIM_HORIZON)
+    assert moves[1].create is None
+
+
+def test_to_an_instant() -> None:
+    moves = plan_reset([], SHARDS, pos.AtTimestamp(NOW), NOW)
+    assert [(move.key, move.at, move.timestamp_ms) for move in moves] == [
+        (key, esn(AT_TIMESTAMP), NOW) for key in "0123"
+    ]
+    assert [move.create and move.create.timestamp_ms for move in moves] == [NOW] * 4
+    with pytest.raises(OptionError, match="still to come"):
+        plan_reset([], SHARDS, pos.AtTimestamp(NOW + 1), NOW)
+
+
+@pytest.mark.parametrize("to", [pos.LATEST, pos.TRIM_HORIZON, pos.AtTimestamp(1)])
+def test_leases_of_shards_that_are_gone(to: pos.AtTimestamp) -> None:
+    ended, unread = lease("x", SHARD_END), lease("y", "77")
+    first, *others = plan_reset([unread, ended], SHARDS, to, NOW)
+    assert replace(first, note="") == Move("y", esn(SHARD_END), lease=unread)
+    assert first.note == "y is not listed any more: what was not read of it after 77:0 is gone."
+    assert "x" not in {move.key for move in others}
+    assert not any(move.note for move in others)
+
+
+def test_to_a_place_in_one_shard() -> None:
+    row = lease("2", "5")
+    there = InShard("2", esn("201", 4))
+    assert plan_reset([row, lease("1", "5")], SHARDS, there, NOW) == [
+        Move("2", esn("201", 4), lease=row)
+    ]
+    (move,) = plan_reset([], SHARDS, there, NOW)
+    assert move.create == replace(new_lease(OPEN, pos.TRIM_HORIZON), checkpoint=esn("201", 4))
+    (move,) = plan_reset(
+        [lease("1", SHARD_END), lease("3", "5")], SHARDS, InShard("1", esn("7")), 0
+    )
+    assert move.note == "1 had ended. 3 came after it and may be read at the same time."
+
+
+@pytest.mark.parametrize(
+    ("to", "message"),
+    [
+        (InShard("2", esn("LATEST")), "LATEST is not a place in 2"),
+        (InShard("2", esn("12", -1)), "12:-1 is not a place in 2"),
+        (InShard("2", esn("x")), "x:0 is not a place in 2"),
+        (InShard("9", esn("12")), "9 is not a shard of the stream"),
+    ],
+)
+def test_places_that_are_none(to: InShard, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        plan_reset([lease("2", "5")], SHARDS, to, NOW)
+
+
+def test_a_list_that_cannot_be_right_moves_nothing() -> None:
+    with pytest.raises(InconsistentShardsError, match="a hole"):
+        plan_reset([lease("2", "5")], [OPEN, ROOT], pos.LATEST, NOW)
