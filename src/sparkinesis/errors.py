@@ -54,7 +54,7 @@ class LeaseLostError(SparkinesisError):
     """
 
 
-class LeaseTableUnavailableError(SparkinesisError):
+class LeaseTableUnavailableError(ServiceError):
     """DynamoDB throttles, or cannot be reached, and retries ran out. Trying again later may help.
 
     What the KCL calls ``ThrottlingException`` and ``KinesisClientLibDependencyException``.

@@ -1,95 +1,265 @@
-"""A KCL application's lease table in DynamoDB. Read only: nothing here writes to it."""
+"""A KCL application's lease table in DynamoDB: the calls on it, each tried again for a while."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from sparkinesis.errors import (
-    AccessDeniedError,
-    LeaseTableError,
-    ServiceError,
-    SparkinesisError,
-)
-from sparkinesis.lease.lease import Lease, decode_lease
-from sparkinesis.stream.access import explain_credentials
+from sparkinesis.errors import LeaseTableError, SparkinesisError
+from sparkinesis.lease import requests
+from sparkinesis.lease.batch import BATCH, batches_of, write_batch
+from sparkinesis.lease.client import dynamodb_client
+from sparkinesis.lease.explain import explain
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.lease.lease import Lease, PendingCheckpoint, decode_lease, encode_lease
+from sparkinesis.lease.provisioning import Patience, ProvisionOptions, provision
+from sparkinesis.lease.refusal import LeaseChangedError
 from sparkinesis.stream.address import place_of
 from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
-from sparkinesis.stream.explain import ACCESS_DENIED, words
-from sparkinesis.stream.retry import THROTTLED, Retry, error_code
-from sparkinesis.stream.session import open_client
+from sparkinesis.stream.retry import Retry, error_code, is_in_doubt
+
+_T = TypeVar("_T")
+
+REFUSED = "ConditionalCheckFailedException"
 
 
-@functools.lru_cache(maxsize=16)
-def _boto_client(region: str | None, endpoint: str | None, credentials: CredentialSource) -> Any:
-    return open_client("dynamodb", credentials, region, endpoint)
+def _brief_retry() -> Retry:
+    # Whoever renews or checkpoints tries again itself, with more to know than a single call has.
+    return Retry(base=0.05, cap=1.0, give_up_after=3.0)
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseTable:
-    """The lease table of the application ``name``, which is the table's name as well."""
+    """The lease table of the application ``name``, which is the table's name as well.
+
+    Safe to share between threads. All calls raise `LeaseTableError` if there is no such table,
+    `AccessDeniedError`, `LeaseTableUnavailableError` once retries ran out, and `ServiceError` for
+    anything else. Writes also raise `LeaseChangedError`: the row is not as it was known, and
+    nothing was written. They return the row as it is then.
+    """
 
     name: str
     region: str | None = None
     endpoint: str | None = None
     credentials: CredentialSource = FOUND_BY_BOTO
+    retry: Retry = field(default_factory=_brief_retry, compare=False, repr=False)
+    is_ours: bool = True
+    """False for the table of another application, which is only looked at."""
 
     def __str__(self) -> str:
         return f"lease table {self.name!r} in {place_of(self.region, self.endpoint)}"
 
-    def leases(self, retry: Retry | None = None) -> list[Lease]:
-        """All leases, by a Scan of consistent reads; rows that are none are left out.
+    def provision(self, options: ProvisionOptions, patience: Patience | None = None) -> bool:
+        """Create the table if it is missing, and wait until it can be used.
 
-        Raises `LeaseTableError` if there is no such table, `AccessDeniedError`, and `ServiceError`
-        for anything else once retries ran out.
+        Whether it was created, by this call. Raises `LeaseTableError`, before anything is written,
+        if there is a table of that name that is no lease table.
         """
-        items: list[Mapping[str, Any]] = []
-        # Without ConsistentRead a checkpoint may come back that was overwritten a moment ago.
-        request: dict[str, Any] = {"TableName": self.name, "ConsistentRead": True}
+        return self._call(
+            None, lambda client: provision(client, self, options, patience or Patience())
+        )
+
+    def leases(self, retry: Retry | None = None, *, consistent: bool = True) -> list[Lease]:
+        """All leases, by a Scan; rows that are none are left out.
+
+        Without ``consistent``, at half the price, a checkpoint may come back that was overwritten a
+        moment ago.
+        """
+        leases: list[Lease] = []
+        request: dict[str, Any] = {"TableName": self.name, "ConsistentRead": consistent}
         while True:
-            answer = self._scan(request, retry or Retry())
-            items += answer["Items"]
+            answer = self._call("Scan", lambda client: client.scan(**request), retry)
+            leases += [one for one in map(decode_lease, answer["Items"]) if one is not None]
             if not answer.get("LastEvaluatedKey"):
-                break
+                return leases
             request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
-        return [lease for lease in map(decode_lease, items) if lease is not None]
 
-    def _scan(self, request: Mapping[str, Any], retry: Retry) -> Mapping[str, Any]:
+    def get(self, key: str, *, consistent: bool = True) -> Lease | None:
+        """One lease; None if there is no such row, or it is no lease."""
+        answer = self._call(
+            "GetItem",
+            lambda client: client.get_item(
+                TableName=self.name, Key={"leaseKey": {"S": key}}, ConsistentRead=consistent
+            ),
+        )
+        item = answer.get("Item")
+        return None if item is None else decode_lease(item)
+
+    def create(self, lease: Lease) -> bool:
+        """Whether the row is new: False, and nothing written, if there is one of that key."""
         try:
-            client = _boto_client(self.region, self.endpoint, self.credentials)
-            answer: Mapping[str, Any] = retry.call(lambda: client.scan(**request))
+            self._call(
+                "PutItem",
+                lambda client: client.put_item(
+                    TableName=self.name,
+                    Item=encode_lease(lease),
+                    ConditionExpression="attribute_not_exists(leaseKey)",
+                ),
+            )
+        except _RefusedError:
+            return False
+        return True
+
+    def renew(self, lease: Lease, throughput_kbps: float | None = None) -> Lease:
+        return self.write(requests.renew(lease, throughput_kbps))
+
+    def renew_many(self, leases: Sequence[Lease]) -> list[Lease | SparkinesisError]:
+        """Renew each, many in a call: in the same order the row, or the error `renew` raises."""
+        return self.write_many([requests.renew(lease) for lease in leases])
+
+    def take(self, lease: Lease, worker_id: str) -> Lease:
+        return self.write(requests.take(lease, worker_id))
+
+    def assign(self, lease: Lease, new_owner: str) -> Lease:
+        return self.write(requests.assign(lease, new_owner))
+
+    def initiate_handoff(self, lease: Lease, new_owner: str) -> Lease:
+        return self.write(requests.initiate_handoff(lease, new_owner))
+
+    def evict(self, lease: Lease) -> Lease:
+        return self.write(requests.evict(lease))
+
+    def checkpoint(
+        self, lease: Lease, at: ExtendedSequenceNumber, timestamp_ms: int | None = None
+    ) -> Lease:
+        return self.write(requests.checkpoint(lease, at, timestamp_ms))
+
+    def prepare(self, lease: Lease, pending: PendingCheckpoint) -> Lease:
+        return self.write(requests.prepare(lease, pending))
+
+    def add_children(self, lease: Lease, child_ids: Sequence[str]) -> Lease:
+        return self.write(requests.add_children(lease, child_ids))
+
+    def add_hash_range(self, lease: Lease, hash_range: tuple[int, int]) -> Lease:
+        return self.write(requests.add_hash_range(lease, hash_range))
+
+    def reset(
+        self, lease: Lease, at: ExtendedSequenceNumber, timestamp_ms: int | None = None
+    ) -> Lease:
+        return self.write(requests.reset(lease, at, timestamp_ms))
+
+    def delete(self, lease: Lease) -> bool:
+        """Delete a lease that is still finished, or else is still as known. False if it is not."""
+        try:
+            self._call(
+                "DeleteItem", lambda client: client.delete_item(**requests.delete(lease, self.name))
+            )
+        except _RefusedError:
+            return False
+        return True
+
+    def write(self, update: requests.Update) -> Lease:
+        """Any of the writes above, by UpdateItem."""
+        in_doubt = False
+
+        def send(client: Any) -> Mapping[str, Any]:
+            nonlocal in_doubt
+            try:
+                answer: Mapping[str, Any] = client.update_item(**update.request(self.name))
+            except (ClientError, BotoCoreError) as error:
+                in_doubt = in_doubt or is_in_doubt(error)
+                raise
+            return answer
+
+        try:
+            item = self._call("UpdateItem", send)["Attributes"]
+        except _RefusedError as refused:
+            row = None if refused.item is None else decode_lease(refused.item)
+            if row is not None and in_doubt and requests.has_landed(update, row):
+                return row
+            raise self._changed(update, row) from None
+        written = decode_lease(item)
+        if written is None:
+            raise LeaseTableError(
+                f"The row {update.key!r} of the {self} is no lease: it lacks what every KCL "
+                "writes. Mend or delete it."
+            )
+        return written
+
+    def write_many(
+        self, updates: Sequence[requests.Update], *, by_batch: bool = True
+    ) -> list[Lease | SparkinesisError]:
+        """Write each: in the same order the row, or the error that `write` raises for it.
+
+        In calls of 25, by BatchExecuteStatement, whose rows are what is known of them: a concern of
+        others (children, hash range) that was written meanwhile is not in them. One by one without
+        ``by_batch``, or if there is only one.
+        """
+        if len(updates) == 1 or not by_batch:
+            return [self._written(update) for update in updates]
+        results: list[Lease | SparkinesisError] = []
+        for batch in batches_of(updates, BATCH):
+            results += self._write_batch(batch)
+        return results
+
+    def _written(self, update: requests.Update) -> Lease | SparkinesisError:
+        try:
+            return self.write(update)
+        except SparkinesisError as error:
+            return error
+
+    def _write_batch(self, updates: Sequence[requests.Update]) -> list[Lease | SparkinesisError]:
+        try:
+            client = dynamodb_client(self.region, self.endpoint, self.credentials)
+        except BotoCoreError as error:
+            return [explain(error, "PartiQLUpdate", self)] * len(updates)
+        outcomes = write_batch(client, self.name, updates, self.retry)
+        return [
+            self._result(update, outcome) for update, outcome in zip(updates, outcomes, strict=True)
+        ]
+
+    def _result(
+        self, update: requests.Update, outcome: Lease | ClientError | BotoCoreError
+    ) -> Lease | SparkinesisError:
+        if isinstance(outcome, Lease):
+            return outcome
+        if error_code(outcome) != REFUSED:
+            return explain(outcome, "PartiQLUpdate", self)
+        item = _item_of(outcome)
+        try:
+            row = self.get(update.key) if item is None else decode_lease(item)
+        except SparkinesisError as error:
+            return error
+        return self._changed(update, row)
+
+    def _changed(self, update: requests.Update, row: Lease | None) -> LeaseChangedError:
+        now = "it is gone" if row is None else f"its counter is {row.counter}, owner {row.owner}"
+        return LeaseChangedError(
+            f"The lease {update.key!r} in the {self} is not as it was known: {now}. Nothing was "
+            "written.",
+            row,
+        )
+
+    def _call(
+        self, operation: str | None, call: Callable[[Any], _T], retry: Retry | None = None
+    ) -> _T:
+        """``operation``: None where the call is several, each of which it knows itself."""
+        try:
+            client = dynamodb_client(self.region, self.endpoint, self.credentials)
+            if operation is None:
+                return call(client)
+            return (retry or self.retry).call(lambda: call(client))
         except (ClientError, BotoCoreError) as error:
+            if error_code(error) == REFUSED:
+                raise _RefusedError(_item_of(error)) from None
+            name = operation or str(getattr(error, "operation_name", "DescribeTable"))
             # `from None`: the service's words are in the text; a second traceback hides it.
-            raise _explained(error, self) from None
-        return answer
+            raise explain(error, name, self) from None
 
 
-def _explained(error: ClientError | BotoCoreError, table: LeaseTable) -> SparkinesisError:
-    code = error_code(error)
-    said = words(error)
-    about_credentials = explain_credentials(error, said, f"Scan on the {table}", table.credentials)
-    if about_credentials is not None:
-        return about_credentials
-    if code == "ResourceNotFoundException":
-        return LeaseTableError(
-            f"There is no {table}. A KCL application keeps its checkpoints in a DynamoDB table of "
-            "its own name: check that name in the option initialPosition, that the application "
-            "runs in the region of the option region, and that your credentials are of its "
-            f"account. The service said: {said}"
-        )
-    if code in ACCESS_DENIED:
-        return AccessDeniedError(
-            f"Not allowed to read the {table}. Give the credentials in use dynamodb:Scan on it; "
-            f"nothing else is called on it, and nothing is written. The service said: {said}"
-        )
-    if code == "EndpointConnectionError":
-        return ServiceError(
-            f"Nothing answers for the {table}. Check the options region and dynamodbEndpoint for "
-            f"a typing error, and that the driver reaches the endpoint. botocore said: {said}"
-        )
-    advice = "Every retry was used up." if code in THROTTLED else "A retry would not help."
-    return ServiceError(f"Scan failed on the {table}. {advice} The service said: {said}")
+class _RefusedError(Exception):
+    """A condition failed; never leaves this module."""
+
+    def __init__(self, item: Mapping[str, Any] | None) -> None:
+        super().__init__()
+        self.item = item
+
+
+def _item_of(error: ClientError | BotoCoreError) -> Mapping[str, Any] | None:
+    if not isinstance(error, ClientError):
+        return None
+    item: Mapping[str, Any] | None = error.response.get("Item")
+    return item or None

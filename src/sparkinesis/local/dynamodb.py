@@ -148,6 +148,9 @@ def main() -> None:
     from moto.server import DomainDispatcherApplication, create_backend_app  # noqa: PLC0415
     from werkzeug.serving import make_server  # noqa: PLC0415
 
+    from sparkinesis.local import partiql  # noqa: PLC0415
+
+    partiql.install()
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     app: Any = DomainDispatcherApplication(create_backend_app)
     server = make_server("127.0.0.1", 0, app, threaded=False)

@@ -138,6 +138,6 @@ def _position(lease: Lease, now_ms: int, table: LeaseTable) -> Position:
             pass
     raise LeaseTableError(
         f"The {table} has the checkpoint {sequence_number[:80]!r} (sub-sequence number "
-        f"{lease.checkpoint.sub_sequence_number}) in its lease {lease.key!r}, which no KCL writes. Mend or "
-        f"delete that lease. {_INSTEAD}"
+        f"{lease.checkpoint.sub_sequence_number}) in its lease {lease.key!r}, which no KCL writes. "
+        f"Mend or delete that lease. {_INSTEAD}"
     )

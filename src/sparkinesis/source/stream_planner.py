@@ -174,8 +174,10 @@ class StreamPlanner:
     def _resolve_application(self, name: str) -> Positions:
         """The place of a KCL application as something durable: it may checkpoint further on."""
         address = self._client.address
-        table = LeaseTable(name, address.region, self._dynamodb_endpoint, address.credentials)
-        leases = table.leases(FIRST_CONTACT if self._lineage is None else None)
+        table = LeaseTable(
+            name, address.region, self._dynamodb_endpoint, address.credentials, is_ours=False
+        )
+        leases = table.leases(FIRST_CONTACT if self._lineage is None else Retry())
         own = leases_of(address, leases, table, alone=self._is_only_stream)
         # After the leases: a shard that has one by then is listed, if it is still kept.
         lineage, now_ms = self._list()

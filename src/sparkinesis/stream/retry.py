@@ -38,6 +38,7 @@ _PASSING = frozenset(
         "ServiceUnavailableException",
         "RequestTimeout",
         "RequestTimeoutException",
+        "TransactionConflictException",
     }
 )
 
@@ -58,6 +59,13 @@ def is_retryable(error: BaseException) -> bool:
         code = error_code(error)
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         return code in THROTTLED or code in _PASSING or status >= 500
+    return isinstance(error, ConnectionError | HTTPClientError | IncompleteReadError)
+
+
+def is_in_doubt(error: BaseException) -> bool:
+    """Whether the call may have taken effect although it failed: its answer was lost, or is 5xx."""
+    if isinstance(error, ClientError):
+        return bool(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= 500)
     return isinstance(error, ConnectionError | HTTPClientError | IncompleteReadError)
 
 

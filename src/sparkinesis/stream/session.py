@@ -61,7 +61,11 @@ def open_session(
 
 
 def open_client(
-    service: str, source: CredentialSource, region: str | None, endpoint: str | None
+    service: str,
+    source: CredentialSource,
+    region: str | None,
+    endpoint: str | None,
+    read_timeout: float = 30,
 ) -> Any:
     """A boto3 client that leaves retries to `sparkinesis.stream.retry`; see `open_session`."""
     session = open_session(source, region, endpoint)
@@ -70,8 +74,8 @@ def open_client(
         endpoint_url=endpoint,
         config=Config(
             retries={"total_max_attempts": 1, "mode": "standard"},
-            connect_timeout=10,
-            read_timeout=30,
+            connect_timeout=min(10, read_timeout),
+            read_timeout=read_timeout,
             max_pool_connections=64,
             user_agent_extra="sparkinesis",
         ),

@@ -1,16 +1,34 @@
-"""Lease rows, as Java KCLs write them; a real table is in tests/fixtures."""
+"""Lease rows, as Java KCLs write them; a real table is in tests/fixtures, builders in tests.kcl."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sparkinesis.lease.lease import Lease, StreamIdentifier, decode_lease
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.lease.lease import (
+    Lease,
+    PendingCheckpoint,
+    StreamIdentifier,
+    decode_lease,
+    encode_lease,
+)
+from tests.kcl import COORDINATION, KCL_2, KCL_3, java_refuses
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "kcl-3.1.3-tables.json"
+
+MANDATORY: dict[str, Any] = {
+    "leaseKey": {"S": "shardId-0"},
+    "checkpoint": {"S": "5"},
+    "leaseCounter": {"N": "0"},
+    "ownerSwitchesSinceCheckpoint": {"N": "0"},
+}
+OWNER = "09f1d43d-cf6f-46f5-9430-8a9fdcca9baa"
+HALF = 170141183460469231731687303715884105726
 
 
 def tables() -> Any:
@@ -20,32 +38,105 @@ def tables() -> Any:
 def test_a_real_table_after_a_split() -> None:
     leases = sorted(filter(None, map(decode_lease, tables()["japp"]["Items"])), key=lambda i: i.key)
     assert leases == [
-        Lease("shardId-000000000000", "shardId-000000000000", None, "SHARD_END", 0, ()),
+        Lease(
+            "shardId-000000000000",
+            "shardId-000000000000",
+            ExtendedSequenceNumber("SHARD_END"),
+            owner=OWNER,
+            counter=29,
+            child_ids=("shardId-000000000002", "shardId-000000000003"),
+            hash_range=(0, HALF),
+            throughput_kbps=0.0,
+        ),
         Lease(
             "shardId-000000000001",
             "shardId-000000000001",
-            None,
-            "49680417772080139964390719210533025828023069882475085842",
-            0,
-            (),
+            ExtendedSequenceNumber("49680417772080139964390719210533025828023069882475085842"),
+            owner=OWNER,
+            counter=29,
+            hash_range=(HALF + 1, 2**128 - 1),
+            throughput_kbps=0.0,
         ),
         Lease(
             "shardId-000000000002",
             "shardId-000000000002",
-            None,
-            "49680417842751201498534263945896512048397752556341690402",
-            0,
-            ("shardId-000000000000",),
+            ExtendedSequenceNumber("49680417842751201498534263945896512048397752556341690402"),
+            parent_ids=("shardId-000000000000",),
+            owner=OWNER,
+            counter=17,
+            hash_range=(0, 85070591730234615865843651857942052863),
+            throughput_kbps=2.2e-5,
         ),
         Lease(
             "shardId-000000000003",
             "shardId-000000000003",
-            None,
-            "49680417842773502243732794569032003137572327771974139954",
-            0,
-            ("shardId-000000000000",),
+            ExtendedSequenceNumber("49680417842773502243732794569032003137572327771974139954"),
+            parent_ids=("shardId-000000000000",),
+            owner=OWNER,
+            counter=17,
+            hash_range=(85070591730234615865843651857942052864, HALF),
+            throughput_kbps=1.7e-5,
         ),
     ]
+
+
+def test_every_attribute_of_a_table_of_kcl_2_is_read() -> None:
+    assert [decode_lease(row) for row in KCL_2] == [
+        Lease(
+            "shardId-000000000000",
+            "shardId-000000000000",
+            ExtendedSequenceNumber("SHARD_END"),
+            owner="worker-1",
+            counter=412,
+            child_ids=("shardId-000000000002", "shardId-000000000003"),
+            hash_range=(0, HALF),
+        ),
+        Lease(
+            "shardId-000000000001",
+            "shardId-000000000001",
+            ExtendedSequenceNumber("49680417772080139964390719210533025828023069882475085842", 7),
+            owner="worker-2",
+            counter=1311,
+            owner_switches=2,
+            pending=PendingCheckpoint(
+                ExtendedSequenceNumber(
+                    "49680417772080139964390719210533025828023069882475085850", 3
+                ),
+                b"state\x00",
+            ),
+            hash_range=(HALF + 1, 2**128 - 1),
+        ),
+        Lease(
+            "shardId-000000000002",
+            "shardId-000000000002",
+            ExtendedSequenceNumber("TRIM_HORIZON"),
+            parent_ids=("shardId-000000000000",),
+        ),
+    ]
+
+
+def test_every_attribute_of_a_table_of_kcl_3_is_read() -> None:
+    assert [decode_lease(row) for row in KCL_3] == [
+        Lease(
+            "shardId-000000000000",
+            "shardId-000000000000",
+            ExtendedSequenceNumber("LATEST"),
+            owner="worker-2",
+            counter=40,
+            checkpoint_owner="worker-1",
+            throughput_kbps=12.345678,
+            hash_range=(0, HALF),
+        ),
+        Lease(
+            "shardId-000000000001",
+            "shardId-000000000001",
+            ExtendedSequenceNumber("AT_TIMESTAMP"),
+            pending=PendingCheckpoint(ExtendedSequenceNumber("49", 2), None),
+            counter=1,
+            hash_range=(HALF + 1, 2**128 - 1),
+        ),
+    ]
+    assert [decode_lease(row) for row in COORDINATION] == [None] * len(COORDINATION)
 
 
 def test_the_real_rows_of_coordination_are_no_leases() -> None:
@@ -63,14 +154,14 @@ def test_the_real_rows_of_coordination_are_no_leases() -> None:
     "kind", ["STREAM", "LEADER", "CLIENT_VERSION_MIGRATION", "WORKER_METRIC_STATS", "new"]
 )
 def test_an_entity_type_tells_other_rows_even_if_they_look_like_leases(kind: str) -> None:
-    row = {"leaseKey": {"S": "shardId-0"}, "checkpoint": {"S": "5"}}
-    assert decode_lease({**row, "entityType": {"S": "LEASE"}}) is not None
-    assert decode_lease({**row, "entityType": {"S": kind}}) is None
+    assert decode_lease({**MANDATORY, "entityType": {"S": "LEASE"}}) is not None
+    assert decode_lease({**MANDATORY, "entityType": {"S": kind}}) is None
 
 
 def test_the_key_of_an_application_of_several_streams_names_the_stream() -> None:
     lease = decode_lease(
         {
+            **MANDATORY,
             "leaseKey": {"S": "123456789012:flights:1763700000:shardId-000000000007"},
             "checkpoint": {"S": "77"},
             "checkpointSubSequenceNumber": {"N": "12"},
@@ -82,34 +173,59 @@ def test_the_key_of_an_application_of_several_streams_names_the_stream() -> None
     assert lease == Lease(
         "123456789012:flights:1763700000:shardId-000000000007",
         "shardId-000000000007",
+        ExtendedSequenceNumber("77", 12),
         StreamIdentifier("123456789012", "flights", 1763700000),
-        "77",
-        12,
         ("shardId-000000000002", "shardId-000000000003"),
     )
 
 
 def test_foreign_attributes_are_of_no_concern_whatever_their_type() -> None:
     lease = decode_lease(
-        {
-            "leaseKey": {"S": "shardId-0"},
-            "checkpoint": {"S": "5"},
-            "pendingCheckpointState": {"N": "3"},
-            "ours": {"M": {"deep": {"L": []}}},
-        }
+        {**MANDATORY, "pendingCheckpointState": {"N": "3"}, "ours": {"M": {"deep": {"L": []}}}}
     )
-    assert lease == Lease("shardId-0", "shardId-0", None, "5", 0, ())
+    assert lease == Lease("shardId-0", "shardId-0", ExtendedSequenceNumber("5"))
+
+
+@pytest.mark.parametrize("missing", ["leaseKey", "checkpoint", "leaseCounter"])
+def test_a_row_without_what_every_kcl_writes_is_no_lease(missing: str) -> None:
+    row = {name: value for name, value in MANDATORY.items() if name != missing}
+    assert decode_lease(row) is None
+    assert decode_lease({**row, missing: {"BOOL": True}}) is None
+
+
+def test_a_key_that_names_no_stream_properly_is_no_lease() -> None:
+    assert decode_lease({**MANDATORY, "leaseKey": {"S": "a:b:shardId-0"}}) is None
+
+
+@pytest.mark.parametrize("row", [*KCL_2, *KCL_3])
+def test_a_new_row_reads_as_the_lease_it_was_made_of_and_satisfies_java(
+    row: dict[str, Any],
+) -> None:
+    decoded = decode_lease(row)
+    assert decoded is not None
+    # Only what a new lease can have.
+    lease = replace(decoded, pending=None, checkpoint_owner=None, throughput_kbps=None)
+    encoded = encode_lease(lease)
+    assert decode_lease(encoded) == lease
+    assert java_refuses(encoded) == []
 
 
 @pytest.mark.parametrize(
-    "row",
+    ("name", "value"),
     [
-        {},
-        {"leaseKey": {"S": "shardId-0"}},
-        {"checkpoint": {"S": "5"}},
-        {"leaseKey": {"S": "shardId-0"}, "checkpoint": {"N": "5"}},
-        {"leaseKey": {"S": "a:b:shardId-0"}, "checkpoint": {"S": "5"}},
+        ("leaseCounter", None),
+        ("ownerSwitchesSinceCheckpoint", None),
+        ("checkpoint", None),
+        ("leaseCounter", {"S": "1"}),
+        ("leaseOwner", {"S": ""}),
+        ("parentShardId", {"SS": []}),
+        ("parentShardId", {"S": "shardId-0"}),
+        ("checkpointSubSequenceNumber", {"N": "1.5"}),
+        ("pendingCheckpointState", {"S": "x"}),
     ],
 )
-def test_a_row_without_key_or_checkpoint_is_no_lease(row: dict[str, Any]) -> None:
-    assert decode_lease(row) is None
+def test_the_java_reader_of_these_tests_refuses_what_java_would(name: str, value: Any) -> None:
+    row = {**MANDATORY, name: value}
+    if value is None:
+        del row[name]
+    assert [problem.split()[0] for problem in java_refuses(row)] == [name]

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkinesis.errors import LeaseTableError
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, StreamIdentifier
 from sparkinesis.lease.table import LeaseTable
 from sparkinesis.source.application import leases_of, resume
@@ -32,7 +33,7 @@ NOW = 1_790_000_000_000
 def lease(
     shard: str, checkpoint: str, sub: int = 0, stream: StreamIdentifier | None = None
 ) -> Lease:
-    return Lease(shard, shard, stream, checkpoint, sub, ())
+    return Lease(shard, shard, ExtendedSequenceNumber(checkpoint, sub), stream)
 
 
 def positions(lineage: Lineage, *leases: Lease) -> dict[str, Position]:
@@ -204,7 +205,7 @@ def test_every_shard_is_past_or_read_once_and_after_its_parents(
         for shard in planned.to_probe:
             order.append(shard)
             findings[shard] = Finished()
-    finished = {one.shard_id for one in leases if one.checkpoint == "SHARD_END"}
+    finished = {one.shard_id for one in leases if one.is_finished}
     past = lineage.ancestors(one.shard_id for one in leases) - {one.shard_id for one in leases}
     assert len(order) == len(set(order))
     assert not finished & set(order)

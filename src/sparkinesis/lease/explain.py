@@ -1,0 +1,93 @@
+"""Errors of DynamoDB, told so that they teach: what, on which table, what to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from sparkinesis.errors import (
+    AccessDeniedError,
+    LeaseTableError,
+    LeaseTableUnavailableError,
+    ServiceError,
+    SparkinesisError,
+)
+from sparkinesis.stream.access import explain_credentials
+from sparkinesis.stream.explain import ACCESS_DENIED, words
+from sparkinesis.stream.retry import error_code, is_retryable
+
+if TYPE_CHECKING:
+    from sparkinesis.lease.table import LeaseTable
+
+_NEEDED = (
+    "A worker needs dynamodb:DescribeTable, CreateTable (and TagResource for tags) to set the "
+    "table up, UpdateContinuousBackups for point-in-time recovery, and Scan, GetItem, PutItem, "
+    "UpdateItem, DeleteItem and PartiQLUpdate on it"
+)
+
+
+def explain(
+    error: ClientError | BotoCoreError, operation: str, table: LeaseTable
+) -> SparkinesisError:
+    """The error to raise for ``error``, as one paragraph without the service's traceback."""
+    code = error_code(error)
+    said = words(error)
+    call = f"{operation} on the {table}"
+    about_credentials = explain_credentials(error, said, call, table.credentials)
+    if about_credentials is not None:
+        return about_credentials
+    if code in {"ResourceNotFoundException", "ResourceNotFound"}:
+        return LeaseTableError(
+            f"There is no {table}. {_if_missing(table)} The service said: {said}"
+        )
+    if code in ACCESS_DENIED:
+        return AccessDeniedError(
+            f"Not allowed to call {call}. {_permissions(operation, table)} The service said: {said}"
+        )
+    if code == "NoRegionError":
+        return ServiceError(
+            f"No region is known for the {table}. Set the region, for instance to eu-west-1, or "
+            "the environment variable AWS_DEFAULT_REGION."
+        )
+    if is_retryable(error):
+        if code == "EndpointConnectionError":
+            return LeaseTableUnavailableError(
+                f"Nothing answers for the {table}. {_if_unreachable(table)} botocore said: {said}"
+            )
+        return LeaseTableUnavailableError(
+            f"{call} failed. Every retry was used up. The service said: {said}"
+        )
+    return ServiceError(f"{call} failed. A retry would not help. The service said: {said}")
+
+
+def _if_missing(table: LeaseTable) -> str:
+    if table.is_ours:
+        return (
+            "It was deleted, or never created in this region and account: workers create it when "
+            "they start. Checkpoints are lost with it. Stop all workers of the application before "
+            "starting them anew."
+        )
+    return (
+        "A KCL application keeps its checkpoints in a DynamoDB table of its own name: check that "
+        "name in the option initialPosition, that the application runs in the region of the "
+        "option region, and that your credentials are of its account."
+    )
+
+
+def _permissions(operation: str, table: LeaseTable) -> str:
+    if table.is_ours:
+        return f"Give the credentials in use dynamodb:{operation}. {_NEEDED}."
+    return (
+        f"Give the credentials in use dynamodb:{operation} on it; nothing else is called on it, "
+        "and nothing is written."
+    )
+
+
+def _if_unreachable(table: LeaseTable) -> str:
+    if table.is_ours:
+        return "Check the region and the endpoint, and that this machine reaches it."
+    return (
+        "Check the options region and dynamodbEndpoint for a typing error, and that the driver "
+        "reaches the endpoint."
+    )

@@ -1,0 +1,241 @@
+"""One acquisition of a lease by this worker: what may be written under it, and until when."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+
+from sparkinesis.errors import LeaseLostError, LeaseTableUnavailableError, SparkinesisError
+from sparkinesis.lease import requests
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.lease.lease import Lease, PendingCheckpoint
+from sparkinesis.lease.refusal import LeaseChangedError, Lost, judge
+from sparkinesis.lease.requests import Update
+from sparkinesis.lease.table import LeaseTable
+
+_log = logging.getLogger(__name__)
+
+
+class HeldLease:
+    """A lease from the moment that it became this worker's until it is lost or given up.
+
+    Its identity is what the KCL's concurrency token is: a shard that is lost and regained has
+    another `HeldLease`, so that a processor left behind by the first cannot checkpoint under the
+    second. Safe to share between threads: one lock lets writes happen one after another, so that
+    each carries the counter that the one before it left.
+    """
+
+    def __init__(
+        self,
+        lease: Lease,
+        table: LeaseTable,
+        worker_id: str,
+        *,
+        failover_time: float,
+        clock: Callable[[], float],
+        since: float,
+    ) -> None:
+        self.throughput_kbps: float | None = None
+        """Set by whoever measures it; written with each renewal."""
+        self.key = lease.key
+        self.shard_id = lease.shard_id
+        self._lease = lease
+        self._table = table
+        self._worker_id = worker_id
+        self._failover_time = failover_time
+        self._clock = clock
+        self._renewed_at = since
+        self._sent_at = since
+        self._lost: Lost | None = None
+        self._unanswered: list[tuple[float, Update]] = []
+        self._lock = threading.Lock()
+
+    @property
+    def lease(self) -> Lease:
+        """The row as last known."""
+        return self._lease
+
+    @property
+    def renewed_at(self) -> float:
+        """When, by the clock of its renewer, the last write was sent that is known to be done."""
+        return self._renewed_at
+
+    @property
+    def handoff_to(self) -> str | None:
+        """The worker that asked for this lease, and waits for it to be released."""
+        lease = self._lease
+        asked = lease.checkpoint_owner == self._worker_id and lease.owner != self._worker_id
+        return lease.owner if asked else None
+
+    @property
+    def lost_because(self) -> str | None:
+        """Why this is held no more; None while it is, as far as is known."""
+        return self._lost.why if self._lost else None
+
+    @property
+    def is_impostors(self) -> bool:
+        """Whether it was lost to another process with the same worker id."""
+        return self._lost is not None and self._lost.by_impostor
+
+    def is_held(self) -> bool:
+        """Whether it is neither lost nor given up, and was renewed within the failover time.
+
+        Time is counted from before the write was sent: nobody can have seen it any earlier.
+        """
+        return self._lost is None and self._clock() - self._renewed_at <= self._failover_time
+
+    def checkpoint(self, at: ExtendedSequenceNumber, timestamp_ms: int | None = None) -> None:
+        """Everything up to ``at`` is done.
+
+        Raises `LeaseLostError` (not held; or refused, then it is lost), and
+        `LeaseTableUnavailableError`, after which nothing has changed here: try again.
+        """
+        self._write("checkpoint", lambda lease: requests.checkpoint(lease, at, timestamp_ms))
+
+    def prepare(self, pending: PendingCheckpoint) -> None:
+        """The first phase of a checkpoint in two. Raises as `checkpoint` does."""
+        self._write("prepare a checkpoint", lambda lease: requests.prepare(lease, pending))
+
+    def add_children(self, child_ids: Sequence[str]) -> None:
+        """What the shard's end announced, for other workers to see. Raises as `checkpoint` does."""
+        with self._lock:
+            self._require_held("add children")
+            try:
+                row = self._table.write(requests.add_children(self._lease, child_ids))
+            except LeaseChangedError as refused:
+                self._reconcile(refused.row)
+                raise self._lost_error("add children") from None
+            # Not the whole row: this write is no proof that the lease is still this worker's.
+            self._lease = requests.add_children(self._lease, row.child_ids).after
+
+    def release(self) -> None:
+        """Give it up: to whoever asked for it, else to anybody. Nothing is held afterwards.
+
+        A lease that is held no more is left as it is. Raises `LeaseTableUnavailableError`: then it
+        goes to another worker once its time has run out.
+        """
+        with self._lock:
+            if not self.is_held():
+                self._end(Lost("it was given up"))
+                return
+            # Before the write: once others may read the shard, nothing may be written under this.
+            self._end(Lost("it was given up"))
+            try:
+                self._table.write(self._letting_go(self._lease))
+            except LeaseChangedError as refused:
+                row = refused.row
+                if row is None or row.actual_owner != self._worker_id or row.owner is None:
+                    return
+                # Somebody asked for it a moment ago.
+                try:
+                    self._table.write(self._letting_go(row))
+                except LeaseChangedError:
+                    return
+
+    def lose(self, why: str) -> None:
+        """It is another worker's, or may be. Nothing is written."""
+        self._end(Lost(why))
+
+    def observe(self, row: Lease) -> None:
+        """Take note of a handoff that a scan of the table shows."""
+        if self._lock.acquire(blocking=False):
+            try:
+                asked = row.checkpoint_owner == self._worker_id and row.owner != self._worker_id
+                if asked and row.counter == self._lease.counter:
+                    self._lease = row
+            finally:
+                self._lock.release()
+
+    def begin_renewal(self) -> Update | None:
+        """For the renewer: the renewal to send now, with the lock held until `end_renewal`.
+
+        None without the lock, if another write is on its way (which shows life just as well), or if
+        this is held no more.
+        """
+        if not self._lock.acquire(blocking=False):
+            return None
+        if not self.is_held():
+            self._lock.release()
+            return None
+        return self._renewal()
+
+    def settle_renewal(self, update: Update, result: Lease | SparkinesisError) -> Update | None:
+        """For the renewer: what became of it; the renewal to send instead, if there is one."""
+        if isinstance(result, Lease):
+            self._landed(result)
+        elif isinstance(result, LeaseChangedError):
+            if self._reconcile(result.row) and self.is_held():
+                return self._renewal()
+        elif isinstance(result, LeaseTableUnavailableError):
+            self._unanswered.append((self._sent_at, update))
+        return None
+
+    def end_renewal(self) -> None:
+        self._lock.release()
+
+    def _renewal(self) -> Update:
+        self._sent_at = self._clock()
+        return requests.renew(self._lease, self.throughput_kbps)
+
+    def _letting_go(self, row: Lease) -> Update:
+        if row.owner is not None and row.owner != self._worker_id:
+            return requests.assign(row, row.owner)
+        return requests.evict(row)
+
+    def _write(self, doing: str, build: Callable[[Lease], Update]) -> None:
+        with self._lock:
+            while True:
+                self._require_held(doing)
+                update = build(self._lease)
+                self._sent_at = self._clock()
+                try:
+                    self._landed(self._table.write(update))
+                except LeaseTableUnavailableError:
+                    self._unanswered.append((self._sent_at, update))
+                    raise
+                except LeaseChangedError as refused:
+                    if not self._reconcile(refused.row):
+                        raise self._lost_error(doing) from None
+                else:
+                    return
+
+    def _landed(self, row: Lease) -> None:
+        self._lease = row
+        self._renewed_at = self._sent_at
+        self._unanswered.clear()
+
+    def _reconcile(self, row: Lease | None) -> bool:
+        """Learn from a refusal. Whether the lease is still this worker's, to be written again."""
+        unanswered = [update for _, update in self._unanswered]
+        verdict = judge(self._lease, row, self._worker_id, unanswered)
+        if isinstance(verdict, Lost):
+            self._end(verdict)
+            return False
+        if verdict.landed is not None:
+            self._renewed_at = max(
+                self._renewed_at,
+                *(sent for sent, update in self._unanswered if update is verdict.landed),
+            )
+            self._unanswered.clear()
+        self._lease = verdict.row
+        return True
+
+    def _end(self, verdict: Lost) -> None:
+        if self._lost is None:
+            self._lost = verdict
+            _log.info("Lease %s of the %s ended: %s.", self.key, self._table, verdict.why)
+
+    def _require_held(self, doing: str) -> None:
+        if not self.is_held():
+            raise self._lost_error(doing)
+
+    def _lost_error(self, doing: str) -> LeaseLostError:
+        why = self.lost_because or (
+            f"it could not be renewed for {self._failover_time:g} s, and may be another worker's"
+        )
+        return LeaseLostError(
+            f"Cannot {doing} for shard {self.shard_id} in the {self._table}: the lease is held no "
+            f"more; {why}. Nothing was written. Stop processing the shard: whoever has the lease "
+            "goes on from its last checkpoint."
+        )

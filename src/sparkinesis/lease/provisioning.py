@@ -1,0 +1,165 @@
+"""Creating a lease table, and making sure that a table is one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from botocore.exceptions import ClientError
+
+from sparkinesis.errors import LeaseTableError
+from sparkinesis.stream.retry import error_code
+
+if TYPE_CHECKING:
+    from sparkinesis.lease.table import LeaseTable
+
+_USABLE = {"ACTIVE", "UPDATING"}
+
+
+class ProvisionOptions(Protocol):
+    """What `sparkinesis.worker.options.LeaseTableOptions` says of a table to create."""
+
+    @property
+    def billing_mode(self) -> str: ...
+    @property
+    def read_capacity(self) -> int: ...
+    @property
+    def write_capacity(self) -> int: ...
+    @property
+    def point_in_time_recovery(self) -> bool: ...
+    @property
+    def deletion_protection(self) -> bool: ...
+    @property
+    def tags(self) -> tuple[tuple[str, str], ...]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How to wait for a table that is being created. Seconds; the limit is the KCL's."""
+
+    interval: float = 1.0
+    give_up_after: float = 600.0
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+
+def provision(
+    client: Any, table: LeaseTable, options: ProvisionOptions, patience: Patience
+) -> bool:
+    """Create ``table`` if it is missing, and wait until it can be used. Whether this created it.
+
+    Raises `LeaseTableError` for a table that is no lease table, or does not become usable, and
+    botocore's errors, those of the calls made.
+    """
+    description = _describe(client, table)
+    created = False
+    if description is None:
+        created = _create(client, table.name, options)
+    else:
+        _require_lease_table(description, table)
+    _wait(client, table, patience)
+    if options.point_in_time_recovery:
+        _recoverable(client, table, patience)
+    return created
+
+
+def creation(name: str, options: ProvisionOptions) -> dict[str, Any]:
+    """The arguments of CreateTable."""
+    request: dict[str, Any] = {
+        "TableName": name,
+        "KeySchema": [{"AttributeName": "leaseKey", "KeyType": "HASH"}],
+        "AttributeDefinitions": [{"AttributeName": "leaseKey", "AttributeType": "S"}],
+        "BillingMode": options.billing_mode,
+    }
+    if options.billing_mode == "PROVISIONED":
+        request["ProvisionedThroughput"] = {
+            "ReadCapacityUnits": options.read_capacity,
+            "WriteCapacityUnits": options.write_capacity,
+        }
+    if options.deletion_protection:
+        request["DeletionProtectionEnabled"] = True
+    if options.tags:
+        request["Tags"] = [{"Key": key, "Value": value} for key, value in options.tags]
+    return request
+
+
+def keys_of(description: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """Name, type (S, N, B) and role (HASH, RANGE) of each attribute of the primary key."""
+    types = {a["AttributeName"]: a["AttributeType"] for a in description["AttributeDefinitions"]}
+    return [
+        (key["AttributeName"], types[key["AttributeName"]], key["KeyType"])
+        for key in description["KeySchema"]
+    ]
+
+
+def _describe(client: Any, table: LeaseTable) -> dict[str, Any] | None:
+    def call() -> dict[str, Any]:
+        description: dict[str, Any] = client.describe_table(TableName=table.name)["Table"]
+        return description
+
+    try:
+        return table.retry.call(call)
+    except ClientError as error:
+        if error_code(error) == "ResourceNotFoundException":
+            return None
+        raise
+
+
+def _create(client: Any, name: str, options: ProvisionOptions) -> bool:
+    try:
+        client.create_table(**creation(name, options))
+    except ClientError as error:
+        # Another worker was faster, which is what was wanted.
+        if error_code(error) == "ResourceInUseException":
+            return False
+        raise
+    return True
+
+
+def _require_lease_table(description: dict[str, Any], table: LeaseTable) -> None:
+    keys = keys_of(description)
+    if keys == [("leaseKey", "S", "HASH")]:
+        return
+    found = ", ".join(f"{name} ({kind}, {role})" for name, kind, role in keys)
+    raise LeaseTableError(
+        f"The {table} is no lease table: its key is {found}, and a KCL's is leaseKey (S, HASH). "
+        "Nothing was written. Give the application another name, or delete that table if it is "
+        "not needed."
+    )
+
+
+def _wait(client: Any, table: LeaseTable, patience: Patience) -> None:
+    deadline = patience.clock() + patience.give_up_after
+    while True:
+        description = _describe(client, table)
+        status = "missing" if description is None else description["TableStatus"]
+        if description is not None and status in _USABLE:
+            _require_lease_table(description, table)
+            return
+        if patience.clock() >= deadline or status.startswith(("INACCESSIBLE", "ARCHIV")):
+            raise LeaseTableError(
+                f"The {table} cannot be used: it is {status}. Look at it in the DynamoDB console, "
+                "and start the worker again once it is ACTIVE."
+            )
+        patience.sleep(patience.interval)
+
+
+def _recoverable(client: Any, table: LeaseTable, patience: Patience) -> None:
+    """Switch point-in-time recovery on, at each start, as the KCL does."""
+    deadline = patience.clock() + patience.give_up_after
+    while True:
+        try:
+            client.update_continuous_backups(
+                TableName=table.name,
+                PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": True},
+            )
+        except ClientError as error:
+            # Of a table that is seconds old.
+            passing = error_code(error) == "ContinuousBackupsUnavailableException"
+            if not passing or patience.clock() >= deadline:
+                raise
+        else:
+            return
+        patience.sleep(patience.interval)

@@ -1,0 +1,68 @@
+"""What a refused write tells its sender: of a handoff, of its own earlier write, or of a loss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from sparkinesis.errors import SparkinesisError
+from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.requests import Update, has_landed
+
+
+class LeaseChangedError(SparkinesisError):
+    """A write was refused: the lease's row is not as it was known. Nothing was written.
+
+    ``row`` is the row as it is, None if it is gone.
+    """
+
+    def __init__(self, message: str, row: Lease | None) -> None:
+        super().__init__(message)
+        self.row = row
+
+
+@dataclass(frozen=True, slots=True)
+class Still:
+    """The lease is still the sender's: ``row`` is its row, to be written to again."""
+
+    row: Lease
+    landed: Update | None = None
+    """An earlier write, whose answer was lost, that explains the counter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The lease is not the sender's any more."""
+
+    why: str
+    by_impostor: bool = False
+    """Somebody writes under the sender's own worker id."""
+
+
+def judge(
+    known: Lease, row: Lease | None, worker_id: str, unanswered: Iterable[Update]
+) -> Still | Lost:
+    """Whose the lease is, after a write that relied on ``known`` met ``row``.
+
+    The KCL also takes a counter that is one higher for its own write. Here it must be one of
+    ``unanswered``, the sender's writes since ``known`` whose answers never came: otherwise a second
+    worker of the same id would go unnoticed, and both would read the shard.
+    """
+    if row is None:
+        return Lost("its row was deleted from the lease table")
+    if row.actual_owner is None:
+        return Lost("it was released or reset by somebody else")
+    if row.actual_owner != worker_id:
+        return Lost(f"worker {row.actual_owner} has taken it")
+    if row.counter == known.counter and row.owner != known.owner:
+        return Still(row)
+    # Since then, the lease may also have been asked for, which leaves the counter alone.
+    before_handoff = replace(row, owner=worker_id, checkpoint_owner=None)
+    for update in unanswered:
+        if has_landed(update, row) or has_landed(update, before_handoff):
+            return Still(row, update)
+    return Lost(
+        f"another process writes to it as worker {worker_id} too: its counter is {row.counter}, "
+        f"where {known.counter} was written last",
+        by_impostor=True,
+    )

@@ -1,0 +1,162 @@
+"""Keeps the leases of a worker alive, and finds out which it has lost."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from sparkinesis.errors import AccessDeniedError, SparkinesisError
+from sparkinesis.lease.batch import BATCH, batches_of
+from sparkinesis.lease.held import HeldLease
+from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.refusal import LeaseChangedError
+from sparkinesis.lease.requests import Update
+from sparkinesis.lease.table import LeaseTable
+
+_log = logging.getLogger(__name__)
+
+_MAX_THREADS = 20
+"""As the KCL's ``maxLeaseRenewalThreads``."""
+
+
+class LeaseRenewer:
+    """The leases that a worker holds.
+
+    ``failover_time`` is in seconds; ``clock`` is monotonic. Call `renew_all` from one thread, three
+    times within the failover time; the rest is safe from any.
+    """
+
+    def __init__(
+        self,
+        table: LeaseTable,
+        worker_id: str,
+        failover_time: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._table = table
+        self._worker_id = worker_id
+        self._failover_time = failover_time
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._held: dict[str, HeldLease] = {}
+        self._impostors: set[str] = set()
+        self._by_batch = True
+
+    def hold(self, lease: Lease, since: float | None = None) -> HeldLease:
+        """Begin to renew a lease whose row, as given, is this worker's.
+
+        ``since``: what the clock said before the write was sent that made it so; now if not given.
+        """
+        held = HeldLease(
+            lease,
+            self._table,
+            self._worker_id,
+            failover_time=self._failover_time,
+            clock=self._clock,
+            since=self._clock() if since is None else since,
+        )
+        with self._lock:
+            before = self._held.get(lease.key)
+            self._held[lease.key] = held
+        if before is not None:
+            before.lose("it was acquired anew")
+        return held
+
+    def held(self) -> dict[str, HeldLease]:
+        """Those held right now, by lease key."""
+        with self._lock:
+            return {key: held for key, held in self._held.items() if held.is_held()}
+
+    @property
+    def impostors(self) -> frozenset[str]:
+        """Keys of leases lost to another process with this worker's id; it must not go on."""
+        with self._lock:
+            lost = {key for key, held in self._held.items() if held.is_impostors}
+            return frozenset(self._impostors | lost)
+
+    def forget(self, held: HeldLease) -> None:
+        """Renew it no more. Without `HeldLease.release` before, its time runs out in the table."""
+        held.lose("it was given up")
+        with self._lock:
+            self._drop(held)
+
+    def renew_all(self) -> None:
+        """One round: renew every lease; lose what is another's or was not renewed for too long.
+
+        Raises nothing for a table that cannot be reached or may not be written to: it is logged,
+        and leases are held until their time has run out.
+        """
+        with self._lock:
+            all_held = list(self._held.values())
+        self._lose_expired(all_held)
+        # The longest without a renewal first, should a round take long.
+        due = sorted((one for one in all_held if one.is_held()), key=lambda one: one.renewed_at)
+        batches = list(batches_of(due, BATCH if self._by_batch else 1))
+        failures: Counter[str] = Counter()
+        if len(batches) == 1:
+            failures += self._renew(batches[0])
+        elif batches:
+            with ThreadPoolExecutor(min(len(batches), _MAX_THREADS), "lease-renewal") as pool:
+                for failed in pool.map(self._renew, batches):
+                    failures += failed
+        self._lose_expired(all_held)
+        for text, count in failures.items():
+            _log.warning("%d of %d leases could not be renewed now: %s", count, len(due), text)
+
+    def _renew(self, batch: Sequence[HeldLease]) -> Counter[str]:
+        """Renew some leases. How many failed, by the error's text; not those that are lost."""
+        due = [(held, update) for held in batch if (update := held.begin_renewal()) is not None]
+        failures: Counter[str] = Counter()
+        try:
+            left = due
+            while left:
+                results = self._send([update for _, update in left])
+                again = []
+                for (held, update), result in zip(left, results, strict=True):
+                    instead = held.settle_renewal(update, result)
+                    if instead is not None:
+                        again.append((held, instead))
+                    elif isinstance(result, SparkinesisError) and not isinstance(
+                        result, LeaseChangedError
+                    ):
+                        failures[str(result)] += 1
+                left = again
+        finally:
+            for held, _ in due:
+                held.end_renewal()
+        return failures
+
+    def _send(self, updates: Sequence[Update]) -> list[Lease | SparkinesisError]:
+        results = self._table.write_many(updates, by_batch=self._by_batch)
+        is_batch = self._by_batch and len(updates) > 1
+        if is_batch and all(isinstance(result, AccessDeniedError) for result in results):
+            denied = results[0]
+            results = self._table.write_many(updates, by_batch=False)
+            if not all(isinstance(result, AccessDeniedError) for result in results):
+                with self._lock:
+                    is_news, self._by_batch = self._by_batch, False
+                if is_news:
+                    _log.warning(
+                        "Leases are renewed one by one, which takes more calls: %s", denied
+                    )
+        return results
+
+    def _lose_expired(self, all_held: Sequence[HeldLease]) -> None:
+        for held in all_held:
+            if not held.is_held():
+                held.lose(
+                    f"it could not be renewed for {self._failover_time:g} s, and may be another "
+                    "worker's"
+                )
+                with self._lock:
+                    if held.is_impostors:
+                        self._impostors.add(held.key)
+                    self._drop(held)
+
+    def _drop(self, held: HeldLease) -> None:
+        if self._held.get(held.key) is held:
+            del self._held[held.key]

@@ -1,0 +1,304 @@
+"""The conditional writes to a lease's row: what each demands of the row, and what it leaves. Pure.
+
+Conditions and effects are those of the KCL's ``DynamoDBLeaseRefresher`` and
+``DynamoDBLeaseSerializer`` (3.x). Two are ours: `reset`, and the attribute ``checkpointTimestamp``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import ROUND_HALF_UP, Decimal
+from typing import Any, TypeAlias
+
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.lease.lease import Lease, PendingCheckpoint
+
+AttributeValue: TypeAlias = Mapping[str, Any]
+
+_PENDING = ("pendingCheckpoint", "pendingCheckpointSubSequenceNumber", "pendingCheckpointState")
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """A write to one existing row, in one piece or not at all.
+
+    Attributes that it does not name stay as they are, whoever wrote them.
+    """
+
+    after: Lease
+    """The row that it leaves, if the row was as known before."""
+    expected: Mapping[str, AttributeValue | None]
+    """What the row must hold; None: the attribute must be absent. The row itself must exist."""
+    set: Mapping[str, AttributeValue]
+    add: Sequence[str] = ()
+    """Numbers to raise by one."""
+    remove: Sequence[str] = ()
+
+    @property
+    def key(self) -> str:
+        return self.after.key
+
+    def request(self, table: str) -> dict[str, Any]:
+        """The arguments of UpdateItem. Its answer holds the whole row, a refusal the old one."""
+        values = {f":{name}": value for name, value in self.set.items()}
+        clauses = []
+        if self.set:
+            clauses.append("SET " + ", ".join(f"{name} = :{name}" for name in self.set))
+        if self.add:
+            clauses.append("ADD " + ", ".join(f"{name} :one" for name in self.add))
+            values[":one"] = _number(1)
+        if self.remove:
+            clauses.append("REMOVE " + ", ".join(self.remove))
+        conditions = []
+        for name, value in self.expected.items():
+            if value is None:
+                conditions.append(f"attribute_not_exists({name})")
+            else:
+                conditions.append(f"{name} = :known_{name}")
+                values[f":known_{name}"] = value
+        if not any(self.expected.values()):
+            conditions.insert(0, "attribute_exists(leaseKey)")
+        request = {
+            "TableName": table,
+            "Key": {"leaseKey": {"S": self.key}},
+            "UpdateExpression": " ".join(clauses),
+            "ConditionExpression": " AND ".join(conditions),
+            "ReturnValues": "ALL_NEW",
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        }
+        return {**request, "ExpressionAttributeValues": values} if values else request
+
+    def statement(self, table: str) -> dict[str, Any]:
+        """The same as a statement of BatchExecuteStatement (PartiQL).
+
+        Only of updates that set: PartiQL could not add to a number without knowing it.
+        """
+        assert not self.add
+        # An UPDATE of PartiQL creates no row: that of a missing one fails its condition.
+        words = [f'UPDATE "{table}"', *(f"SET {name}=?" for name in self.set)]
+        words += [f"REMOVE {name}" for name in self.remove]
+        parameters = [*self.set.values(), {"S": self.key}]
+        conditions = ["leaseKey=?"]
+        for name, value in self.expected.items():
+            if value is None:
+                conditions.append(f"{name} IS MISSING")
+            else:
+                conditions.append(f"{name}=?")
+                parameters.append(value)
+        return {
+            "Statement": f"{' '.join(words)} WHERE {' AND '.join(conditions)}",
+            "Parameters": parameters,
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        }
+
+
+def renew(lease: Lease, throughput_kbps: float | None = None) -> Update:
+    """Show that the owner lives. Refused once somebody asked for the lease, until that is known."""
+    known: dict[str, AttributeValue | None] = {"leaseCounter": _number(lease.counter)}
+    if lease.checkpoint_owner is None:
+        known["checkpointOwner"] = None
+    changes: dict[str, AttributeValue] = {"leaseCounter": _number(lease.counter + 1)}
+    after = replace(lease, counter=lease.counter + 1)
+    if throughput_kbps is not None:
+        rounded = Decimal(str(throughput_kbps)).quantize(Decimal("0.000001"), ROUND_HALF_UP)
+        changes["throughputKBps"] = {"N": f"{rounded:f}"}
+        after = replace(after, throughput_kbps=float(rounded))
+    return Update(after, known, changes)
+
+
+def take(lease: Lease, worker_id: str) -> Update:
+    """Make a lease, whose owner is gone or is stolen from, this worker's."""
+    switches = _switches(lease, worker_id)
+    return Update(
+        replace(
+            lease,
+            owner=worker_id,
+            checkpoint_owner=None,
+            counter=lease.counter + 1,
+            owner_switches=lease.owner_switches + len(switches),
+        ),
+        {"leaseCounter": _number(lease.counter)},
+        {"leaseOwner": {"S": worker_id}, "leaseCounter": _number(lease.counter + 1)},
+        switches,
+        ("checkpointOwner",),
+    )
+
+
+def assign(lease: Lease, new_owner: str) -> Update:
+    """Give a lease to another worker: what its owner does at the end of a handoff."""
+    switches = _switches(lease, new_owner)
+    return Update(
+        replace(
+            lease,
+            owner=new_owner,
+            checkpoint_owner=None,
+            counter=lease.counter + 1,
+            owner_switches=lease.owner_switches + len(switches),
+        ),
+        _owners(lease),
+        {"leaseOwner": {"S": new_owner}},
+        ("leaseCounter", *switches),
+        ("checkpointOwner",),
+    )
+
+
+def initiate_handoff(lease: Lease, new_owner: str) -> Update:
+    """Ask the owner for a lease: it goes on as ``checkpointOwner`` until it lets go."""
+    if lease.owner is None or lease.checkpoint_owner is not None:
+        raise ValueError(f"{lease.key} has no owner to ask, or was asked already")
+    return Update(
+        replace(lease, owner=new_owner, checkpoint_owner=lease.owner),
+        _owners(lease),
+        {"leaseOwner": {"S": new_owner}, "checkpointOwner": {"S": lease.owner}},
+    )
+
+
+def evict(lease: Lease) -> Update:
+    """Let go of a lease. One that was asked for goes to whoever asked."""
+    is_asked_for = lease.checkpoint_owner is not None
+    return Update(
+        replace(
+            lease,
+            owner=lease.owner if is_asked_for else None,
+            checkpoint_owner=None,
+            counter=lease.counter + 1,
+        ),
+        _owners(lease),
+        {},
+        ("leaseCounter",),
+        ("checkpointOwner",) if is_asked_for else ("leaseOwner", "checkpointOwner"),
+    )
+
+
+def checkpoint(lease: Lease, at: ExtendedSequenceNumber, timestamp_ms: int | None = None) -> Update:
+    """Everything up to ``at`` is done; what was prepared is settled by that."""
+    changes, gone = _place(at, timestamp_ms)
+    return Update(
+        replace(
+            lease,
+            checkpoint=at,
+            timestamp_ms=timestamp_ms,
+            counter=lease.counter + 1,
+            owner_switches=0,
+            pending=None,
+        ),
+        {"leaseCounter": _number(lease.counter)},
+        {
+            "leaseCounter": _number(lease.counter + 1),
+            **changes,
+            "ownerSwitchesSinceCheckpoint": _number(0),
+        },
+        remove=(*_PENDING, *gone),
+    )
+
+
+def prepare(lease: Lease, pending: PendingCheckpoint) -> Update:
+    """The first phase of a checkpoint in two."""
+    changes: dict[str, AttributeValue] = {
+        "leaseCounter": _number(lease.counter + 1),
+        "pendingCheckpoint": {"S": pending.at.sequence_number},
+        "pendingCheckpointSubSequenceNumber": _number(pending.at.sub_sequence_number),
+    }
+    if pending.state is not None:
+        changes["pendingCheckpointState"] = {"B": pending.state}
+    return Update(
+        replace(lease, pending=pending, counter=lease.counter + 1),
+        {"leaseCounter": _number(lease.counter)},
+        changes,
+        remove=() if pending.state is not None else ("pendingCheckpointState",),
+    )
+
+
+def add_children(lease: Lease, child_ids: Sequence[str]) -> Update:
+    """What the shard's end announced. No proof of ownership, as in the KCL: it is true anyway."""
+    children = tuple(sorted(set(child_ids)))
+    if not children:
+        raise ValueError(f"no children to add to {lease.key}")
+    return Update(replace(lease, child_ids=children), {}, {"childShardIds": {"SS": list(children)}})
+
+
+def add_hash_range(lease: Lease, hash_range: tuple[int, int]) -> Update:
+    """For a lease of a KCL too old to write it."""
+    first, last = hash_range
+    return Update(
+        replace(lease, hash_range=hash_range),
+        {},
+        {"startingHashKey": {"S": str(first)}, "endingHashKey": {"S": str(last)}},
+    )
+
+
+def reset(lease: Lease, at: ExtendedSequenceNumber, timestamp_ms: int | None = None) -> Update:
+    """An operator's: begin at ``at``, whoever has the lease now.
+
+    The counter goes up by two. By one, a Java owner that lives would take it for its own write,
+    whose answer was lost.
+    """
+    changes, gone = _place(at, timestamp_ms)
+    return Update(
+        replace(
+            lease,
+            checkpoint=at,
+            timestamp_ms=timestamp_ms,
+            counter=lease.counter + 2,
+            owner=None,
+            checkpoint_owner=None,
+            owner_switches=0,
+            pending=None,
+        ),
+        {"leaseCounter": _number(lease.counter)},
+        {
+            "leaseCounter": _number(lease.counter + 2),
+            **changes,
+            "ownerSwitchesSinceCheckpoint": _number(0),
+        },
+        remove=("leaseOwner", "checkpointOwner", *_PENDING, *gone),
+    )
+
+
+def delete(lease: Lease, table: str) -> dict[str, Any]:
+    """The arguments of DeleteItem: of a finished lease while it is finished, else as known."""
+    name = "checkpoint" if lease.is_finished else "leaseCounter"
+    value = {"S": lease.checkpoint.sequence_number} if lease.is_finished else _number(lease.counter)
+    return {
+        "TableName": table,
+        "Key": {"leaseKey": {"S": lease.key}},
+        "ConditionExpression": f"{name} = :known_{name}",
+        "ExpressionAttributeValues": {f":known_{name}": value},
+    }
+
+
+def has_landed(update: Update, row: Lease) -> bool:
+    """Whether ``row`` is what ``update`` leaves. Ask only of an update whose answer was lost."""
+    return _fenced(row) == _fenced(update.after)
+
+
+def _fenced(row: Lease) -> tuple[object, ...]:
+    return (row.counter, row.owner, row.checkpoint_owner, row.checkpoint, row.pending)
+
+
+def _owners(lease: Lease) -> dict[str, AttributeValue | None]:
+    owners = {"leaseOwner": lease.owner, "checkpointOwner": lease.checkpoint_owner}
+    return {name: None if owner is None else {"S": owner} for name, owner in owners.items()}
+
+
+def _switches(lease: Lease, new_owner: str) -> tuple[str, ...]:
+    """The attribute to raise, if this makes another worker than before read the shard."""
+    others = {lease.owner, lease.checkpoint_owner} - {None, new_owner}
+    return ("ownerSwitchesSinceCheckpoint",) if others else ()
+
+
+def _place(
+    at: ExtendedSequenceNumber, timestamp_ms: int | None
+) -> tuple[dict[str, AttributeValue], tuple[str, ...]]:
+    changes: dict[str, AttributeValue] = {
+        "checkpoint": {"S": at.sequence_number},
+        "checkpointSubSequenceNumber": _number(at.sub_sequence_number),
+    }
+    if timestamp_ms is None:
+        return changes, ("checkpointTimestamp",)
+    return {**changes, "checkpointTimestamp": _number(timestamp_ms)}, ()
+
+
+def _number(value: int) -> AttributeValue:
+    return {"N": str(value)}

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.table import LeaseTable
+from sparkinesis.local import LocalServer
+from sparkinesis.stream.retry import Retry
+from tests.kcl import create_table
+
+_numbers = itertools.count()
+
+
+class ManualTime:
+    """A monotonic clock that a test moves on."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture(scope="session")
+def shared() -> Iterator[LocalServer]:
+    """moto takes a second to start, so these tests share one; tables are their own."""
+    with LocalServer(dynamodb=True) as running:
+        yield running
+
+
+@pytest.fixture
+def server(shared: LocalServer) -> Iterator[LocalServer]:
+    yield shared
+    shared.kinesis.faults = None
+
+
+@pytest.fixture(scope="session")
+def dynamodb(shared: LocalServer) -> Any:
+    return shared.client("dynamodb")
+
+
+@pytest.fixture
+def table(server: LocalServer, dynamodb: Any) -> LeaseTable:
+    """An empty lease table; calls on it are tried again at once, three times or so."""
+    name = f"app-{next(_numbers)}"
+    create_table(dynamodb, name)
+    return table_of(server, name)
+
+
+@pytest.fixture
+def time() -> ManualTime:
+    return ManualTime()
+
+
+def table_of(server: LocalServer, name: str) -> LeaseTable:
+    seconds = itertools.count()
+    retry = Retry(give_up_after=3, clock=lambda: next(seconds) / 2, sleep=lambda _: None)
+    return LeaseTable(name, "us-east-1", server.endpoint_url, retry=retry)
+
+
+def lease(key: str, owner: str | None = None, checkpoint: str = "100") -> Lease:
+    return Lease(key, key, ExtendedSequenceNumber(checkpoint), owner=owner)
+
+
+def row_of(dynamodb: Any, table: LeaseTable, key: str) -> dict[str, Any]:
+    answer = dynamodb.get_item(TableName=table.name, Key={"leaseKey": {"S": key}})
+    item: dict[str, Any] = answer["Item"]
+    return item

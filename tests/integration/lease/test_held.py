@@ -1,0 +1,427 @@
+"""Leases in a worker's hands, against a DynamoDB over HTTP: renewed, checkpointed, lost."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sparkinesis.errors import LeaseLostError, LeaseTableUnavailableError
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.lease.held import HeldLease
+from sparkinesis.lease.lease import Lease, PendingCheckpoint
+from sparkinesis.lease.renewer import LeaseRenewer
+from sparkinesis.lease.table import LeaseTable
+from sparkinesis.local import Call, Fault, LocalServer
+from tests.integration.lease.conftest import ManualTime, lease, row_of
+
+AT = ExtendedSequenceNumber("500", 3)
+LATER = ExtendedSequenceNumber("600")
+FAILOVER = 10.0
+
+
+@pytest.fixture
+def renewer(table: LeaseTable, time: ManualTime) -> LeaseRenewer:
+    return LeaseRenewer(table, "me", FAILOVER, time)
+
+
+def acquire(renewer: LeaseRenewer, table: LeaseTable, *keys: str) -> list[HeldLease]:
+    held = []
+    for key in keys:
+        table.create(lease(key))
+        row = table.get(key)
+        assert row is not None
+        held.append(renewer.hold(table.take(row, "me")))
+    return held
+
+
+def known(table: LeaseTable, key: str) -> Lease:
+    row = table.get(key)
+    assert row is not None
+    return row
+
+
+WRITES: dict[str, Callable[[HeldLease], None]] = {
+    "checkpoint": lambda held: held.checkpoint(AT),
+    "prepare": lambda held: held.prepare(PendingCheckpoint(AT, b"x")),
+    "add children": lambda held: held.add_children(["c1", "c2"]),
+}
+
+
+def test_writes_and_renewals_follow_each_other(table: LeaseTable, renewer: LeaseRenewer) -> None:
+    one, two = acquire(renewer, table, "a", "b")
+    one.prepare(PendingCheckpoint(AT, b"x"))
+    assert known(table, "a").pending == PendingCheckpoint(AT, b"x")
+    renewer.renew_all()
+    one.add_children(["c1"])
+    one.checkpoint(AT)
+    renewer.renew_all()
+    one.checkpoint(ExtendedSequenceNumber("LATEST"), 1_800_000_000_000)
+    one.throughput_kbps = 2.5
+    renewer.renew_all()
+    # Taken, prepared, two checkpoints, three renewals.
+    assert known(table, "a") == one.lease
+    assert one.lease == replace(
+        lease("a", "me", "LATEST"),
+        counter=7,
+        timestamp_ms=1_800_000_000_000,
+        child_ids=("c1",),
+        throughput_kbps=2.5,
+    )
+    assert known(table, "b") == two.lease
+    assert two.lease.counter == 4
+    assert renewer.held() == {"a": one, "b": two}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_what_was_taken_by_another_is_refused_and_lost(
+    table: LeaseTable, renewer: LeaseRenewer, name: str
+) -> None:
+    one, two = acquire(renewer, table, "a", "b")
+    taken = table.take(one.lease, "other")
+    if name == "add children":
+        renewer.renew_all()
+    with pytest.raises(LeaseLostError, match="shard a .*worker other has taken it.*Stop process"):
+        WRITES[name](one)
+    assert not one.is_held()
+    assert known(table, "a") == taken
+    renewer.renew_all()
+    assert renewer.held() == {"b": two}
+    assert renewer.impostors == frozenset()
+
+
+def test_a_renewal_finds_out_what_is_lost(table: LeaseTable, renewer: LeaseRenewer) -> None:
+    held = acquire(renewer, table, "taken", "evicted", "reset", "deleted", "kept")
+    table.take(held[0].lease, "other")
+    table.evict(held[1].lease)
+    table.reset(held[2].lease, AT)
+    table.delete(held[3].lease)
+    renewer.renew_all()
+    assert renewer.held() == {"kept": held[4]}
+    reasons = [one.lost_because or "" for one in held]
+    for reason, words in zip(
+        reasons,
+        ["worker other", "released or reset", "released or reset", "deleted", ""],
+        strict=True,
+    ):
+        assert words in reason
+    assert reasons[4] == ""
+    assert renewer.impostors == frozenset()
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_lease_not_renewed_in_time_is_lost_though_the_table_would_accept(
+    table: LeaseTable, renewer: LeaseRenewer, time: ManualTime, alone: bool
+) -> None:
+    held = acquire(renewer, table, *(["a"] if alone else ["a", "b"]))[0]
+    time.now += FAILOVER
+    assert held.is_held()
+    time.now += 0.001
+    assert not held.is_held()
+    for write in WRITES.values():
+        with pytest.raises(LeaseLostError, match="could not be renewed for 10 s"):
+            write(held)
+    before = known(table, "a")
+    renewer.renew_all()
+    assert renewer.held() == {}
+    assert known(table, "a") == before
+    # The clock of one that was lost cannot bring it back.
+    time.now -= 5
+    assert not held.is_held()
+
+
+def test_time_counts_from_before_a_write_was_sent(
+    server: LocalServer, table: LeaseTable, renewer: LeaseRenewer, time: ManualTime
+) -> None:
+    (held,) = acquire(renewer, table, "a")
+
+    def slow(call: Call) -> None:
+        time.now += 4
+
+    server.kinesis.faults = slow
+    sent = time.now
+    renewer.renew_all()
+    assert held.renewed_at == sent
+    sent = time.now
+    held.checkpoint(AT)
+    assert held.renewed_at == sent
+    assert time.now == sent + 4
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_an_outage_loses_nothing_until_time_runs_out(
+    server: LocalServer,
+    table: LeaseTable,
+    renewer: LeaseRenewer,
+    time: ManualTime,
+    caplog: pytest.LogCaptureFixture,
+    count: int,
+) -> None:
+    held = acquire(renewer, table, *(f"s{i}" for i in range(count)))
+    server.kinesis.faults = lambda call: Fault.error("ServiceUnavailable", status=503)
+    for _ in range(2):
+        time.now += 4
+        with caplog.at_level(logging.WARNING):
+            renewer.renew_all()
+        assert len(renewer.held()) == count
+    assert f"{count} of {count} leases could not be renewed now" in caplog.text
+    before = held[0].lease
+    with pytest.raises(LeaseTableUnavailableError):
+        held[0].checkpoint(AT)
+    assert held[0].lease == before
+    server.kinesis.faults = None
+    held[0].checkpoint(AT)
+    renewer.renew_all()
+    time.now += FAILOVER
+    assert len(renewer.held()) == count
+    assert all(known(table, one.key) == one.lease for one in held)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_renewals_whose_answers_never_came_are_recognised_later(
+    server: LocalServer, table: LeaseTable, renewer: LeaseRenewer, time: ManualTime, count: int
+) -> None:
+    held = acquire(renewer, table, *(f"s{i}" for i in range(count)))
+    operation = "UpdateItem" if count == 1 else "BatchExecuteStatement"
+    landed: list[str] = []
+
+    def first_lands(call: Call) -> Fault | None:
+        if call.operation != operation:
+            return None
+        landed.append(call.operation)
+        return Fault.dropped("after" if len(landed) == 1 else "before")
+
+    server.kinesis.faults = first_lands
+    renewer.renew_all()
+    assert [one.lease.counter for one in held] == [1] * count
+    assert [known(table, one.key).counter for one in held] == [2] * count
+    server.kinesis.faults = None
+    time.now += 4
+    renewer.renew_all()
+    assert len(renewer.held()) == count
+    assert [one.lease.counter for one in held] == [3] * count
+    assert [known(table, one.key) for one in held] == [one.lease for one in held]
+    assert renewer.impostors == frozenset()
+
+
+def test_a_checkpoint_whose_answer_never_came_is_recognised_later(
+    server: LocalServer, table: LeaseTable, renewer: LeaseRenewer
+) -> None:
+    one, two = acquire(renewer, table, "a", "b")
+    server.kinesis.faults = lambda call: Fault.dropped("after")
+    for held in (one, two):
+        with pytest.raises(LeaseTableUnavailableError):
+            held.checkpoint(AT)
+        # The retries of it were refused, and lost their answers, too.
+        assert held.lease.checkpoint == ExtendedSequenceNumber("100")
+    server.kinesis.faults = None
+    one.checkpoint(LATER)
+    renewer.renew_all()
+    assert known(table, "a") == one.lease
+    assert known(table, "b") == two.lease
+    assert one.lease.checkpoint == LATER
+    assert two.lease.checkpoint == AT
+    assert (one.lease.counter, two.lease.counter) == (4, 3)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_second_worker_of_the_same_id_is_noticed(
+    table: LeaseTable, renewer: LeaseRenewer, time: ManualTime, count: int
+) -> None:
+    held = acquire(renewer, table, *(f"s{i}" for i in range(count)))
+    twin = LeaseRenewer(table, "me", FAILOVER, time)
+    for row in table.leases():
+        twin.hold(row)
+    twin.renew_all()
+    renewer.renew_all()
+    assert renewer.held() == {}
+    assert renewer.impostors == {one.key for one in held}
+    assert "another process writes to it as worker me too" in (held[0].lost_because or "")
+    twin.renew_all()
+    assert len(twin.held()) == count
+    assert twin.impostors == frozenset()
+
+
+def test_a_checkpoint_notices_an_impostor_too(table: LeaseTable, renewer: LeaseRenewer) -> None:
+    (held,) = acquire(renewer, table, "a")
+    table.renew(held.lease)
+    with pytest.raises(LeaseLostError, match="another process writes to it as worker me too"):
+        held.checkpoint(AT)
+    assert renewer.impostors == {"a"}
+    renewer.renew_all()
+    assert renewer.impostors == {"a"}
+
+
+@pytest.mark.parametrize("noticed_by", ["renewal", "renewal of many", "checkpoint", "scan"])
+def test_a_handoff_is_noticed_and_the_lease_released_to_who_asked(
+    table: LeaseTable, renewer: LeaseRenewer, noticed_by: str
+) -> None:
+    held = acquire(renewer, table, "a", "b")[0]
+    if noticed_by == "renewal":
+        renewer.forget(renewer.held()["b"])
+    asked = table.initiate_handoff(held.lease, "thief")
+    assert held.handoff_to is None
+    if noticed_by == "checkpoint":
+        held.checkpoint(AT)
+    elif noticed_by == "scan":
+        held.observe(asked)
+    else:
+        renewer.renew_all()
+    assert held.handoff_to == "thief"
+    assert held.is_held()
+    renewer.renew_all()
+    held.checkpoint(LATER)
+    assert known(table, "a") == held.lease
+    before = held.lease
+    held.release()
+    assert known(table, "a") == replace(
+        before, owner="thief", checkpoint_owner=None, counter=before.counter + 1, owner_switches=1
+    )
+    with pytest.raises(LeaseLostError, match="given up"):
+        held.checkpoint(AT)
+    assert "a" not in renewer.held()
+
+
+def test_a_scan_that_is_older_than_ones_own_writes_is_not_believed(
+    table: LeaseTable, renewer: LeaseRenewer
+) -> None:
+    (held,) = acquire(renewer, table, "a")
+    asked = replace(held.lease, owner="thief", checkpoint_owner="me")
+    held.checkpoint(AT)
+    held.observe(asked)
+    assert held.handoff_to is None
+
+
+@pytest.mark.parametrize("is_asked_for", [False, True])
+def test_a_released_lease_is_anybodys_or_whose_who_asked_a_moment_ago(
+    table: LeaseTable, renewer: LeaseRenewer, is_asked_for: bool
+) -> None:
+    (held,) = acquire(renewer, table, "a")
+    if is_asked_for:
+        table.initiate_handoff(held.lease, "thief")
+    held.release()
+    row = known(table, "a")
+    assert (row.owner, row.checkpoint_owner, row.counter) == (
+        "thief" if is_asked_for else None,
+        None,
+        2,
+    )
+    held.release()
+    assert known(table, "a") == row
+
+
+def test_releasing_what_is_lost_leaves_it_alone(
+    table: LeaseTable, renewer: LeaseRenewer, time: ManualTime
+) -> None:
+    taken, lost, expired = acquire(renewer, table, "taken", "lost", "expired")
+    table.take(taken.lease, "other")
+    lost.lose("the test says so")
+    expired_row = known(table, "expired")
+    rows = {one.key: one for one in table.leases()}
+    taken.release()
+    lost.release()
+    time.now += FAILOVER + 1
+    expired.release()
+    assert {one.key: one for one in table.leases()} == rows
+    assert expired_row.owner == "me"
+
+
+def test_a_release_that_cannot_be_written_gives_up_all_the_same(
+    server: LocalServer, table: LeaseTable, renewer: LeaseRenewer
+) -> None:
+    (held,) = acquire(renewer, table, "a")
+    server.kinesis.faults = lambda call: Fault.error("ThrottlingException")
+    with pytest.raises(LeaseTableUnavailableError):
+        held.release()
+    assert not held.is_held()
+
+
+def test_a_lease_regained_is_another_holding(
+    table: LeaseTable, renewer: LeaseRenewer, time: ManualTime
+) -> None:
+    (first,) = acquire(renewer, table, "a")
+    table.take(known(table, "a"), "other")
+    second = renewer.hold(table.take(known(table, "a"), "me"), since=time.now - 1)
+    with pytest.raises(LeaseLostError, match="acquired anew"):
+        first.checkpoint(AT)
+    first.release()
+    renewer.forget(first)
+    assert second.renewed_at == time.now - 1
+    second.checkpoint(LATER)
+    assert renewer.held() == {"a": second}
+    assert known(table, "a") == second.lease
+
+
+def test_without_the_permission_for_batches_leases_are_renewed_one_by_one(
+    server: LocalServer,
+    table: LeaseTable,
+    renewer: LeaseRenewer,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    held = acquire(renewer, table, *(f"s{i:02}" for i in range(30)))
+    server.kinesis.faults = lambda call: (
+        Fault.error("AccessDeniedException") if call.operation == "BatchExecuteStatement" else None
+    )
+    before = len(server.kinesis.calls.select("BatchExecuteStatement"))
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            renewer.renew_all()
+    # Two batches of the first round.
+    assert len(server.kinesis.calls.select("BatchExecuteStatement")) - before <= 2
+    assert [known(table, one.key).counter for one in held] == [4] * 30
+    assert caplog.text.count("one by one") == 1
+    assert "PartiQLUpdate" in caplog.text
+
+
+def test_a_renewal_and_a_checkpoint_at_once_both_take_effect(
+    table: LeaseTable, renewer: LeaseRenewer
+) -> None:
+    held = acquire(renewer, table, *(f"s{i}" for i in range(4)))
+    stop = threading.Event()
+    failed: list[Exception] = []
+
+    def renew() -> None:
+        while not stop.is_set():
+            renewer.renew_all()
+
+    def checkpoint(one: HeldLease) -> None:
+        try:
+            for n in range(200, 225):
+                one.checkpoint(ExtendedSequenceNumber(str(n)))
+        except Exception as error:  # noqa: BLE001
+            failed.append(error)
+
+    renewing = threading.Thread(target=renew)
+    writers = [threading.Thread(target=checkpoint, args=(one,)) for one in held]
+    renewing.start()
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    stop.set()
+    renewing.join()
+    assert failed == []
+    assert len(renewer.held()) == 4
+    for one in held:
+        assert known(table, one.key) == one.lease
+        assert one.lease.checkpoint == ExtendedSequenceNumber("224")
+        assert one.lease.counter > 26
+
+
+def test_rows_of_others_keep_their_attributes_through_batches(
+    table: LeaseTable, renewer: LeaseRenewer, dynamodb: Any
+) -> None:
+    acquire(renewer, table, "a", "b")
+    dynamodb.update_item(
+        TableName=table.name,
+        Key={"leaseKey": {"S": "a"}},
+        UpdateExpression="SET theirs = :x",
+        ExpressionAttributeValues={":x": {"L": [{"BOOL": True}]}},
+    )
+    before = row_of(dynamodb, table, "a")
+    renewer.renew_all()
+    assert row_of(dynamodb, table, "a") == {**before, "leaseCounter": {"N": "2"}}

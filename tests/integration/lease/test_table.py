@@ -1,0 +1,298 @@
+"""The calls on a lease table, against a DynamoDB over HTTP: rows before and after, and errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sparkinesis.errors import (
+    AccessDeniedError,
+    LeaseTableError,
+    LeaseTableUnavailableError,
+    SparkinesisError,
+)
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.lease.lease import Lease, PendingCheckpoint, decode_lease, encode_lease
+from sparkinesis.lease.refusal import LeaseChangedError
+from sparkinesis.lease.table import LeaseTable
+from sparkinesis.local import Call, Fault, LocalServer
+from tests.integration.lease.conftest import lease, row_of, table_of
+from tests.kcl import COORDINATION, KCL_2, KCL_3, java_refuses, put_rows
+
+AT = ExtendedSequenceNumber("500", 3)
+LATEST = ExtendedSequenceNumber("LATEST")
+OURS = {"app": {"M": {"deep": {"L": [{"N": "1"}]}}}, "other": {"SS": ["x"]}}
+
+Write = Callable[[LeaseTable, Lease], Lease]
+
+WRITES: dict[str, Write] = {
+    "renew": lambda table, row: table.renew(row),
+    "renew with throughput": lambda table, row: table.renew(row, 3.25),
+    "take": lambda table, row: table.take(row, "me"),
+    "assign": lambda table, row: table.assign(row, "me"),
+    "evict": lambda table, row: table.evict(row),
+    "checkpoint": lambda table, row: table.checkpoint(row, AT),
+    "checkpoint an instant": lambda table, row: table.checkpoint(row, LATEST, 1_800_000_000_123),
+    "prepare": lambda table, row: table.prepare(row, PendingCheckpoint(AT)),
+    "prepare with state": lambda table, row: table.prepare(row, PendingCheckpoint(AT, b"\x00")),
+    "add children": lambda table, row: table.add_children(row, ["c2", "c1"]),
+    "add hash range": lambda table, row: table.add_hash_range(row, (5, 9)),
+    "reset": lambda table, row: table.reset(row, AT),
+}
+FENCED = set(WRITES) - {"assign", "evict", "add children", "add hash range"}
+"""Those that the counter guards."""
+
+
+def expected(write: Write, row: Lease) -> Lease:
+    """What the write leaves by `Update.after`."""
+
+    class Recorder(LeaseTable):
+        def write(self, update: Any) -> Lease:
+            after: Lease = update.after
+            return after
+
+    return write(Recorder("app"), row)
+
+
+@pytest.mark.parametrize("name", WRITES)
+@pytest.mark.parametrize("item", [*KCL_2, *KCL_3])
+def test_a_write_to_a_javas_row_leaves_what_java_reads_and_what_others_wrote(
+    table: LeaseTable, dynamodb: Any, name: str, item: dict[str, Any]
+) -> None:
+    put_rows(dynamodb, table.name, [{**item, **OURS}])
+    before = decode_lease(item)
+    assert before is not None
+    returned = WRITES[name](table, before)
+    row = row_of(dynamodb, table, before.key)
+    assert returned == decode_lease(row) == expected(WRITES[name], before)
+    # One of the rows has Java's own mistake in it.
+    assert set(java_refuses(row)) <= set(java_refuses(item))
+    assert {name: row[name] for name in OURS} == OURS
+    assert row.get("entityType") == item.get("entityType")
+
+
+def test_a_handoff_from_both_sides(table: LeaseTable, dynamodb: Any) -> None:
+    put_rows(dynamodb, table.name, [{**KCL_2[1], **OURS}])
+    (known,) = table.leases()
+    asked = table.initiate_handoff(known, "thief")
+    assert asked == replace(known, owner="thief", checkpoint_owner="worker-2")
+    assert java_refuses(row_of(dynamodb, table, known.key)) == []
+    given = table.assign(asked, "thief")
+    assert given == replace(
+        known, owner="thief", counter=known.counter + 1, owner_switches=known.owner_switches + 1
+    )
+    row = row_of(dynamodb, table, known.key)
+    assert java_refuses(row) == []
+    assert "checkpointOwner" not in row
+    assert row["other"] == OURS["other"]
+
+
+@pytest.mark.parametrize("name", sorted(FENCED))
+def test_a_write_with_an_old_counter_is_refused_and_shows_the_row(
+    table: LeaseTable, name: str
+) -> None:
+    table.create(lease("s", "me"))
+    (old,) = table.leases()
+    new = table.renew(old)
+    with pytest.raises(LeaseChangedError, match="'s'.*its counter is 1, owner me") as caught:
+        WRITES[name](table, old)
+    assert caught.value.row == new
+    assert table.get("s") == new
+
+
+def test_what_is_guarded_by_owners_is_refused_to_others(table: LeaseTable) -> None:
+    table.create(lease("s", "me"))
+    (old,) = table.leases()
+    taken = table.take(old, "other")
+    writes: list[Callable[[], Lease]] = [
+        lambda: table.evict(old),
+        lambda: table.assign(old, "third"),
+        lambda: table.initiate_handoff(old, "third"),
+    ]
+    for write in writes:
+        with pytest.raises(LeaseChangedError) as caught:
+            write()
+        assert caught.value.row == taken
+    assert table.get("s") == taken
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_a_write_creates_no_row(table: LeaseTable, name: str) -> None:
+    with pytest.raises(LeaseChangedError, match="it is gone") as caught:
+        WRITES[name](table, lease("s"))
+    assert caught.value.row is None
+    assert table.leases() == []
+
+
+def test_a_lease_is_created_once(table: LeaseTable, dynamodb: Any) -> None:
+    new = replace(lease("s", checkpoint="LATEST"), timestamp_ms=5, hash_range=(0, 9))
+    assert table.create(new)
+    assert not table.create(replace(new, counter=9))
+    assert table.leases() == [new]
+    assert row_of(dynamodb, table, "s") == encode_lease(new)
+
+
+def test_a_scan_reads_leases_of_many_pages_and_no_coordination(
+    table: LeaseTable, dynamodb: Any
+) -> None:
+    put_rows(dynamodb, table.name, [*KCL_2, *COORDINATION])
+    # Rows of 300 kB, since a page holds 1 MB.
+    long = {"padding": {"S": "x" * 300_000}}
+    put_rows(dynamodb, table.name, [{**encode_lease(lease(f"long-{i}")), **long} for i in range(7)])
+    for consistent in (True, False):
+        found = sorted(table.leases(consistent=consistent), key=lambda one: one.key)
+        assert found == [
+            *(lease(f"long-{i}") for i in range(7)),
+            *filter(None, map(decode_lease, KCL_2)),
+        ]
+
+
+def test_only_what_is_still_finished_or_as_known_is_deleted(table: LeaseTable) -> None:
+    table.create(lease("open"))
+    table.create(lease("done", checkpoint="SHARD_END"))
+    rows = {one.key: one for one in table.leases()}
+    table.reset(rows["done"], AT)
+    table.take(rows["open"], "other")
+    assert not table.delete(rows["done"])
+    assert not table.delete(rows["open"])
+    rows = {one.key: one for one in table.leases()}
+    assert table.delete(rows["open"])
+    assert not table.delete(rows["open"])
+    done = table.checkpoint(rows["done"], ExtendedSequenceNumber("SHARD_END"))
+    table.take(done, "other")
+    assert table.delete(done)
+    assert table.leases() == []
+
+
+def test_many_are_renewed_in_one_call_each_on_its_own_terms(
+    server: LocalServer, table: LeaseTable, dynamodb: Any
+) -> None:
+    for i in range(40):
+        table.create(lease(f"s{i:02}", "me"))
+    known = sorted(table.leases(), key=lambda one: one.key)
+    taken = table.take(known[3], "other")
+    asked = table.initiate_handoff(known[30], "thief")
+    table.delete(known[17])
+    calls = len(server.kinesis.calls.select("BatchExecuteStatement"))
+    results = table.renew_many(known)
+    assert len(server.kinesis.calls.select("BatchExecuteStatement")) == calls + 2
+    rows = {3: taken, 30: asked, 17: None}
+    for i, (before, result) in enumerate(zip(known, results, strict=True)):
+        if i in rows:
+            assert isinstance(result, LeaseChangedError)
+            assert result.row == rows[i]
+        else:
+            assert result == replace(before, counter=1)
+            assert table.get(before.key) == result
+    assert table.get(asked.key) == asked
+    # Once the handoff is known, its owner goes on renewing.
+    assert table.renew_many([asked, taken]) == [
+        replace(asked, counter=1),
+        replace(taken, counter=2),
+    ]
+
+
+@pytest.mark.parametrize("operation", ["UpdateItem", "BatchExecuteStatement"])
+def test_a_write_whose_answer_is_lost_is_known_to_have_landed(
+    server: LocalServer, table: LeaseTable, operation: str
+) -> None:
+    table.create(lease("a", "me"))
+    table.create(lease("b", "me"))
+    known = table.leases()
+    lost = fail_first(operation, Fault.dropped("after"))
+    server.kinesis.faults = lost
+    if operation == "UpdateItem":
+        taken = replace(known[0], owner="other", counter=1, owner_switches=1)
+        assert table.take(known[0], "other") == taken
+        assert table.get(taken.key) == taken
+    else:
+        assert table.renew_many(known) == [replace(one, counter=1) for one in known]
+        assert [one.counter for one in table.leases()] == [1, 1]
+    assert lost.failed == 1
+
+
+def test_without_a_lost_answer_a_counter_one_higher_is_a_refusal(table: LeaseTable) -> None:
+    table.create(lease("s", "me"))
+    (known,) = table.leases()
+    table.renew(known)
+    with pytest.raises(LeaseChangedError):
+        table.renew(known)
+
+
+class fail_first:  # noqa: N801 - used as a function
+    """A fault plan: the first call of an operation fails, or all."""
+
+    def __init__(self, operation: str, fault: Fault, times: int = 1) -> None:
+        self.operation, self.fault, self.times, self.failed = operation, fault, times, 0
+
+    def __call__(self, call: Call) -> Fault | None:
+        if call.operation != self.operation or self.failed >= self.times:
+            return None
+        self.failed += 1
+        return self.fault
+
+
+@pytest.mark.parametrize("code", ["ThrottlingException", "TransactionConflictException"])
+@pytest.mark.parametrize("times", [2, 10_000])
+def test_throttling_is_waited_out_or_said(
+    server: LocalServer, table: LeaseTable, code: str, times: int
+) -> None:
+    table.create(lease("s", "me"))
+    (known,) = table.leases()
+    for operation, call in {
+        "UpdateItem": lambda: table.renew(known),
+        "Scan": table.leases,
+        "GetItem": lambda: table.get("s"),
+    }.items():
+        server.kinesis.faults = fail_first(operation, Fault.error(code), times)
+        if times == 2:
+            call()
+        else:
+            said = rf"{operation} on the lease table 'app-\d+' .*Every retry was used up.*{code}"
+            with pytest.raises(LeaseTableUnavailableError, match=said):
+                call()
+
+
+def test_what_may_not_be_done_is_said_with_what_a_worker_needs(
+    server: LocalServer, table: LeaseTable
+) -> None:
+    table.create(lease("a"))
+    table.create(lease("b"))
+    known = table.leases()
+    server.kinesis.faults = lambda call: Fault.error("AccessDeniedException")
+    with pytest.raises(AccessDeniedError, match=r"dynamodb:UpdateItem\. A worker needs .*PartiQLU"):
+        table.renew(known[0])
+    for result in table.renew_many(known):
+        assert isinstance(result, AccessDeniedError)
+        assert "dynamodb:PartiQLUpdate" in str(result)
+
+
+def test_a_table_that_is_gone_is_said(server: LocalServer) -> None:
+    table = LeaseTable("none", "us-east-1", server.endpoint_url)
+    calls: list[Callable[[], object]] = [
+        table.leases,
+        lambda: table.get("s"),
+        lambda: table.create(lease("s")),
+        lambda: table.renew(lease("s")),
+        lambda: table.delete(lease("s")),
+    ]
+    for call in calls:
+        with pytest.raises(LeaseTableError, match="There is no lease table 'none'.*was deleted"):
+            call()
+    results = table.renew_many([lease("a"), lease("b")])
+    assert [type(one) for one in results] == [LeaseTableError] * 2
+
+
+def test_nothing_answers() -> None:
+    stopped = LocalServer()
+    stopped.start()
+    table = table_of(stopped, "app")
+    stopped.stop()
+    with pytest.raises(LeaseTableUnavailableError, match="Nothing answers for the lease table"):
+        table.leases()
+    results = table.renew_many([lease("a"), lease("b")])
+    assert [type(one) for one in results] == [LeaseTableUnavailableError] * 2
+    assert isinstance(results[0], SparkinesisError)

@@ -1,0 +1,59 @@
+"""What a refused write means: a handoff, one's own earlier write, a loss, an impostor."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sparkinesis.lease import requests
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.refusal import Lost, Still, judge
+
+AT = ExtendedSequenceNumber("500", 3)
+KNOWN = Lease("s", "s", ExtendedSequenceNumber("100"), owner="me", counter=7)
+RENEWAL = requests.renew(KNOWN)
+CHECKPOINT = requests.checkpoint(KNOWN, AT)
+
+
+def asked(row: Lease) -> Lease:
+    return replace(row, owner="thief", checkpoint_owner="me")
+
+
+def test_a_handoff_leaves_the_counter_and_is_learnt() -> None:
+    assert judge(KNOWN, asked(KNOWN), "me", []) == Still(asked(KNOWN))
+
+
+@pytest.mark.parametrize("update", [RENEWAL, CHECKPOINT])
+def test_a_write_whose_answer_was_lost_is_recognised(update: requests.Update) -> None:
+    sent = [RENEWAL, CHECKPOINT]
+    assert judge(KNOWN, update.after, "me", sent) == Still(update.after, update)
+    after_handoff = asked(update.after)
+    assert judge(KNOWN, after_handoff, "me", sent) == Still(after_handoff, update)
+
+
+@pytest.mark.parametrize("unanswered", [[], [CHECKPOINT]])
+def test_a_counter_that_none_of_ones_own_writes_explains_is_an_impostors(
+    unanswered: list[requests.Update],
+) -> None:
+    verdict = judge(KNOWN, RENEWAL.after, "me", unanswered)
+    assert isinstance(verdict, Lost)
+    assert verdict.by_impostor
+    assert "as worker me too" in verdict.why
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        (None, "deleted"),
+        (replace(KNOWN, owner="other", counter=8), "worker other has taken it"),
+        (replace(KNOWN, owner="me", checkpoint_owner="other"), "worker other has taken it"),
+        (replace(KNOWN, owner=None, counter=9), "released or reset"),
+    ],
+)
+def test_another_owner_is_a_loss_whatever_the_counter(row: Lease | None, why: str) -> None:
+    verdict = judge(KNOWN, row, "me", [RENEWAL, CHECKPOINT])
+    assert isinstance(verdict, Lost)
+    assert why in verdict.why
+    assert not verdict.by_impostor

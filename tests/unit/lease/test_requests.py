@@ -1,0 +1,285 @@
+"""Each conditional write: what it demands of the row, what it changes, what it leaves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sparkinesis.lease import requests
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.lease.lease import Lease, PendingCheckpoint
+
+AT = ExtendedSequenceNumber("500", 3)
+LATEST = ExtendedSequenceNumber("LATEST")
+FREE = Lease("s", "s", ExtendedSequenceNumber("100", 1), counter=7)
+MINE = replace(FREE, owner="me", owner_switches=2)
+THEIRS = replace(MINE, owner="other")
+ASKED = replace(MINE, owner="thief", checkpoint_owner="me")
+PREPARED = replace(
+    MINE, pending=PendingCheckpoint(ExtendedSequenceNumber("101")), timestamp_ms=1_790_000_000_000
+)
+PENDING = "pendingCheckpoint, pendingCheckpointSubSequenceNumber, pendingCheckpointState"
+SEVEN, EIGHT, NINE = {"N": "7"}, {"N": "8"}, {"N": "9"}
+ONE = {":one": {"N": "1"}}
+
+CASES: dict[str, tuple[requests.Update, str, str, dict[str, Any], Lease]] = {
+    "renew": (
+        requests.renew(MINE),
+        "leaseCounter = :known_leaseCounter AND attribute_not_exists(checkpointOwner)",
+        "SET leaseCounter = :leaseCounter",
+        {":known_leaseCounter": SEVEN, ":leaseCounter": EIGHT},
+        replace(MINE, counter=8),
+    ),
+    "renew with a throughput, rounded": (
+        requests.renew(MINE, 0.0000125),
+        "leaseCounter = :known_leaseCounter AND attribute_not_exists(checkpointOwner)",
+        "SET leaseCounter = :leaseCounter, throughputKBps = :throughputKBps",
+        {
+            ":known_leaseCounter": SEVEN,
+            ":leaseCounter": EIGHT,
+            ":throughputKBps": {"N": "0.000013"},
+        },
+        replace(MINE, counter=8, throughput_kbps=0.000013),
+    ),
+    "renew while somebody waits for it": (
+        requests.renew(ASKED),
+        "leaseCounter = :known_leaseCounter",
+        "SET leaseCounter = :leaseCounter",
+        {":known_leaseCounter": SEVEN, ":leaseCounter": EIGHT},
+        replace(ASKED, counter=8),
+    ),
+    "take what nobody has": (
+        requests.take(FREE, "me"),
+        "leaseCounter = :known_leaseCounter",
+        "SET leaseOwner = :leaseOwner, leaseCounter = :leaseCounter REMOVE checkpointOwner",
+        {":known_leaseCounter": SEVEN, ":leaseCounter": EIGHT, ":leaseOwner": {"S": "me"}},
+        replace(FREE, counter=8, owner="me"),
+    ),
+    "take what was mine": (
+        requests.take(MINE, "me"),
+        "leaseCounter = :known_leaseCounter",
+        "SET leaseOwner = :leaseOwner, leaseCounter = :leaseCounter REMOVE checkpointOwner",
+        {":known_leaseCounter": SEVEN, ":leaseCounter": EIGHT, ":leaseOwner": {"S": "me"}},
+        replace(MINE, counter=8),
+    ),
+    "take from another": (
+        requests.take(THEIRS, "me"),
+        "leaseCounter = :known_leaseCounter",
+        (
+            "SET leaseOwner = :leaseOwner, leaseCounter = :leaseCounter "
+            "ADD ownerSwitchesSinceCheckpoint :one REMOVE checkpointOwner"
+        ),
+        {":known_leaseCounter": SEVEN, ":leaseCounter": EIGHT, ":leaseOwner": {"S": "me"}, **ONE},
+        replace(MINE, counter=8, owner_switches=3),
+    ),
+    "take what one waited for in vain": (
+        requests.take(replace(ASKED, owner="me", checkpoint_owner="other"), "me"),
+        "leaseCounter = :known_leaseCounter",
+        (
+            "SET leaseOwner = :leaseOwner, leaseCounter = :leaseCounter "
+            "ADD ownerSwitchesSinceCheckpoint :one REMOVE checkpointOwner"
+        ),
+        {":known_leaseCounter": SEVEN, ":leaseCounter": EIGHT, ":leaseOwner": {"S": "me"}, **ONE},
+        replace(MINE, counter=8, owner_switches=3),
+    ),
+    "assign at the end of a handoff": (
+        requests.assign(ASKED, "thief"),
+        "leaseOwner = :known_leaseOwner AND checkpointOwner = :known_checkpointOwner",
+        (
+            "SET leaseOwner = :leaseOwner "
+            "ADD leaseCounter :one, ownerSwitchesSinceCheckpoint :one REMOVE checkpointOwner"
+        ),
+        {
+            ":known_leaseOwner": {"S": "thief"},
+            ":known_checkpointOwner": {"S": "me"},
+            ":leaseOwner": {"S": "thief"},
+            **ONE,
+        },
+        replace(MINE, owner="thief", counter=8, owner_switches=3),
+    ),
+    "assign what nobody has": (
+        requests.assign(FREE, "thief"),
+        (
+            "attribute_exists(leaseKey) AND attribute_not_exists(leaseOwner) "
+            "AND attribute_not_exists(checkpointOwner)"
+        ),
+        "SET leaseOwner = :leaseOwner ADD leaseCounter :one REMOVE checkpointOwner",
+        {":leaseOwner": {"S": "thief"}, **ONE},
+        replace(FREE, owner="thief", counter=8),
+    ),
+    "initiate a handoff": (
+        requests.initiate_handoff(MINE, "thief"),
+        "leaseOwner = :known_leaseOwner AND attribute_not_exists(checkpointOwner)",
+        "SET leaseOwner = :leaseOwner, checkpointOwner = :checkpointOwner",
+        {
+            ":known_leaseOwner": {"S": "me"},
+            ":leaseOwner": {"S": "thief"},
+            ":checkpointOwner": {"S": "me"},
+        },
+        ASKED,
+    ),
+    "evict": (
+        requests.evict(MINE),
+        "leaseOwner = :known_leaseOwner AND attribute_not_exists(checkpointOwner)",
+        "ADD leaseCounter :one REMOVE leaseOwner, checkpointOwner",
+        {":known_leaseOwner": {"S": "me"}, **ONE},
+        replace(MINE, owner=None, counter=8),
+    ),
+    "evict what somebody waits for": (
+        requests.evict(ASKED),
+        "leaseOwner = :known_leaseOwner AND checkpointOwner = :known_checkpointOwner",
+        "ADD leaseCounter :one REMOVE checkpointOwner",
+        {":known_leaseOwner": {"S": "thief"}, ":known_checkpointOwner": {"S": "me"}, **ONE},
+        replace(ASKED, checkpoint_owner=None, counter=8),
+    ),
+    "checkpoint": (
+        requests.checkpoint(PREPARED, AT),
+        "leaseCounter = :known_leaseCounter",
+        (
+            "SET leaseCounter = :leaseCounter, checkpoint = :checkpoint, "
+            "checkpointSubSequenceNumber = :checkpointSubSequenceNumber, "
+            "ownerSwitchesSinceCheckpoint = :ownerSwitchesSinceCheckpoint "
+            f"REMOVE {PENDING}, checkpointTimestamp"
+        ),
+        {
+            ":known_leaseCounter": SEVEN,
+            ":leaseCounter": EIGHT,
+            ":checkpoint": {"S": "500"},
+            ":checkpointSubSequenceNumber": {"N": "3"},
+            ":ownerSwitchesSinceCheckpoint": {"N": "0"},
+        },
+        replace(MINE, checkpoint=AT, counter=8, owner_switches=0),
+    ),
+    "checkpoint an instant": (
+        requests.checkpoint(MINE, LATEST, 1_800_000_000_123),
+        "leaseCounter = :known_leaseCounter",
+        (
+            "SET leaseCounter = :leaseCounter, checkpoint = :checkpoint, "
+            "checkpointSubSequenceNumber = :checkpointSubSequenceNumber, "
+            "checkpointTimestamp = :checkpointTimestamp, "
+            f"ownerSwitchesSinceCheckpoint = :ownerSwitchesSinceCheckpoint REMOVE {PENDING}"
+        ),
+        {
+            ":known_leaseCounter": SEVEN,
+            ":leaseCounter": EIGHT,
+            ":checkpoint": {"S": "LATEST"},
+            ":checkpointSubSequenceNumber": {"N": "0"},
+            ":checkpointTimestamp": {"N": "1800000000123"},
+            ":ownerSwitchesSinceCheckpoint": {"N": "0"},
+        },
+        replace(
+            MINE, checkpoint=LATEST, counter=8, owner_switches=0, timestamp_ms=1_800_000_000_123
+        ),
+    ),
+    "prepare": (
+        requests.prepare(MINE, PendingCheckpoint(AT)),
+        "leaseCounter = :known_leaseCounter",
+        (
+            "SET leaseCounter = :leaseCounter, pendingCheckpoint = :pendingCheckpoint, "
+            "pendingCheckpointSubSequenceNumber = :pendingCheckpointSubSequenceNumber "
+            "REMOVE pendingCheckpointState"
+        ),
+        {
+            ":known_leaseCounter": SEVEN,
+            ":leaseCounter": EIGHT,
+            ":pendingCheckpoint": {"S": "500"},
+            ":pendingCheckpointSubSequenceNumber": {"N": "3"},
+        },
+        replace(MINE, pending=PendingCheckpoint(AT), counter=8),
+    ),
+    "prepare with a state": (
+        requests.prepare(MINE, PendingCheckpoint(AT, b"\x00state")),
+        "leaseCounter = :known_leaseCounter",
+        (
+            "SET leaseCounter = :leaseCounter, pendingCheckpoint = :pendingCheckpoint, "
+            "pendingCheckpointSubSequenceNumber = :pendingCheckpointSubSequenceNumber, "
+            "pendingCheckpointState = :pendingCheckpointState"
+        ),
+        {
+            ":known_leaseCounter": SEVEN,
+            ":leaseCounter": EIGHT,
+            ":pendingCheckpoint": {"S": "500"},
+            ":pendingCheckpointSubSequenceNumber": {"N": "3"},
+            ":pendingCheckpointState": {"B": b"\x00state"},
+        },
+        replace(MINE, pending=PendingCheckpoint(AT, b"\x00state"), counter=8),
+    ),
+    "add children": (
+        requests.add_children(MINE, ["c2", "c1"]),
+        "attribute_exists(leaseKey)",
+        "SET childShardIds = :childShardIds",
+        {":childShardIds": {"SS": ["c1", "c2"]}},
+        replace(MINE, child_ids=("c1", "c2")),
+    ),
+    "add the hash range": (
+        requests.add_hash_range(MINE, (0, 2**128 - 1)),
+        "attribute_exists(leaseKey)",
+        "SET startingHashKey = :startingHashKey, endingHashKey = :endingHashKey",
+        {":startingHashKey": {"S": "0"}, ":endingHashKey": {"S": str(2**128 - 1)}},
+        replace(MINE, hash_range=(0, 2**128 - 1)),
+    ),
+    "reset": (
+        requests.reset(replace(PREPARED, owner="thief", checkpoint_owner="me"), AT),
+        "leaseCounter = :known_leaseCounter",
+        (
+            "SET leaseCounter = :leaseCounter, checkpoint = :checkpoint, "
+            "checkpointSubSequenceNumber = :checkpointSubSequenceNumber, "
+            "ownerSwitchesSinceCheckpoint = :ownerSwitchesSinceCheckpoint "
+            f"REMOVE leaseOwner, checkpointOwner, {PENDING}, checkpointTimestamp"
+        ),
+        {
+            ":known_leaseCounter": SEVEN,
+            ":leaseCounter": NINE,
+            ":checkpoint": {"S": "500"},
+            ":checkpointSubSequenceNumber": {"N": "3"},
+            ":ownerSwitchesSinceCheckpoint": {"N": "0"},
+        },
+        replace(FREE, checkpoint=AT, counter=9),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_condition_the_change_and_the_row_afterwards(name: str) -> None:
+    update, condition, change, values, after = CASES[name]
+    request = update.request("app")
+    assert request["TableName"] == "app"
+    assert request["Key"] == {"leaseKey": {"S": "s"}}
+    assert request["ConditionExpression"] == condition
+    assert request["UpdateExpression"] == change
+    assert request["ExpressionAttributeValues"] == values
+    assert request["ReturnValues"] == "ALL_NEW"
+    assert request["ReturnValuesOnConditionCheckFailure"] == "ALL_OLD"
+    assert update.after == after
+
+
+def test_a_renewal_as_a_statement() -> None:
+    assert requests.renew(MINE, 1.5).statement("my-app") == {
+        "Statement": 'UPDATE "my-app" SET leaseCounter=? SET throughputKBps=? '
+        "WHERE leaseKey=? AND leaseCounter=? AND checkpointOwner IS MISSING",
+        "Parameters": [EIGHT, {"N": "1.500000"}, {"S": "s"}, SEVEN],
+        "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+    }
+    assert requests.renew(ASKED).statement("my-app")["Statement"] == (
+        'UPDATE "my-app" SET leaseCounter=? WHERE leaseKey=? AND leaseCounter=?'
+    )
+
+
+def test_deleting_a_finished_lease_needs_it_finished_any_other_needs_it_as_known() -> None:
+    finished = replace(MINE, checkpoint=ExtendedSequenceNumber("SHARD_END"))
+    request = requests.delete(finished, "app")
+    assert request["ConditionExpression"] == "checkpoint = :known_checkpoint"
+    assert request["ExpressionAttributeValues"] == {":known_checkpoint": {"S": "SHARD_END"}}
+    request = requests.delete(MINE, "app")
+    assert request["ConditionExpression"] == "leaseCounter = :known_leaseCounter"
+    assert request["ExpressionAttributeValues"] == {":known_leaseCounter": SEVEN}
+
+
+def test_what_makes_no_sense_is_refused_before_it_is_sent() -> None:
+    with pytest.raises(ValueError, match="no children"):
+        requests.add_children(MINE, [])
+    for lease in (FREE, ASKED):
+        with pytest.raises(ValueError, match="no owner to ask, or was asked already"):
+            requests.initiate_handoff(lease, "thief")
