@@ -5,7 +5,7 @@ The rules are the KCL's (``HierarchicalShardSyncer``, ``ShutdownTask``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import Literal, TypeAlias
@@ -159,8 +159,8 @@ def plan_children(
     and all shards, the lease table read last. ``shards`` is of use for merges only. The children
     begin at TRIM_HORIZON, wherever the application began: all of them comes after its beginning.
 
-    A merged child waits while its other parent has no lease, but will get one: some ancestor of it
-    is still being read. (The KCL draws lots here.) Where none will come, it is not waited for.
+    A merged child waits while its other parent has no lease, but will get one: an ancestor of it
+    has a lease. (The KCL draws lots here.) Where none will come, it is not waited for.
 
     Raises InconsistentShardsError: a child does not name this parent.
     """
@@ -204,22 +204,14 @@ def orphaned_children(leases: Iterable[Lease], shards: Iterable[Shard]) -> list[
     ]
 
 
-def is_to_come(shard_id: str, leased: Mapping[str, Lease], lineage: Lineage) -> bool:
+def is_to_come(shard_id: str, leased: Collection[str], lineage: Lineage) -> bool:
     """Whether a shard without a lease will get one when an ancestor's end has been read.
 
-    That is so while an ancestor has an unfinished lease, or a finished one whose children on the
-    way to the shard have none yet (`orphaned_children` creates these).
+    That is so while any ancestor has a lease: on the way from there to the shard is one without,
+    whose parents have leases. They are either being read, or their children were forgotten, which
+    `orphaned_children` mends. No lease on the way can have been deleted: parents' go first.
     """
-    if shard_id in leased:
-        return False
-    ancestors = lineage.ancestors([shard_id])
-    way = ancestors | {shard_id}
-    return any(
-        not leased[a].is_finished
-        or any(child in way and child not in leased for child in lineage.children(a))
-        for a in ancestors
-        if a in leased
-    )
+    return shard_id not in leased and any(a in leased for a in lineage.ancestors([shard_id]))
 
 
 def _ancestors_first(lineage: Lineage, shard_ids: Iterable[str], leased: set[str]) -> list[str]:

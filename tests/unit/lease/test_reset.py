@@ -16,7 +16,7 @@ from sparkinesis.lease.extended_sequence_number import (
 )
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.reset import InShard, Move, plan_reset
-from sparkinesis.lease.shard_sync import new_lease
+from sparkinesis.lease.shard_sync import InitialPosition, new_lease
 from sparkinesis.stream import position as pos
 from sparkinesis.stream.routing import MAX_HASH_KEY
 from sparkinesis.stream.shard import Shard
@@ -81,7 +81,7 @@ def test_to_an_instant() -> None:
 
 
 @pytest.mark.parametrize("to", [pos.LATEST, pos.TRIM_HORIZON, pos.AtTimestamp(1)])
-def test_leases_of_shards_that_are_gone(to: pos.AtTimestamp) -> None:
+def test_leases_of_shards_that_are_gone(to: InitialPosition) -> None:
     ended, unread = lease("x", SHARD_END), lease("y", "77")
     first, *others = plan_reset([unread, ended], SHARDS, to, NOW)
     assert replace(first, note="") == Move("y", esn(SHARD_END), lease=unread)

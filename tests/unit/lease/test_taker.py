@@ -237,6 +237,7 @@ def test_a_handoff_whose_time_is_up() -> None:
 
     assert after(up) == Takes()
     assert after(up + 0.1) == Takes(overdue=(mine,))
+    assert plan([mine], {"m handoff": up + 1}, held={"m"}) == Takes()  # got since the scan
     late = after(up + F + 0.1)
     assert (keys(late.take), late.need) == ({"m", "o"}, 2)
 
@@ -258,7 +259,7 @@ def test_a_lease_that_was_asked_for_is_adopted_at_once() -> None:
 
 def test_a_lease_of_my_earlier_life_is_adopted_once_nobody_seems_to_renew_it() -> None:
     rows = [lease("s", ME), lease("t", ME), lease("free")]
-    assert plan(rows, held=()) == Takes()
+    assert plan(rows, {"s": 0.6 * F, "t": 0.6 * F}, held=()) == Takes()
     one = plan(rows, {"s": 0.7 * F}, held=())
     assert (keys(one.adopt), one.need) == ({"s"}, 0)
     both = plan(rows, {"s": 0.7 * F, "t": 2 * F}, held=())
