@@ -47,8 +47,8 @@ class LeaseCoordinator:
         self._clock = clock
         self._rng = rng
         self._observations: dict[str, Observation] = {}
-        self._asked: set[str] = set()
-        """Leases that this worker asked the handoff of, and did not get yet."""
+        self._asked: dict[str, str | None] = {}
+        """Leases that this worker asked the handoff of, and did not get yet; and their owners."""
         self.snapshot = Snapshot()
         self.impostors: tuple[str, ...] = ()
         """Keys of leases that another process renews under this worker's id."""
@@ -83,9 +83,11 @@ class LeaseCoordinator:
         leases = self._table.leases(consistent=True)
         return {one.key: one.counter for one in leases if one.actual_owner == self._worker_id}
 
-    def take(self, busy: Collection[str] = ()) -> None:
+    def take(self, busy: Collection[str] = ()) -> bool:
         """Look at the table and take, steal or adopt. ``busy``: shards to leave alone.
 
+        Returns whether something is under way, so that it is worth looking again soon: a lease
+        that is nobody's, or a handoff to this worker.
         Raises `LeaseTableError`, `AccessDeniedError` and `LeaseTableUnavailableError`.
         """
         held_before = self._renewer.held()
@@ -98,7 +100,13 @@ class LeaseCoordinator:
         known = {*held_before, *held}
         self._observations = observe(self._observations, leases, now, self._worker_id, known)
         self.snapshot = Snapshot(leases, now)
-        self._asked &= {row.key for row in leases if row.checkpoint_owner is not None}
+        owners = {row.key: row.owner for row in leases}
+        # A look may be older than the asking, and show the owner of before.
+        self._asked = {
+            key: victim
+            for key, victim in self._asked.items()
+            if key in owners and owners[key] in {self._worker_id, victim}
+        }
         takes = plan_takes(
             leases,
             self._observations,
@@ -122,9 +130,13 @@ class LeaseCoordinator:
         for row in self._free(takes.steal, busy):
             try:
                 self._table.initiate_handoff(row, self._worker_id)
-                self._asked.add(row.key)
+                self._asked[row.key] = row.owner
             except LeaseChangedError:
                 _log.debug("The lease %s changed before it could be stolen", row.key)
+        mine = self._renewer.held()
+        return bool(self._asked) or any(
+            row.owner is None and not row.is_finished and row.key not in mine for row in leases
+        )
 
     def _free(self, rows: Iterable[Lease], busy: Collection[str]) -> list[Lease]:
         return [row for row in rows if row.shard_id not in busy]
@@ -135,7 +147,7 @@ class LeaseCoordinator:
             taken = self._table.take(row, self._worker_id)
         except LeaseChangedError:
             return False
-        self._asked.discard(row.key)
+        self._asked.pop(row.key, None)
         self._renewer.hold(taken, since)
         return True
 

@@ -190,7 +190,10 @@ class Worker:
         while not self._stop_renewing.is_set():
             began = self._clock()
             self._measure_throughput()
-            self._try(self._coordinator.renew, "Renewing leases")
+            try:
+                self._coordinator.renew()
+            except Exception:
+                _log.exception("Renewing leases failed, and will be tried again")
             self._tell()
             self._stop_renewing.wait(self._options.renew_interval - (self._clock() - began))
 
@@ -205,17 +208,24 @@ class Worker:
             held.throughput_kbps = rate if before is None else (rate + before) / 2
 
     def _take_leases(self) -> None:
+        interval = self._options.taker_interval
         while not self._stop_taking.is_set():
             began = self._clock()
-            busy = self._busy_shards()
-            self._try(lambda: self._coordinator.take(busy), "Taking leases")  # noqa: B023
+            is_unsettled = False
+            try:
+                is_unsettled = self._coordinator.take(self._busy_shards())
+            except SparkinesisError as error:
+                _log.warning("Taking leases failed, and will be tried again: %s", error)
+            except Exception:
+                _log.exception("Taking leases failed, and will be tried again")
             self._wake_children()
             self._tell()
             if impostors := self._coordinator.impostors:
                 self.fail(_duplicate(self._settings, impostors))
             took = self._clock() - began
-            # A large table is looked at less often, so that looking stays a small part of the work.
-            self._stop_taking.wait(max(self._options.taker_interval - took, took * 4))
+            pause = (interval / 3 if is_unsettled else interval) - took
+            # A large table is looked at less often, so that looking is not all that is done.
+            self._stop_taking.wait(max(pause, took))
 
     def _wake_children(self) -> None:
         """Consumers that wait for parents which the last look shows as finished may go on."""
@@ -234,14 +244,6 @@ class Worker:
             except SparkinesisError as error:
                 _log.warning("Leases are not kept in step with shards just now: %s", error)
             self._stop_taking.wait(pause)
-
-    def _try(self, task: Callable[[], None], what: str) -> None:
-        try:
-            task()
-        except SparkinesisError as error:
-            _log.warning("%s failed, and will be tried again: %s", what, error)
-        except Exception:  # noqa: BLE001 - the worker goes on, or its leases would be lost
-            _log.exception("%s failed, and will be tried again", what)
 
     def _tell(self) -> None:
         with self._changed:

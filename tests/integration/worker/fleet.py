@@ -1,0 +1,202 @@
+"""A fleet of worker processes, somebody who watches its lease table, and what its logs tell."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sparkinesis.lease.table import LeaseTable
+
+MODULE = "tests.integration.worker.fleet_process"
+
+
+@dataclass
+class Fleet:
+    """Worker processes by worker id, and when each came and went (seconds, monotonic)."""
+
+    endpoint: str
+    stream: str
+    folder: Path
+    failover_time: float
+    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    changes: list[tuple[float, str, bool]] = field(default_factory=list)
+    """(when, worker, whether it is there from then on)."""
+    count: int = 0
+
+    def start(self) -> str:
+        """Start one more worker, and wait until it is at work."""
+        worker = f"worker-{self.count}"
+        self.count += 1
+        with (self.folder / f"{worker}.err").open("wb") as errors:
+            self.running[worker] = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    MODULE,
+                    self.endpoint,
+                    self.stream,
+                    worker,
+                    str(self.folder / f"{worker}.log"),
+                    str(self.failover_time),
+                ],
+                stderr=errors,
+            )
+        while not any(event["event"] == "start" for event in self.events(worker)):
+            assert self.running[worker].poll() is None, self.errors(worker)
+            time.sleep(0.05)
+        self.changes.append((time.monotonic(), worker, True))
+        return worker
+
+    def kill(self, worker: str) -> None:
+        self.running[worker].kill()
+        self.running.pop(worker).wait()
+        self.changes.append((time.monotonic(), worker, False))
+
+    def terminate(self, worker: str) -> float:
+        """SIGTERM; returns when it was sent. Waits for the process to end well."""
+        sent = time.monotonic()
+        process = self.running.pop(worker)
+        process.send_signal(signal.SIGTERM)
+        self.changes.append((sent, worker, False))
+        assert process.wait(60) == 0, self.errors(worker)
+        return sent
+
+    def pause(self, worker: str) -> None:
+        os.kill(self.running[worker].pid, signal.SIGSTOP)
+        self.changes.append((time.monotonic(), worker, False))
+
+    def resume(self, worker: str) -> float:
+        """SIGCONT; returns when it was sent."""
+        sent = time.monotonic()
+        os.kill(self.running[worker].pid, signal.SIGCONT)
+        self.changes.append((sent, worker, True))
+        return sent
+
+    def events(self, worker: str) -> Iterator[dict[str, Any]]:
+        path = self.folder / f"{worker}.log"
+        for line in path.read_text().splitlines() if path.exists() else ():
+            yield json.loads(line)
+
+    def all_events(self) -> list[dict[str, Any]]:
+        """What all workers wrote down, in order of time."""
+        events = [e for n in range(self.count) for e in self.events(f"worker-{n}")]
+        return sorted(events, key=lambda event: float(event["at"]))
+
+    def errors(self, worker: str) -> str:
+        return (self.folder / f"{worker}.err").read_text()[-5000:]
+
+
+@dataclass(frozen=True)
+class Look:
+    """Owners of unfinished leases, by lease key, at one moment."""
+
+    at: float
+    owners: dict[str, str | None]
+
+
+class Watcher:
+    """Looks at the lease table all the time, in a thread of its own."""
+
+    def __init__(self, table: LeaseTable) -> None:
+        self.looks: list[Look] = []
+        self._table = table
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+
+    def __enter__(self) -> Watcher:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._stopping.wait(0.1):
+            rows = self._table.leases(consistent=True)
+            owners = {row.key: row.owner for row in rows if not row.is_finished}
+            self.looks.append(Look(time.monotonic(), owners))
+
+
+def unbalanced(
+    looks: list[Look], fleet: Fleet, *, window: float, detection: float
+) -> list[tuple[float, str]]:
+    """Looks at which leases were not fairly shared although ``window`` seconds were time enough.
+
+    Time counts from the last change: a lease more or less, a worker that came, or one that went.
+    One that has crashed or is paused is noticed ``detection`` seconds later.
+    """
+    found = []
+    effective = sorted(
+        (at + (0.0 if comes else detection), worker, comes) for at, worker, comes in fleet.changes
+    )
+    keys: set[str] = set()
+    changed = float("-inf")
+    for look in looks:
+        if set(look.owners) != keys:
+            keys, changed = set(look.owners), look.at
+        live: set[str] = set()
+        ghosts: set[str] = set()
+        for at, worker, comes in effective:
+            if at > look.at:
+                if not comes:
+                    ghosts.add(worker)
+                continue
+            changed = max(changed, at)
+            (live.add if comes else live.discard)(worker)
+        gone = {w for at, w, comes in fleet.changes if not comes and at <= look.at} & ghosts
+        if gone or look.at - changed < window or not live:
+            continue
+        counts = dict.fromkeys(live, 0)
+        for owner in look.owners.values():
+            if owner not in counts:
+                found.append((look.at, f"owned by {owner}, live are {sorted(live)}"))
+                break
+            counts[owner] += 1
+        else:
+            if max(counts.values()) - min(counts.values()) > 1:
+                found.append((look.at, str(counts)))
+    return found
+
+
+def orders_of_first_sight(events: list[dict[str, Any]]) -> dict[str, list[int]]:
+    """The numbers of each key, in the order in which they were first processed."""
+    seen: dict[str, dict[int, None]] = defaultdict(dict)
+    for event in events:
+        for data in event.get("data", ()):
+            key, number = data.split(":")
+            seen[key].setdefault(int(number))
+    return {key: list(numbers) for key, numbers in seen.items()}
+
+
+def rival_checkpoints(events: list[dict[str, Any]]) -> list[str]:
+    """Checkpoints by an acquisition after another one had begun to checkpoint, or backwards."""
+    found = []
+    by_shard: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for event in events:
+        if event["event"] == "checkpoint":
+            by_shard[event["shard"]].append(event)
+    for shard, checkpoints in by_shard.items():
+        first: dict[tuple[str, int], float] = {}
+        place = (0, 0)
+        for event in checkpoints:
+            who = (event["worker"], event["acquisition"])
+            since = first.setdefault(who, event["at"])
+            if any(event["began"] > at > since for other, at in first.items() if other != who):
+                found.append(f"{shard}: {who} at {event['at']} after {first}")
+            if event["checkpoint"] != "SHARD_END":
+                sequence, sub = event["checkpoint"].split(":")
+                if (int(sequence), int(sub)) < place:
+                    found.append(f"{shard}: back to {event['checkpoint']} by {who}")
+                place = (int(sequence), int(sub))
+    return found
