@@ -180,10 +180,13 @@ def orders_of_first_sight(events: list[dict[str, Any]]) -> dict[str, list[int]]:
 
 
 def rival_checkpoints(events: list[dict[str, Any]]) -> list[str]:
-    """Checkpoints by an acquisition after another one had begun to checkpoint, or backwards."""
+    """Checkpoints by an acquisition after another one had begun to checkpoint, or backwards.
+
+    In order of when they were sent: a paused worker may hear of one only when it wakes.
+    """
     found = []
     by_shard: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for event in events:
+    for event in sorted(events, key=lambda event: float(event.get("began", 0))):
         if event["event"] == "checkpoint":
             by_shard[event["shard"]].append(event)
     for shard, checkpoints in by_shard.items():

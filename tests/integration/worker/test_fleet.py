@@ -148,12 +148,14 @@ def test_a_fleet_through_crashes_pauses_shutdowns_and_reshards(fleet: tuple[Flee
 
 
 def _difference(orders: dict[str, list[int]], expected: dict[str, list[int]]) -> str:
-    wrong = {key: orders.get(key, []) for key in expected if orders.get(key) != expected[key]}
-    return "\n".join(
-        f"{key}: missing {sorted(set(expected[key]) - set(got))}, first wrong at "
-        f"{next((n for n, (a, b) in enumerate(zip(got, expected[key], strict=False)) if a != b), '')}"
-        for key, got in wrong.items()
-    )
+    lines = []
+    for key, numbers in expected.items():
+        got = orders.get(key, [])
+        if got != numbers:
+            missing = sorted(set(numbers) - set(got))
+            wrong = next((n for n, m in zip(got, numbers, strict=False) if n != m), None)
+            lines.append(f"{key}: missing {missing}, out of order from {wrong}")
+    return "\n".join(lines)
 
 
 def _check_zombie(events: list[Any], worker: str, paused: float, resumed: float) -> None:
