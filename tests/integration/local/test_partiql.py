@@ -24,7 +24,7 @@ def client() -> Iterator[Any]:
 
 @pytest.fixture
 def table(client: Any) -> str:
-    name = f"my-table-{next(_numbers)}"
+    name = f"my_table_{next(_numbers)}"
     client.create_table(
         TableName=name,
         KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
@@ -112,7 +112,7 @@ def test_a_key_cannot_be_changed(client: Any, table: str) -> None:
 
 
 def test_other_statements_stay_with_moto(client: Any, table: str) -> None:
-    statement = (f'SELECT * FROM "{table}" WHERE n = ?', [{"N": "1"}])
+    statement = (f"SELECT * FROM {table} WHERE n = ?", [{"N": "1"}])
     (response,) = run(client, statement)
     assert "must specify the primary key" in response["Error"]["Message"]
 
