@@ -246,13 +246,19 @@ def test_a_second_worker_of_the_same_id_is_noticed(
     assert twin.impostors == frozenset()
 
 
-def test_a_checkpoint_notices_an_impostor_too(table: LeaseTable, renewer: LeaseRenewer) -> None:
+@pytest.mark.parametrize("is_forgotten", [False, True])
+def test_a_checkpoint_notices_an_impostor_too(
+    table: LeaseTable, renewer: LeaseRenewer, is_forgotten: bool
+) -> None:
     (held,) = acquire(renewer, table, "a")
     table.renew(held.lease)
     with pytest.raises(LeaseLostError, match="another process writes to it as worker me too"):
         held.checkpoint(AT)
     assert renewer.impostors == {"a"}
+    if is_forgotten:
+        renewer.forget(held)
     renewer.renew_all()
+    assert renewer.held() == {}
     assert renewer.impostors == {"a"}
 
 
