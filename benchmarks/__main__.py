@@ -1,4 +1,5 @@
-"""Runs all benchmarks, or those named: decode, deaggregate, source, backlog, local_server."""
+"""Runs all benchmarks, or those named: decode, deaggregate, source, backlog, local_server,
+leases."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import backlog, deaggregate, decode, local_server, source
+from benchmarks import backlog, deaggregate, decode, leases, local_server, source
 from benchmarks.report import Result, print_table, write_json
 
 BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
@@ -19,6 +20,7 @@ BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
     "source": source.run,
     "backlog": backlog.run,
     "local_server": local_server.run,
+    "leases": leases.run,
 }
 OUTPUT = Path("build/benchmarks.json")
 

@@ -56,7 +56,7 @@ def provision(
     description = _describe(client, table)
     created = False
     if description is None:
-        created = _create(client, table.name, options)
+        created = _create(client, table, options)
     else:
         _require_lease_table(description, table)
     _wait(client, table, patience)
@@ -107,9 +107,9 @@ def _describe(client: Any, table: LeaseTable) -> dict[str, Any] | None:
         raise
 
 
-def _create(client: Any, name: str, options: ProvisionOptions) -> bool:
+def _create(client: Any, table: LeaseTable, options: ProvisionOptions) -> bool:
     try:
-        client.create_table(**creation(name, options))
+        table.retry.call(lambda: client.create_table(**creation(table.name, options)))
     except ClientError as error:
         # Another worker was faster, which is what was wanted.
         if error_code(error) == "ResourceInUseException":
@@ -151,9 +151,11 @@ def _recoverable(client: Any, table: LeaseTable, patience: Patience) -> None:
     deadline = patience.clock() + patience.give_up_after
     while True:
         try:
-            client.update_continuous_backups(
-                TableName=table.name,
-                PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": True},
+            table.retry.call(
+                lambda: client.update_continuous_backups(
+                    TableName=table.name,
+                    PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": True},
+                )
             )
         except ClientError as error:
             # Of a table that is seconds old.

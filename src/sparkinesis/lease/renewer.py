@@ -153,10 +153,10 @@ class LeaseRenewer:
                     "worker's"
                 )
                 with self._lock:
-                    if held.is_impostors:
-                        self._impostors.add(held.key)
                     self._drop(held)
 
     def _drop(self, held: HeldLease) -> None:
+        if held.is_impostors:
+            self._impostors.add(held.key)
         if self._held.get(held.key) is held:
             del self._held[held.key]

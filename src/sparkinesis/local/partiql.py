@@ -1,7 +1,7 @@
 """UPDATE statements of BatchExecuteStatement, which moto takes but answers wrongly.
 
 moto's PartiQL does not tell a condition that failed, and copies every table for each statement.
-Simple UPDATEs become UpdateItem's expressions here:
+Simple UPDATEs become calls of its UpdateItem here:
 
     UPDATE "table" SET a=? SET b=? REMOVE c WHERE key=? AND a=? AND d IS MISSING
 
@@ -30,14 +30,38 @@ MAX_STATEMENTS = 25
 
 @dataclass(frozen=True)
 class Update:
-    """An UPDATE statement, as UpdateItem's arguments."""
+    """An UPDATE statement, as arguments of UpdateItem."""
 
     table: str
     key: dict[str, Any]
-    update_expression: str
-    condition_expression: str
-    names: dict[str, str]
-    values: dict[str, Any]
+    set: dict[str, Any]
+    remove: tuple[str, ...]
+    expected: dict[str, Any]
+    """Conditions, in the form that the service had before expressions: moto need not parse it."""
+
+    @property
+    def change(self) -> dict[str, Any]:
+        """What changes. As an expression only where moto's older form would lose a type."""
+        if all(next(iter(value)) in {"S", "N"} for value in self.set.values()):
+            puts = {name: {"Action": "PUT", "Value": value} for name, value in self.set.items()}
+            removals = {name: {"Action": "DELETE"} for name in self.remove}
+            return {
+                "update_expression": "",
+                "expression_attribute_names": {},
+                "expression_attribute_values": {},
+                "attribute_updates": {**puts, **removals},
+            }
+        places = {name: f"#n{i}" for i, name in enumerate((*self.set, *self.remove))}
+        values = {f":v{i}": value for i, value in enumerate(self.set.values())}
+        changes = [f"{places[name]} = :v{i}" for i, name in enumerate(self.set)]
+        expression = "SET " + ", ".join(changes)
+        if self.remove:
+            expression += " REMOVE " + ", ".join(places[name] for name in self.remove)
+        return {
+            "update_expression": expression,
+            "expression_attribute_names": {place: name for name, place in places.items()},
+            "expression_attribute_values": values,
+        }
 
 
 def translate(
@@ -53,47 +77,24 @@ def translate(
         return None
     clauses = _consume(_CLAUSE, found[2])
     conditions = [_CONDITION.fullmatch(each) for each in re.split(r"(?i)\s+AND\s+", found[3])]
-    if clauses is None or not all(conditions) or statement.count("?") != len(parameters):
+    if clauses is None or statement.count("?") != len(parameters):
         return None
     left = list(parameters)
-    names: dict[str, str] = {}
-    values: dict[str, Any] = {}
-
-    def placed(attribute: str) -> str:
-        return names.setdefault(attribute, f"#n{len(names)}")
-
-    def valued() -> str:
-        name = f":v{len(values)}"
-        values[name] = left.pop(0)
-        return name
-
-    changes = [f"{placed(c[1])} = {valued()}" for c in clauses if c[2]]
-    removed = [placed(c[1]) for c in clauses if not c[2]]
-    expression = "SET " + ", ".join(changes) if changes else ""
-    if removed:
-        expression += " REMOVE " + ", ".join(removed)
-    key: Any = None
-    tests = [f"attribute_exists({placed(key_name)})"]
+    changes = {clause[1]: left.pop(0) for clause in clauses if clause[2]}
+    removed = tuple(clause[1] for clause in clauses if not clause[2])
+    expected: dict[str, Any] = {}
     for condition in conditions:
-        assert condition is not None
+        if condition is None or condition[1] in expected:
+            return None
         name, equals, present, _ = condition.groups()
-        if name == key_name and equals:
-            key = left.pop(0)
-        elif equals:
-            tests.append(f"{placed(name)} = {valued()}")
+        if equals:
+            expected[name] = {"ComparisonOperator": "EQ", "AttributeValueList": [left.pop(0)]}
         else:
-            function = "attribute_exists" if present else "attribute_not_exists"
-            tests.append(f"{function}({placed(name)})")
-    if key is None or not expression:
+            expected[name] = {"ComparisonOperator": "NOT_NULL" if present else "NULL"}
+    key = expected.get(key_name, {}).get("AttributeValueList")
+    if key is None:
         return None
-    return Update(
-        found[1],
-        {key_name: key},
-        expression.strip(),
-        " AND ".join(tests),
-        {placeholder: name for name, placeholder in names.items()},
-        values,
-    )
+    return Update(found[1], {key_name: key[0]}, changes, removed, expected)
 
 
 def _consume(pattern: re.Pattern[str], text: str) -> list[re.Match[str]] | None:
@@ -128,14 +129,15 @@ def install() -> None:
         if update is None:
             answers: list[dict[str, Any]] = by_moto(backend, [statement])
             return answers[0]
+        if not {*update.set, *update.remove}.isdisjoint(update.key):
+            message = "Cannot update an attribute that is part of the key"
+            return {"Error": {"Code": "ValidationError", "Message": message}}
         try:
             backend.update_item(
                 update.table,
                 update.key,
-                update_expression=update.update_expression,
-                condition_expression=update.condition_expression,
-                expression_attribute_names=update.names,
-                expression_attribute_values=update.values,
+                expected=update.expected,
+                **update.change,
             )
         except ConditionalCheckFailed:
             error: dict[str, Any] = {

@@ -102,6 +102,21 @@ def test_a_table_that_never_becomes_usable_is_given_up(server: LocalServer) -> N
     assert waits == [10.0] * 6
 
 
+def test_recovery_that_is_not_available_yet_is_waited_for(
+    server: LocalServer, dynamodb: Any
+) -> None:
+    table = table_of(server, next(_names))
+    refusals = iter([Fault.error("ContinuousBackupsUnavailableException")] * 2)
+    server.kinesis.faults = lambda call: (
+        next(refusals, None) if call.operation == "UpdateContinuousBackups" else None
+    )
+    waits: list[float] = []
+    patience = Patience(10, 60, clock=lambda: sum(waits), sleep=waits.append)
+    assert table.provision(LeaseTableOptions(point_in_time_recovery=True), patience)
+    assert waits == [10.0] * 2
+    assert recovery(dynamodb, table.name) == "ENABLED"
+
+
 def test_the_missing_permission_is_named(server: LocalServer) -> None:
     server.kinesis.faults = lambda call: (
         Fault.error("AccessDeniedException") if call.operation == "CreateTable" else None

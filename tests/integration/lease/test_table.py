@@ -97,7 +97,7 @@ def test_a_write_with_an_old_counter_is_refused_and_shows_the_row(
     table.create(lease("s", "me"))
     (old,) = table.leases()
     new = table.renew(old)
-    with pytest.raises(LeaseChangedError, match="'s'.*its counter is 1, owner me") as caught:
+    with pytest.raises(LeaseChangedError, match=r"'s'.*its counter is 1, owner me") as caught:
         WRITES[name](table, old)
     assert caught.value.row == new
     assert table.get("s") == new
@@ -242,11 +242,12 @@ def test_throttling_is_waited_out_or_said(
 ) -> None:
     table.create(lease("s", "me"))
     (known,) = table.leases()
-    for operation, call in {
+    calls: dict[str, Callable[[], object]] = {
         "UpdateItem": lambda: table.renew(known),
         "Scan": table.leases,
         "GetItem": lambda: table.get("s"),
-    }.items():
+    }
+    for operation, call in calls.items():
         server.kinesis.faults = fail_first(operation, Fault.error(code), times)
         if times == 2:
             call()
@@ -280,7 +281,7 @@ def test_a_table_that_is_gone_is_said(server: LocalServer) -> None:
         lambda: table.delete(lease("s")),
     ]
     for call in calls:
-        with pytest.raises(LeaseTableError, match="There is no lease table 'none'.*was deleted"):
+        with pytest.raises(LeaseTableError, match=r"There is no lease table 'none'.*was deleted"):
             call()
     results = table.renew_many([lease("a"), lease("b")])
     assert [type(one) for one in results] == [LeaseTableError] * 2

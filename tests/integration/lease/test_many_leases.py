@@ -1,0 +1,41 @@
+"""One renewer with as many leases as the largest streams have shards."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from sparkinesis.lease.lease import encode_lease
+from sparkinesis.lease.renewer import LeaseRenewer
+from sparkinesis.lease.table import LeaseTable
+from sparkinesis.local import LocalServer
+from tests.integration.lease.conftest import lease
+
+LEASES = 5000
+ROUNDS = 10
+FAILOVER = 30.0
+"""Seconds. The local DynamoDB is one Python process, and takes about 4 s for a round of 5,000;
+three rounds must fit, on a machine that does other work too. DynamoDB itself carries 10 s."""
+
+
+def test_5000_leases_are_kept_for_ten_rounds(
+    server: LocalServer, table: LeaseTable, dynamodb: Any
+) -> None:
+    keys = [f"shardId-{i:012d}" for i in range(LEASES)]
+    for start in range(0, LEASES, 25):
+        rows = [encode_lease(lease(key, "me")) for key in keys[start : start + 25]]
+        puts = [{"PutRequest": {"Item": row}} for row in rows]
+        dynamodb.batch_write_item(RequestItems={table.name: puts})
+    patient = LeaseTable(table.name, "us-east-1", server.endpoint_url)
+    renewer = LeaseRenewer(patient, "me", FAILOVER)
+    for row in patient.leases():
+        renewer.hold(row)
+    calls = len(server.kinesis.calls.select("BatchExecuteStatement"))
+    start_of_rounds = time.monotonic()
+    for n in range(ROUNDS):
+        renewer.renew_all()
+        assert len(renewer.held()) == LEASES, f"lost some in round {n}"
+    per_round = (time.monotonic() - start_of_rounds) / ROUNDS
+    assert per_round < FAILOVER / 3, "the machine is too slow for what is tested here"
+    assert len(server.kinesis.calls.select("BatchExecuteStatement")) - calls == ROUNDS * 200
+    assert {row.counter for row in patient.leases()} == {ROUNDS}

@@ -1,0 +1,98 @@
+"""Writers that compete for leases: of all that rely on one counter, one succeeds."""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable
+from multiprocessing.queues import Queue
+
+import pytest
+
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.refusal import LeaseChangedError
+from sparkinesis.lease.table import LeaseTable
+from sparkinesis.local import LocalServer
+from tests.integration.lease.conftest import lease, table_of
+
+KEYS = ("a", "b", "c")
+ROUNDS = 40
+
+Won = tuple[str, int, str]
+"""Key, the counter relied on, and by whom."""
+
+
+def compete(table: LeaseTable, me: str, seed: int, won: Callable[[Won], object]) -> None:
+    rng = random.Random(seed)
+    for n in range(ROUNDS):
+        rows = [row for row in (table.get(key) for key in KEYS) if row is not None]
+        kind = rng.choice(["take", "renew", "checkpoint", "many"])
+        if kind == "many":
+            for row, result in zip(rows, table.renew_many(rows), strict=True):
+                if isinstance(result, Lease):
+                    won((row.key, row.counter, me))
+                else:
+                    assert isinstance(result, LeaseChangedError)
+            continue
+        row = rng.choice(rows)
+        try:
+            if kind == "take":
+                table.take(row, me)
+            elif kind == "renew":
+                table.renew(row)
+            else:
+                table.checkpoint(row, ExtendedSequenceNumber(str(n)))
+        except LeaseChangedError:
+            continue
+        won((row.key, row.counter, me))
+
+
+def _process(endpoint: str, name: str, me: str, queue: Queue[Won | None]) -> None:
+    compete(LeaseTable(name, "us-east-1", endpoint), me, hash(me) % 1000, queue.put)
+    queue.put(None)
+
+
+@pytest.mark.parametrize("by", ["threads", "processes"])
+def test_no_two_writers_succeed_on_one_counter(
+    server: LocalServer, table: LeaseTable, by: str
+) -> None:
+    for key in KEYS:
+        table.create(lease(key))
+    won: list[Won] = []
+    if by == "threads":
+        threads = [
+            threading.Thread(
+                target=compete, args=(table_of(server, table.name), f"w{i}", i, won.append)
+            )
+            for i in range(3)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    else:
+        context = multiprocessing.get_context("spawn")
+        queue: Queue[Won | None] = context.Queue()
+        arguments = [(server.endpoint_url, table.name, f"w{i}", queue) for i in range(2)]
+        processes = [context.Process(target=_process, args=each) for each in arguments]
+        for process in processes:
+            process.start()
+        left = len(processes)
+        while left:
+            found = queue.get(timeout=60)
+            if found is None:
+                left -= 1
+            else:
+                won.append(found)
+        for process in processes:
+            process.join(60)
+            assert process.exitcode == 0
+    relied_on = Counter((key, counter) for key, counter, _ in won)
+    assert set(relied_on.values()) == {1}
+    # Every success raised the counter by one, and nothing else did.
+    for row in table.leases():
+        assert sorted(c for key, c in relied_on if key == row.key) == list(range(row.counter))
+    assert len({who for *_, who in won}) > 1
