@@ -209,8 +209,8 @@ def read_options(options: Options) -> ReadOptions:
         deaggregate=options["deaggregate"],
         fail_on_data_loss=options["failOnDataLoss"],
         max_records_per_fetch=options["maxRecordsPerFetch"],
-        # A third for the planner, a third for a task, and a third for a task whose predecessor on
-        # the shard ran in another process and cannot be counted: five a second hold in any second.
+        # A third for the planner, a third for the tasks of a machine, and a third for a task whose
+        # predecessor on the shard ran on another machine and cannot be counted: five a second hold.
         pace=Pace(options["shardCallsPerSecond"] / 3, options["shardBytesPerSecond"]),
     )
 

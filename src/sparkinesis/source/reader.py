@@ -17,12 +17,15 @@ from sparkinesis.stream.polling import read_range
 from sparkinesis.stream.position import Position, ShardRange
 from sparkinesis.stream.record import to_arrow
 from sparkinesis.stream.retention import RetentionCheck, user_records_done
+from sparkinesis.stream.slots import machine_slot
 
 
 @functools.lru_cache(maxsize=4096)
-def _budget(address: StreamAddress, shard_id: str, pace: Pace) -> ShardBudget:  # noqa: ARG001
-    """One budget per shard and process: Spark's Python workers live on from batch to batch."""
-    return ShardBudget(pace)
+def _budget(address: StreamAddress, shard_id: str, pace: Pace) -> ShardBudget:
+    """One budget per shard and machine: its tasks run in any of Spark's Python workers."""
+    return ShardBudget(
+        pace, new_slot=lambda operation: machine_slot(address, shard_id, (operation, pace))
+    )
 
 
 def read_records(

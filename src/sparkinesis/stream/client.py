@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
@@ -39,6 +40,8 @@ from sparkinesis.stream.session import open_client
 from sparkinesis.stream.shard import Shard
 
 _T = TypeVar("_T")
+
+_AT_ONCE: AbstractContextManager[object] = nullcontext()
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,11 +196,18 @@ class StreamClient:
             # The service refuses the stream's name beside a token.
             request = {"NextToken": token}
 
-    def shard_iterator(self, shard_id: str, position: Position, *, inclusive: bool = False) -> str:
+    def shard_iterator(
+        self,
+        shard_id: str,
+        position: Position,
+        *,
+        inclusive: bool = False,
+        turn: AbstractContextManager[object] = _AT_ONCE,
+    ) -> str:
         """GetShardIterator for what follows ``position``.
 
         ``inclusive`` begins AT the record of an `AfterRecord` position, so that the caller sees
-        whether it is still kept.
+        whether it is still kept. Each attempt is made within ``turn``.
         """
         request = {**self._id(), "ShardId": shard_id, **_iterator_type(position, inclusive)}
         answer = self._call(
@@ -205,6 +215,7 @@ class StreamClient:
             lambda c: c.get_shard_iterator(**request),
             shard_id=shard_id,
             position=position,
+            turn=turn,
         )
         iterator = answer.get("ShardIterator")
         if not iterator:
@@ -219,9 +230,12 @@ class StreamClient:
         shard_id: str,
         iterator: str,
         limit: int,
-        before_retry: Callable[[], None] | None = None,
+        turn: AbstractContextManager[object] = _AT_ONCE,
     ) -> Fetched:
-        """GetRecords: at most ``limit`` (1 to 10,000) records, and 10 MB, from ``iterator`` on."""
+        """GetRecords: at most ``limit`` (1 to 10,000) records, and 10 MB, from ``iterator`` on.
+
+        Each attempt is made within ``turn``.
+        """
         request: dict[str, Any] = {"ShardIterator": iterator, "Limit": limit}
         if self.address.arn:
             request["StreamARN"] = self.address.arn
@@ -229,7 +243,7 @@ class StreamClient:
             "GetRecords",
             lambda c: c.get_records(**request),
             shard_id=shard_id,
-            before_retry=before_retry,
+            turn=turn,
         )
         return Fetched(answer["Page"], answer["Size"], self._service_time(answer))
 
@@ -263,14 +277,19 @@ class StreamClient:
         *,
         shard_id: str | None = None,
         position: Position | None = None,
-        before_retry: Callable[[], None] | None = None,
+        turn: AbstractContextManager[object] = _AT_ONCE,
         retry: Retry | None = None,
     ) -> _T:
         try:
             client = _boto_client(
                 self.address.region, self.address.endpoint, self.address.credentials
             )
-            return (retry or self._retry).call(lambda: call(client), before_retry)
+
+            def attempt() -> _T:
+                with turn:
+                    return call(client)
+
+            return (retry or self._retry).call(attempt)
         except (ClientError, BotoCoreError) as error:
             explained = explain(error, operation, self.address, shard_id, position)
             # `from None`: the service's words are in the text; a second traceback hides it.

@@ -38,12 +38,14 @@ class ShardCursor:
         while True:
             if self._iterator is None:
                 self._iterator = self._client.shard_iterator(
-                    self.shard_id, self._position, inclusive=self._inclusive
+                    self.shard_id,
+                    self._position,
+                    inclusive=self._inclusive,
+                    turn=self._budget.iterators,
                 )
-            self._budget.wait()
             try:
                 fetched = self._client.get_records(
-                    self.shard_id, self._iterator, limit, before_retry=self._budget.wait
+                    self.shard_id, self._iterator, limit, turn=self._budget.records
                 )
             except ExpiredIteratorError:
                 self._iterator = None
@@ -55,5 +57,5 @@ class ShardCursor:
         if page.records:
             self._position = AfterRecord(page.records[-1].sequence_number)
             self._inclusive = False
-            self._budget.spend(fetched.size)
+            self._budget.records.spend(fetched.size)
         return fetched

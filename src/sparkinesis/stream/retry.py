@@ -88,11 +88,8 @@ class Retry:
         """Seconds to wait after the failure number ``attempt``, from 0."""
         return self.uniform(0.0, min(self.cap, self.base * 2 ** min(attempt, 32)))
 
-    def call(self, call: Callable[[], _T], before_retry: Callable[[], None] | None = None) -> _T:
-        """Run ``call`` until it succeeds; raise its last error when no retry will help.
-
-        ``before_retry`` runs before each repetition, so that a budget can count it too.
-        """
+    def call(self, call: Callable[[], _T]) -> _T:
+        """Run ``call`` until it succeeds; raise its last error when no retry will help."""
         deadline = self.clock() + self.give_up_after
         attempt = 0
         while True:
@@ -104,5 +101,3 @@ class Retry:
                     raise
             self.sleep(pause)
             attempt = min(attempt + 1, 32)
-            if before_retry is not None:
-                before_retry()
