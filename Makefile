@@ -29,6 +29,8 @@ $(SETUP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is needed.")'
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps \
+	    --no-binary amazon-kclpy --dest .venv/sdists amazon-kclpy==3.2.0
 	@touch $@
 
 # Writes constraints.txt anew, for every supported Python at once.

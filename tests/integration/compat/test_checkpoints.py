@@ -18,6 +18,10 @@ from tests.kcl import create_table, put_lease
 SHARD = "shardId-000000000000"
 
 
+def never_reset(*_: object) -> Any:
+    raise AssertionError("a processor of amazon_kclpy has no way to reset")
+
+
 class Shard:
     """A shard of which 10:0 to 20:3 were delivered, and 10:1 is the last checkpoint."""
 
@@ -29,7 +33,7 @@ class Shard:
         lease = self.table.get(SHARD)
         assert lease is not None
         held = LeaseRenewer(self.table, "me", 60.0).hold(self.table.take(lease, "me"))
-        inner = WorkerCheckpointer(held, lambda _: None)
+        inner = WorkerCheckpointer(held, never_reset)
         inner.deliver(ExtendedSequenceNumber("20", 3))
         self.inner = inner
         self.checkpointer = Checkpointer(inner)

@@ -22,7 +22,6 @@ from tests.integration.compat.sample import change_imports, read_sample
 from tests.streams import put, split
 
 SPARKINESIS = str(Path(sys.executable).with_name("sparkinesis"))
-ARN = "arn:aws:kinesis:us-east-1:000000000000:stream/words"
 PATIENCE = 60.0
 """Seconds until what must happen is given up on."""
 
@@ -107,14 +106,15 @@ def kinesis(server: LocalServer) -> Any:
 
 
 @pytest.fixture
-def properties(server: LocalServer, sdist: Path, tmp_path: Path) -> Path:
+def properties(server: LocalServer, kinesis: Any, sdist: Path, tmp_path: Path) -> Path:
     """The sample's own file, with the lines at its end that say where the stream is."""
     (tmp_path / "sample_kclpy_app.py").write_text(
         change_imports(read_sample(sdist, "sample_kclpy_app.py"))
     )
+    stream = kinesis.describe_stream_summary(StreamName="words")["StreamDescriptionSummary"]
     file = tmp_path / "sample.properties"
     where = f"""
-streamArn = {ARN}
+streamArn = {stream["StreamARN"]}
 streamName = words
 kinesisEndpoint = {server.endpoint_url}
 dynamoDBEndpoint = {server.endpoint_url}
@@ -140,21 +140,17 @@ def test_the_sample_reads_a_stream_through_a_reshard_and_throttling(
     aggregator = RecordAggregator()
     for n in range(5):
         aggregator.add_user_record(f"packed-{n}", b"data")
-    key, explicit, data = aggregator.clear_and_get().get_contents()
-    packed = kinesis.put_record(
-        StreamName="words", PartitionKey=key, ExplicitHashKey=explicit, Data=data
-    )
+    key, _, data = aggregator.clear_and_get().get_contents()
+    packed = kinesis.put_record(StreamName="words", PartitionKey=key, Data=data)
 
-    # Begins with the sample's first checkpoint at the latest, which follows its first records.
+    read: set[str | None] = set()
+
     def both_shards_are_read(call: Call) -> bool:
-        return call.operation == "GetRecords" and len(read_from(call)) == 2
+        if call.operation == "GetRecords":
+            read.add(call.shard)
+        return len(read) == 2
 
-    shards: set[str | None] = set()
-
-    def read_from(call: Call) -> set[str | None]:
-        shards.add(call.shard)
-        return shards
-
+    # Both leases are taken by then, and the sample checkpoints after its first records.
     throttling.starts_when = both_shards_are_read
     with running([SPARKINESIS, "kclpy", str(properties)], properties.parent) as program:
         program.wait_until(lambda: len(program.records) >= 45)
@@ -184,7 +180,7 @@ def test_the_sample_reads_a_stream_through_a_reshard_and_throttling(
     assert said.count("Shutdown has been requested, checkpointing.") == 3
     assert said.count("Lease has been lost") == 3
     assert not any("leaseOwner" in row for row in live), "released, for others to take at once"
-    # Three shards stand at their last record: of the second half of all, and of the parent's.
+    # A child that got none of the later records may stand at its start.
     last = {sequence for _, sequence, _ in records}
     assert {row["checkpoint"] for row in live} <= last | {"TRIM_HORIZON"}
     newest = max(int(sequence) for sequence in last)
@@ -232,11 +228,43 @@ def test_records_come_again_when_processing_fails(
     assert any(row["checkpoint"].isdigit() for row in leases(server).values())
 
 
+EXITING = """
+import sys
+
+from sample_kclpy_app import RecordProcessor
+from sparkinesis.compat.kclpy import kcl
+
+
+class Exiting(RecordProcessor):
+    def process_records(self, process_records_input):
+        sys.exit(7)
+
+
+kcl.KCLProcess(Exiting()).run()
+"""
+
+
+def test_a_processor_that_exits_ends_the_program_and_checkpoints_nothing(
+    server: LocalServer, kinesis: Any, properties: Path
+) -> None:
+    put(kinesis, "words", [b"a"])
+    program_file = properties.parent / "exiting.py"
+    program_file.write_text(EXITING)
+    with running(
+        [sys.executable, str(program_file), str(properties)], properties.parent
+    ) as program:
+        assert program.wait() == 7
+    rows = leases(server)
+    assert {row["checkpoint"] for row in rows.values()} == {"TRIM_HORIZON"}
+    assert not any("leaseOwner" in row for row in rows.values())
+
+
 def test_a_file_that_cannot_be_used_is_told_before_anything_is_called(
     server: LocalServer, properties: Path
 ) -> None:
     with properties.open("a") as file:
         file.write("maxRecords = many\n")
+    server.kinesis.calls.clear()
     with running([SPARKINESIS, "kclpy", str(properties)], properties.parent) as program:
         assert program.wait() == 1
         program.wait_until(lambda: "maxRecords is 'many'; it takes a whole number" in program.said)

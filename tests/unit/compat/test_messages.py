@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
+from typing import Any
 
 import pytest
 
@@ -84,7 +85,7 @@ def test_a_batch_becomes_records_in_order() -> None:
 
 
 def test_the_actions_are_named_as_in_the_protocol() -> None:
-    given = [
+    given: list[Any] = [
         InitializeInput({"shardId": "s", "sequenceNumber": None, "subSequenceNumber": 0}),
         ProcessRecordsInput({"records": [], "millisBehindLatest": 0}),
         LeaseLostInput({"action": "leaseLost"}),

@@ -8,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from sparkinesis.compat.kclpy.settings import Settings, parse_settings, read_settings
+from sparkinesis.compat.kclpy.settings import (
+    Settings,
+    parse_settings,
+    read_executable,
+    read_settings,
+)
 from sparkinesis.errors import OptionError
 from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
 from sparkinesis.worker.options import LeaseTableOptions, WorkerOptions
@@ -69,7 +74,6 @@ def test_every_key_that_has_a_meaning() -> None:
         dynamodb_endpoint="http://127.0.0.1:8000",
         initial_position="trim_horizon",
         worker_id="me",
-        executable="app.py",
         credentials=FOUND_BY_BOTO,
         options=WorkerOptions(
             failover_time=5.0,
@@ -244,3 +248,12 @@ def test_what_is_missing(text: str, message: str) -> None:
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"none\.properties cannot be read: No such file"):
         read_settings(tmp_path / "none.properties")
+
+
+def test_the_program_that_the_daemon_would_start(tmp_path: Path) -> None:
+    file = tmp_path / "my.properties"
+    file.write_text("executableName = a.py\nexecutableName: python b.py \n")
+    assert read_executable(file) == "python b.py"
+    file.write_text("executableName =\n")
+    with pytest.raises(OptionError, match="names no program: add executableName"):
+        read_executable(file)

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from sparkinesis.compat.kclpy.settings import PROPERTIES_VARIABLE, read_settings
+from sparkinesis.compat.kclpy.settings import PROPERTIES_VARIABLE, read_executable
 from sparkinesis.errors import OptionError, SparkinesisError
 
 _INTERPRETER = re.compile(r"(.*/)?(env|python[0-9.]*)")
@@ -27,10 +27,7 @@ def kclpy(
     """Run a program written for amazon_kclpy, its imports changed, in this process."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     try:
-        settings = read_settings(properties)
-        if settings.executable is None:
-            raise OptionError(f"{properties} names no program: add executableName.")
-        script, arguments = find_program(settings.executable, properties)
+        script, arguments = find_program(read_executable(properties), properties)
         os.environ[PROPERTIES_VARIABLE] = str(properties.resolve())
         sys.argv = [str(script), *arguments]
         sys.path.insert(0, str(script.parent))

@@ -46,8 +46,6 @@ class Settings:
     worker_id: str | None = None
     options: WorkerOptions = WorkerOptions()  # noqa: RUF009 - frozen
     credentials: CredentialSource = FOUND_BY_BOTO
-    executable: str | None = None
-    """The command that the daemon would start."""
 
 
 Read = Callable[[str], Any]
@@ -166,13 +164,24 @@ _MEANINGLESS_PREFIX = "fanoutConfig."
 
 def read_settings(file: Path) -> Settings:
     """The settings of a properties file. Raises `OptionError`, which names file, line and key."""
+    return parse_settings(_text(file), str(file))
+
+
+def read_executable(file: Path) -> str:
+    """The command that the daemon would start. Raises `OptionError` if there is none."""
+    entries = [entry for entry in parse(_text(file), str(file)) if entry.key == "executableName"]
+    if not entries or not entries[-1].value.strip():
+        raise OptionError(f"{file} names no program: add executableName.")
+    return entries[-1].value.strip()
+
+
+def _text(file: Path) -> str:
     try:
-        content = file.read_bytes()
+        return decode(file.read_bytes())
     except OSError as error:
         raise OptionError(
             f"The properties file {file} cannot be read: {error.strerror or error}."
         ) from error
-    return parse_settings(decode(content), str(file))
 
 
 def parse_settings(text: str, file: str) -> Settings:
@@ -227,7 +236,6 @@ def parse_settings(text: str, file: str) -> Settings:
         worker_id=given.get("workerId"),
         options=_options(given, file),
         credentials=_credentials(given, refuse),
-        executable=given.get("executableName"),
     )
 
 
