@@ -239,6 +239,16 @@ def test_the_application_of_a_properties_file() -> None:
 
 
 @pytest.mark.parametrize(
+    ("kinesis", "dynamodb"),
+    [("https://vpce-1.example.com", None), ("http://127.0.0.1:1", "http://127.0.0.1:1")],
+)
+def test_only_a_local_kinesis_is_dynamodb_as_well(kinesis: str, dynamodb: str | None) -> None:
+    settings = parse_settings(f"applicationName=app\nstreamName=s\nkinesisEndpoint={kinesis}", "f")
+    application = make_application(settings, make_factory(Third(Shared())), Retry())
+    assert application.table().endpoint == dynamodb
+
+
+@pytest.mark.parametrize(
     ("command", "arguments"),
     [
         ("app.py", []),

@@ -20,7 +20,7 @@ from sparkinesis.compat.kclpy.properties import Entry, decode, parse
 from sparkinesis.errors import OptionError
 from sparkinesis.stream.address import is_loopback
 from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
-from sparkinesis.worker.options import LeaseTableOptions, WorkerOptions
+from sparkinesis.worker.options import DEFAULT_OPTIONS, LeaseTableOptions, WorkerOptions
 
 PROPERTIES_VARIABLE = "SPARKINESIS_KCLPY_PROPERTIES"
 """The environment variable that names the properties file."""
@@ -44,7 +44,7 @@ class Settings:
     """The lease table's name; None: the application's."""
     initial_position: Literal["latest", "trim_horizon"] | datetime = "latest"
     worker_id: str | None = None
-    options: WorkerOptions = WorkerOptions()  # noqa: RUF009 - frozen
+    options: WorkerOptions = DEFAULT_OPTIONS
     credentials: CredentialSource = FOUND_BY_BOTO
 
 
