@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from sparkinesis.compat.kclpy.command import kclpy
 from sparkinesis.local.command import local
 
 app = typer.Typer(
@@ -14,6 +15,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("local")(local)
+app.command("kclpy")(kclpy)
 
 
 @app.callback()

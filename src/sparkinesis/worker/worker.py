@@ -115,6 +115,8 @@ class Worker:
         None: the option ``shutdown_timeout``. Returns whether all of them had finished by then.
         """
         self.request_shutdown()
+        if not self._loops:
+            return True  # it was never started
         seconds = self._options.shutdown_timeout if timeout is None else timeout
         if self._ended.wait(seconds):
             return not self._shutdown_forced
@@ -192,7 +194,7 @@ class Worker:
             self._measure_throughput()
             try:
                 self._coordinator.renew()
-            except Exception:
+            except Exception:  # noqa: BLE001 - or all leases would be lost
                 _log.exception("Renewing leases failed, and will be tried again")
             self._tell()
             self._stop_renewing.wait(self._options.renew_interval - (self._clock() - began))
@@ -216,7 +218,7 @@ class Worker:
                 is_unsettled = self._coordinator.take(self._busy_shards())
             except SparkinesisError as error:
                 _log.warning("Taking leases failed, and will be tried again: %s", error)
-            except Exception:
+            except Exception:  # noqa: BLE001 - or no crashed worker's leases would be taken
                 _log.exception("Taking leases failed, and will be tried again")
             self._wake_children()
             self._tell()
@@ -264,6 +266,8 @@ class Worker:
         for loop in self._loops:
             if loop is not threading.current_thread():
                 loop.join(self._options.failover_time)
+        for lease in self._coordinator.held().values():
+            self._release(lease)  # one that was taken while the shutdown was requested
         _log.info("The worker %s has ended", self._settings.worker_id)
         self._ended.set()
 
