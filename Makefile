@@ -11,7 +11,7 @@ demo: $(SETUP)
 	@$(BIN)/python -m examples.flights $(ARGS)
 
 test: $(SETUP) $(KCLPY)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 lint: $(SETUP)
 	$(BIN)/ruff check .
