@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import typer
 
+from sparkinesis.lease.leases_command import leases
+from sparkinesis.lease.reset_command import reset
 from sparkinesis.local.command import local
 
 app = typer.Typer(
@@ -14,8 +16,5 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("local")(local)
-
-
-@app.callback()
-def _main() -> None:
-    """Makes `local` a subcommand even while it is the only one."""
+app.command("leases")(leases)
+app.command("reset")(reset)
