@@ -25,9 +25,9 @@ from sparkinesis.stream.position import AfterRecord
 
 _LISTS = 5
 """How often to list shards again that do not tile the hash keys: a reshard is under way."""
-_WRITES = 20
-"""How often to write a lease again whose owner was quicker. It renews and checkpoints a few times a
-second at most, and there are milliseconds between a look and a write."""
+_WRITES = 100
+"""How often to write a lease again whose owner was quicker. Most write a few times a second at
+most, and there are milliseconds between a look and a write."""
 
 
 class UnfinishedResetError(SparkinesisError):
@@ -73,6 +73,12 @@ def move_application(
     Raises what `plan_move` raises, before anything is written; then `UnfinishedResetError`.
     """
     moves = plan_move(client, table, to)
+    make_moves(table, moves)
+    return moves
+
+
+def make_moves(table: LeaseTable, moves: Sequence[Move]) -> None:
+    """Make the steps, in order, however the rows have changed. Raises `UnfinishedResetError`."""
     for n, move in enumerate(moves):
         try:
             _write(table, move)
@@ -83,7 +89,6 @@ def move_application(
                 moves[:n],
                 moves[n:],
             ) from error
-    return moves
 
 
 def _write(table: LeaseTable, move: Move) -> None:
@@ -107,8 +112,8 @@ def _write(table: LeaseTable, move: Move) -> None:
                 return
         step = again(step, row)
     raise SparkinesisError(
-        f"The lease changed {_WRITES} times between a look at it and a write; somebody writes to "
-        "it all the time."
+        f"The lease changed {_WRITES} times between a look at it and a write; its "
+        "owner writes to it all the time, and is closer to the table."
     )
 
 

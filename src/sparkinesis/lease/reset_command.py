@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -74,29 +74,33 @@ def reset(
             )
         client = StreamClient(find_stream(stream, region, endpoint, profile))
         table = find_table(app, client.address.region, dynamodb_endpoint or endpoint, profile)
-        if not (yes and as_json):
+        if not yes:
             planned = plan_move(client, table, target)
             _show(planned, to_stderr=as_json)
-        if not yes:
-            question = f"Move {app}, {len(planned)} leases of the {client.address}?"
+            question = f"Move {_leases(planned)} of {app}, which reads the {client.address}?"
             typer.confirm(question, abort=True, err=True)
-        written: Iterable[Move] = ()
-        left: Iterable[Move] = ()
+        left: Sequence[Move] = ()
+        failure: UnfinishedResetError | None = None
         try:
-            written = move_application(client, table, target)
+            written: Sequence[Move] = move_application(client, table, target)
         except UnfinishedResetError as error:
-            written, left = error.written, error.left
-            raise
-        finally:
-            if as_json:
-                for move, is_written in [(m, True) for m in written] + [(m, False) for m in left]:
-                    typer.echo(json.dumps(_object(move, is_written=is_written)))
-        if not as_json:
-            typer.echo(f"Moved {app}: {len(list(written))} leases.")
+            written, left, failure = error.written, error.left, error
+        if as_json:
+            for move in (*written, *left):
+                typer.echo(json.dumps(_object(move, is_written=move not in left)))
+        else:
+            if yes:
+                _show(written, to_stderr=False)
+            typer.echo(f"Moved {_leases(written)} of {app}.")
+        if failure is not None:
+            raise failure
 
 
-def _show(moves: Iterable[Move], *, to_stderr: bool) -> None:
-    moves = list(moves)
+def _leases(moves: Sequence[Move]) -> str:
+    return f"{len(moves)} lease{'s' * (len(moves) != 1)}"
+
+
+def _show(moves: Sequence[Move], *, to_stderr: bool) -> None:
     rows = [
         {
             "shard": move.key,

@@ -17,9 +17,10 @@ def print_table(rows: Sequence[Mapping[str, str]], console: Console) -> Console:
     if not console.is_terminal:
         console.width = 10_000
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for name in rows[0] if rows else ():
+    for name in next(iter(rows), ()):
         table.add_column(name, overflow="fold")
     for row in rows:
         table.add_row(*(Text(value) for value in row.values()))
-    console.print(table)
+    if rows:
+        console.print(table)
     return console
