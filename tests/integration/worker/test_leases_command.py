@@ -15,8 +15,9 @@ import pytest
 
 from sparkinesis.lease.extended_sequence_number import LATEST, TRIM_HORIZON, ExtendedSequenceNumber
 from sparkinesis.lease.lease import PendingCheckpoint
-from sparkinesis.lease.watching import lag_client, lags
+from sparkinesis.lease.watching import Lag, lag_client, lags
 from sparkinesis.local import LocalServer
+from sparkinesis.local.faults import Call, Fault
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.worker import Worker
 from tests.integration.worker.conftest import FAILOVER_TIME
@@ -30,14 +31,17 @@ COMMAND = str(Path(sys.executable).with_name("sparkinesis"))
 FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
 
 
+def place_of(server: LocalServer) -> list[str]:
+    return ["--region", "us-east-1", "--endpoint", server.endpoint_url]
+
+
 @pytest.fixture
 def run(server: LocalServer, stream: str) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs a command on the application, which has its stream's name, without a terminal."""
 
     def command(name: str, *options: str, app: str = stream) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [COMMAND, name, app, *options, "--region", "us-east-1"]
-            + ["--endpoint", server.endpoint_url],
+            [COMMAND, name, app, *options, *place_of(server)],
             capture_output=True,
             text=True,
             stdin=subprocess.DEVNULL,
@@ -76,6 +80,7 @@ def test_a_running_application(
     kinesis: Any,
     stream: str,
     journal: Journal,
+    *,
     run: Run,
 ) -> None:
     """One record is checkpointed, the next one only processed: the application is behind by it."""
@@ -145,7 +150,7 @@ def test_an_application_whose_worker_is_gone(
 
 
 def test_finished_shards_and_those_that_wait_for_their_parents(
-    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal, run: Run
+    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal, *, run: Run
 ) -> None:
     worker = start(application(worker_id="a"))
     journal.wait(lambda: len(journal.calls("initialize")) == 2)
@@ -160,7 +165,7 @@ def test_finished_shards_and_those_that_wait_for_their_parents(
     assert [found[child]["parents"] for child in children] == [[parent], [parent]]
 
     result = run("reset", "--stream", stream, "--to", "trim_horizon", "--yes")
-    assert result.stdout.splitlines()[-1] == "Moved 4 leases of {}.".format(stream)
+    assert result.stdout.splitlines()[-1] == f"Moved 4 leases of {stream}."
     table = application().table()
     child = table.get(children[0])
     assert child is not None
@@ -173,23 +178,59 @@ def test_finished_shards_and_those_that_wait_for_their_parents(
     assert states[children[0]] == "waiting for parents"
 
 
-def test_lag_takes_one_call_of_a_kind_for_a_shard(
+def test_lag_leaves_calls_to_the_consumers_of_a_shard(
     application: Make, kinesis: Any, stream: str, server: LocalServer
 ) -> None:
-    """And a checkpoint whose record is not known says so, without harm to the other shards."""
+    """One of a kind for each shard; again after half a second, where the service throttles."""
     application().worker()._caretaker.sync()
-    table = application().table()
     put_one(kinesis, stream, b"x")
-    rows = {row.key: row for row in table.leases()}
-    table.checkpoint(rows[SECOND], ExtendedSequenceNumber("12"))
-    before = server.kinesis.calls() if hasattr(server.kinesis, "calls") else None
-    found = lags(lag_client(application().address()), table.leases())
-    assert before is None
-    assert found[SECOND].why == "expired"
-    assert found[SECOND].millis_behind_latest is None
+
+    def throttle_twice(call: Call) -> Fault | None:
+        throttled = call.operation in {"GetRecords", "GetShardIterator"} and call.shard == FIRST
+        if throttled and call.stream == stream and call.ordinal <= 2:
+            return Fault.error("ProvisionedThroughputExceededException")
+        return None
+
+    server.kinesis.faults = throttle_twice
+    try:
+        found = lags(lag_client(application().address()), application().table().leases())
+    finally:
+        server.kinesis.faults = None
     behind = found[FIRST].millis_behind_latest
     assert behind is not None
     assert behind > 0
+    assert found[SECOND] == Lag(0)
+    for operation in ("GetShardIterator", "GetRecords"):
+        calls = server.kinesis.calls
+        assert calls.count(operation, stream=stream, shard=FIRST) == 3
+        assert calls.peak(operation, stream=stream, shard=FIRST, window_ms=1000) <= 2
+        assert calls.count(operation, stream=stream, shard=SECOND) == 1
+
+
+def test_a_lag_that_is_not_known_does_no_harm_to_the_others(
+    application: Make, kinesis: Any, stream: str, server: LocalServer, run: Run
+) -> None:
+    application().worker()._caretaker.sync()
+    table = application().table()
+    rows = {row.key: row for row in table.leases()}
+    table.checkpoint(rows[SECOND], ExtendedSequenceNumber("12"))
+    options = ("--stream", stream, "--watch-for", "0")
+    found = table_of(run("leases", *options))
+    assert [found[key][4] for key in (FIRST, SECOND)] == ["0.0 s", "expired"]
+
+    server.kinesis.faults = lambda call: (
+        Fault.error("InvalidArgumentException", "no reason")
+        if call.operation == "GetRecords" and call.shard == FIRST and call.stream == stream
+        else None
+    )
+    try:
+        result = run("leases", *options)
+    finally:
+        server.kinesis.faults = None
+    assert result.returncode == 0
+    assert [line.split()[4] for line in result.stdout.splitlines()[1:]] == ["unknown", "expired"]
+    assert result.stderr.count("\n") == 1
+    assert f"GetRecords failed on shard {FIRST}" in result.stderr
 
 
 def test_reset_in_a_pipe_needs_yes_and_changes_nothing_without(
@@ -219,12 +260,12 @@ def test_reset_on_a_terminal_shows_what_it_will_do_and_asks(
     application: Make, server: LocalServer, stream: str, *, answer: str, counter: int
 ) -> None:
     application().worker()._caretaker.sync()
+    to = "2026-11-01T00:00:00Z"
     ours, its = pty.openpty()
     try:
         os.write(ours, answer.encode())
         result = subprocess.run(
-            [COMMAND, "reset", stream, "--stream", stream, "--to", "2026-11-01T00:00:00Z"]
-            + ["--region", "us-east-1", "--endpoint", server.endpoint_url],
+            [COMMAND, "reset", stream, "--stream", stream, "--to", to, *place_of(server)],
             stdin=its,
             capture_output=True,
             text=True,
