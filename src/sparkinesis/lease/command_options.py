@@ -20,7 +20,7 @@ AppName: TypeAlias = Annotated[
     str, typer.Argument(metavar="APP", help="The application's name, which its lease table has.")
 ]
 Region: TypeAlias = Annotated[
-    str | None, typer.Option(help="Of stream and table. [default: that of the environment]")
+    str | None, typer.Option(help="Of stream and table; by default that of the environment.")
 ]
 Endpoint: TypeAlias = Annotated[
     str | None, typer.Option(metavar="URL", help="Another Kinesis than AWS's, and DynamoDB.")

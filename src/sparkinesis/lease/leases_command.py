@@ -140,7 +140,10 @@ def _behind(lag: Lag | None) -> str:
         return "-"
     if lag.millis_behind_latest is None:
         return lag.why if lag.why in SHORT_REASONS else "unknown"
-    return f"{lag.millis_behind_latest / 1000:.1f} s"
+    seconds = lag.millis_behind_latest / 1000
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def _renewed(lease: Lease, watched: Watched) -> str:
