@@ -21,7 +21,7 @@ from examples.active_users.display import Display
 def processor(minute: float, _: Path) -> Iterator[Start]:
     from examples.active_users.processor import start_processor  # noqa: PLC0415
 
-    yield lambda endpoint, board: start_processor(STREAM, REGION, endpoint, minute, board)
+    yield functools.partial(start_processor, stream=STREAM, region=REGION, minute=minute)
 
 
 @contextlib.contextmanager
@@ -30,9 +30,10 @@ def query(minute: float, folder: Path) -> Iterator[Start]:
     from examples.flights.query import start_spark  # noqa: PLC0415
 
     spark = start_spark()
+    spark.conf.set("spark.sql.shuffle.partitions", "1")  # it is a small crowd
     try:
         start = functools.partial(start_query, spark, folder / "checkpoint")
-        yield lambda endpoint, board: start(STREAM, REGION, endpoint, minute, board)
+        yield functools.partial(start, stream=STREAM, region=REGION, minute=minute)
     finally:
         spark.stop()
 
