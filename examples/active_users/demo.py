@@ -51,7 +51,6 @@ class Demo:
                 ending.callback(self._crowd.stop)
                 ending.callback(self._stop_application)
                 self._course(kinesis)
-        self._verify()
 
     def _course(self, kinesis: Any) -> None:
         note, crowd = self._display.note, self._crowd
@@ -77,7 +76,7 @@ class Demo:
         note(f"application stopped; shard {split_one(kinesis, STREAM)} split; 5 users go, 5 come")
         crowd.go(_users(6, 10))
         crowd.come(_users(26, 30))
-        self._pause(2 * self._silence)
+        self._pause(1.5 * self._silence)
         self._start_application()
         self._until_right("the board is right")
         self._pause(self._silence)
@@ -96,7 +95,8 @@ class Demo:
         if application is not None:
             application.stop()
 
-    def _verify(self) -> None:
+    def verify(self) -> None:
+        """Look at all that happened. Raises `DemoFailedError`."""
         print_ = self._display.console.print
         given = sum(board.heartbeats for board in self._boards)
         old = sum(board.old for board in self._boards)
