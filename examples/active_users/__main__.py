@@ -21,18 +21,21 @@ from examples.active_users.display import Display
 def processor(minute: float, _: Path) -> Iterator[Start]:
     from examples.active_users.processor import start_processor  # noqa: PLC0415
 
-    yield lambda endpoint, board: start_processor(STREAM, REGION, endpoint, minute, board)
+    yield functools.partial(start_processor, stream=STREAM, region=REGION, minute=minute)
 
 
 @contextlib.contextmanager
 def query(minute: float, folder: Path) -> Iterator[Start]:
     from examples.active_users.query import start_query  # noqa: PLC0415 - needs PySpark
+    from examples.flights.processes import FOR_A_SHORT_LIFE  # noqa: PLC0415
     from examples.flights.query import start_spark  # noqa: PLC0415
 
+    os.environ["JDK_JAVA_OPTIONS"] = FOR_A_SHORT_LIFE
     spark = start_spark()
+    spark.conf.set("spark.sql.shuffle.partitions", "1")  # it is a small crowd
     try:
         start = functools.partial(start_query, spark, folder / "checkpoint")
-        yield lambda endpoint, board: start(STREAM, REGION, endpoint, minute, board)
+        yield functools.partial(start, stream=STREAM, region=REGION, minute=minute)
     finally:
         spark.stop()
 
@@ -53,8 +56,12 @@ def main() -> int:
     kind = query if arguments.spark else processor
     reason = ""
     try:
-        with kind(minute, folder) as start, Display() as display:
-            Demo(start, minute, display).run()
+        display = Display()
+        with kind(minute, folder) as start:
+            demo = Demo(start, minute, display)
+            with display:
+                demo.run()
+        demo.verify()
     except (DemoFailedError, RuntimeError) as error:
         reason = str(error)
     except KeyboardInterrupt:

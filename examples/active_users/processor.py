@@ -1,7 +1,7 @@
 """Who is active, as a record processor: plain Python processes, no Spark.
 
-Users, not shards, are what it is about: after a reshard a user's heartbeats come from another shard,
-and so to another record processor. The state is therefore the application's, shared by all of them.
+It is about users, not shards: after a reshard a user's heartbeats come from another shard, and so
+to another record processor. The state is therefore the application's, shared by all of them.
 
 Nothing is checkpointed but a shard's end. The state is in memory, so what a worker needs to start
 with is the last 2 minutes of every shard, which is where ``skip_older_than`` has it begin.
@@ -13,15 +13,17 @@ import threading
 import time
 from collections.abc import Callable
 
-from examples.active_users.board import Board, Eviction, evicted_at
+from examples.active_users.board import Board, Running, evicted_at
 from sparkinesis import Application, Checkpointer, RecordBatch, RecordProcessor, WorkerOptions
 from sparkinesis.worker.processor import ProcessorShard
 
 
 class ActiveUsers:
-    """The users of all shards of this process; one lock, since shards are processed side by side."""
+    """The users of all shards of this process. A lock, as shards are processed side by side."""
 
-    def __init__(self, board: Board, silence: float, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, board: Board, silence: float, clock: Callable[[], float] = time.time
+    ) -> None:
         self._board = board
         self._silence = silence
         self._clock = clock
@@ -52,7 +54,7 @@ class ActiveUsers:
             now = min(self._read_until.values())
             for user, heard in self._board.active.items():
                 if evicted_at(heard, self._listening_since, self._silence) < now:
-                    self._board.evict(Eviction(user, heard))
+                    self._board.evict(user, heard)
 
 
 class Heartbeats(RecordProcessor):
@@ -76,7 +78,9 @@ class Heartbeats(RecordProcessor):
         self._users.stop_listening(self._shard)
 
 
-def application(stream: str, region: str, endpoint: str, minute: float, board: Board) -> Application:
+def application(
+    stream: str, region: str, endpoint: str, minute: float, board: Board
+) -> Application:
     """The application, which keeps ``board``. ``minute``: how many seconds a minute has."""
     users = ActiveUsers(board, silence=2 * minute)
     return Application(
@@ -96,13 +100,17 @@ def application(stream: str, region: str, endpoint: str, minute: float, board: B
 
 
 def start_processor(
-    stream: str, region: str, endpoint: str, minute: float, board: Board
-) -> Callable[[], None]:
-    """Start a worker; returns what shuts it down. Of its own it would be ``application().run()``."""
+    *, stream: str, region: str, endpoint: str, minute: float, board: Board
+) -> Running:
+    """Start a worker. As a process of its own it would be ``application(...).run()``."""
     worker = application(stream, region, endpoint, minute, board).worker().start()
 
     def stop() -> None:
         if not worker.shutdown(10.0):
             raise RuntimeError("The worker did not shut down within 10 seconds.")
 
-    return stop
+    def check() -> None:
+        if worker.wait(0):
+            raise RuntimeError("The worker has ended.")
+
+    return Running(check, stop)
