@@ -115,6 +115,8 @@ class Worker:
         None: the option ``shutdown_timeout``. Returns whether all of them had finished by then.
         """
         self.request_shutdown()
+        if not self._loops:
+            self._ended.set()  # never started, or it could not
         seconds = self._options.shutdown_timeout if timeout is None else timeout
         if self._ended.wait(seconds):
             return not self._shutdown_forced
