@@ -36,14 +36,14 @@ AGES = Retry(base=1e7, cap=1e7)
 """Waits for weeks between two tries, as good as surely: waits are drawn from 0 on."""
 
 
-class Trouble(Exception):
+class TroubleError(Exception):
     pass
 
 
 def refuse(*bad: bytes) -> OnRecords:
     def process(batch: Any, checkpointer: Any) -> None:
         if found := [record.data for record in batch.records if record.data in bad]:
-            raise Trouble(f"cannot process {found}")
+            raise TroubleError(f"cannot process {found}")
 
     return process
 
@@ -88,7 +88,7 @@ def test_a_retry_delivers_the_same_records_until_they_succeed(
 
     def fail_thrice(batch: Any, checkpointer: Any) -> None:
         if len(attempts(journal)) < 3:
-            raise Trouble("not yet")
+            raise TroubleError("not yet")
 
     start(application(processor=lambda: Journaling(journal, on_records=fail_thrice), on_error=SOON))
     journal.wait_for_data(*datas)
@@ -110,7 +110,7 @@ def test_a_checkpoint_made_before_the_exception_counts(
     def one_more_each_time(batch: Any, checkpointer: Any) -> None:
         checkpointer.checkpoint(batch.records[0])
         if len(batch) > 1:
-            raise Trouble("the rest")
+            raise TroubleError("the rest")
 
     start(
         application(
@@ -135,7 +135,7 @@ def test_an_exception_behind_a_checkpoint_of_everything_repeats_nothing(
     def too_late(batch: Any, checkpointer: Any) -> None:
         checkpointer.checkpoint()
         if batch.records[0].data == datas[0]:
-            raise Trouble("after the work is done")
+            raise TroubleError("after the work is done")
 
     start(application(processor=lambda: Journaling(journal, on_records=too_late), on_error=SOON))
     journal.wait(lambda: bool(attempts(journal)))
@@ -158,7 +158,7 @@ def test_what_a_failed_call_was_given_cannot_be_checkpointed(
             kept["checkpointer"] = checkpointer
             kept["record"] = batch.records[-1]
             kept["prepared"] = checkpointer.prepare(batch.records[-1])
-            raise Trouble("bad")
+            raise TroubleError("bad")
 
     def attempt(name: str, act: Callable[[], object]) -> None:
         try:
@@ -226,7 +226,7 @@ def test_other_shards_are_not_disturbed(
 ) -> None:
     def refuse_the_first_shard(batch: Any, checkpointer: Any) -> None:
         if batch.records[0].shard_id == FIRST:
-            raise Trouble("always")
+            raise TroubleError("always")
 
     put_at(kinesis, stream, b"stuck")
     worker = start(
@@ -293,7 +293,7 @@ def test_only_the_bad_records_of_a_batch_are_given_up(
     dead = [record for letter in letters for record in letter.batch.records]
     assert [record.data for record in dead] == unwanted
     assert {(letter.stream, letter.shard_id) for letter in letters} == {(stream, FIRST)}
-    assert all(isinstance(letter.error, Trouble) for letter in letters)
+    assert all(isinstance(letter.error, TroubleError) for letter in letters)
     assert attempts(journal)[:first] == [datas] * (first or 1) or first is None
 
 
@@ -303,6 +303,7 @@ def test_skipped_records_are_told_and_may_be_checkpointed(
     kinesis: Any,
     stream: str,
     journal: Journal,
+    *,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A skipped record at the batch's end does not come back after a restart."""
@@ -342,6 +343,7 @@ def test_dead_letters_to_a_stream_keep_their_keys_and_data(
     kinesis: Any,
     server: LocalServer,
     stream: str,
+    *,
     journal: Journal,
 ) -> None:
     dead = f"dead-{uuid.uuid4().hex[:8]}"
@@ -393,7 +395,7 @@ def test_dead_letters_to_a_directory_are_whole_and_there_once(
     (one,) = {row["shardId"] for table in tables for row in table.to_pylist()}
     assert one == FIRST
     metadata = tables[0].schema.metadata
-    assert b"Trouble" in metadata[b"error"]
+    assert b"TroubleError" in metadata[b"error"]
     assert metadata[b"application"] == stream.encode()
 
 
@@ -543,7 +545,7 @@ class Clumsy(Journaling):
         super().lease_lost()
 
 
-@pytest.mark.parametrize("error", [Trouble, SystemExit])
+@pytest.mark.parametrize("error", [TroubleError, SystemExit])
 def test_an_exception_in_initialize_is_tried_again(
     application: Make,
     start: Start,
@@ -567,7 +569,7 @@ def test_an_exception_in_initialize_is_tried_again(
     assert len(made) == 2, "one for each shard, however often it is tried"
 
 
-@pytest.mark.parametrize("error", [Trouble, SystemExit])
+@pytest.mark.parametrize("error", [TroubleError, SystemExit])
 def test_an_exception_in_shard_ended_is_tried_again(
     application: Make,
     start: Start,
@@ -599,6 +601,7 @@ def test_a_missing_checkpoint_at_a_shards_end_is_told_and_asked_for_again(
     kinesis: Any,
     stream: str,
     journal: Journal,
+    *,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Forgetful(Journaling):
@@ -622,7 +625,7 @@ def test_a_missing_checkpoint_at_a_shards_end_is_told_and_asked_for_again(
     assert "call checkpointer.checkpoint()" in caplog.text
 
 
-@pytest.mark.parametrize("error", [Trouble, SystemExit])
+@pytest.mark.parametrize("error", [TroubleError, SystemExit])
 @pytest.mark.parametrize("where", ["shutdown_requested", "lease_lost"])
 def test_an_exception_at_the_end_is_logged_and_holds_up_nothing(
     application: Make,
@@ -630,8 +633,8 @@ def test_an_exception_at_the_end_is_logged_and_holds_up_nothing(
     kinesis: Any,
     stream: str,
     journal: Journal,
-    caplog: pytest.LogCaptureFixture,
     *,
+    caplog: pytest.LogCaptureFixture,
     where: str,
     error: type[BaseException],
 ) -> None:
