@@ -149,7 +149,7 @@ class ShardConsumer:
             self.held.lose(str(error))
             self.request(ShutdownReason.LEASE_LOST)
             return 0.0
-        except Exception as error:  # noqa: BLE001 - a shard's trouble must not end its thread
+        except BaseException as error:  # noqa: BLE001 - nor may a user's sys.exit() end the thread
             return self._task_failed(task, error)
         if pause is not None:
             return pause
@@ -158,7 +158,7 @@ class ShardConsumer:
         self.state = after_task(self.state, self._reason)
         return 0.0
 
-    def _task_failed(self, task: Task, error: Exception) -> float:
+    def _task_failed(self, task: Task, error: BaseException) -> float:
         if isinstance(error, ProcessorError):
             self._around.fail(error)
         self._errors.log(f"The task {task.value!r} failed, and is tried again, on {self}", error)
@@ -250,7 +250,7 @@ class ShardConsumer:
         assert self._checkpointer is not None
         try:
             self._processor.shutdown_requested(self._checkpointer)
-        except Exception as error:  # noqa: BLE001 - the lease goes to another worker anyway
+        except BaseException as error:  # noqa: BLE001 - the lease goes to another worker anyway
             self._errors.log(f"shutdown_requested raised on {self}", error)
 
     def _shut_down(self) -> float | None:
@@ -261,7 +261,7 @@ class ShardConsumer:
             assert self._processor is not None
             try:
                 self._processor.lease_lost()
-            except Exception as error:  # noqa: BLE001 - there is nothing to try again for
+            except BaseException as error:  # noqa: BLE001 - there is nothing to try again for
                 self._errors.log(f"lease_lost raised on {self}", error)
         self._release()
         return None

@@ -123,6 +123,10 @@ class Deliverer:
             self._done = batch.last
 
     def _failed(self, attempt: _Attempt, error: BaseException) -> float:
+        if not self._checkpointer.is_held:
+            # No fault of the records, which are another worker's now: on_error is not asked.
+            _log.warning("The lease of %s was lost while records were processed", self._name)
+            return 0.0
         self._errors.log(
             f"process_records raised on {_range(attempt.batch)} of {self._name}", error
         )
@@ -159,7 +163,7 @@ class Deliverer:
         if len(batch) and isinstance(resort, DeadLetter):
             try:
                 resort.target(self._failed_records(batch, error))
-            except Exception as refusal:  # noqa: BLE001 - a user's function, or a service
+            except BaseException as refusal:  # noqa: BLE001 - a user's function, or a service
                 self._errors.log(
                     f"The dead-letter target refused {_range(batch)} of {self._name}", refusal
                 )

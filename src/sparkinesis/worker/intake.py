@@ -125,7 +125,9 @@ class Intake:
         records, start = self._judged(fetched), self._start
         if stored:
             self._start = AfterRecord(stored[-1].sequence_number)
-        bound_ms = self._settings.skip_before(fetched.service_time_ms)
+        # By now, not as of the fetch: a slow processor lets pages grow old.
+        waited_ms = round((self._settings.clock() - page.since) * 1000)
+        bound_ms = self._settings.skip_before(fetched.service_time_ms + waited_ms)
         if bound_ms is not None:
             if is_behind(records, bound_ms) and not page.at_shard_end:
                 _log.info(

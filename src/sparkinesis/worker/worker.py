@@ -84,6 +84,9 @@ class Worker:
         """
         self._coordinator.refuse_to_double(self._stop_taking.wait)
         self._caretaker.sync()
+        if self._shutdown_requested:
+            self._ended.set()
+            return self
         for name, loop in (
             ("renew", self._renew_leases),
             ("take", self._take_leases),
@@ -116,7 +119,7 @@ class Worker:
         """
         self.request_shutdown()
         if not self._loops:
-            return True  # it was never started
+            self._ended.set()  # never started, or it could not
         seconds = self._options.shutdown_timeout if timeout is None else timeout
         if self._ended.wait(seconds):
             return not self._shutdown_forced
