@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -69,7 +70,7 @@ def test_a_second_worker_of_the_same_id_is_refused_before_it_takes_anything(
     first = start(application(worker_id="same", processor=lambda: Journaling(journal)))
     journal.wait(lambda: len(journal.calls("initialize")) == 2)
     twin = Journal()
-    with pytest.raises(DuplicateWorkerIdError, match="'same'.*Nothing was taken"):
+    with pytest.raises(DuplicateWorkerIdError, match=r"'same'.*Nothing was taken"):
         launch(application(worker_id="same", processor=lambda: Journaling(twin)))
     assert not first.wait(0)
     put_at(kinesis, stream, b"x")
@@ -101,13 +102,16 @@ def test_of_twins_that_start_without_leases_one_gives_way(
     """Neither can know of the other before there is a lease to take: another worker has it."""
     name = "twins-of-one-shard"
     kinesis.create_stream(StreamName=name, ShardCount=1)
-    make = lambda **given: application(name=name, stream=name, **given)  # noqa: E731
+
+    def make(**given: Any) -> Application:
+        return application(name=name, stream=name, **given)
+
     journals = {each: Journal() for each in ("third", "twin 1", "twin 2")}
     third = start(make(worker_id="third", processor=lambda: Journaling(journals["third"])))
     put_at(kinesis, name, b"1")
     journals["third"].wait_for_data(b"1")
     twins = [
-        launch(make(worker_id="same", processor=lambda each=each: Journaling(journals[each])))
+        launch(make(worker_id="same", processor=functools.partial(Journaling, journals[each])))
         for each in ("twin 1", "twin 2")
     ]
     assert third.shutdown(PATIENCE)
@@ -163,7 +167,7 @@ def test_a_table_that_is_no_lease_table_is_not_written_to(
     )
     row = {"orderId": {"N": "1"}, "what": {"S": "tea"}}
     dynamodb.put_item(TableName=name, Item=row)
-    with pytest.raises(LeaseTableError, match="orderId.*Give the application another name"):
+    with pytest.raises(LeaseTableError, match=r"orderId.*Give the application another name"):
         application(name=name).worker()
     assert dynamodb.scan(TableName=name)["Items"] == [row]
     assert process_all(application, start, kinesis, stream, b"x") == [b"x", b"and on"]
@@ -214,7 +218,9 @@ def test_a_class_that_is_no_record_processor(
     assert stream not in dynamodb.list_tables()["TableNames"]
 
 
-@pytest.mark.parametrize("made", [NoProcessRecords(), "a string", None], ids=repr)
+@pytest.mark.parametrize(
+    "made", [NoProcessRecords(), "a string", None], ids=["object", "string", "none"]
+)
 def test_a_function_that_makes_something_else_ends_the_worker(
     application: Make, start: Start, launch: Start, kinesis: Any, stream: str, *, made: Any
 ) -> None:
