@@ -69,7 +69,7 @@ def test_a_second_worker_of_the_same_id_is_refused_before_it_takes_anything(
     first = start(application(worker_id="same", processor=lambda: Journaling(journal)))
     journal.wait(lambda: len(journal.calls("initialize")) == 2)
     twin = Journal()
-    with pytest.raises(DuplicateWorkerIdError, match="'same'.*Nothing was taken"):
+    with pytest.raises(DuplicateWorkerIdError, match=r"'same'.*Nothing was taken"):
         launch(application(worker_id="same", processor=lambda: Journaling(twin)))
     assert not first.wait(0)
     put_at(kinesis, stream, b"x")
@@ -163,7 +163,7 @@ def test_a_table_that_is_no_lease_table_is_not_written_to(
     )
     row = {"orderId": {"N": "1"}, "what": {"S": "tea"}}
     dynamodb.put_item(TableName=name, Item=row)
-    with pytest.raises(LeaseTableError, match="orderId.*Give the application another name"):
+    with pytest.raises(LeaseTableError, match=r"orderId.*Give the application another name"):
         application(name=name).worker()
     assert dynamodb.scan(TableName=name)["Items"] == [row]
     assert process_all(application, start, kinesis, stream, b"x") == [b"x", b"and on"]
