@@ -89,12 +89,12 @@ def application(
         lambda: Heartbeats(users),
         region=region,
         endpoint=endpoint,
-        initial_position="trim_horizon",
+        initial_position="trim_horizon",  # and yet nothing that is older than the silence
         options=WorkerOptions(
             skip_older_than=2 * minute,
             call_even_for_empty_batches=True,  # users fall silent also while no records come
             idle_time=min(1.0, minute / 5),
-            failover_time=3.0,
+            failover_time=min(10.0, 3 * minute),
         ),
     )
 
