@@ -11,11 +11,15 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 
 from examples.active_users.board import Board, Running, evicted_at
 from sparkinesis import Application, Checkpointer, RecordBatch, RecordProcessor, WorkerOptions
 from sparkinesis.worker.processor import ProcessorShard
+
+FETCHED_AHEAD = 5
+"""A batch was fetched after the one that came so many before it had been delivered."""
 
 
 class ActiveUsers:
@@ -27,19 +31,20 @@ class ActiveUsers:
         self._board = board
         self._silence = silence
         self._clock = clock
-        self._read_until: dict[str, float] = {}
-        """By shard. Nobody is silent because a shard was not read."""
+        self._delivered: dict[str, deque[float]] = {}
+        """When the last batches of each shard came: nobody is silent because they came late."""
         self._listening_since = clock()
         self._lock = threading.Lock()
 
     def listen(self, shard: str) -> None:
         with self._lock:
-            self._read_until[shard] = self._listening_since = self._clock()
+            self._listening_since = self._clock()
+            self._delivered[shard] = deque([self._listening_since], FETCHED_AHEAD + 1)
 
     def stop_listening(self, shard: str) -> None:
         """Its users are heard from another shard soon, here or by another worker."""
         with self._lock:
-            self._read_until.pop(shard, None)
+            self._delivered.pop(shard, None)
             self._listening_since = self._clock()
 
     def hear(self, shard: str, batch: RecordBatch) -> None:
@@ -50,10 +55,10 @@ class ActiveUsers:
                 if arrived is not None:
                     self._board.hear(record.partition_key, arrived.timestamp())
             behind = (batch.millis_behind_latest or 0) / 1000
-            self._read_until[shard] = self._clock() - behind
-            now = min(self._read_until.values())
+            self._delivered[shard].append(self._clock() - behind)
+            read_until = min(times[0] for times in self._delivered.values())
             for user, heard in self._board.active.items():
-                if evicted_at(heard, self._listening_since, self._silence) < now:
+                if evicted_at(heard, self._listening_since, self._silence) < read_until:
                     self._board.evict(user, heard)
 
 
@@ -89,12 +94,12 @@ def application(
         lambda: Heartbeats(users),
         region=region,
         endpoint=endpoint,
-        initial_position="trim_horizon",
+        initial_position="trim_horizon",  # and yet nothing that is older than the silence
         options=WorkerOptions(
             skip_older_than=2 * minute,
             call_even_for_empty_batches=True,  # users fall silent also while no records come
             idle_time=min(1.0, minute / 5),
-            failover_time=3.0,
+            failover_time=min(10.0, 3 * minute),
         ),
     )
 

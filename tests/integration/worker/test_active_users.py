@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from examples.active_users.board import Board, Eviction, evicted_at
-from examples.active_users.processor import ActiveUsers
+from examples.active_users.processor import FETCHED_AHEAD, ActiveUsers
 from examples.active_users.users import Sent, was_silent
 from sparkinesis.stream.page import Record
 from sparkinesis.worker.batch import RecordBatch, make_batch
@@ -36,6 +36,13 @@ def heartbeats(*beats: tuple[str, float], behind: float = 0.0) -> RecordBatch:
         records, stream="s", shard_id="a", millis_behind_latest=round(behind * 1000)
     )
     return batch
+
+
+def hear(users: ActiveUsers, shard: str, batch: RecordBatch) -> None:
+    """The batch, and as many without records as show that it was not fetched long ago."""
+    users.hear(shard, batch)
+    for _ in range(FETCHED_AHEAD):
+        users.hear(shard, heartbeats(behind=(batch.millis_behind_latest or 0) / 1000))
 
 
 @pytest.fixture
@@ -68,14 +75,14 @@ def test_a_user_is_evicted_after_the_silence_though_no_records_come(
     users: ActiveUsers, board: Board, time: Time
 ) -> None:
     began = time.now
-    users.hear("a", heartbeats(("ann", began)))
+    hear(users, "a", heartbeats(("ann", began)))
     for shard in ("a", "b"):
         time.now = began + SILENCE
-        users.hear(shard, heartbeats())
+        hear(users, shard, heartbeats())
     assert board.active == {"ann": began}
     time.now = began + SILENCE + 1
-    users.hear("a", heartbeats())
-    users.hear("b", heartbeats())
+    hear(users, "a", heartbeats())
+    hear(users, "b", heartbeats())
     assert board.active == {}
     assert board.evictions == [Eviction("ann", began, time.now)]
 
@@ -84,32 +91,45 @@ def test_nobody_is_silent_because_a_shard_was_not_read(
     users: ActiveUsers, board: Board, time: Time
 ) -> None:
     began = time.now
-    users.hear("b", heartbeats(("bob", began)))
+    hear(users, "b", heartbeats(("bob", began)))
     time.now += 300
-    users.hear("a", heartbeats())
+    hear(users, "a", heartbeats())
     assert board.active == {"bob": began}, "b was not read for as long"
-    users.hear("b", heartbeats(("bob", began + 60), behind=200))
+    hear(users, "b", heartbeats(("bob", began + 60), behind=200))
     assert board.active == {"bob": began + 60}, "b was read up to 100 s only"
-    users.hear("b", heartbeats())
+    hear(users, "b", heartbeats())
     assert board.active == {}
+
+
+def test_nobody_is_silent_because_batches_came_late(
+    users: ActiveUsers, board: Board, time: Time
+) -> None:
+    began = time.now
+    hear(users, "a", heartbeats(("ann", began)))
+    time.now += 180
+    hear(users, "b", heartbeats())
+    for minute in range(1, 4):  # fetched in time, and delivered at once
+        users.hear("a", heartbeats())
+        users.hear("a", heartbeats(("ann", began + 60 * minute)))
+    assert board.evictions == []
 
 
 def test_a_shard_that_changes_hands_begins_the_silence_anew(
     users: ActiveUsers, board: Board, time: Time
 ) -> None:
-    users.hear("a", heartbeats(("ann", time.now)))
+    hear(users, "a", heartbeats(("ann", time.now)))
     time.now += SILENCE - 1
     users.stop_listening("a")
     time.now += 10
-    users.hear("b", heartbeats())
+    hear(users, "b", heartbeats())
     users.listen("c")
     time.now += SILENCE - 1
-    users.hear("b", heartbeats())
-    users.hear("c", heartbeats())
+    hear(users, "b", heartbeats())
+    hear(users, "c", heartbeats())
     assert board.active.keys() == {"ann"}
     time.now += 2
-    users.hear("b", heartbeats())
-    users.hear("c", heartbeats())
+    hear(users, "b", heartbeats())
+    hear(users, "c", heartbeats())
     assert board.active.keys() == set()
 
 
@@ -117,7 +137,7 @@ def test_heartbeats_from_before_the_silence_are_counted_as_old(
     users: ActiveUsers, board: Board, time: Time
 ) -> None:
     started = time.now
-    users.hear("a", heartbeats(("ann", started - SILENCE - 1), ("ann", started - SILENCE)))
+    hear(users, "a", heartbeats(("ann", started - SILENCE - 1), ("ann", started - SILENCE)))
     assert (board.heartbeats, board.old) == (2, 1)
 
 
