@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 
 from examples.active_users.board import Board, Running, evicted_at
-from sparkinesis import Application, Checkpointer, RecordBatch, RecordProcessor, WorkerOptions
-from sparkinesis.worker.processor import ProcessorShard
-
-FETCHED_AHEAD = 5
-"""A batch was fetched after the one that came so many before it had been delivered."""
+from sparkinesis import (
+    Application,
+    Checkpointer,
+    ProcessorShard,
+    RecordBatch,
+    RecordProcessor,
+    WorkerOptions,
+)
 
 
 class ActiveUsers:
@@ -31,20 +33,20 @@ class ActiveUsers:
         self._board = board
         self._silence = silence
         self._clock = clock
-        self._delivered: dict[str, deque[float]] = {}
-        """When the last batches of each shard came: nobody is silent because they came late."""
+        self._read_until: dict[str, float] = {}
+        """By shard: nobody is silent because a shard was not read."""
         self._listening_since = clock()
         self._lock = threading.Lock()
 
     def listen(self, shard: str) -> None:
         with self._lock:
             self._listening_since = self._clock()
-            self._delivered[shard] = deque([self._listening_since], FETCHED_AHEAD + 1)
+            self._read_until[shard] = self._listening_since
 
     def stop_listening(self, shard: str) -> None:
         """Its users are heard from another shard soon, here or by another worker."""
         with self._lock:
-            self._delivered.pop(shard, None)
+            self._read_until.pop(shard, None)
             self._listening_since = self._clock()
 
     def hear(self, shard: str, batch: RecordBatch) -> None:
@@ -55,8 +57,9 @@ class ActiveUsers:
                 if arrived is not None:
                     self._board.hear(record.partition_key, arrived.timestamp())
             behind = (batch.millis_behind_latest or 0) / 1000
-            self._delivered[shard].append(self._clock() - behind)
-            read_until = min(times[0] for times in self._delivered.values())
+            if batch.fetched_at is not None:
+                self._read_until[shard] = batch.fetched_at.timestamp() - behind
+            read_until = min(self._read_until.values())
             for user, heard in self._board.active.items():
                 if evicted_at(heard, self._listening_since, self._silence) < read_until:
                     self._board.evict(user, heard)

@@ -15,7 +15,6 @@ import pytest
 from sparkinesis.errors import CheckpointError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.local import LocalServer
-from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.aggregation import aggregate
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.checkpointer import Checkpointer
@@ -352,7 +351,7 @@ def test_dead_letters_to_a_stream_keep_their_keys_and_data(
     (packed,) = aggregate([("agg", None, b"fine"), ("agg", str(UPPER), b"bad \x00 2")])
     put_at(kinesis, stream, b"bad 1", key=key_of_first)
     put_at(kinesis, stream, packed.data)
-    target = DeadLetterStream(StreamAddress(dead, None, "us-east-1", server.endpoint_url))
+    target = DeadLetterStream(dead, "us-east-1", server.endpoint_url)
     start(
         application(
             processor=lambda: Journaling(journal, on_records=refuse(b"bad 1", b"bad \x00 2")),
@@ -564,6 +563,7 @@ def test_an_exception_in_initialize_is_tried_again(
 
     worker = start(application(processor=make, options={"task_backoff": 0.01}))
     journal.wait_for_data(b"x")
+    journal.wait(lambda: len(journal.calls("initialize")) == 2)
     assert not worker.wait(0)
     assert len(journal.calls("initialize raised")) == 3
     assert len(made) == 2, "one for each shard, however often it is tried"
