@@ -5,10 +5,13 @@ SETUP := .venv/.installed
 KCLPY := .venv/sdists/amazon_kclpy-3.2.0.tar.gz
 ARGS ?=
 
-.PHONY: demo test lint bench format lock clean
+.PHONY: demo active-users test lint bench format lock clean
 
 demo: $(SETUP)
 	@$(BIN)/python -m examples.flights $(ARGS)
+
+active-users: $(SETUP)
+	@$(BIN)/python -m examples.active_users $(ARGS)
 
 test: $(SETUP) $(KCLPY)
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder $(ARGS)

@@ -48,3 +48,11 @@ def put(kinesis: Any, stream: str, datas: list[bytes], key: str | None = None) -
 
 def shard_ids(kinesis: Any, stream: str) -> list[str]:
     return [s["ShardId"] for s in kinesis.list_shards(StreamName=stream)["Shards"]]
+
+
+def put_at(kinesis: Any, stream: str, data: bytes, hash_key: int = 0, key: str = "k") -> str:
+    """Put one record into the shard that ``hash_key`` belongs to; returns its sequence number."""
+    answer = kinesis.put_record(
+        StreamName=stream, Data=data, PartitionKey=key, ExplicitHashKey=str(hash_key)
+    )
+    return str(answer["SequenceNumber"])

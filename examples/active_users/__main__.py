@@ -15,24 +15,31 @@ from pathlib import Path
 
 from examples.active_users.demo import REGION, STREAM, Demo, DemoFailedError, Start
 from examples.active_users.display import Display
+from sparkinesis.errors import SparkinesisError
+
+SHORTEST_MINUTE = 0.5
+"""Seconds; in less, a shard does not change hands."""
 
 
 @contextlib.contextmanager
 def processor(minute: float, _: Path) -> Iterator[Start]:
     from examples.active_users.processor import start_processor  # noqa: PLC0415
 
-    yield lambda endpoint, board: start_processor(STREAM, REGION, endpoint, minute, board)
+    yield functools.partial(start_processor, stream=STREAM, region=REGION, minute=minute)
 
 
 @contextlib.contextmanager
 def query(minute: float, folder: Path) -> Iterator[Start]:
     from examples.active_users.query import start_query  # noqa: PLC0415 - needs PySpark
+    from examples.flights.processes import FOR_A_SHORT_LIFE  # noqa: PLC0415
     from examples.flights.query import start_spark  # noqa: PLC0415
 
+    os.environ["JDK_JAVA_OPTIONS"] = FOR_A_SHORT_LIFE
     spark = start_spark()
+    spark.conf.set("spark.sql.shuffle.partitions", "1")  # it is a small crowd
     try:
         start = functools.partial(start_query, spark, folder / "checkpoint")
-        yield lambda endpoint, board: start(STREAM, REGION, endpoint, minute, board)
+        yield functools.partial(start, stream=STREAM, region=REGION, minute=minute)
     finally:
         spark.stop()
 
@@ -46,16 +53,22 @@ def main() -> int:
     parser.add_argument("--spark", action="store_true", help="by a Spark query instead")
     parser.add_argument("--minute", type=float, help="seconds in a minute (1, with Spark 2)")
     arguments = parser.parse_args()
-    minute = arguments.minute or (2.0 if arguments.spark else 1.0)
+    minute = arguments.minute if arguments.minute is not None else 1.0 + arguments.spark
+    if minute < SHORTEST_MINUTE:
+        parser.error(f"--minute is {minute:g}; a minute has at least {SHORTEST_MINUTE:g} seconds.")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that it cleans up as on Ctrl-C
     os.environ.update(AWS_ACCESS_KEY_ID="demo", AWS_SECRET_ACCESS_KEY="demo")
     folder = Path(tempfile.mkdtemp(prefix="active-users-"))
     kind = query if arguments.spark else processor
     reason = ""
     try:
-        with kind(minute, folder) as start, Display() as display:
-            Demo(start, minute, display).run()
-    except (DemoFailedError, RuntimeError) as error:
+        display = Display()
+        with kind(minute, folder) as start:
+            demo = Demo(start, minute, display)
+            with display:
+                demo.run()
+        demo.verify()
+    except (DemoFailedError, RuntimeError, SparkinesisError) as error:
         reason = str(error)
     except KeyboardInterrupt:
         reason = "It was interrupted."

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -19,35 +22,51 @@ def evicted_at(heard: float, listening_since: float, silence: float) -> float:
 class Eviction:
     user: str
     heard: float
-    """When the user's last heartbeat arrived; epoch seconds."""
+    """When the last heartbeat that the application knew of had arrived; epoch seconds."""
+    at: float
+    """When the user was evicted."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """An application that runs; both raise RuntimeError if it has failed."""
+
+    check: Callable[[], None]
+    stop: Callable[[], None]
 
 
 class Board:
     """The board of one run of the application; threads may share it.
 
-    not_before: what arrived earlier (epoch seconds) is of no interest, and is counted as `old`.
+    silence: the seconds after which a user is evicted. Heartbeats that had arrived so long before
+    the run began are of no interest, and are counted as `old`.
     """
 
-    def __init__(self, not_before: float) -> None:
-        self.not_before = not_before
+    def __init__(self, silence: float, clock: Callable[[], float] = time.time) -> None:
         self.heartbeats = 0
         self.old = 0
+        self._silence = silence
+        self._clock = clock
+        self._started = clock()
         self._heard: dict[str, float] = {}
         self._evictions: list[Eviction] = []
         self._lock = threading.Lock()
 
-    def hear(self, user: str, arrived: float) -> None:
-        """A heartbeat that arrived at Kinesis then (epoch seconds)."""
+    def hear(self, user: str, arrived: float, planned: float = math.inf) -> None:
+        """A heartbeat that arrived at Kinesis then (epoch seconds).
+
+        planned: when it was decided to read it, if that was before this run.
+        """
         with self._lock:
             self.heartbeats += 1
-            self.old += arrived < self.not_before
-            # After a reshard, a user's heartbeats come from another shard: not in order with others.
+            self.old += arrived < min(planned, self._started) - self._silence
+            # Different shards' heartbeats come in no order, and a reshard moves a user.
             self._heard[user] = max(arrived, self._heard.get(user, 0.0))
 
-    def evict(self, eviction: Eviction) -> None:
+    def evict(self, user: str, heard: float) -> None:
         with self._lock:
-            self._heard.pop(eviction.user, None)
-            self._evictions.append(eviction)
+            self._heard.pop(user, None)
+            self._evictions.append(Eviction(user, heard, self._clock()))
 
     @property
     def active(self) -> dict[str, float]:

@@ -1,21 +1,21 @@
 """Who is active, as a Spark query: a timer for each user, set anew by every heartbeat.
 
-The state is in Spark's checkpoint, by user, so reshards do not concern it. ``skipOlderThan`` keeps a
-query that was stopped from chewing through what nobody wants to know any more.
+The state is in Spark's checkpoint, by user, so reshards do not concern it. ``skipOlderThan`` keeps
+a query that was stopped from chewing through what nobody wants to know any more.
 """
 
 from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
-from examples.active_users.board import Board, Eviction, evicted_at
+from examples.active_users.board import Board, Running, evicted_at
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -83,22 +83,24 @@ def _row(user: str, active: bool, arrivals: list[int], planned: int) -> pd.DataF
 def note_on(board: Board, row: Row) -> None:
     """Write a row of `active_users` on the board."""
     if not row.active:
-        board.evict(Eviction(row.user, row.arrivals[0] / 1000))
+        board.evict(row.user, row.arrivals[0] / 1000)
         return
     for arrived in row.arrivals:
-        board.hear(row.user, arrived / 1000)
+        # A batch that Spark had planned before it was stopped is run as it was planned.
+        board.hear(row.user, arrived / 1000, row.planned / 1000)
 
 
 def start_query(
     spark: SparkSession,
     checkpoint: Path,
+    *,
     stream: str,
     region: str,
     endpoint: str,
     minute: float,
     board: Board,
-) -> Callable[[], None]:
-    """Start the query, which keeps ``board``; returns what stops it."""
+) -> Running:
+    """Start the query, which keeps ``board``."""
     silence_ms = round(2 * minute * 1000)
     records = (
         spark.readStream.format("kinesis")
@@ -120,14 +122,20 @@ def start_query(
         .writeStream.foreachBatch(write)
         .outputMode("update")
         .option("checkpointLocation", str(checkpoint))
-        .trigger(processingTime=f"{round(minute * 250)} milliseconds")
+        .trigger(processingTime=f"{round(minute * 500)} milliseconds")
         .start()
     )
 
-    def stop() -> None:
-        error = query.exception()
-        query.stop()
-        if error is not None:
-            raise RuntimeError(f"The query failed: {error}")
+    def check() -> None:
+        if not query.isActive:
+            raise RuntimeError(f"The query has failed: {query.exception()}")
 
-    return stop
+    def stop() -> None:
+        # Between two batches if there is a pause: one that is under way would be run again.
+        until = time.monotonic() + 5 * minute
+        while query.status["isTriggerActive"] and time.monotonic() < until:
+            time.sleep(0.01)
+        check()
+        query.stop()
+
+    return Running(check, stop)

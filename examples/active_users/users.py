@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+from examples.active_users.board import Eviction
 from examples.flights.shards import split_one
 from sparkinesis.local import system_clock
 
@@ -17,6 +18,26 @@ AT_A_TIME = 500
 """Of one PutRecords call; Kinesis takes no more."""
 SLOTS = 10
 """Parts of a minute. A user has one of them."""
+
+
+class Sent(NamedTuple):
+    """Between which two moments a heartbeat arrived; epoch milliseconds."""
+
+    before: int
+    after: int
+
+
+def was_silent(sent: Iterable[Sent], eviction: Eviction, silence: float) -> bool:
+    """Whether a user sent nothing for ``silence`` seconds between the last heartbeat that was heard
+    and the eviction.
+    """
+    since, at = round(eviction.heard * 1000), round(eviction.at * 1000)
+    unheard = [beat for beat in sent if since < beat.before and beat.after < at]
+    for before, after in [*unheard, Sent(at, at)]:
+        if after - since >= silence * 1000:
+            return True
+        since = before
+    return False
 
 
 class PastClock:
@@ -63,8 +84,7 @@ class Crowd(threading.Thread):
         self._minute = minute
         self._lock = threading.Lock()
         self._beating: frozenset[str] = frozenset()
-        self._sent: dict[str, list[tuple[int, int]]] = {}
-        """By user: before each heartbeat was put, and when it had surely arrived; epoch ms."""
+        self._sent: dict[str, list[Sent]] = {}
         self._stopping = threading.Event()
 
     @property
@@ -78,27 +98,27 @@ class Crowd(threading.Thread):
     def go(self, users: Iterable[str]) -> None:
         self._beating -= frozenset(users)
 
-    def was_silent(self, user: str, since: float, silence: float) -> bool:
-        """Whether no heartbeat had arrived ``silence`` seconds after the one at ``since``."""
-        first, last = round(since * 1000), round((since + silence) * 1000)
+    def sent_by(self, user: str) -> list[Sent]:
         with self._lock:
-            sent = list(self._sent.get(user, ()))
-        return not any(first < before and there <= last for before, there in sent)
+            return list(self._sent.get(user, ()))
 
     def stop(self) -> None:
         self._stopping.set()
-        self.join()
+        if self.is_alive():
+            self.join()
 
     def run(self) -> None:
         due, slot = time.monotonic(), 0
         try:
             while not self._stopping.wait(max(0.0, due - time.monotonic())):
-                users = [user for user in sorted(self._beating) if sum(user.encode()) % SLOTS == slot]
+                users = [
+                    user for user in sorted(self._beating) if sum(user.encode()) % SLOTS == slot
+                ]
                 before = system_clock()
                 put(self._kinesis, self._stream, users)
                 with self._lock:
                     for user in users:
-                        self._sent.setdefault(user, []).append((before, system_clock()))
+                        self._sent.setdefault(user, []).append(Sent(before, system_clock()))
                 due, slot = due + self._minute / SLOTS, (slot + 1) % SLOTS
         except Exception as error:  # noqa: BLE001 - raised by whoever watches the crowd
             self.failure = error

@@ -5,6 +5,8 @@ from __future__ import annotations
 import typer
 
 from sparkinesis.compat.kclpy.command import kclpy
+from sparkinesis.lease.leases_command import leases
+from sparkinesis.lease.reset_command import reset
 from sparkinesis.local.command import local
 
 app = typer.Typer(
@@ -16,8 +18,5 @@ app = typer.Typer(
 )
 app.command("local")(local)
 app.command("kclpy")(kclpy)
-
-
-@app.callback()
-def _main() -> None:
-    """Makes `local` a subcommand even while it is the only one."""
+app.command("leases")(leases)
+app.command("reset")(reset)

@@ -17,7 +17,7 @@ from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.shard_sync import InitialPosition
 from sparkinesis.lease.table import LeaseTable
 from sparkinesis.lease.taker import TakeSettings
-from sparkinesis.stream.address import StreamAddress, is_loopback
+from sparkinesis.stream.address import StreamAddress, is_loopback, stream_address
 from sparkinesis.stream.client import StreamClient
 from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp
@@ -92,18 +92,7 @@ class Application:
 
     def address(self) -> StreamAddress:
         """The stream."""
-        if not self.stream.startswith("arn:"):
-            return StreamAddress(self.stream, None, self.region, self.endpoint, self.credentials)
-        parts = self.stream.split(":")
-        if len(parts) != 6 or parts[2] != "kinesis" or not parts[5].startswith("stream/"):
-            raise OptionError(
-                f"stream is {self.stream!r}; a stream's ARN looks like "
-                "arn:aws:kinesis:<region>:<account>:stream/<name>."
-            )
-        name = parts[5].removeprefix("stream/")
-        return StreamAddress(
-            name, self.stream, self.region or parts[3], self.endpoint, self.credentials
-        )
+        return stream_address(self.stream, self.region, self.endpoint, self.credentials)
 
     def table(self) -> LeaseTable:
         """The lease table."""

@@ -174,6 +174,11 @@ class Checkpointer:
 
     # --- for the shard consumer
 
+    @property
+    def is_held(self) -> bool:
+        """Whether the shard's lease is."""
+        return self._held.is_held()
+
     def take_reset(self) -> Position | None:
         """Where the processor wants to go on, once. Until then nothing delivered counts."""
         with self._lock:
@@ -188,6 +193,8 @@ class Checkpointer:
         """Write a checkpoint that was resolved; checked again, since others may lie in between."""
         with self._lock:
             permitted = self._permitted
+            if at == permitted.last and at.is_sentinel:
+                return  # nothing was delivered yet, so there is nothing to write
             at = permitted.resolve(at.sequence_number, at.sub_sequence_number)
             if at == permitted.last:
                 return

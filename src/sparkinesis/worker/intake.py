@@ -96,18 +96,27 @@ class Intake:
         try:
             page = self._retrieval.take()
             return None if page is None else self._accept(page)
-        except PositionNotFoundError as error:
-            _log.error("%s Going on with the oldest record kept.", error)
+        except PositionNotFoundError:
+            _log.error(
+                "The service does not know the checkpoint %s of %s any more: it has expired, or is "
+                "of another stream. Records may be lost; going on with the oldest kept.",
+                self._start,
+                self._settings.describe_shard(self._shard_id),
+            )
             self.begin(TRIM_HORIZON)
             return None
-        except ShardNotFoundError as error:
+        except ShardNotFoundError:
             self.stop()
             # A stream that was deleted may come again, and has shards of the same ids then: their
             # leases must not have ended. Raises StreamNotFoundError if it is not there now.
             shards, _ = self._settings.client.list_shards()
             if any(shard.id == self._shard_id for shard in shards):
                 raise
-            _log.error("%s What was left of it is lost; it is taken for ended.", error)
+            _log.error(
+                "What was left to read of %s is lost: the shard has expired, or the stream was "
+                "created anew. It is taken for ended.",
+                self._settings.describe_shard(self._shard_id),
+            )
             self.at_end = True
             return None
         except BaseException:
@@ -125,7 +134,9 @@ class Intake:
         records, start = self._judged(fetched), self._start
         if stored:
             self._start = AfterRecord(stored[-1].sequence_number)
-        bound_ms = self._settings.skip_before(fetched.service_time_ms)
+        # By now, not as of the fetch: a slow processor lets pages grow old.
+        waited_ms = round((self._settings.clock() - page.since) * 1000)
+        bound_ms = self._settings.skip_before(fetched.service_time_ms + waited_ms)
         if bound_ms is not None:
             if is_behind(records, bound_ms) and not page.at_shard_end:
                 _log.info(
@@ -140,7 +151,7 @@ class Intake:
             self.stop()
             self.at_end = True
             self.children = tuple(shard_of(child) for child in fetched.page.child_shards or ())
-        return self._unpacked(records, start)
+        return self._unpacked(records, start, fetched.service_time_ms)
 
     def _judged(self, fetched: Fetched) -> Sequence[Record]:
         """The records behind the start, if the first page shows that none are missing."""
@@ -152,13 +163,14 @@ class Intake:
         self._check = None
         return records
 
-    def _unpacked(self, records: Sequence[Record], start: Position) -> RecordBatch:
+    def _unpacked(self, records: Sequence[Record], start: Position, fetched_ms: int) -> RecordBatch:
         options = self._settings.options
         batch, dropped = make_batch(
             records,
             stream=self._settings.client.address.name,
             shard_id=self._shard_id,
             millis_behind_latest=self.millis_behind_latest,
+            fetched_ms=fetched_ms,
             deaggregate=options.deaggregate,
             hash_range=self._hash_range,
         )

@@ -26,6 +26,8 @@ class FetchedPage:
 
     fetched: Fetched
     at_shard_end: bool
+    since: float
+    """When it was fetched, by the worker's clock (seconds)."""
 
 
 class Retrieval(Protocol):
@@ -101,7 +103,7 @@ class Polling:
         cursor = self._open_cursor(self._start)
         while self._wait_for_room():
             fetched = cursor.fetch(self._limit)
-            page = FetchedPage(fetched, cursor.at_end)
+            page = FetchedPage(fetched, cursor.at_end, self._clock())
             with self._changed:
                 if self._stopped:
                     return

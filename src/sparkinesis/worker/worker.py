@@ -87,6 +87,9 @@ class Worker:
             raise RuntimeError("A worker can be started only once; make another one.")
         self._coordinator.refuse_to_double(self._stop_taking.wait)
         self._caretaker.sync()
+        if self._shutdown_requested:
+            self._ended.set()
+            return self
         for name, loop in (
             ("renew", self._renew_leases),
             ("take", self._take_leases),
@@ -122,7 +125,7 @@ class Worker:
         if threading.current_thread() in list(self._threads.values()):
             return False
         if not self._loops:
-            return True  # it was never started
+            self._ended.set()  # never started, or it could not
         seconds = self._options.shutdown_timeout if timeout is None else timeout
         if self._ended.wait(seconds):
             return not self._shutdown_forced

@@ -350,3 +350,17 @@ def test_a_worker_is_started_once(
     worker = start(application())
     with pytest.raises(RuntimeError, match="once"):
         worker.start()
+
+
+def test_a_checkpoint_before_anything_was_delivered_writes_nothing_and_is_no_error(
+    *, application: Make, start: Start, stream: str, journal: Journal
+) -> None:
+    """As in the KCL; shutdown_requested checkpoints whether or not anything came."""
+    worker = start(
+        application(
+            processor=lambda: Journaling(journal, on_shutdown=lambda given: given.checkpoint())
+        )
+    )
+    journal.wait(lambda: bool(journal.calls("initialize")))
+    assert worker.shutdown(PATIENCE)
+    assert journal.calls("shutdown_requested") == [(SHARD, "shutdown_requested")]

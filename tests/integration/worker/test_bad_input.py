@@ -1,0 +1,281 @@
+"""What cannot work is refused by an error of its own, before anything is written."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from sparkinesis.errors import (
+    AccessDeniedError,
+    CheckpointError,
+    DuplicateWorkerIdError,
+    LeaseTableError,
+    ProcessorError,
+    SparkinesisError,
+    StreamNotFoundError,
+)
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.local import Call, Fault, LocalServer
+from sparkinesis.worker.application import Application
+from sparkinesis.worker.processor import RecordProcessor
+from sparkinesis.worker.worker import Worker
+from tests.journal import PATIENCE, Journal, Journaling
+from tests.streams import put_at
+
+Start = Callable[[Application], Worker]
+Make = Callable[..., Application]
+
+FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
+
+
+@pytest.fixture
+def launch() -> Iterator[Callable[[Application], Worker]]:
+    """Starts workers that are expected to fail; what is left of them ends with the test."""
+    workers: list[Worker] = []
+
+    def run(application: Application) -> Worker:
+        workers.append(application.worker())
+        return workers[-1].start()
+
+    yield run
+    for worker in workers:
+        worker.shutdown(10)
+
+
+def owners(application: Make) -> dict[str, str | None]:
+    return {row.key: row.owner for row in application().table().leases()}
+
+
+def process_all(
+    application: Make, start: Start, kinesis: Any, stream: str, *datas: bytes
+) -> list[bytes]:
+    """A proper worker gets everything, and what is put now."""
+    journal = Journal()
+    start(application(processor=lambda: Journaling(journal)))
+    put_at(kinesis, stream, b"and on")
+    journal.wait_for_data(*datas, b"and on")
+    return journal.data()
+
+
+# --- worker ids
+
+
+def test_a_second_worker_of_the_same_id_is_refused_before_it_takes_anything(
+    application: Make, start: Start, launch: Start, kinesis: Any, stream: str, *, journal: Journal
+) -> None:
+    first = start(application(worker_id="same", processor=lambda: Journaling(journal)))
+    journal.wait(lambda: len(journal.calls("initialize")) == 2)
+    twin = Journal()
+    with pytest.raises(DuplicateWorkerIdError, match=r"'same'.*Nothing was taken"):
+        launch(application(worker_id="same", processor=lambda: Journaling(twin)))
+    assert not first.wait(0)
+    put_at(kinesis, stream, b"x")
+    journal.wait_for_data(b"x")
+    assert not twin.entries
+    assert not journal.calls("lease_lost")
+    assert owners(application) == {FIRST: "same", SECOND: "same"}
+
+
+def test_a_worker_may_come_back_under_its_id(
+    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
+) -> None:
+    """Its leases were never released: as after a crash."""
+    first = start(application(worker_id="same", processor=lambda: Journaling(journal)))
+    journal.wait(lambda: len(journal.calls("initialize")) == 2)
+    for held in first._coordinator.held().values():
+        held.lose("the test says so")
+    first.shutdown(PATIENCE)
+    assert owners(application) == {FIRST: "same", SECOND: "same"}
+    put_at(kinesis, stream, b"x")
+    again = Journal()
+    start(application(worker_id="same", processor=lambda: Journaling(again)))
+    again.wait_for_data(b"x")
+
+
+def test_of_twins_that_start_without_leases_one_gives_way(
+    application: Make, start: Start, launch: Start, kinesis: Any
+) -> None:
+    """Neither can know of the other before there is a lease to take: another worker has it."""
+    name = "twins-of-one-shard"
+    kinesis.create_stream(StreamName=name, ShardCount=1)
+
+    def make(**given: Any) -> Application:
+        return application(name=name, stream=name, **given)
+
+    journals = {each: Journal() for each in ("third", "twin 1", "twin 2")}
+    third = start(make(worker_id="third", processor=lambda: Journaling(journals["third"])))
+    put_at(kinesis, name, b"1")
+    journals["third"].wait_for_data(b"1")
+    twins = [
+        launch(make(worker_id="same", processor=functools.partial(Journaling, journals[each])))
+        for each in ("twin 1", "twin 2")
+    ]
+    assert third.shutdown(PATIENCE)
+    put_at(kinesis, name, b"2")
+
+    ended = threading.Condition()
+    refusals: dict[int, DuplicateWorkerIdError] = {}
+
+    def watch(n: int) -> None:
+        try:
+            twins[n].wait(PATIENCE)
+        except DuplicateWorkerIdError as error:
+            with ended:
+                refusals[n] = error
+                ended.notify_all()
+
+    for n in range(2):
+        threading.Thread(target=watch, args=(n,), daemon=True).start()
+    with ended:
+        assert ended.wait_for(lambda: refusals, PATIENCE)
+    (loser,) = refusals
+    assert "'same'" in str(refusals[loser])
+    assert "shardId-000000000000" in str(refusals[loser])
+    winner = journals[("twin 1", "twin 2")[1 - loser]]
+    put_at(kinesis, name, b"3")
+    winner.wait_for_data(b"2", b"3")
+    assert not journals[("twin 1", "twin 2")[loser]].data()
+    assert not twins[1 - loser].wait(0)
+    assert list(refusals) == [loser]
+
+
+# --- stream and table
+
+
+def test_a_stream_that_does_not_exist_leaves_no_table_behind(
+    application: Make, dynamodb: Any
+) -> None:
+    with pytest.raises(StreamNotFoundError, match="no-such-stream"):
+        application(name="typing-error", stream="no-such-stream").worker()
+    assert "typing-error" not in dynamodb.list_tables()["TableNames"]
+
+
+def test_a_table_that_is_no_lease_table_is_not_written_to(
+    application: Make, start: Start, kinesis: Any, dynamodb: Any, stream: str
+) -> None:
+    put_at(kinesis, stream, b"x")
+    name = f"orders-of-{stream}"
+    dynamodb.create_table(
+        TableName=name,
+        KeySchema=[{"AttributeName": "orderId", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "orderId", "AttributeType": "N"}],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    row = {"orderId": {"N": "1"}, "what": {"S": "tea"}}
+    dynamodb.put_item(TableName=name, Item=row)
+    with pytest.raises(LeaseTableError, match=r"orderId.*Give the application another name"):
+        application(name=name).worker()
+    assert dynamodb.scan(TableName=name)["Items"] == [row]
+    assert process_all(application, start, kinesis, stream, b"x") == [b"x", b"and on"]
+
+
+def test_a_table_that_may_not_be_written_to_is_told_before_anything_is_taken(
+    application: Make, launch: Start, server: LocalServer, stream: str
+) -> None:
+    def deny(call: Call) -> Fault | None:
+        if call.operation == "CreateTable":
+            return Fault.error("AccessDeniedException", "not authorized: dynamodb:CreateTable")
+        return None
+
+    server.kinesis.faults = deny
+    try:
+        with pytest.raises(AccessDeniedError, match="CreateTable"):
+            launch(application(name=f"denied-{stream}"))
+    finally:
+        server.kinesis.faults = None
+
+
+# --- record processors
+
+
+class NoProcessRecords(RecordProcessor):
+    def process_record(self, batch: Any, checkpointer: Any) -> None:
+        """A typing error."""
+
+
+class OfAnotherLibrary:
+    def process_records(self, records: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("processor", "why"),
+    [
+        (NoProcessRecords, "NoProcessRecords is no record processor: it has no process_records"),
+        (OfAnotherLibrary, "no initialize and no lease_lost"),
+        (Journaling(Journal()), "an instance of Journaling"),
+        (None, "cannot be called"),
+    ],
+)
+def test_a_class_that_is_no_record_processor(
+    application: Make, dynamodb: Any, stream: str, *, processor: Any, why: str
+) -> None:
+    with pytest.raises(ProcessorError, match=why):
+        application(processor=processor)
+    assert stream not in dynamodb.list_tables()["TableNames"]
+
+
+@pytest.mark.parametrize(
+    "made", [NoProcessRecords(), "a string", None], ids=["object", "string", "none"]
+)
+def test_a_function_that_makes_something_else_ends_the_worker(
+    application: Make, start: Start, launch: Start, kinesis: Any, stream: str, *, made: Any
+) -> None:
+    """Its leases are released, and no record is lost to a worker that does it right."""
+    put_at(kinesis, stream, b"x")
+    worker = launch(application(processor=lambda: made))
+    with pytest.raises(ProcessorError, match=f"{type(made).__name__} is no record processor"):
+        worker.wait(PATIENCE)
+    assert owners(application) == {FIRST: None, SECOND: None}
+    assert process_all(application, start, kinesis, stream, b"x") == [b"x", b"and on"]
+
+
+@pytest.mark.parametrize(
+    ("ask", "why"),
+    [
+        (lambda c, r: c.checkpoint(str(int(r.sequence_number) + 1)), "beyond what was delivered"),
+        (lambda c, r: c.checkpoint(r.sequence_number, 1), "beyond what was delivered"),
+        (lambda c, r: c.checkpoint("LATEST"), r"reset\('LATEST'\)"),
+        (lambda c, r: c.checkpoint("SHARD_END"), "beyond what was delivered"),
+        (lambda c, r: c.checkpoint("soon"), "not a sequence number"),
+        (lambda c, r: c.checkpoint(12), "not int"),
+        (lambda c, r: c.checkpoint(r.sequence_number, -1), "negative"),
+        (lambda c, r: c.checkpoint(None, 3), "needs the sequence number"),
+        (lambda c, r: c.prepare(str(int(r.sequence_number) + 1)), "beyond what was delivered"),
+    ],
+)
+def test_a_checkpoint_elsewhere_than_in_what_was_delivered(
+    application: Make,
+    start: Start,
+    kinesis: Any,
+    stream: str,
+    journal: Journal,
+    *,
+    ask: Callable[[Any, Any], object],
+    why: str,
+) -> None:
+    refusals: list[SparkinesisError] = []
+
+    def process(batch: Any, checkpointer: Any) -> None:
+        with pytest.raises(CheckpointError, match=why) as refusal:
+            ask(checkpointer, batch.records[-1])
+        refusals.append(refusal.value)
+        if batch.records[-1].data == b"last":
+            checkpointer.checkpoint()
+
+    put_at(kinesis, stream, b"x")
+    start(application(processor=lambda: Journaling(journal, on_records=process)))
+    journal.wait_for_data(b"x")
+    row = application().table().get(FIRST)
+    assert row is not None
+    assert row.checkpoint == ExtendedSequenceNumber("TRIM_HORIZON")
+    last = put_at(kinesis, stream, b"last")
+    journal.wait_for_data(b"last")
+    assert journal.data() == [b"x", b"last"]
+    assert len(refusals) == 2
+    row = application().table().get(FIRST)
+    assert row is not None
+    assert row.checkpoint == ExtendedSequenceNumber(last)

@@ -1,0 +1,224 @@
+"""Lease tables as dead Java KCLs left them are taken over, and remain what a Java KCL can read."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.stream.aggregation import aggregate
+from sparkinesis.worker.application import Application
+from sparkinesis.worker.worker import Worker
+from tests.integration.worker.conftest import FAILOVER_TIME
+from tests.journal import PATIENCE, Journal, Journaling
+from tests.kcl import COORDINATION, KCL_2, KCL_3, create_table, java_refuses, put_rows
+from tests.streams import put_at
+
+Start = Callable[[Application], Worker]
+Make = Callable[..., Application]
+
+FIRST, SECOND, LEFT, RIGHT = (f"shardId-{n:012}" for n in range(4))
+UPPER = 2**127
+FOREIGN = {"team": {"S": "flights"}, "notes": {"L": [{"N": "1"}, {"NULL": True}]}}
+
+
+def rows_of(dynamodb: Any, table: str) -> dict[str, dict[str, Any]]:
+    items = dynamodb.scan(TableName=table, ConsistentRead=True)["Items"]
+    return {item["leaseKey"]["S"]: item for item in items}
+
+
+def put_table(dynamodb: Any, name: str, rows: list[dict[str, Any]]) -> None:
+    create_table(dynamodb, name)
+    put_rows(dynamodb, name, [*({**row, **FOREIGN} for row in rows), *COORDINATION])
+
+
+def check_table(dynamodb: Any, name: str) -> dict[str, dict[str, Any]]:
+    """What holds whatever was done: Java can read it, and what is not ours is as it was."""
+    rows = rows_of(dynamodb, name)
+    for row in COORDINATION:
+        assert rows.pop(row["leaseKey"]["S"]) == row
+    for key, row in rows.items():
+        assert java_refuses(row) == [], key
+        assert {name: row.get(name) for name in FOREIGN} == FOREIGN, key
+    return rows
+
+
+def checkpoint(batch: Any, checkpointer: Any) -> None:
+    checkpointer.checkpoint()
+
+
+def kcl_2_rows(
+    kinesis: Any, stream: str, children: int = 2
+) -> tuple[list[dict[str, Any]], str, str]:
+    """KCL 2.x rows of a stream whose first shard was split: the second shard is in the middle of an
+    aggregated record. Returns that record's sequence number too, and the next one's."""
+    put_at(kinesis, stream, b"done long ago")
+    kinesis.split_shard(StreamName=stream, ShardToSplit=FIRST, NewStartingHashKey=str(UPPER // 2))
+    (packed,) = aggregate([("k", None, b"%d" % n) for n in range(5)])
+    middle = put_at(kinesis, stream, packed.data, UPPER)
+    following = put_at(kinesis, stream, b"5", UPPER)
+    put_at(kinesis, stream, b"left")
+    put_at(kinesis, stream, b"right", UPPER // 2)
+    parent, second, left = copy.deepcopy(KCL_2)
+    second["checkpoint"] = {"S": middle}
+    second["checkpointSubSequenceNumber"] = {"N": "2"}
+    second["pendingCheckpoint"] = {"S": following}
+    second["pendingCheckpointSubSequenceNumber"] = {"N": "0"}
+    right = {**left, "leaseKey": {"S": RIGHT}, "leaseOwner": {"S": "worker-1"}}
+    return [parent, second, left, right][: 2 + children], middle, following
+
+
+def test_a_table_of_a_kcl_2_is_taken_over(
+    application: Make,
+    start: Start,
+    kinesis: Any,
+    dynamodb: Any,
+    stream: str,
+    *,
+    journal: Journal,
+) -> None:
+    rows, middle, following = kcl_2_rows(kinesis, stream)
+    put_table(dynamodb, stream, rows)
+    before = rows_of(dynamodb, stream)
+    times: dict[str, float] = {}
+
+    def note(shard: Any) -> None:
+        times[shard.id] = time.monotonic()
+
+    began = time.monotonic()
+    worker = start(
+        application(
+            processor=lambda: Journaling(journal, on_records=checkpoint, on_initialize=note)
+        )
+    )
+    journal.wait_for_data(b"3", b"4", b"5", b"left", b"right")
+    assert worker.shutdown(PATIENCE)
+
+    shards = {what.id: what for _, call, what in journal.entries if call == "initialize"}
+    assert set(shards) == {SECOND, LEFT, RIGHT}, "the parent had ended: nobody is called for it"
+    assert shards[SECOND].checkpoint == ExtendedSequenceNumber(middle, 2)
+    pending = shards[SECOND].pending_checkpoint
+    assert (pending.at, pending.state) == (ExtendedSequenceNumber(following), b"state\x00")
+    assert shards[LEFT].pending_checkpoint is None
+    assert journal.data(SECOND) == [b"3", b"4", b"5"], "behind the sub-sequence number"
+    assert (journal.data(LEFT), journal.data(RIGHT)) == ([b"left"], [b"right"])
+    # Owners that may be alive are waited for; a lease that is nobody's is not.
+    assert min(times[SECOND], times[RIGHT]) - began >= FAILOVER_TIME
+    assert times[LEFT] <= min(times[SECOND], times[RIGHT])
+
+    after = check_table(dynamodb, stream)
+    assert after[FIRST] == before[FIRST]
+    second = after[SECOND]
+    assert second["checkpoint"] == {"S": following}
+    assert not [name for name in second if name.startswith("pending")]
+    assert second["startingHashKey"] == before[SECOND]["startingHashKey"]
+    assert int(second["leaseCounter"]["N"]) > int(before[SECOND]["leaseCounter"]["N"])
+    assert after[LEFT]["parentShardId"] == before[LEFT]["parentShardId"]
+    assert not any("leaseOwner" in row for key, row in after.items() if key != FIRST)
+
+
+def test_a_child_that_the_dead_kcl_did_not_lease_is_leased(
+    application: Make,
+    start: Start,
+    kinesis: Any,
+    dynamodb: Any,
+    stream: str,
+    *,
+    journal: Journal,
+) -> None:
+    rows, _, _ = kcl_2_rows(kinesis, stream, children=1)
+    for row in rows:
+        row.pop("leaseOwner", None)
+    create_table(dynamodb, stream)
+    put_rows(dynamodb, stream, rows)
+    worker = start(application(processor=lambda: Journaling(journal, on_records=checkpoint)))
+    journal.wait_for_data(b"left", b"right", b"5")
+    assert worker.shutdown(PATIENCE)
+    after = rows_of(dynamodb, stream)
+    assert set(after) == {FIRST, SECOND, LEFT, RIGHT}
+    assert after[RIGHT]["parentShardId"] == {"SS": [FIRST]}
+    assert [java_refuses(row) for row in after.values()] == [[]] * 4
+
+
+def test_a_table_of_a_kcl_3_is_taken_over(
+    application: Make,
+    start: Start,
+    kinesis: Any,
+    dynamodb: Any,
+    stream: str,
+    *,
+    journal: Journal,
+) -> None:
+    """The handoff that both dead workers had begun is over; an instant is the configuration's."""
+    put_at(kinesis, stream, b"before LATEST")
+    put_at(kinesis, stream, b"early", UPPER)
+    (early,) = kinesis.get_records(
+        ShardIterator=kinesis.get_shard_iterator(
+            StreamName=stream, ShardId=SECOND, ShardIteratorType="TRIM_HORIZON"
+        )["ShardIterator"]
+    )["Records"]
+    put_at(kinesis, stream, b"late", UPPER)
+    put_table(dynamodb, stream, KCL_3)
+    moment = early["ApproximateArrivalTimestamp"] + timedelta(milliseconds=1)
+
+    def run(into: Journal) -> Worker:
+        return start(
+            application(
+                initial_position=moment,
+                processor=lambda: Journaling(into, on_records=checkpoint),
+            )
+        )
+
+    worker = run(journal)
+    journal.wait_for_data(b"late")
+    journal.wait(lambda: (FIRST, "initialize") in journal.calls())
+    assert worker.shutdown(PATIENCE)
+    assert journal.data() == [b"late"]
+    shards = {what.id: what for _, call, what in journal.entries if call == "initialize"}
+    assert shards[SECOND].pending_checkpoint.at == ExtendedSequenceNumber("49", 2)
+    assert shards[SECOND].pending_checkpoint.state is None
+    row = rows_of(dynamodb, stream)[FIRST]
+    assert row["checkpoint"] == {"S": "LATEST"}
+    assert int(row["checkpointTimestamp"]["N"]) > moment.timestamp() * 1000 - 1
+    assert "checkpointOwner" not in row
+    assert row["entityType"] == {"S": "LEASE"}
+
+    # LATEST is that moment from now on, and not that of whoever comes next.
+    put_at(kinesis, stream, b"while nobody read")
+    again = Journal()
+    worker = run(again)
+    again.wait_for_data(b"while nobody read")
+    for shard, hash_key in ((FIRST, 0), (SECOND, UPPER)):
+        put_at(kinesis, stream, shard.encode(), hash_key)
+        again.wait_for_data(shard.encode())
+    assert worker.shutdown(PATIENCE)
+    assert again.data(FIRST) == [b"while nobody read", FIRST.encode()]
+    assert again.data(SECOND) == [SECOND.encode()]
+    after = check_table(dynamodb, stream)
+    assert "checkpointTimestamp" not in after[FIRST]
+    assert not [name for name in after[SECOND] if name.startswith("pending")]
+
+
+def test_an_instant_that_nobody_knows_is_read_from_the_start(
+    application: Make,
+    start: Start,
+    kinesis: Any,
+    dynamodb: Any,
+    stream: str,
+    *,
+    journal: Journal,
+) -> None:
+    """A Java KCL keeps it in its configuration only; ours says something else."""
+    put_at(kinesis, stream, b"early", UPPER)
+    put_table(dynamodb, stream, KCL_3)
+    start(
+        application(
+            initial_position="latest",
+            processor=lambda: Journaling(journal, on_records=checkpoint),
+        )
+    )
+    journal.wait_for_data(b"early")
+    assert journal.data(SECOND) == [b"early"]

@@ -1,0 +1,192 @@
+"""``processing_time_limit``: a call that takes too long is told of, and if asked to, given up."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sparkinesis.errors import LeaseLostError
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.worker.application import Application
+from sparkinesis.worker.worker import Worker
+from tests.journal import PATIENCE, Journal, Journaling
+from tests.streams import put_at
+
+Start = Callable[[Application], Worker]
+Make = Callable[..., Application]
+
+FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
+LIMIT = 0.3
+
+
+class Stuck:
+    """Checkpoints the first record alone, sticks at the one after it until told to go on, and then
+    tries to checkpoint."""
+
+    def __init__(self) -> None:
+        self.is_there = threading.Event()
+        self.go_on = threading.Event()
+        self.refusals: list[LeaseLostError] = []
+
+    def __call__(self, batch: Any, checkpointer: Any) -> None:
+        if batch.records[0].data == b"done":
+            checkpointer.checkpoint(batch.records[0])
+        if batch.records[-1].data == b"stuck" and not self.go_on.is_set():
+            self.is_there.set()
+            assert self.go_on.wait(PATIENCE)
+            try:
+                checkpointer.checkpoint()
+            except LeaseLostError as error:
+                self.refusals.append(error)
+                raise
+
+
+def wait_for(worker: Worker, condition: Callable[[], bool]) -> None:
+    """Wait until ``condition``, looked at after each round of the worker's, holds."""
+    with worker._changed:
+        assert worker._changed.wait_for(condition, PATIENCE)
+
+
+def processing_for(worker: Worker) -> float:
+    return max((status.processing_for or 0.0 for status in worker.status()), default=0.0)
+
+
+def reports(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [
+        record.getMessage()
+        for record in caplog.records
+        if "processing_time_limit" in record.getMessage()
+    ]
+
+
+def test_a_slow_call_is_reported_once(
+    application: Make,
+    start: Start,
+    kinesis: Any,
+    stream: str,
+    journal: Journal,
+    *,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    stuck = Stuck()
+    worker = start(
+        application(
+            processor=lambda: Journaling(journal, on_records=stuck),
+            options={"processing_time_limit": LIMIT},
+        )
+    )
+    put_at(kinesis, stream, b"quick")
+    journal.wait_for_data(b"quick")
+    assert not reports(caplog)
+    put_at(kinesis, stream, b"stuck")
+    assert stuck.is_there.wait(PATIENCE)
+    # Several looks later, there is one report still.
+    wait_for(worker, lambda: processing_for(worker) > 6 * LIMIT)
+    (report,) = reports(caplog)
+    assert f"shard {FIRST}" in report
+    assert "0.3 s" in report
+    assert "given up" not in report
+    stuck.go_on.set()
+    journal.wait_for_data(b"stuck")
+    assert not stuck.refusals, "it keeps its lease"
+
+
+def test_each_slow_call_is_reported(
+    application: Make,
+    start: Start,
+    kinesis: Any,
+    stream: str,
+    journal: Journal,
+    *,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    worker = None
+    stuck = [Stuck(), Stuck()]
+
+    def process(batch: Any, checkpointer: Any) -> None:
+        stuck[0 if not stuck[0].go_on.is_set() else 1](batch, checkpointer)
+
+    worker = start(
+        application(
+            processor=lambda: Journaling(journal, on_records=process),
+            options={"processing_time_limit": LIMIT},
+        )
+    )
+    for n, each in enumerate(stuck):
+        put_at(kinesis, stream, b"stuck")
+        assert each.is_there.wait(PATIENCE)
+        wait_for(worker, lambda: len(reports(caplog)) == n + 1)  # noqa: B023
+        each.go_on.set()
+        journal.wait(lambda: len(journal.data()) == n + 1)  # noqa: B023
+
+
+def test_another_worker_goes_on_from_the_last_checkpoint(
+    application: Make,
+    start: Start,
+    kinesis: Any,
+    stream: str,
+    journal: Journal,
+    *,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    stuck = Stuck()
+    done = put_at(kinesis, stream, b"done")
+    put_at(kinesis, stream, b"stuck")
+    start(
+        application(
+            worker_id="a",
+            processor=lambda: Journaling(journal, on_records=stuck),
+            options={"processing_time_limit": LIMIT, "give_up_after_limit": True},
+        )
+    )
+    assert stuck.is_there.wait(PATIENCE)
+    other = Journal()
+    b = start(application(worker_id="b", processor=lambda: Journaling(other)))
+    other.wait_for_data(b"stuck")
+    assert other.data() == [b"stuck"]
+    row = application().table().get(FIRST)
+    assert row is not None
+    assert (row.owner, row.checkpoint) == ("b", ExtendedSequenceNumber(done))
+    stuck.go_on.set()
+    journal.wait(lambda: (FIRST, "lease_lost") in journal.calls())
+    (refusal,) = stuck.refusals
+    assert FIRST in str(refusal)
+    row = application().table().get(FIRST)
+    assert row is not None
+    assert (row.owner, row.checkpoint) == ("b", ExtendedSequenceNumber(done))
+    assert "the shard is given up" in reports(caplog)[0]
+    # The worker that gave it up goes on with others, and may have this one again.
+    assert b.shutdown(PATIENCE)
+    journal.wait_for_data(b"stuck")
+
+
+def test_no_second_processor_runs_beside_one_that_is_stuck(
+    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
+) -> None:
+    """W1: nobody else is there to take the lease, so it is free for as long as the call lasts."""
+    stuck = Stuck()
+    put_at(kinesis, stream, b"stuck")
+    worker = start(
+        application(
+            processor=lambda: Journaling(journal, on_records=stuck),
+            options={"processing_time_limit": LIMIT, "give_up_after_limit": True},
+        )
+    )
+    assert stuck.is_there.wait(PATIENCE)
+    looks: set[float | None] = set()
+
+    def has_looked_often() -> bool:
+        snapshot = worker._coordinator.snapshot
+        if {row.owner for row in snapshot.leases if row.key == FIRST} == {None}:
+            looks.add(snapshot.at)
+        return len(looks) > 5
+
+    wait_for(worker, has_looked_often)
+    assert [call for shard, call in journal.calls() if shard == FIRST] == ["initialize"]
+    stuck.go_on.set()
+    journal.wait_for_data(b"stuck")
+    calls = [call for shard, call in journal.calls() if shard == FIRST]
+    assert calls == ["initialize", "failed", "lease_lost", "initialize", "process_records"]

@@ -1,0 +1,651 @@
+"""W3: a failing record processor loses no record in silence, and disturbs no other shard."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from sparkinesis.errors import CheckpointError
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.local import LocalServer
+from sparkinesis.stream.aggregation import aggregate
+from sparkinesis.worker.application import Application
+from sparkinesis.worker.checkpointer import Checkpointer
+from sparkinesis.worker.dead_letter import DeadLetterDirectory, DeadLetterStream, FailedRecords
+from sparkinesis.worker.on_error import DeadLetter, Retry, Skip, Stop
+from sparkinesis.worker.worker import Worker
+from tests.journal import PATIENCE, Journal, Journaling
+from tests.streams import put_at
+
+Start = Callable[[Application], Worker]
+Make = Callable[..., Application]
+OnRecords = Callable[[Any, Any], None]
+
+FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
+UPPER = 2**127
+SOON = Retry(base=0.01, cap=0.05)
+AGES = Retry(base=1e7, cap=1e7)
+"""Waits for weeks between two tries, as good as surely: waits are drawn from 0 on."""
+
+
+class TroubleError(Exception):
+    pass
+
+
+def refuse(*bad: bytes) -> OnRecords:
+    def process(batch: Any, checkpointer: Any) -> None:
+        if found := [record.data for record in batch.records if record.data in bad]:
+            raise TroubleError(f"cannot process {found}")
+
+    return process
+
+
+def put_all(kinesis: Any, stream: str, count: int) -> list[bytes]:
+    """Records in the first shard; they fit into one page."""
+    datas = [b"%03d" % n for n in range(count)]
+    for data in datas:
+        put_at(kinesis, stream, data)
+    return datas
+
+
+def attempts(journal: Journal, shard: str = FIRST) -> list[list[bytes]]:
+    """What each failed call was given."""
+    return [
+        [record.data for record in what[0].records]
+        for where, call, what in list(journal.entries)
+        if (where, call) == (shard, "failed")
+    ]
+
+
+def wait_for_looks(worker: Worker, condition: Callable[[], bool]) -> None:
+    """Wait until ``condition``, looked at after each of the worker's looks at the table, holds."""
+    with worker._changed:
+        assert worker._changed.wait_for(condition, PATIENCE)
+
+
+def crash(worker: Worker) -> None:
+    """What is left of a worker that dies: nothing is released, nobody is told."""
+    for held in worker._coordinator.held().values():
+        held.lose("the test says so")
+    worker.shutdown(10)
+
+
+# --- retry
+
+
+def test_a_retry_delivers_the_same_records_until_they_succeed(
+    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
+) -> None:
+    datas = put_all(kinesis, stream, 5)
+
+    def fail_thrice(batch: Any, checkpointer: Any) -> None:
+        if len(attempts(journal)) < 3:
+            raise TroubleError("not yet")
+
+    start(application(processor=lambda: Journaling(journal, on_records=fail_thrice), on_error=SOON))
+    journal.wait_for_data(*datas)
+    put_at(kinesis, stream, b"next")
+    journal.wait_for_data(b"next")
+    assert attempts(journal) == [datas] * 3
+    assert journal.data(FIRST) == [*datas, b"next"]
+
+
+def test_a_checkpoint_made_before_the_exception_counts(
+    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
+) -> None:
+    """Also in the middle of an aggregated record: only what follows is delivered again."""
+    put_at(kinesis, stream, b"0")
+    (packed,) = aggregate([("k", None, b"%d" % n) for n in (1, 2, 3)])
+    put_at(kinesis, stream, packed.data)
+    put_at(kinesis, stream, b"4")
+
+    def one_more_each_time(batch: Any, checkpointer: Any) -> None:
+        checkpointer.checkpoint(batch.records[0])
+        if len(batch) > 1:
+            raise TroubleError("the rest")
+
+    start(
+        application(
+            processor=lambda: Journaling(journal, on_records=one_more_each_time), on_error=SOON
+        )
+    )
+    journal.wait_for_data(b"4")
+    assert attempts(journal) == [
+        [b"0", b"1", b"2", b"3", b"4"],
+        [b"1", b"2", b"3", b"4"],
+        [b"2", b"3", b"4"],
+        [b"3", b"4"],
+    ]
+    assert journal.data() == [b"4"]
+
+
+def test_an_exception_behind_a_checkpoint_of_everything_repeats_nothing(
+    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
+) -> None:
+    datas = put_all(kinesis, stream, 3)
+
+    def too_late(batch: Any, checkpointer: Any) -> None:
+        checkpointer.checkpoint()
+        if batch.records[0].data == datas[0]:
+            raise TroubleError("after the work is done")
+
+    start(application(processor=lambda: Journaling(journal, on_records=too_late), on_error=SOON))
+    journal.wait(lambda: bool(attempts(journal)))
+    put_at(kinesis, stream, b"next")
+    journal.wait_for_data(b"next")
+    assert attempts(journal) == [datas]
+    assert journal.data() == [b"next"]
+
+
+def test_what_a_failed_call_was_given_cannot_be_checkpointed(
+    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
+) -> None:
+    """By nobody: not by a thread of the processor's, nor by a checkpoint prepared in that call."""
+    good = put_at(kinesis, stream, b"good")
+    kept: dict[str, Any] = {}
+    tried: list[tuple[str, type[BaseException] | None]] = []
+
+    def process(batch: Any, checkpointer: Any) -> None:
+        if batch.records[-1].data == b"bad":
+            kept["checkpointer"] = checkpointer
+            kept["record"] = batch.records[-1]
+            kept["prepared"] = checkpointer.prepare(batch.records[-1])
+            raise TroubleError("bad")
+
+    def attempt(name: str, act: Callable[[], object]) -> None:
+        try:
+            act()
+        except CheckpointError as error:
+            tried.append((name, type(error)))
+        else:
+            tried.append((name, None))
+
+    def last_chance(checkpointer: Checkpointer) -> None:
+        if checkpointer is not kept["checkpointer"]:
+            return  # the other shard's
+        thread = threading.Thread(
+            target=attempt, args=("thread", lambda: checkpointer.checkpoint(kept["record"]))
+        )
+        thread.start()
+        thread.join()
+        attempt("prepared", kept["prepared"].checkpoint)
+        attempt("prepare", lambda: checkpointer.prepare(kept["record"]))
+        attempt("all", checkpointer.checkpoint)
+
+    worker = start(
+        application(
+            processor=lambda: Journaling(journal, on_records=process, on_shutdown=last_chance),
+            on_error=AGES,
+        )
+    )
+    journal.wait_for_data(b"good")
+    put_at(kinesis, stream, b"bad")
+    journal.wait(lambda: bool(attempts(journal)))
+    assert worker.shutdown(PATIENCE)
+    refused = CheckpointError
+    assert tried == [
+        ("thread", refused),
+        ("prepared", refused),
+        ("prepare", refused),
+        ("all", None),
+    ]
+    row = application().table().get(FIRST)
+    assert row is not None
+    assert row.checkpoint == ExtendedSequenceNumber(good)
+
+
+def test_a_retry_sees_a_shutdown_at_once(
+    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
+) -> None:
+    put_at(kinesis, stream, b"x")
+    worker = start(
+        application(processor=lambda: Journaling(journal, on_records=refuse(b"x")), on_error=AGES)
+    )
+    journal.wait(lambda: bool(attempts(journal)))
+    asked = time.monotonic()
+    assert worker.shutdown(PATIENCE)
+    assert time.monotonic() - asked < 10
+    assert [call for shard, call in journal.calls() if shard == FIRST] == [
+        "initialize",
+        "failed",
+        "shutdown_requested",
+        "lease_lost",
+    ]
+
+
+def test_other_shards_are_not_disturbed(
+    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
+) -> None:
+    def refuse_the_first_shard(batch: Any, checkpointer: Any) -> None:
+        if batch.records[0].shard_id == FIRST:
+            raise TroubleError("always")
+
+    put_at(kinesis, stream, b"stuck")
+    worker = start(
+        application(
+            processor=lambda: Journaling(journal, on_records=refuse_the_first_shard), on_error=SOON
+        )
+    )
+    for turn in range(3):
+        put_at(kinesis, stream, b"%d" % turn, UPPER)
+        journal.wait_for_data(b"%d" % turn)
+    journal.wait(lambda: len(attempts(journal)) > 3)
+    assert not worker.wait(0)
+    assert journal.data() == [b"0", b"1", b"2"]
+    assert not journal.calls("lease_lost")
+
+
+def test_sys_exit_in_a_processor_ends_nothing(
+    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
+) -> None:
+    def leave(batch: Any, checkpointer: Any) -> None:
+        if not attempts(journal):
+            raise SystemExit(1)
+
+    put_at(kinesis, stream, b"x")
+    worker = start(
+        application(processor=lambda: Journaling(journal, on_records=leave), on_error=SOON)
+    )
+    journal.wait_for_data(b"x")
+    assert not worker.wait(0)
+    assert attempts(journal) == [[b"x"]]
+    assert journal.calls("initialize").count((FIRST, "initialize")) == 1
+
+
+# --- skip and dead letters
+
+
+@pytest.mark.parametrize("bad", [{0}, {19}, {3, 4, 11}, set(range(20))], ids=str)
+@pytest.mark.parametrize("first", [None, 2])
+def test_only_the_bad_records_of_a_batch_are_given_up(
+    application: Make,
+    start: Start,
+    kinesis: Any,
+    stream: str,
+    journal: Journal,
+    *,
+    bad: set[int],
+    first: int | None,
+) -> None:
+    """At once, or after some tries; the others are delivered, in order, and exactly once."""
+    datas = put_all(kinesis, stream, 20)
+    unwanted = [data for n, data in enumerate(datas) if n in bad]
+    letters: list[FailedRecords] = []
+    last_resort = DeadLetter(letters.append)
+    policy = last_resort if first is None else Retry(first, 0.01, 0.01, then=last_resort)
+    start(
+        application(
+            processor=lambda: Journaling(journal, on_records=refuse(*unwanted)), on_error=policy
+        )
+    )
+    journal.wait(lambda: len(journal.calls("failed", "process_records")) > 1)
+    put_at(kinesis, stream, b"next")
+    journal.wait_for_data(b"next")
+    assert journal.data(FIRST) == [*(data for data in datas if data not in unwanted), b"next"]
+    dead = [record for letter in letters for record in letter.batch.records]
+    assert [record.data for record in dead] == unwanted
+    assert {(letter.stream, letter.shard_id) for letter in letters} == {(stream, FIRST)}
+    assert all(isinstance(letter.error, TroubleError) for letter in letters)
+    assert attempts(journal)[:first] == [datas] * (first or 1) or first is None
+
+
+def test_skipped_records_are_told_and_may_be_checkpointed(
+    application: Make,
+    start: Start,
+    kinesis: Any,
+    stream: str,
+    journal: Journal,
+    *,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A skipped record at the batch's end does not come back after a restart."""
+    put_at(kinesis, stream, b"good")
+    bad = put_at(kinesis, stream, b"bad")
+    worker = start(
+        application(
+            processor=lambda: Journaling(
+                journal, on_records=refuse(b"bad"), on_shutdown=lambda c: c.checkpoint()
+            ),
+            on_error=Skip(),
+        )
+    )
+    journal.wait_for_data(b"good")
+    journal.wait(lambda: attempts(journal)[-1:] == [[b"bad"]])
+    assert worker.shutdown(PATIENCE)
+    assert f"Skipped record {bad}:0 of shard {FIRST}" in caplog.text
+    row = application().table().get(FIRST)
+    assert row is not None
+    assert row.checkpoint == ExtendedSequenceNumber(bad)
+
+
+def records_of(kinesis: Any, stream: str) -> list[tuple[str, str, bytes]]:
+    found = []
+    for shard in (FIRST, SECOND):
+        iterator = kinesis.get_shard_iterator(
+            StreamName=stream, ShardId=shard, ShardIteratorType="TRIM_HORIZON"
+        )["ShardIterator"]
+        page = kinesis.get_records(ShardIterator=iterator)["Records"]
+        found += [(shard, record["PartitionKey"], record["Data"]) for record in page]
+    return found
+
+
+def test_dead_letters_to_a_stream_keep_their_keys_and_data(
+    application: Make,
+    start: Start,
+    kinesis: Any,
+    server: LocalServer,
+    stream: str,
+    *,
+    journal: Journal,
+) -> None:
+    dead = f"dead-{uuid.uuid4().hex[:8]}"
+    kinesis.create_stream(StreamName=dead, ShardCount=2)
+    key_of_first = "k"
+    (packed,) = aggregate([("agg", None, b"fine"), ("agg", str(UPPER), b"bad \x00 2")])
+    put_at(kinesis, stream, b"bad 1", key=key_of_first)
+    put_at(kinesis, stream, packed.data)
+    target = DeadLetterStream(dead, "us-east-1", server.endpoint_url)
+    start(
+        application(
+            processor=lambda: Journaling(journal, on_records=refuse(b"bad 1", b"bad \x00 2")),
+            on_error=DeadLetter(target),
+        )
+    )
+    journal.wait_for_data(b"fine")
+    put_at(kinesis, stream, b"next")
+    journal.wait_for_data(b"next")
+    assert {(key, data) for _, key, data in records_of(kinesis, dead)} == {
+        (key_of_first, b"bad 1"),
+        ("agg", b"bad \x00 2"),
+    }
+    # The explicit hash key is what puts it into the second shard.
+    assert (SECOND, "agg", b"bad \x00 2") in records_of(kinesis, dead)
+    assert journal.data(FIRST) == [b"fine", b"next"]
+
+
+def test_dead_letters_to_a_directory_are_whole_and_there_once(
+    application: Make, start: Start, kinesis: Any, stream: str, tmp_path: Path
+) -> None:
+    """The worker dies without a checkpoint, and the next one gives up the same records again."""
+    folder = tmp_path / "new" / "dead"
+    datas = put_all(kinesis, stream, 8)
+    bad = [datas[2], datas[5]]
+    for _ in range(2):
+        journal = Journal()
+        processor = lambda: Journaling(journal, on_records=refuse(*bad))  # noqa: E731, B023
+        worker = start(
+            application(
+                worker_id="same",
+                processor=processor,
+                on_error=DeadLetter(DeadLetterDirectory(folder)),
+            )
+        )
+        journal.wait_for_data(*(data for data in datas if data not in bad))
+        crash(worker)
+    tables = [pq.read_table(path) for path in sorted(folder.iterdir())]
+    assert [row["data"] for table in tables for row in table.to_pylist()] == bad
+    (one,) = {row["shardId"] for table in tables for row in table.to_pylist()}
+    assert one == FIRST
+    metadata = tables[0].schema.metadata
+    assert b"TroubleError" in metadata[b"error"]
+    assert metadata[b"application"] == stream.encode()
+
+
+def test_a_shard_does_not_go_on_without_its_dead_letter_target(
+    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
+) -> None:
+    put_at(kinesis, stream, b"bad")
+    put_at(kinesis, stream, b"after")
+
+    def target(failed: FailedRecords) -> None:
+        journal.write(FIRST, "target", [record.data for record in failed.batch.records])
+        if len(journal.calls("target")) < 4:
+            raise OSError("the disk is full")
+
+    start(
+        application(
+            processor=lambda: Journaling(journal, on_records=refuse(b"bad")),
+            on_error=DeadLetter(target),
+            options={"task_backoff": 0.01},
+        )
+    )
+    journal.wait_for_data(b"after")
+    calls = [call for shard, call in journal.calls() if shard == FIRST]
+    assert calls == [
+        "initialize",
+        "failed",  # both
+        "failed",  # the bad one alone; it is not delivered again after this
+        "target",
+        "target",
+        "target",
+        "target",
+        "process_records",
+    ]
+    assert journal.data() == [b"after"]
+
+
+# --- stop
+
+
+def test_stop_leaves_the_shard_to_other_workers(
+    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
+) -> None:
+    put_at(kinesis, stream, b"bad")
+    a = start(
+        application(
+            worker_id="a",
+            processor=lambda: Journaling(journal, on_records=refuse(b"bad")),
+            on_error=Retry(2, 0.01, 0.01, then=Stop()),
+        )
+    )
+    journal.wait(lambda: (FIRST, "lease_lost") in journal.calls())
+    assert attempts(journal) == [[b"bad"], [b"bad"]]
+    assert (FIRST, "shutdown_requested") not in journal.calls()
+
+    other = Journal()
+    b = start(application(worker_id="b", processor=lambda: Journaling(other)))
+    other.wait_for_data(b"bad")
+    # With b gone there is nobody else to take it, and a still does not.
+    assert b.shutdown(PATIENCE)
+    table = application().table()
+    looks: set[float | None] = set()
+
+    def has_looked_often() -> bool:
+        snapshot = a._coordinator.snapshot
+        if {row.shard_id: row.owner for row in snapshot.leases} == {FIRST: None, SECOND: "a"}:
+            looks.add(snapshot.at)
+        return len(looks) > 4
+
+    wait_for_looks(a, has_looked_often)
+    row = table.get(FIRST)
+    assert row is not None
+    assert row.owner is None
+    assert journal.calls("initialize").count((FIRST, "initialize")) == 1
+    put_at(kinesis, stream, b"elsewhere", UPPER)
+    journal.wait_for_data(b"elsewhere")
+    # Worker a, started again, may try anew.
+    third = Journal()
+    start(application(worker_id="c", processor=lambda: Journaling(third)))
+    third.wait_for_data(b"bad")
+
+
+@pytest.mark.parametrize("resort", ["stop", "dead letter"])
+def test_a_lost_lease_is_no_fault_of_the_records(
+    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal, *, resort: str
+) -> None:
+    """Its checkpoint is refused: nothing is given up for that, and the shard may come back."""
+    letters: list[FailedRecords] = []
+    lost: list[None] = []
+    is_started = threading.Event()
+
+    def lose(batch: Any, checkpointer: Any) -> None:
+        assert is_started.wait(PATIENCE)
+        if not lost:
+            lost.append(None)
+            worker._coordinator.held()[FIRST].lose("the test says so")
+        checkpointer.checkpoint()
+
+    put_at(kinesis, stream, b"x")
+    worker = start(
+        application(
+            processor=lambda: Journaling(journal, on_records=lose),
+            on_error=Stop() if resort == "stop" else DeadLetter(letters.append),
+        )
+    )
+    is_started.set()
+    journal.wait_for_data(b"x")
+    assert attempts(journal) == [[b"x"]]
+    assert not letters
+    assert journal.data() == [b"x"]
+
+
+# --- the other calls
+
+
+class Clumsy(Journaling):
+    """Raises in one call, so many times."""
+
+    def __init__(
+        self, journal: Journal, where: str, times: int, error: type[BaseException]
+    ) -> None:
+        super().__init__(journal)
+        self._where = where
+        self._times = times
+        self._error = error
+
+    def _stumble(self, call: str) -> None:
+        name = f"{call} raised"
+        if call == self._where and len(self.journal.calls(name)) < self._times:
+            self.journal.write(self.shard.id, name)
+            raise self._error(f"trouble in {call}")
+
+    def initialize(self, shard: Any) -> None:
+        self.shard = shard
+        self._stumble("initialize")
+        super().initialize(shard)
+
+    def shard_ended(self, checkpointer: Checkpointer) -> None:
+        self._stumble("shard_ended")
+        super().shard_ended(checkpointer)
+
+    def shutdown_requested(self, checkpointer: Checkpointer) -> None:
+        self._stumble("shutdown_requested")
+        super().shutdown_requested(checkpointer)
+
+    def lease_lost(self) -> None:
+        self._stumble("lease_lost")
+        super().lease_lost()
+
+
+@pytest.mark.parametrize("error", [TroubleError, SystemExit])
+def test_an_exception_in_initialize_is_tried_again(
+    application: Make,
+    start: Start,
+    kinesis: Any,
+    stream: str,
+    journal: Journal,
+    *,
+    error: type[BaseException],
+) -> None:
+    put_at(kinesis, stream, b"x")
+    made: list[Clumsy] = []
+
+    def make() -> Clumsy:
+        made.append(Clumsy(journal, "initialize", 3, error))
+        return made[-1]
+
+    worker = start(application(processor=make, options={"task_backoff": 0.01}))
+    journal.wait_for_data(b"x")
+    journal.wait(lambda: len(journal.calls("initialize")) == 2)
+    assert not worker.wait(0)
+    assert len(journal.calls("initialize raised")) == 3
+    assert len(made) == 2, "one for each shard, however often it is tried"
+
+
+@pytest.mark.parametrize("error", [TroubleError, SystemExit])
+def test_an_exception_in_shard_ended_is_tried_again(
+    application: Make,
+    start: Start,
+    kinesis: Any,
+    stream: str,
+    journal: Journal,
+    *,
+    error: type[BaseException],
+) -> None:
+    put_at(kinesis, stream, b"parent")
+    start(
+        application(
+            processor=lambda: Clumsy(journal, "shard_ended", 2, error),
+            options={"task_backoff": 0.01, "parent_poll_interval": 0.1},
+        )
+    )
+    journal.wait_for_data(b"parent")
+    kinesis.split_shard(StreamName=stream, ShardToSplit=FIRST, NewStartingHashKey=str(UPPER // 2))
+    put_at(kinesis, stream, b"child")
+    journal.wait_for_data(b"child")
+    calls = [call for shard, call in journal.calls() if shard == FIRST]
+    assert calls[-3:] == ["shard_ended raised", "shard_ended raised", "shard_ended"]
+    assert calls.count("initialize") == 1
+
+
+def test_a_missing_checkpoint_at_a_shards_end_is_told_and_asked_for_again(
+    application: Make,
+    start: Start,
+    kinesis: Any,
+    stream: str,
+    journal: Journal,
+    *,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Forgetful(Journaling):
+        def shard_ended(self, checkpointer: Checkpointer) -> None:
+            self.journal.write(self.shard.id, "forgotten")
+            if len(self.journal.calls("forgotten")) == 3:
+                super().shard_ended(checkpointer)
+
+    start(
+        application(
+            processor=lambda: Forgetful(journal),
+            options={"task_backoff": 0.01, "parent_poll_interval": 0.1},
+        )
+    )
+    kinesis.split_shard(StreamName=stream, ShardToSplit=FIRST, NewStartingHashKey=str(UPPER // 2))
+    put_at(kinesis, stream, b"child")
+    journal.wait_for_data(b"child")
+    calls = [call for shard, call in journal.calls() if shard == FIRST]
+    assert calls == ["initialize", "forgotten", "forgotten", "forgotten", "shard_ended"]
+    assert f"shard_ended returned without a checkpoint on shard {FIRST}" in caplog.text
+    assert "call checkpointer.checkpoint()" in caplog.text
+
+
+@pytest.mark.parametrize("error", [TroubleError, SystemExit])
+@pytest.mark.parametrize("where", ["shutdown_requested", "lease_lost"])
+def test_an_exception_at_the_end_is_logged_and_holds_up_nothing(
+    application: Make,
+    start: Start,
+    kinesis: Any,
+    stream: str,
+    journal: Journal,
+    *,
+    caplog: pytest.LogCaptureFixture,
+    where: str,
+    error: type[BaseException],
+) -> None:
+    for hash_key in (0, UPPER):
+        put_at(kinesis, stream, b"%d" % hash_key, hash_key)
+    worker = start(application(processor=lambda: Clumsy(journal, where, 2, error)))
+    journal.wait_for_data(b"0", b"%d" % UPPER)
+    assert worker.shutdown(PATIENCE)
+    for shard in (FIRST, SECOND):
+        assert f"{where} raised on shard {shard}" in caplog.text
+    assert f"trouble in {where}" in caplog.text
+    assert [row.owner for row in application().table().leases()] == [None, None]
+    other = "lease_lost" if where == "shutdown_requested" else "shutdown_requested"
+    assert len(journal.calls(other)) == 2

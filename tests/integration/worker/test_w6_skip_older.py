@@ -1,0 +1,258 @@
+"""W6: ``skip_older_than``: a processor that is too far behind goes on at the bound.
+
+The server's clock runs, and a test moves it on by hours.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from sparkinesis.local import Call, Fault, LocalServer
+from sparkinesis.local.clock import system_clock
+from sparkinesis.worker.application import Application
+from sparkinesis.worker.worker import Worker
+from tests.journal import PATIENCE, Journal, Journaling
+from tests.streams import merge_neighbours, put_at, split
+
+Start = Callable[[Application], Worker]
+Make = Callable[..., Application]
+
+FIRST = "shardId-000000000000"
+MINUTE = 60
+
+
+class RunningClock:
+    """The system's clock, and what it was moved on by."""
+
+    def __init__(self) -> None:
+        self._ahead_ms = 0
+
+    def __call__(self) -> int:
+        return system_clock() + self._ahead_ms
+
+    def advance(self, seconds: float) -> None:
+        self._ahead_ms += round(seconds * 1000)
+
+
+@pytest.fixture(scope="module")
+def clock() -> RunningClock:
+    return RunningClock()
+
+
+@pytest.fixture(scope="module")
+def server(clock: RunningClock) -> Iterator[LocalServer]:
+    with LocalServer(port=0, dynamodb=True, clock=clock) as running:
+        yield running
+
+
+def skipping(seconds: float) -> dict[str, Any]:
+    return {"skip_older_than": seconds, "parent_poll_interval": 0.1}
+
+
+def checkpoint(batch: Any, checkpointer: Any) -> None:
+    checkpointer.checkpoint()
+
+
+def test_resuming_too_far_behind_goes_on_at_the_bound(
+    application: Make,
+    start: Start,
+    kinesis: Any,
+    stream: str,
+    clock: RunningClock,
+) -> None:
+    """What is younger than the bound was not delivered yet, and is."""
+    before = Journal()
+    put_at(kinesis, stream, b"done")
+    worker = start(application(processor=lambda: Journaling(before, on_records=checkpoint)))
+    before.wait_for_data(b"done")
+    assert worker.shutdown(PATIENCE)
+    for n in range(5):
+        put_at(kinesis, stream, b"missed %d" % n)
+    clock.advance(10 * MINUTE)
+    put_at(kinesis, stream, b"young")
+    clock.advance(MINUTE)
+    put_at(kinesis, stream, b"new")
+    after = Journal()
+    start(application(processor=lambda: Journaling(after), options=skipping(2 * MINUTE)))
+    after.wait_for_data(b"new")
+    assert after.data() == [b"young", b"new"]
+
+
+def test_a_short_stop_skips_nothing(
+    application: Make, start: Start, kinesis: Any, stream: str, clock: RunningClock
+) -> None:
+    before = Journal()
+    put_at(kinesis, stream, b"done")
+    worker = start(application(processor=lambda: Journaling(before, on_records=checkpoint)))
+    before.wait_for_data(b"done")
+    assert worker.shutdown(PATIENCE)
+    put_at(kinesis, stream, b"missed")
+    clock.advance(MINUTE)
+    after = Journal()
+    start(application(processor=lambda: Journaling(after), options=skipping(2 * MINUTE)))
+    after.wait_for_data(b"missed")
+    assert after.data() == [b"missed"]
+
+
+def test_children_are_read_from_the_bound_on(
+    application: Make,
+    start: Start,
+    kinesis: Any,
+    stream: str,
+    clock: RunningClock,
+    *,
+    journal: Journal,
+) -> None:
+    """Resharded twice while nobody read: hours of records in four generations, all skipped."""
+    before = Journal()
+    put_at(kinesis, stream, b"done")
+    worker = start(application(processor=lambda: Journaling(before, on_records=checkpoint)))
+    before.wait_for_data(b"done")
+    assert worker.shutdown(PATIENCE)
+    for turn, reshard in enumerate((split, merge_neighbours)):
+        put_at(kinesis, stream, b"old %d" % turn)
+        clock.advance(60 * MINUTE)
+        reshard(kinesis, stream)
+        put_at(kinesis, stream, b"old child %d" % turn)
+    clock.advance(60 * MINUTE)
+    put_at(kinesis, stream, b"young")
+    clock.advance(MINUTE)
+    start(application(processor=lambda: Journaling(journal), options=skipping(2 * MINUTE)))
+    put_at(kinesis, stream, b"new")
+    journal.wait_for_data(b"new")
+    assert journal.data() == [b"young", b"new"]
+    # The parents came to their end all the same, first and by the book.
+    ended = [shard for shard, _ in journal.calls("shard_ended")]
+    assert ended[0] == FIRST
+    assert len(ended) == 3
+
+
+def test_resharding_while_running_loses_nothing(
+    application: Make,
+    start: Start,
+    kinesis: Any,
+    stream: str,
+    journal: Journal,
+) -> None:
+    start(application(processor=lambda: Journaling(journal), options=skipping(2 * MINUTE)))
+    expected = []
+    for turn in range(6):
+        if turn % 2:
+            (split if turn % 4 == 1 else merge_neighbours)(kinesis, stream)
+        expected.append(b"%d" % turn)
+        put_at(kinesis, stream, expected[-1])
+    journal.wait_for_data(*expected)
+    assert journal.data() == expected
+
+
+def test_falling_behind_while_running_goes_on_at_the_bound(
+    application: Make,
+    start: Start,
+    kinesis: Any,
+    server: LocalServer,
+    stream: str,
+    *,
+    clock: RunningClock,
+    journal: Journal,
+) -> None:
+    """The service refuses GetRecords for a while, as it does with too many readers."""
+    is_refused = threading.Event()
+
+    def refuse(call: Call) -> Fault | None:
+        if call.operation == "GetRecords" and is_refused.is_set() and call.stream == stream:
+            refused.set()
+            return Fault.error("ProvisionedThroughputExceededException")
+        return None
+
+    refused = threading.Event()
+    start(application(processor=lambda: Journaling(journal), options=skipping(2 * MINUTE)))
+    put_at(kinesis, stream, b"in time")
+    journal.wait_for_data(b"in time")
+    server.kinesis.faults = refuse
+    try:
+        is_refused.set()
+        assert refused.wait(PATIENCE)
+        put_at(kinesis, stream, b"stale")
+        clock.advance(60 * MINUTE)
+        put_at(kinesis, stream, b"young")
+        clock.advance(MINUTE)
+    finally:
+        server.kinesis.faults = None
+    put_at(kinesis, stream, b"new")
+    journal.wait_for_data(b"new")
+    assert journal.data() == [b"in time", b"young", b"new"]
+
+
+def test_what_was_fetched_ahead_of_a_slow_processor_gets_too_old(
+    application: Make,
+    start: Start,
+    kinesis: Any,
+    server: LocalServer,
+    stream: str,
+    *,
+    journal: Journal,
+) -> None:
+    """Fetched in time, and by the time that the processor gets to it, too old."""
+    at_work, go_on = threading.Event(), threading.Event()
+    fetches: list[str] = []
+    has_fetched = threading.Condition()
+
+    def count(call: Call) -> None:
+        if call.operation == "GetRecords" and call.shard == FIRST and call.stream == stream:
+            with has_fetched:
+                fetches.append(call.operation)
+                has_fetched.notify_all()
+
+    def dawdle(batch: Any, checkpointer: Any) -> None:
+        if batch.records[0].data == b"first":
+            at_work.set()
+            assert go_on.wait(PATIENCE)
+
+    put_at(kinesis, stream, b"first")
+    put_at(kinesis, stream, b"stale")
+    put_until = time.monotonic()
+    server.kinesis.faults = count
+    try:
+        start(
+            application(
+                processor=lambda: Journaling(journal, on_records=dawdle),
+                options={**skipping(5), "max_records": 1},
+            )
+        )
+        assert at_work.wait(PATIENCE)
+        with has_fetched:
+            # With the third call, the page of the second one is there.
+            assert has_fetched.wait_for(lambda: len(fetches) >= 3, PATIENCE)
+    finally:
+        server.kinesis.faults = None
+    # The slow processor's time; the service tells its own in whole seconds.
+    time.sleep(max(0.0, put_until + 6.2 - time.monotonic()))
+    go_on.set()
+    put_at(kinesis, stream, b"new")
+    journal.wait_for_data(b"new")
+    assert journal.data() == [b"first", b"new"]
+
+
+def test_0_means_from_the_workers_start_each_time(
+    application: Make, start: Start, kinesis: Any, stream: str, clock: RunningClock
+) -> None:
+    put_at(kinesis, stream, b"before")
+    for turn in range(2):
+        clock.advance(2)
+        journal = Journal()
+        processor = lambda: Journaling(journal, on_records=checkpoint)  # noqa: E731, B023
+        worker = start(application(processor=processor, options=skipping(0)))
+        put_at(kinesis, stream, b"now %d" % turn)
+        journal.wait_for_data(b"now %d" % turn)
+        # However long it runs: nothing is behind the worker's start any more.
+        clock.advance(60 * MINUTE)
+        put_at(kinesis, stream, b"later %d" % turn)
+        journal.wait_for_data(b"later %d" % turn)
+        assert worker.shutdown(PATIENCE)
+        assert journal.data() == [b"now %d" % turn, b"later %d" % turn]
+        put_at(kinesis, stream, b"while stopped")
