@@ -101,15 +101,16 @@ def test_of_twins_that_start_without_leases_one_gives_way(
     """Neither can know of the other before there is a lease to take: another worker has it."""
     name = "twins-of-one-shard"
     kinesis.create_stream(StreamName=name, ShardCount=1)
-    make = lambda **given: application(name=name, stream=name, **given)  # noqa: E731
+
+    def make(worker: str, into: Journal) -> Application:
+        processor = lambda: Journaling(into)  # noqa: E731
+        return application(name=name, stream=name, worker_id=worker, processor=processor)
+
     journals = {each: Journal() for each in ("third", "twin 1", "twin 2")}
-    third = start(make(worker_id="third", processor=lambda: Journaling(journals["third"])))
+    third = start(make("third", journals["third"]))
     put_at(kinesis, name, b"1")
     journals["third"].wait_for_data(b"1")
-    twins = [
-        launch(make(worker_id="same", processor=lambda each=each: Journaling(journals[each])))
-        for each in ("twin 1", "twin 2")
-    ]
+    twins = [launch(make("same", journals[each])) for each in ("twin 1", "twin 2")]
     assert third.shutdown(PATIENCE)
     put_at(kinesis, name, b"2")
 
