@@ -2,15 +2,19 @@
 PYTHON ?= python3
 BIN := .venv/bin
 SETUP := .venv/.installed
+KCLPY := .venv/sdists/amazon_kclpy-3.2.0.tar.gz
 ARGS ?=
 
-.PHONY: demo test lint bench format lock clean
+.PHONY: demo active-users test lint bench format lock clean
 
 demo: $(SETUP)
 	@$(BIN)/python -m examples.flights $(ARGS)
 
-test: $(SETUP)
-	$(BIN)/python -m pytest $(ARGS)
+active-users: $(SETUP)
+	@$(BIN)/python -m examples.active_users $(ARGS)
+
+test: $(SETUP) $(KCLPY)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 lint: $(SETUP)
 	$(BIN)/ruff check .
@@ -29,6 +33,12 @@ $(SETUP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is needed.")'
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+# Its sample application is tested; a wheel cannot be built of it without a Maven repository.
+$(KCLPY): $(SETUP)
+	@$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps \
+	    --no-binary amazon-kclpy --dest $(@D) amazon-kclpy==3.2.0
 	@touch $@
 
 # Writes constraints.txt anew, for every supported Python at once.

@@ -1,9 +1,22 @@
 """sparkinesis: a Kinesis Client Library for PySpark.
 
-import sparkinesis
+DataFrames:
 
-sparkinesis.register(spark)
-flights = spark.readStream.format("kinesis").option("streamName", "flights").load()
+    import sparkinesis
+
+    sparkinesis.register(spark)
+    flights = spark.readStream.format("kinesis").option("streamName", "flights").load()
+
+Record processors:
+
+    from sparkinesis import Application, RecordProcessor
+
+    class Flights(RecordProcessor):
+        def process_records(self, batch, checkpointer):
+            ...
+            checkpointer.checkpoint()
+
+    Application("flights-app", "flights", Flights, region="eu-west-1").run()
 """
 
 from __future__ import annotations
@@ -12,9 +25,14 @@ from typing import TYPE_CHECKING
 
 from sparkinesis.errors import (
     AccessDeniedError,
+    CheckpointError,
     DataLossError,
+    DuplicateWorkerIdError,
+    LeaseLostError,
     LeaseTableError,
+    LeaseTableUnavailableError,
     OptionError,
+    ProcessorError,
     RecordRefusedError,
     ServiceError,
     SparkinesisError,
@@ -24,17 +42,74 @@ from sparkinesis.errors import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from sparkinesis.worker.application import Application
+    from sparkinesis.worker.batch import RecordBatch, UserRecord
+    from sparkinesis.worker.checkpointer import Checkpointer, PreparedCheckpoint
+    from sparkinesis.worker.dead_letter import (
+        DeadLetterDirectory,
+        DeadLetterStream,
+        FailedRecords,
+    )
+    from sparkinesis.worker.on_error import DeadLetter, Retry, Skip, Stop
+    from sparkinesis.worker.options import LeaseTableOptions, WorkerOptions
+    from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
+    from sparkinesis.worker.worker import Worker
+
 __all__ = [
     "AccessDeniedError",
+    "Application",
+    "CheckpointError",
+    "Checkpointer",
     "DataLossError",
+    "DeadLetter",
+    "DeadLetterDirectory",
+    "DeadLetterStream",
+    "DuplicateWorkerIdError",
+    "FailedRecords",
+    "LeaseLostError",
     "LeaseTableError",
+    "LeaseTableOptions",
+    "LeaseTableUnavailableError",
     "OptionError",
+    "PreparedCheckpoint",
+    "ProcessorError",
+    "ProcessorShard",
+    "RecordBatch",
+    "RecordProcessor",
     "RecordRefusedError",
+    "Retry",
     "ServiceError",
+    "Skip",
     "SparkinesisError",
+    "Stop",
     "StreamNotFoundError",
+    "UserRecord",
+    "Worker",
+    "WorkerOptions",
     "register",
 ]
+
+_RECORD_PROCESSORS = {
+    "application": ("Application",),
+    "batch": ("RecordBatch", "UserRecord"),
+    "checkpointer": ("Checkpointer", "PreparedCheckpoint"),
+    "dead_letter": ("DeadLetterDirectory", "DeadLetterStream", "FailedRecords"),
+    "on_error": ("DeadLetter", "Retry", "Skip", "Stop"),
+    "options": ("LeaseTableOptions", "WorkerOptions"),
+    "processor": ("ProcessorShard", "RecordProcessor"),
+    "worker": ("Worker",),
+}
+"""Modules of `sparkinesis.worker` and their public names, imported when they are asked for: a Spark
+query needs none of them, and each of Spark's Python processes would wait for them."""
+
+
+def __getattr__(name: str) -> object:
+    from importlib import import_module  # noqa: PLC0415
+
+    for module, names in _RECORD_PROCESSORS.items():
+        if name in names:
+            return getattr(import_module(f"sparkinesis.worker.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def register(spark: SparkSession) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import typer
 
+from sparkinesis.compat.kclpy.command import kclpy
+from sparkinesis.lease.leases_command import leases
+from sparkinesis.lease.reset_command import reset
 from sparkinesis.local.command import local
 
 app = typer.Typer(
@@ -14,8 +17,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("local")(local)
-
-
-@app.callback()
-def _main() -> None:
-    """Makes `local` a subcommand even while it is the only one."""
+app.command("kclpy")(kclpy)
+app.command("leases")(leases)
+app.command("reset")(reset)

@@ -27,7 +27,8 @@ def test_two_reads_of_each_batch_are_equal_and_within_the_call_limits(
     reads: list[tuple[list[tuple[object, ...]], list[tuple[object, ...]]]] = []
 
     def produce() -> None:
-        while not stopping.wait(0.05):
+        # No more than two reads within the limits keep up with: else each batch is larger.
+        while not stopping.wait(0.1):
             new = [b"%06d" % n + bytes(100) for n in range(len(written), len(written) + 10)]
             put(kinesis, stream_name, new)
             written.extend(new)

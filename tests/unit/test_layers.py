@@ -18,7 +18,8 @@ MAY_IMPORT = {
     "worker": {"errors", "metrics", "stream", "lease"},
     "source": {"errors", "metrics", "stream", "lease"},
     "local": {"errors"},
-    "cli": {"errors", "metrics", "stream", "lease", "worker", "local"},
+    "compat": {"errors", "metrics", "stream", "lease", "worker"},
+    "cli": {"errors", "metrics", "stream", "lease", "worker", "compat", "local"},
     "__init__": {"errors", "source", "worker"},
 }
 """Each layer, and the layers that it may import besides itself."""

@@ -66,11 +66,14 @@ class LeaseCoordinator:
 
         Looks again after the time of a renewal if there are any. Changes nothing.
         """
-        before = self._mine()
+        leases = self._table.leases(consistent=True)
+        # Seen from now on: what nobody renews may be taken up the sooner.
+        self._observations = observe({}, leases, self._clock(), self._worker_id)
+        before = self._counters(leases)
         if not before:
             return
         wait(self._settings.failover_time / 2)
-        after = self._mine()
+        after = self._counters(self._table.leases(consistent=True))
         moved = sorted(key for key, n in after.items() if before.get(key, n) != n)
         if moved:
             raise DuplicateWorkerIdError(
@@ -79,8 +82,7 @@ class LeaseCoordinator:
                 "or none, which makes one. Nothing was taken."
             )
 
-    def _mine(self) -> dict[str, int]:
-        leases = self._table.leases(consistent=True)
+    def _counters(self, leases: Iterable[Lease]) -> dict[str, int]:
         return {one.key: one.counter for one in leases if one.actual_owner == self._worker_id}
 
     def take(self, busy: Collection[str] = ()) -> bool:

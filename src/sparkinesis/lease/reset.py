@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from sparkinesis.errors import OptionError
-from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
+from sparkinesis.lease.extended_sequence_number import LATEST, SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.shard_sync import InitialPosition, by_birth, new_lease, require_tiling
 from sparkinesis.stream import position as pos
@@ -57,11 +57,12 @@ def plan_reset(
       for parents that have leases.
     - A place in one shard: only that lease moves.
 
-    Raises OptionError (an instant to come, a place that is none, an unknown shard) and
-    InconsistentShardsError (the open shards do not tile the hash keys).
+    Raises OptionError (an instant to come, a place that is none, an unknown shard, leases of other
+    streams) and InconsistentShardsError (the open shards do not tile the hash keys).
     """
     lineage = Lineage.of(shards)
     leased = {lease.shard_id: lease for lease in leases}
+    _require_same_stream(leased.values(), lineage)
     if isinstance(to, InShard):
         return [_move_one(to, leased, lineage)]
     if isinstance(to, AtTimestamp) and to.ms > now_ms:
@@ -84,6 +85,56 @@ def plan_reset(
             if (lease := leased.get(shard.id)) and not _is_done(lease, lineage)
         ),
     ]
+
+
+def again(move: Move, row: Lease | None) -> Move | None:
+    """The step to make instead of ``move``, which met ``row`` as it is now; None: none is needed.
+
+    ``row`` is None if there is none any more. A shard that was read to its end meanwhile is left
+    alone where nothing of it was to be read again.
+    """
+    if row is not None:
+        at_end = move.at.is_shard_end and set(move.child_ids) <= set(row.child_ids)
+        ends_later = move.at.sequence_number == LATEST and move.lease and not move.lease.is_finished
+        if row.is_finished and (at_end or ends_later):
+            return None
+        return replace(move, lease=row, create=None)
+    if move.at.is_shard_end:
+        return None
+    if move.lease is None:
+        return move
+    new = Lease(
+        key=move.key,
+        shard_id=move.lease.shard_id,
+        checkpoint=move.at,
+        parent_ids=move.lease.parent_ids,
+        hash_range=move.lease.hash_range,
+        timestamp_ms=move.timestamp_ms,
+    )
+    return replace(move, lease=None, create=new)
+
+
+def _require_same_stream(leases: Iterable[Lease], lineage: Lineage) -> None:
+    """Raise OptionError for a table of several streams, and for one of another stream.
+
+    Shards of all streams have the same names. Their hash ranges, which never change, differ unless
+    the streams were resharded alike; so this finds most mistakes, not all.
+    """
+    for lease in leases:
+        if lease.stream is not None:
+            raise OptionError(
+                f"The lease {lease.key} is of an application that reads several streams; only one "
+                "that reads a single stream can be moved."
+            )
+        shard = lineage.shards.get(lease.shard_id)
+        if shard is None or None in {lease.hash_range, shard.hash_range}:
+            continue
+        if lease.hash_range != shard.hash_range:
+            raise OptionError(
+                f"The lease {lease.key} is not of this stream: its shard has the hash keys "
+                f"{lease.hash_range}, and {shard.id} of the stream those of {shard.hash_range}. "
+                "Check the names of the application and of the stream."
+            )
 
 
 def _begin(shard: Shard, at: InitialPosition, now_ms: int, lease: Lease | None) -> Move:

@@ -6,6 +6,7 @@ import ipaddress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from sparkinesis.errors import OptionError
 from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
 
 
@@ -21,6 +22,25 @@ class StreamAddress:
 
     def __str__(self) -> str:
         return f"stream {self.name!r} in {place_of(self.region, self.endpoint)}"
+
+
+def stream_address(
+    stream: str,
+    region: str | None = None,
+    endpoint: str | None = None,
+    credentials: CredentialSource = FOUND_BY_BOTO,
+) -> StreamAddress:
+    """The address of a stream given by its name, or by its ARN. Raises `OptionError`."""
+    if not stream.startswith("arn:"):
+        return StreamAddress(stream, None, region, endpoint, credentials)
+    parts = stream.split(":")
+    if len(parts) != 6 or parts[2] != "kinesis" or not parts[5].startswith("stream/"):
+        raise OptionError(
+            f"stream is {stream!r}; a stream's ARN looks like "
+            "arn:aws:kinesis:<region>:<account>:stream/<name>."
+        )
+    name = parts[5].removeprefix("stream/")
+    return StreamAddress(name, stream, region or parts[3], endpoint, credentials)
 
 
 def place_of(region: str | None, endpoint: str | None) -> str:

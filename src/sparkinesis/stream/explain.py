@@ -79,9 +79,9 @@ def explain(
         return ExpiredIteratorError(f"The iterator of {where} has expired. {said}")
     if code == "ResourceNotFoundException" and shard_id is None:
         return StreamNotFoundError(
-            f"There is no {address}. Check the option streamName (or streamARN) for a typing "
-            "error, and that the option region names the region, and your credentials the account, "
-            f"that the stream is in. The service said: {said}"
+            f"There is no {address}. Check the option streamName or streamARN (stream, of an "
+            "Application) for a typing error, and that the option region names the region, and "
+            f"your credentials the account, that the stream is in. The service said: {said}"
         )
     if code == "ResourceNotFoundException":
         return ShardNotFoundError(

@@ -17,7 +17,7 @@ from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.shard_sync import InitialPosition
 from sparkinesis.lease.table import LeaseTable
 from sparkinesis.lease.taker import TakeSettings
-from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.address import StreamAddress, is_loopback, stream_address
 from sparkinesis.stream.client import StreamClient
 from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp
@@ -42,7 +42,8 @@ class Application:
     leases, also for a worker that starts later.
     on_error: what to do when ``process_records`` raises.
     worker_id: must differ between live workers; None makes one.
-    endpoint, dynamodb_endpoint: other URLs than AWS's; the second defaults to the first.
+    endpoint, dynamodb_endpoint: other URLs than AWS's; a local Kinesis is DynamoDB as well, if no
+    other is given.
 
     Raises `OptionError` and `ProcessorError` before anything is called.
     """
@@ -91,22 +92,14 @@ class Application:
 
     def address(self) -> StreamAddress:
         """The stream."""
-        if not self.stream.startswith("arn:"):
-            return StreamAddress(self.stream, None, self.region, self.endpoint, self.credentials)
-        parts = self.stream.split(":")
-        if len(parts) != 6 or parts[2] != "kinesis" or not parts[5].startswith("stream/"):
-            raise OptionError(
-                f"stream is {self.stream!r}; a stream's ARN looks like "
-                "arn:aws:kinesis:<region>:<account>:stream/<name>."
-            )
-        name = parts[5].removeprefix("stream/")
-        return StreamAddress(
-            name, self.stream, self.region or parts[3], self.endpoint, self.credentials
-        )
+        return stream_address(self.stream, self.region, self.endpoint, self.credentials)
 
     def table(self) -> LeaseTable:
         """The lease table."""
-        endpoint = self.dynamodb_endpoint or self.endpoint
+        endpoint = self.dynamodb_endpoint
+        if endpoint is None and is_loopback(self.endpoint):
+            # Not so for a VPC endpoint of Kinesis: that one does not answer for DynamoDB.
+            endpoint = self.endpoint
         region = self.address().region
         return LeaseTable(self.table_name or self.name, region, endpoint, self.credentials)
 

@@ -94,12 +94,21 @@ class Intake:
             )
         try:
             page = self._retrieval.take()
-        except PositionNotFoundError as error:
-            _log.error("%s Going on with the oldest record kept.", error)
+        except PositionNotFoundError:
+            _log.error(
+                "The service does not know the checkpoint %s of %s any more: it has expired, or is "
+                "of another stream. Records may be lost; going on with the oldest kept.",
+                self._start,
+                self._settings.describe_shard(self._shard_id),
+            )
             self.begin(TRIM_HORIZON)
             return None
-        except ShardNotFoundError as error:
-            _log.error("%s What was left of it is lost; it is taken for ended.", error)
+        except ShardNotFoundError:
+            _log.error(
+                "What was left to read of %s is lost: the shard has expired, or the stream was "
+                "created anew. It is taken for ended.",
+                self._settings.describe_shard(self._shard_id),
+            )
             self.stop()
             self.at_end = True
             return None

@@ -84,6 +84,9 @@ class Worker:
         """
         self._coordinator.refuse_to_double(self._stop_taking.wait)
         self._caretaker.sync()
+        if self._shutdown_requested:
+            self._ended.set()
+            return self
         for name, loop in (
             ("renew", self._renew_leases),
             ("take", self._take_leases),
@@ -194,7 +197,7 @@ class Worker:
             self._measure_throughput()
             try:
                 self._coordinator.renew()
-            except Exception:
+            except Exception:  # noqa: BLE001 - or all leases would be lost
                 _log.exception("Renewing leases failed, and will be tried again")
             self._tell()
             self._stop_renewing.wait(self._options.renew_interval - (self._clock() - began))
@@ -218,7 +221,7 @@ class Worker:
                 is_unsettled = self._coordinator.take(self._busy_shards())
             except SparkinesisError as error:
                 _log.warning("Taking leases failed, and will be tried again: %s", error)
-            except Exception:
+            except Exception:  # noqa: BLE001 - or no crashed worker's leases would be taken
                 _log.exception("Taking leases failed, and will be tried again")
             self._wake_children()
             self._tell()
@@ -268,6 +271,8 @@ class Worker:
         for loop in self._loops:
             if loop is not threading.current_thread():
                 loop.join(self._options.failover_time)
+        for lease in self._coordinator.held().values():
+            self._release(lease)  # one that was taken while the shutdown was requested
         _log.info("The worker %s has ended", self._settings.worker_id)
         self._ended.set()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -102,15 +103,17 @@ def test_of_twins_that_start_without_leases_one_gives_way(
     name = "twins-of-one-shard"
     kinesis.create_stream(StreamName=name, ShardCount=1)
 
-    def make(worker: str, into: Journal) -> Application:
-        processor = lambda: Journaling(into)  # noqa: E731
-        return application(name=name, stream=name, worker_id=worker, processor=processor)
+    def make(**given: Any) -> Application:
+        return application(name=name, stream=name, **given)
 
     journals = {each: Journal() for each in ("third", "twin 1", "twin 2")}
-    third = start(make("third", journals["third"]))
+    third = start(make(worker_id="third", processor=lambda: Journaling(journals["third"])))
     put_at(kinesis, name, b"1")
     journals["third"].wait_for_data(b"1")
-    twins = [launch(make("same", journals[each])) for each in ("twin 1", "twin 2")]
+    twins = [
+        launch(make(worker_id="same", processor=functools.partial(Journaling, journals[each])))
+        for each in ("twin 1", "twin 2")
+    ]
     assert third.shutdown(PATIENCE)
     put_at(kinesis, name, b"2")
 
@@ -215,7 +218,9 @@ def test_a_class_that_is_no_record_processor(
     assert stream not in dynamodb.list_tables()["TableNames"]
 
 
-@pytest.mark.parametrize("made", [NoProcessRecords(), "a string", None], ids=repr)
+@pytest.mark.parametrize(
+    "made", [NoProcessRecords(), "a string", None], ids=["object", "string", "none"]
+)
 def test_a_function_that_makes_something_else_ends_the_worker(
     application: Make, start: Start, launch: Start, kinesis: Any, stream: str, *, made: Any
 ) -> None:

@@ -68,6 +68,7 @@ def test_the_batch_at_hand_finishes_and_may_be_checkpointed(
         )
     )
     assert at_work.wait(PATIENCE)
+    journal.wait(lambda: (SECOND, "initialize") in journal.calls())
     worker.request_shutdown()
     # The other shard has nothing at hand, and goes first.
     journal.wait(lambda: (SECOND, "lease_lost") in journal.calls())

@@ -14,8 +14,8 @@ from sparkinesis.lease.extended_sequence_number import (
     TRIM_HORIZON,
     ExtendedSequenceNumber,
 )
-from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.reset import InShard, Move, plan_reset
+from sparkinesis.lease.lease import Lease, StreamIdentifier
+from sparkinesis.lease.reset import InShard, Move, again, plan_reset
 from sparkinesis.lease.shard_sync import InitialPosition, new_lease
 from sparkinesis.stream import position as pos
 from sparkinesis.stream.routing import MAX_HASH_KEY
@@ -121,3 +121,43 @@ def test_places_that_are_none(to: InShard, message: str) -> None:
 def test_a_list_that_cannot_be_right_moves_nothing() -> None:
     with pytest.raises(InconsistentShardsError, match="a hole"):
         plan_reset([lease("2", "5")], [OPEN, ROOT], pos.LATEST, NOW)
+
+
+def test_a_step_that_met_another_row_is_made_on_that() -> None:
+    step = Move("2", esn(LATEST), NOW, lease=lease("2", "5"))
+    now = replace(lease("2", "7"), counter=9)
+    assert again(step, now) == replace(step, lease=now)
+    new = Move("2", esn(LATEST), NOW, create=new_lease(OPEN, pos.LATEST, NOW))
+    assert again(new, now) == Move("2", esn(LATEST), NOW, lease=now)
+    assert again(new, None) == new
+
+
+def test_a_lease_that_was_deleted_meanwhile_is_made_anew_unless_nothing_is_left_to_read() -> None:
+    known = replace(lease("1", "5"), parent_ids=("0",), hash_range=(0, MIDDLE))
+    made = again(Move("1", esn(AT_TIMESTAMP), 7, lease=known), None)
+    assert made is not None
+    assert made.lease is None
+    assert made.create == new_lease(CLOSED, pos.AtTimestamp(7))
+    assert again(Move("1", esn(SHARD_END), lease=known, child_ids=("3",)), None) is None
+
+
+def test_a_shard_that_ended_meanwhile_is_read_again_only_if_it_should_be() -> None:
+    known, ended = lease("2", "5"), lease("2", SHARD_END, "8 9")
+    assert again(Move("2", esn(LATEST), NOW, lease=known), ended) is None
+    assert again(Move("2", esn(SHARD_END), lease=known, child_ids=("8",)), ended) is None
+    for step in (
+        Move("2", esn(TRIM_HORIZON), lease=known),
+        Move("2", esn("5"), lease=known),
+        Move("2", esn(SHARD_END), lease=known, child_ids=("7",)),
+        Move("2", esn(LATEST), NOW, lease=lease("2", SHARD_END)),
+    ):
+        assert again(step, ended) == replace(step, lease=ended)
+
+
+def test_a_table_of_another_stream_or_of_several() -> None:
+    other = replace(lease("2", "5"), hash_range=(0, 7))
+    with pytest.raises(OptionError, match="The lease 2 is not of this stream"):
+        plan_reset([other], SHARDS, pos.LATEST, NOW)
+    several = replace(lease("2", "5"), stream=StreamIdentifier("1", "s", 1))
+    with pytest.raises(OptionError, match="reads several streams"):
+        plan_reset([several], SHARDS, pos.LATEST, NOW)

@@ -1,0 +1,76 @@
+"""The command line: `make active-users`, or `python -m examples.active_users`."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from examples.active_users.demo import REGION, STREAM, Demo, DemoFailedError, Start
+from examples.active_users.display import Display
+
+
+@contextlib.contextmanager
+def processor(minute: float, _: Path) -> Iterator[Start]:
+    from examples.active_users.processor import start_processor  # noqa: PLC0415
+
+    yield functools.partial(start_processor, stream=STREAM, region=REGION, minute=minute)
+
+
+@contextlib.contextmanager
+def query(minute: float, folder: Path) -> Iterator[Start]:
+    from examples.active_users.query import start_query  # noqa: PLC0415 - needs PySpark
+    from examples.flights.processes import FOR_A_SHORT_LIFE  # noqa: PLC0415
+    from examples.flights.query import start_spark  # noqa: PLC0415
+
+    os.environ["JDK_JAVA_OPTIONS"] = FOR_A_SHORT_LIFE
+    spark = start_spark()
+    spark.conf.set("spark.sql.shuffle.partitions", "1")  # it is a small crowd
+    try:
+        start = functools.partial(start_query, spark, folder / "checkpoint")
+        yield functools.partial(start, stream=STREAM, region=REGION, minute=minute)
+    finally:
+        spark.stop()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m examples.active_users",
+        description="Shows who is active on a local stream of heartbeats, by a record processor "
+        "that is stopped, started again and resharded, and checks it.",
+    )
+    parser.add_argument("--spark", action="store_true", help="by a Spark query instead")
+    parser.add_argument("--minute", type=float, help="seconds in a minute (1, with Spark 2)")
+    arguments = parser.parse_args()
+    minute = arguments.minute or (2.0 if arguments.spark else 1.0)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that it cleans up as on Ctrl-C
+    os.environ.update(AWS_ACCESS_KEY_ID="demo", AWS_SECRET_ACCESS_KEY="demo")
+    folder = Path(tempfile.mkdtemp(prefix="active-users-"))
+    kind = query if arguments.spark else processor
+    reason = ""
+    try:
+        display = Display()
+        with kind(minute, folder) as start:
+            demo = Demo(start, minute, display)
+            with display:
+                demo.run()
+        demo.verify()
+    except (DemoFailedError, RuntimeError) as error:
+        reason = str(error)
+    except KeyboardInterrupt:
+        reason = "It was interrupted."
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    print(f"{reason}\nactive users: FAILED" if reason else "active users: OK")
+    return 1 if reason else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

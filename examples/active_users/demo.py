@@ -1,0 +1,147 @@
+"""The course of the demo: what happens when, and what has to come out."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from typing import Any, Protocol
+
+from examples.active_users.board import Board, Running
+from examples.active_users.display import Display
+from examples.active_users.users import HOURS, Crowd, PastClock, put_past, was_silent
+from examples.flights.shards import merge_two, open_shards, short, split_one
+from sparkinesis.local import LocalServer
+
+STREAM = "heartbeats"
+REGION = "eu-west-1"
+SHARDS = 2
+STALLED_SECONDS = 60.0
+"""Without what is waited for, something is wrong."""
+
+
+class Start(Protocol):
+    """Starts the application on an endpoint, to keep a board."""
+
+    def __call__(self, *, endpoint: str, board: Board) -> Running: ...
+
+
+class DemoFailedError(Exception):
+    """Something did not come out as it has to; the message says what."""
+
+
+class Demo:
+    """One run of it; `run` leaves nothing running."""
+
+    def __init__(self, start: Start, minute: float, display: Display) -> None:
+        self._start = start
+        self._minute = minute
+        self._silence = 2 * minute
+        self._display = display
+        self._clock = PastClock()
+        self._server = LocalServer(clock=self._clock, dynamodb=True)
+        self._boards: list[Board] = []
+        self._application: Running | None = None
+
+    def run(self) -> None:
+        """Raises `DemoFailedError`."""
+        with self._server:
+            kinesis = self._server.client("kinesis", REGION)
+            self._crowd = Crowd(kinesis, STREAM, self._minute)
+            with ExitStack() as ending:
+                ending.callback(self._crowd.stop)
+                ending.callback(self._stop_application)
+                self._course(kinesis)
+
+    def _course(self, kinesis: Any) -> None:
+        note, crowd = self._display.note, self._crowd
+        self._clock.hours_ago = HOURS
+        kinesis.create_stream(StreamName=STREAM, ShardCount=SHARDS)
+        self._display.note("filling a stream with old heartbeats")
+        past = put_past(kinesis, STREAM, self._clock)
+        note(f"{past:,} heartbeats of the last {HOURS} hours are in the stream, and a reshard")
+        crowd.come(_users(1, 20))
+        crowd.start()
+
+        self._start_application()
+        self._until_right("the board is right")
+        note(f"shard {split_one(kinesis, STREAM)} split; 5 users go, 5 come")
+        crowd.go(_users(1, 5))
+        crowd.come(_users(21, 25))
+        self._until_right("those who went are evicted, nobody else")
+        note(f"shards {merge_two(kinesis, STREAM)} merged")
+        self._pause(self._silence)
+        self._until_right("nobody was evicted")
+
+        self._stop_application()
+        note(f"application stopped; shard {split_one(kinesis, STREAM)} split; 5 users go, 5 come")
+        crowd.go(_users(6, 10))
+        crowd.come(_users(26, 30))
+        self._pause(1.5 * self._silence)
+        self._start_application()
+        self._until_right("the board is right")
+        self._pause(self._silence)
+        self._until_right("and stays so")
+        shards = ", ".join(short(shard) for shard in open_shards(kinesis, STREAM))
+        note(f"open shards: {shards}")
+
+    def _start_application(self) -> None:
+        self._board = Board(self._silence)
+        self._boards.append(self._board)
+        self._application = self._start(endpoint=self._server.endpoint_url, board=self._board)
+        self._display.note("application started")
+
+    def _stop_application(self) -> None:
+        application, self._application = self._application, None
+        if application is not None:
+            application.stop()
+
+    def verify(self) -> None:
+        """Look at all that happened. Raises `DemoFailedError`."""
+        print_ = self._display.console.print
+        given = sum(board.heartbeats for board in self._boards)
+        old = sum(board.old for board in self._boards)
+        evictions = [eviction for board in self._boards for eviction in board.evictions]
+        wrong = [
+            eviction
+            for eviction in evictions
+            if not was_silent(self._crowd.sent_by(eviction.user), eviction, self._silence)
+        ]
+        print_(f"{given:,} heartbeats processed, {old} of them old")
+        print_(f"{len(evictions)} evictions, {len(wrong)} of them wrong")
+        if old:
+            raise DemoFailedError("Heartbeats that nobody wants to know were processed.")
+        if wrong:
+            raise DemoFailedError(f"Evicted, but not silent: {wrong}")
+        if not {eviction.user for eviction in evictions} >= set(_users(1, 5)):
+            raise DemoFailedError(f"Users who went were not evicted. Evicted: {evictions}")
+
+    def _until_right(self, then: str) -> None:
+        """Wait until exactly the users who are there are active."""
+
+        def is_right() -> bool:
+            return self._board.active.keys() == self._crowd.beating
+
+        since = time.monotonic()
+        while not is_right():
+            if time.monotonic() - since > STALLED_SECONDS:
+                wrong = sorted(self._board.active.keys() ^ self._crowd.beating)
+                raise DemoFailedError(f"Active or there, but not both, for too long: {wrong}")
+            self._show()
+        self._display.note(f"{then}: {len(self._crowd.beating)} users are active")
+
+    def _pause(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            self._show()
+
+    def _show(self) -> None:
+        if self._crowd.failure is not None:
+            raise DemoFailedError(f"The users failed: {self._crowd.failure!r}")
+        if self._application is not None:
+            self._application.check()
+        self._display.show(self._board, self._crowd.beating, self._minute)
+        time.sleep(0.05)
+
+
+def _users(first: int, last: int) -> list[str]:
+    return [f"user-{number:02}" for number in range(first, last + 1)]

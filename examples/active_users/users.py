@@ -1,0 +1,124 @@
+"""The users: a crowd of which each sends a heartbeat a minute, and those of the last 23 hours."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from examples.active_users.board import Eviction
+from examples.flights.shards import split_one
+from sparkinesis.local import system_clock
+
+HOURS = 23
+"""How far the past goes back; the stream keeps 24 hours."""
+HEARTBEATS_AN_HOUR = 1_000
+AT_A_TIME = 500
+"""Of one PutRecords call; Kinesis takes no more."""
+SLOTS = 10
+"""Parts of a minute. A user has one of them."""
+
+
+class Sent(NamedTuple):
+    """Between which two moments a heartbeat arrived; epoch milliseconds."""
+
+    before: int
+    after: int
+
+
+def was_silent(sent: Iterable[Sent], eviction: Eviction, silence: float) -> bool:
+    """Whether a user sent nothing for ``silence`` seconds between the last heartbeat that was heard
+    and the eviction.
+    """
+    since, at = round(eviction.heard * 1000), round(eviction.at * 1000)
+    unheard = [beat for beat in sent if since < beat.before and beat.after < at]
+    for before, after in [*unheard, Sent(at, at)]:
+        if after - since >= silence * 1000:
+            return True
+        since = before
+    return False
+
+
+class PastClock:
+    """A clock for the local Kinesis, to put records as of hours ago. Milliseconds."""
+
+    def __init__(self) -> None:
+        self.hours_ago = 0
+
+    def __call__(self) -> int:
+        return system_clock() - self.hours_ago * 3_600_000
+
+
+def put_past(kinesis: Any, stream: str, clock: PastClock) -> int:
+    """Heartbeats of users long gone, around a reshard; returns how many."""
+    for hour in range(HOURS, 0, -1):
+        clock.hours_ago = hour
+        if hour == HOURS // 2:
+            split_one(kinesis, stream)
+        put(kinesis, stream, [f"gone-{n:04}" for n in range(HEARTBEATS_AN_HOUR)])
+    clock.hours_ago = 0
+    return HOURS * HEARTBEATS_AN_HOUR
+
+
+def put(kinesis: Any, stream: str, users: Sequence[str]) -> None:
+    """A heartbeat of each user; what the stream refuses is sent again."""
+    waiting = [{"PartitionKey": user, "Data": b"heartbeat"} for user in users]
+    while waiting:
+        sent, rest = waiting[:AT_A_TIME], waiting[AT_A_TIME:]
+        results = kinesis.put_records(StreamName=stream, Records=sent)["Records"]
+        refused = [r for r, done in zip(sent, results, strict=True) if "ErrorCode" in done]
+        waiting = refused + rest
+        if refused:
+            time.sleep(0.1)
+
+
+class Crowd(threading.Thread):
+    """The users, and the truth about them."""
+
+    def __init__(self, kinesis: Any, stream: str, minute: float) -> None:
+        super().__init__(name="users", daemon=True)
+        self.failure: Exception | None = None
+        self._kinesis = kinesis
+        self._stream = stream
+        self._minute = minute
+        self._lock = threading.Lock()
+        self._beating: frozenset[str] = frozenset()
+        self._sent: dict[str, list[Sent]] = {}
+        self._stopping = threading.Event()
+
+    @property
+    def beating(self) -> frozenset[str]:
+        """Who is there."""
+        return self._beating
+
+    def come(self, users: Iterable[str]) -> None:
+        self._beating |= frozenset(users)
+
+    def go(self, users: Iterable[str]) -> None:
+        self._beating -= frozenset(users)
+
+    def sent_by(self, user: str) -> list[Sent]:
+        with self._lock:
+            return list(self._sent.get(user, ()))
+
+    def stop(self) -> None:
+        self._stopping.set()
+        if self.is_alive():
+            self.join()
+
+    def run(self) -> None:
+        due, slot = time.monotonic(), 0
+        try:
+            while not self._stopping.wait(max(0.0, due - time.monotonic())):
+                users = [
+                    user for user in sorted(self._beating) if sum(user.encode()) % SLOTS == slot
+                ]
+                before = system_clock()
+                put(self._kinesis, self._stream, users)
+                with self._lock:
+                    for user in users:
+                        self._sent.setdefault(user, []).append(Sent(before, system_clock()))
+                due, slot = due + self._minute / SLOTS, (slot + 1) % SLOTS
+        except Exception as error:  # noqa: BLE001 - raised by whoever watches the crowd
+            self.failure = error

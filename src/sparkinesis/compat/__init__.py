@@ -1,0 +1,1 @@
+"""The programming interfaces of other Kinesis libraries, on record processors of sparkinesis."""

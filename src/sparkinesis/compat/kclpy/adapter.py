@@ -1,0 +1,195 @@
+"""A processor of amazon_kclpy, called by a worker of sparkinesis."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from sparkinesis.compat.kclpy.checkpoint_error import (
+    ILLEGAL_ARGUMENT,
+    CheckpointError,
+    checkpoint_error,
+)
+from sparkinesis.compat.kclpy.messages import (
+    InitializeInput,
+    LeaseLostInput,
+    ProcessRecordsInput,
+    ShardEndedInput,
+    ShutdownRequestedInput,
+)
+from sparkinesis.compat.kclpy.unwritten import is_unwritten
+from sparkinesis.compat.kclpy.v2 import processor as v2
+from sparkinesis.compat.kclpy.v3 import processor as v3
+from sparkinesis.errors import ProcessorError, SparkinesisError
+from sparkinesis.worker.batch import RecordBatch
+from sparkinesis.worker.checkpointer import Checkpointer as WorkerCheckpointer
+from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
+
+_log = logging.getLogger(__name__)
+
+_METHODS = {
+    1: ("initialize", "process_records", "shutdown", "shutdown_requested"),
+    2: ("initialize", "process_records", "shutdown", "shutdown_requested"),
+    3: ("initialize", "process_records", "lease_lost", "shard_ended", "shutdown_requested"),
+}
+
+
+class ExitRequestedError(Exception):
+    """A processor called ``sys.exit``: its batch counts as not processed, and the worker ends."""
+
+
+class Checkpointer:
+    """Stores how far a shard was processed.
+
+    Raises `CheckpointError`, whose ``value`` is what a Java KCL's exception would be called.
+    """
+
+    def __init__(self, checkpointer: WorkerCheckpointer) -> None:
+        self._checkpointer = checkpointer
+
+    def checkpoint(
+        self, sequence_number: str | int | None = None, sub_sequence_number: int | None = None
+    ) -> None:
+        """Everything up to there is done; without arguments, everything that was delivered.
+
+        A sequence number alone means its first user record. A sub-sequence number without one is
+        ignored, as by the daemon.
+        """
+        try:
+            if sequence_number is None:
+                self._checkpointer.checkpoint()
+            else:
+                # The daemon reads a number too where it expects a string of digits.
+                self._checkpointer.checkpoint(str(sequence_number), _sub(sub_sequence_number))
+        except SparkinesisError as error:
+            raise checkpoint_error(error) from error
+
+
+def _sub(value: object) -> int | None:
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    raise CheckpointError(ILLEGAL_ARGUMENT) from TypeError(
+        f"a sub-sequence number is an int, not {type(value).__name__}"
+    )
+
+
+class ShardProcessor(RecordProcessor):
+    """One processor of amazon_kclpy, for one shard."""
+
+    def __init__(self, processor: v3.Version3, on_exit: Callable[[SystemExit], None]) -> None:
+        self._processor = processor
+        self._on_exit = on_exit
+        self._shard: ProcessorShard | None = None
+        self._exited = False
+
+    def initialize(self, shard: ProcessorShard) -> None:
+        self._shard = shard
+        self._call(self._processor.initialize, InitializeInput.of(shard))
+
+    def process_records(self, batch: RecordBatch, checkpointer: WorkerCheckpointer) -> None:
+        given = ProcessRecordsInput.of(batch, Checkpointer(checkpointer))
+        self._call(self._processor.process_records, given)
+
+    def lease_lost(self) -> None:
+        if not self._exited:
+            self._call(self._processor.lease_lost, LeaseLostInput())
+
+    def shard_ended(self, checkpointer: WorkerCheckpointer) -> None:
+        given = ShardEndedInput(checkpointer=Checkpointer(checkpointer))
+        self._call(self._processor.shard_ended, given)
+
+    def shutdown_requested(self, checkpointer: WorkerCheckpointer) -> None:
+        if not self._exited:
+            given = ShutdownRequestedInput(checkpointer=Checkpointer(checkpointer))
+            self._call(self._processor.shutdown_requested, given)
+
+    def _call(self, method: Callable[[Any], None], given: object) -> None:
+        """Call it, unless the processor has left: with amazon_kclpy its process would be gone."""
+        if self._exited:
+            self._refuse()
+        try:
+            method(given)
+        except SystemExit as leave:
+            self._exited = True
+            self._on_exit(leave)
+            if self._shard is not None:
+                self._shard.request_shutdown()
+            self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        shard = self._shard.id if self._shard is not None else "a shard"
+        raise ExitRequestedError(f"The processor of {shard} called sys.exit(); the worker ends.")
+
+
+def make_factory(
+    processor: object, on_exit: Callable[[SystemExit], None] = lambda _: None
+) -> Callable[[], RecordProcessor]:
+    """What makes a processor for each shard, from what was handed to ``KCLProcess``.
+
+    An instance is copied as it was handed over, for each shard anew. Raises `ProcessorError` for
+    what is no processor, or cannot be copied.
+    """
+    if isinstance(processor, type):
+        _check(processor)
+        make: Callable[[], Any] = processor
+    elif hasattr(processor, "process_records"):
+        _check(type(processor))
+        pristine = _copy(processor)
+        make = lambda: _copy(pristine)  # noqa: E731 - a name would say no more
+    elif callable(processor):
+        make = processor
+    else:
+        raise ProcessorError(
+            f"The record processor is {processor!r}. Give an instance of a class derived from "
+            "sparkinesis.compat.kclpy.v3.processor.RecordProcessorBase, or the class."
+        )
+
+    def factory() -> RecordProcessor:
+        made = make()
+        _check(type(made))
+        return ShardProcessor(_as_version_3(made), on_exit)
+
+    return factory
+
+
+def _copy(processor: object) -> Any:
+    try:
+        return copy.deepcopy(processor)
+    except Exception as error:
+        raise ProcessorError(
+            f"{type(processor).__name__} cannot be copied ({type(error).__name__}: {error}). Each "
+            "shard of this process needs a processor of its own. Pass the class or a function that "
+            f"makes one instead, as in KCLProcess({type(processor).__name__}), or open what "
+            "cannot be copied in initialize()."
+        ) from error
+
+
+def _as_version_3(processor: Any) -> v3.Version3:
+    if processor.version == 1:
+        processor = v2.V1toV2Processor(processor)
+    if processor.version == 2:
+        processor = v3.V2toV3Processor(processor)
+    version_3: v3.Version3 = processor
+    return version_3
+
+
+def _check(made: type) -> None:
+    version = getattr(made, "version", None)
+    name = f"{made.__module__}.{made.__qualname__}"
+    if version not in _METHODS:
+        raise ProcessorError(
+            f"{name} is no record processor of amazon_kclpy: its version is {version!r}. Derive it "
+            "from RecordProcessorBase of sparkinesis.compat.kclpy.v3.processor."
+        )
+    missing = [
+        method
+        for method in _METHODS[version]
+        if not callable(getattr(made, method, None)) or is_unwritten(getattr(made, method))
+    ]
+    if missing:
+        raise ProcessorError(
+            f"{name} has no {' and no '.join(missing)}, which a processor of version {version} "
+            "needs."
+        )

@@ -1,0 +1,70 @@
+"""The credential providers of a properties file, as far as they have an equal here.
+
+The daemon takes a list of them, with commas in between; the parts of one stand between bars:
+``StsAssumeRoleCredentialsProvider|arn:aws:iam::123456789012:role/r|session|externalId=x``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from sparkinesis.compat.kclpy.values import is_url
+from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
+
+_ROLE_ARN = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:role/[!-~]{1,574}")
+_REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]+")
+# Those of both versions of the SDK, and the KCL's own, which take an endpoint too.
+_ASSUMES_ROLE = re.compile(r"(Kcl)?S[tT][sS]AssumeRole(Session)?CredentialsProvider")
+
+
+def provider(value: str) -> CredentialSource:
+    """The first provider of the list, as the daemon asks that first. Raises ValueError.
+
+    A role and a profile are taken over. Any other, such as DefaultCredentialsProvider, becomes
+    boto3's own chain: environment, files, container, instance. Errors never show the value: an
+    external id may be part of it.
+    """
+    kind, *arguments = [part.strip() for part in value.split(",", maxsplit=1)[0].split("|")]
+    kind = kind.rsplit(".", maxsplit=1)[-1]
+    if _ASSUMES_ROLE.fullmatch(kind):
+        return _role(arguments)
+    if kind == "ProfileCredentialsProvider" and arguments:
+        return CredentialSource(profile=arguments[0].removeprefix("profileName="))
+    return FOUND_BY_BOTO
+
+
+def _role(arguments: Sequence[str]) -> CredentialSource:
+    positional = [argument for argument in arguments if "=" not in argument.split("/")[0]]
+    named = dict(
+        argument.split("=", maxsplit=1) for argument in arguments if argument not in positional
+    )
+    if len(positional) != 2 or not _ROLE_ARN.fullmatch(positional[0]):
+        raise ValueError(
+            "assuming a role takes its ARN and a session's name: "
+            "StsAssumeRoleCredentialsProvider|arn:aws:iam::123456789012:role/reader|name"
+        )
+    arn, session = positional
+    return CredentialSource(
+        role_arn=arn,
+        session_name=session,
+        external_id=named.get("externalId"),
+        sts_endpoint=_sts_endpoint(named),
+    )
+
+
+def _sts_endpoint(named: dict[str, str]) -> str | None:
+    if "endpoint" in named:  # URL^region, the region being what the SDK for Java signs for
+        url = named["endpoint"].split("^")[0]
+        if "://" not in url:
+            url = f"https://{url}"
+        if not is_url(url):
+            raise ValueError("endpoint= takes a URL and a region, as https://HOST^eu-west-1")
+        return url
+    if "endpointRegion" in named:
+        region = named["endpointRegion"]
+        if not _REGION.fullmatch(region):
+            raise ValueError("endpointRegion= takes an AWS region, such as eu-west-1")
+        domain = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
+        return f"https://sts.{region}.{domain}"
+    return None

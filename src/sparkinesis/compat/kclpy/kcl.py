@@ -1,0 +1,123 @@
+"""``KCLProcess``: runs a record processor of amazon_kclpy, in this process and without a daemon."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from sparkinesis.compat.kclpy.adapter import Checkpointer, make_factory
+from sparkinesis.compat.kclpy.checkpoint_error import CheckpointError
+from sparkinesis.compat.kclpy.messages import AnyCheckpointer, Record
+from sparkinesis.compat.kclpy.settings import PROPERTIES_VARIABLE, Settings, read_settings
+from sparkinesis.compat.kclpy.unwritten import unwritten
+from sparkinesis.errors import OptionError
+from sparkinesis.worker.application import Application
+from sparkinesis.worker.on_error import OnError, Retry, check_policy
+from sparkinesis.worker.processor import ProcessorFactory
+
+__all__ = ["CheckpointError", "Checkpointer", "KCLProcess", "RecordProcessorBase"]
+
+
+class RecordProcessorBase:
+    """A processor of version 1. Calls for one shard never overlap."""
+
+    version = 1
+
+    def initialize(self, shard_id: str) -> None:
+        """Called first. An exception is logged and the call repeated."""
+
+    @unwritten
+    def process_records(self, records: Sequence[Record], checkpointer: AnyCheckpointer) -> None:
+        """Process records, in order. An exception makes them come again, see docs/kclpy.md."""
+        raise NotImplementedError
+
+    @unwritten
+    def shutdown(self, checkpointer: AnyCheckpointer, reason: str) -> None:
+        """The last call. For the reason TERMINATE, the end of the shard, it must checkpoint."""
+        raise NotImplementedError
+
+    def shutdown_requested(self, checkpointer: AnyCheckpointer) -> None:
+        """The last chance to checkpoint; `shutdown` for the reason ZOMBIE follows."""
+
+
+class KCLProcess:
+    """Runs ``record_processor`` for all shards that this worker gets.
+
+    record_processor: an instance, of which each shard gets a copy; or a class, or a function that
+    makes one. input_file, output_file, error_file: what a daemon would be talked to by; ignored.
+    properties: the daemon's configuration file. By default the first argument of the command line
+    that ends in ``.properties``, or what the environment variable SPARKINESIS_KCLPY_PROPERTIES
+    names. on_error: what happens to records whose processing raises; by default they come again
+    until it does not.
+
+    Raises `ProcessorError` for what is no processor, and `OptionError` for another on_error.
+    """
+
+    def __init__(
+        self,
+        record_processor: object,
+        input_file: object = None,
+        output_file: object = None,
+        error_file: object = None,
+        *,
+        properties: str | os.PathLike[str] | None = None,
+        on_error: OnError | None = None,
+    ) -> None:
+        del input_file, output_file, error_file
+        self._on_error: OnError = Retry() if on_error is None else on_error
+        check_policy(self._on_error)
+        self._properties = properties
+        self._exits: list[SystemExit] = []
+        self._factory = make_factory(record_processor, self._exits.append)
+
+    def run(self) -> None:
+        """Process records until SIGTERM or SIGINT, or until a processor calls ``sys.exit``.
+
+        Raises `OptionError` if there is no properties file, or if it cannot be used, before
+        anything is called; then what ``Application.run`` raises. The SystemExit of a processor is
+        raised at the end, once the worker has shut down.
+        """
+        file = find_properties(self._properties, sys.argv[1:], os.environ)
+        settings = read_settings(file)
+        make_application(settings, self._factory, self._on_error).run()
+        if self._exits:
+            raise self._exits[0]
+
+
+def find_properties(
+    given: str | os.PathLike[str] | None, arguments: Sequence[str], environment: Mapping[str, str]
+) -> Path:
+    """The properties file to use. Raises `OptionError` if none is named."""
+    if given is not None:
+        return Path(given)
+    named = next((text for text in arguments if text.endswith(".properties")), None)
+    named = named or environment.get(PROPERTIES_VARIABLE)
+    if not named:
+        raise OptionError(
+            "No properties file is named, so it is not known which stream to read. Start the "
+            "program by `sparkinesis kclpy FILE.properties`, pass the file as an argument of the "
+            f"program or as KCLProcess(..., properties=FILE), or set {PROPERTIES_VARIABLE}."
+        )
+    return Path(named)
+
+
+def make_application(
+    settings: Settings, factory: ProcessorFactory, on_error: OnError
+) -> Application:
+    """The application that a properties file describes."""
+    return Application(
+        settings.application,
+        settings.stream_arn or settings.stream,
+        factory,
+        region=settings.region,
+        endpoint=settings.endpoint,
+        dynamodb_endpoint=settings.dynamodb_endpoint,
+        initial_position=settings.initial_position,
+        on_error=on_error,
+        worker_id=settings.worker_id,
+        options=settings.options,
+        credentials=settings.credentials,
+        table_name=settings.table,
+    )

@@ -1,0 +1,261 @@
+"""What the methods of a processor are given.
+
+The attributes are those of amazon_kclpy, and so are the constructors, which take a dictionary as
+the daemon's protocol has it: tests of a processor make their inputs that way. Unlike there, an
+arrival time is an aware datetime in UTC, or None where there is none.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta, timezone
+from typing import Any, Protocol
+
+from sparkinesis.compat.kclpy.checkpoint_error import SHUTDOWN, CheckpointError
+from sparkinesis.worker.batch import RecordBatch, UserRecord
+from sparkinesis.worker.processor import ProcessorShard
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+class AnyCheckpointer(Protocol):
+    """What all checkpointers have in common."""
+
+    def checkpoint(
+        self, sequence_number: str | None = None, sub_sequence_number: int | None = None
+    ) -> None:
+        """Everything up to there is done; without arguments, everything that was delivered."""
+
+
+class LeaseLostCheckpointer:
+    """Refuses every checkpoint, with "ShutdownException"."""
+
+    def checkpoint(
+        self, sequence_number: str | None = None, sub_sequence_number: int | None = None
+    ) -> None:
+        del sequence_number, sub_sequence_number
+        raise CheckpointError(SHUTDOWN)
+
+
+class Record:
+    """A user record: what a producer put, after de-aggregation."""
+
+    def __init__(self, json_dict: Mapping[str, Any]) -> None:
+        self._fields: Mapping[str, Any] | None = json_dict
+        self._binary: bytes | None = None
+        self._sequence_number: str = json_dict["sequenceNumber"]
+        self._sub_sequence_number: int = json_dict["subSequenceNumber"]
+        self._partition_key: str = json_dict["partitionKey"]
+        self._explicit_hash_key: str | None = json_dict.get("explicitHashKey")
+        self._data: str | None = json_dict["data"]
+        arrival = json_dict.get("approximateArrivalTimestamp")
+        self._arrival = None if arrival is None else _EPOCH + timedelta(milliseconds=int(arrival))
+
+    @classmethod
+    def of(cls, record: UserRecord) -> Record:
+        """The same record, for a processor of amazon_kclpy."""
+        made = cls.__new__(cls)
+        made._fields = None
+        made._binary = record.data
+        made._data = None
+        made._sequence_number = record.sequence_number
+        made._sub_sequence_number = record.sub_sequence_number
+        made._partition_key = record.partition_key
+        made._explicit_hash_key = record.explicit_hash_key
+        made._arrival = record.approximate_arrival_timestamp
+        return made
+
+    @property
+    def binary_data(self) -> bytes:
+        """The data as the producer put it."""
+        if self._binary is None:
+            self._binary = base64.b64decode(self._data or "")
+        return self._binary
+
+    @property
+    def data(self) -> str:
+        """The data in base64. `binary_data` costs nothing, this is encoded when asked for."""
+        if self._data is None:
+            self._data = base64.b64encode(self.binary_data).decode("ascii")
+        return self._data
+
+    @property
+    def sequence_number(self) -> str:
+        """Shared by all user records of one aggregated record."""
+        return self._sequence_number
+
+    @property
+    def sub_sequence_number(self) -> int:
+        """0 to n-1 among the user records of one aggregated record; 0 for any other."""
+        return self._sub_sequence_number
+
+    @property
+    def partition_key(self) -> str:
+        return self._partition_key
+
+    @property
+    def explicit_hash_key(self) -> str | None:
+        """Not known to amazon_kclpy."""
+        return self._explicit_hash_key
+
+    @property
+    def timestamp_millis(self) -> int | None:
+        """Epoch milliseconds of the arrival; None if the service did not say."""
+        if self._arrival is None:
+            return None
+        return (self._arrival - _EPOCH) // timedelta(milliseconds=1)
+
+    @property
+    def approximate_arrival_timestamp(self) -> datetime | None:
+        """In UTC, with its time zone; amazon_kclpy's is naive local time."""
+        return self._arrival
+
+    def get(self, field: str) -> Any:
+        """A field by its name in the daemon's protocol. Raises KeyError for any other."""
+        if self._fields is None:
+            self._fields = {
+                "action": "record",
+                "data": self.data,
+                "partitionKey": self._partition_key,
+                "sequenceNumber": self._sequence_number,
+                "subSequenceNumber": self._sub_sequence_number,
+                "approximateArrivalTimestamp": self.timestamp_millis,
+            }
+        return self._fields[field]
+
+    def __getitem__(self, field: str) -> Any:
+        return self.get(field)
+
+
+class InitializeInput:
+    """The shard, and where it stands."""
+
+    action = "initialize"
+
+    def __init__(self, json_dict: Mapping[str, Any]) -> None:
+        self._shard_id: str = json_dict["shardId"]
+        self._sequence_number: str | None = json_dict["sequenceNumber"]
+        self._sub_sequence_number: int = json_dict["subSequenceNumber"]
+
+    @classmethod
+    def of(cls, shard: ProcessorShard) -> InitializeInput:
+        return cls(
+            {
+                "shardId": shard.id,
+                "sequenceNumber": shard.checkpoint.sequence_number,
+                "subSequenceNumber": shard.checkpoint.sub_sequence_number,
+            }
+        )
+
+    @property
+    def shard_id(self) -> str:
+        return self._shard_id
+
+    @property
+    def sequence_number(self) -> str | None:
+        """Digits, or TRIM_HORIZON, LATEST or AT_TIMESTAMP for a shard without a checkpoint."""
+        return self._sequence_number
+
+    @property
+    def sub_sequence_number(self) -> int:
+        return self._sub_sequence_number
+
+
+class ProcessRecordsInput:
+    """Records of one shard, in order."""
+
+    action = "processRecords"
+
+    def __init__(
+        self, json_dict: Mapping[str, Any], checkpointer: AnyCheckpointer | None = None
+    ) -> None:
+        self._records: Sequence[Record] = json_dict["records"]
+        self._millis_behind_latest: int | None = json_dict["millisBehindLatest"]
+        self._checkpointer = checkpointer or LeaseLostCheckpointer()
+
+    @classmethod
+    def of(cls, batch: RecordBatch, checkpointer: AnyCheckpointer) -> ProcessRecordsInput:
+        records = [Record.of(record) for record in batch.records]
+        return cls(
+            {"records": records, "millisBehindLatest": batch.millis_behind_latest}, checkpointer
+        )
+
+    @property
+    def records(self) -> Sequence[Record]:
+        return self._records
+
+    @property
+    def millis_behind_latest(self) -> int | None:
+        """How far behind the stream's tip the records' end was; None if the service did not say."""
+        return self._millis_behind_latest
+
+    @property
+    def checkpointer(self) -> AnyCheckpointer:
+        """Refuses everything in an input that was made without one."""
+        return self._checkpointer
+
+
+class LeaseLostInput:
+    """Empty: that the lease is lost is all there is to say."""
+
+    action = "leaseLost"
+
+    def __init__(self, json_dict: Mapping[str, Any] | None = None) -> None:
+        del json_dict
+
+
+class _CheckpointerInput:
+    def __init__(
+        self,
+        json_dict: Mapping[str, Any] | None = None,
+        checkpointer: AnyCheckpointer | None = None,
+    ) -> None:
+        del json_dict
+        self._checkpointer = checkpointer or LeaseLostCheckpointer()
+
+    @property
+    def checkpointer(self) -> AnyCheckpointer:
+        """Refuses everything in an input that was made without one."""
+        return self._checkpointer
+
+
+class ShardEndedInput(_CheckpointerInput):
+    """The shard was split or merged, and all of it was delivered: checkpoint."""
+
+    action = "shardEnded"
+
+
+class ShutdownRequestedInput(_CheckpointerInput):
+    """The worker shuts down, or the shard moves: the last chance to checkpoint."""
+
+    action = "shutdownRequested"
+
+
+class ShutdownInput:
+    """The end of a processor of version 2 or 1, for one of two reasons."""
+
+    action = "shutdown"
+
+    def __init__(self, reason: str, checkpointer: AnyCheckpointer) -> None:
+        self._reason = reason
+        self._checkpointer = checkpointer
+
+    @staticmethod
+    def zombie() -> ShutdownInput:
+        """The lease is lost."""
+        return ShutdownInput("ZOMBIE", LeaseLostCheckpointer())
+
+    @staticmethod
+    def terminate(checkpointer: AnyCheckpointer) -> ShutdownInput:
+        """The shard has ended."""
+        return ShutdownInput("TERMINATE", checkpointer)
+
+    @property
+    def reason(self) -> str:
+        """ZOMBIE: do not checkpoint. TERMINATE: checkpoint, or the children cannot begin."""
+        return self._reason
+
+    @property
+    def checkpointer(self) -> AnyCheckpointer:
+        return self._checkpointer

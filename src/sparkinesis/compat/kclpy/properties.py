@@ -1,0 +1,101 @@
+"""Java's ``.properties`` files, as ``java.util.Properties.load`` documents them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sparkinesis.errors import OptionError
+
+# Java's white space is these three only, so \v and no-break spaces belong to keys and values.
+_BLANK = " \t\f"
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_HEX = re.compile(r"[0-9a-fA-F]{4}")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One key and its value. ``line``: where the key stands, from 1."""
+
+    key: str
+    value: str
+    line: int
+
+
+def decode(content: bytes) -> str:
+    r"""The text of a file: UTF-8, or else ISO 8859-1, which is all that Java reads without \u."""
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return content.decode("iso-8859-1")
+
+
+def parse(text: str, name: str) -> Sequence[Entry]:
+    """All entries in order; a key may occur again, and the last one counts.
+
+    ``name`` is the file's, for errors. Raises `OptionError` for an escape that Java refuses.
+    """
+    return [_entry(line, number, name) for number, line in _logical_lines(text)]
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    r"""Lines that are no comments, joined where one ends in an odd number of backslashes."""
+    joined, begin = "", 0
+    for number, natural in enumerate(_LINE_END.split(text), 1):
+        line = natural.lstrip(_BLANK)
+        if not begin and (not line or line[0] in "#!"):
+            continue
+        begin = begin or number
+        trailing = len(line) - len(line.rstrip("\\"))
+        if trailing % 2:
+            joined += line[:-1]
+            continue
+        yield begin, joined + line
+        joined, begin = "", 0
+    if joined:  # a backslash at the end of the file
+        yield begin, joined
+
+
+def _entry(line: str, number: int, name: str) -> Entry:
+    end = _end_of_key(line)
+    rest = line[end:].lstrip(_BLANK)
+    if rest[:1] in {"=", ":"}:
+        rest = rest[1:].lstrip(_BLANK)
+    key = _unescape(line[:end], number, name)
+    return Entry(key, _unescape(rest, number, name), number)
+
+
+def _end_of_key(line: str) -> int:
+    at = 0
+    while at < len(line) and line[at] not in "=:" + _BLANK:
+        at += 2 if line[at] == "\\" else 1
+    return min(at, len(line))
+
+
+def _unescape(text: str, number: int, name: str) -> str:
+    if "\\" not in text:
+        return text
+    parts: list[str] = []
+    at = 0
+    while at < len(text):
+        if text[at] != "\\":
+            parts.append(text[at])
+            at += 1
+            continue
+        escape = text[at + 1 : at + 2]
+        if escape == "u":
+            digits = text[at + 2 : at + 6]
+            if not _HEX.fullmatch(digits):
+                raise OptionError(
+                    f"{name}, line {number}: \\u{digits} is not a character; it takes four "
+                    "hexadecimal digits. Write a backslash as two."
+                )
+            parts.append(chr(int(digits, 16)))
+            at += 6
+        else:
+            parts.append(_ESCAPES.get(escape, escape))
+            at += 2
+    # Two escapes may be the halves of one character.
+    return "".join(parts).encode("utf-16", "surrogatepass").decode("utf-16", "replace")

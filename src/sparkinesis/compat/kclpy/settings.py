@@ -1,0 +1,300 @@
+"""What a properties file of amazon_kclpy means here. Nothing is called.
+
+The keys are those of the daemon's configuration (KCL 3.5), and mean what they do there, with two
+amends: false and 0 can be set where the default is another, and ``streamArn`` is used whole.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from sparkinesis.compat.kclpy import values
+from sparkinesis.compat.kclpy.credentials import provider
+from sparkinesis.compat.kclpy.properties import Entry, decode, parse
+from sparkinesis.errors import OptionError
+from sparkinesis.stream.address import is_loopback
+from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
+from sparkinesis.worker.options import DEFAULT_OPTIONS, LeaseTableOptions, WorkerOptions
+
+PROPERTIES_VARIABLE = "SPARKINESIS_KCLPY_PROPERTIES"
+"""The environment variable that names the properties file."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """An application, as a properties file describes it."""
+
+    application: str
+    stream: str
+    stream_arn: str | None = None
+    region: str | None = None
+    """None: where boto3 finds one."""
+    endpoint: str | None = None
+    dynamodb_endpoint: str | None = None
+    """None: that of the region."""
+    table: str | None = None
+    """The lease table's name; None: the application's."""
+    initial_position: Literal["latest", "trim_horizon"] | datetime = "latest"
+    worker_id: str | None = None
+    options: WorkerOptions = DEFAULT_OPTIONS
+    credentials: CredentialSource = FOUND_BY_BOTO
+
+
+Read = Callable[[str], Any]
+
+_WORKER: Mapping[str, tuple[str, Read]] = {
+    "failoverTimeMillis": ("failover_time", values.millis(100)),
+    "maxLeasesForWorker": ("max_leases", values.integer(1)),
+    "maxLeasesToStealAtOneTime": ("max_leases_to_steal", values.integer(1)),
+    "gracefulLeaseHandoffTimeoutMillis": ("handoff_timeout", values.millis()),
+    "maxRecords": ("max_records", values.integer(1, 10_000)),
+    "idleTimeBetweenReadsInMillis": ("idle_time", values.millis()),
+    "callProcessRecordsEvenForEmptyRecordList": ("call_even_for_empty_batches", values.boolean),
+    "parentShardPollIntervalMillis": ("parent_poll_interval", values.millis()),
+    "taskBackoffTimeMillis": ("task_backoff", values.millis()),
+    "cleanupLeasesUponShardCompletion": ("cleanup_leases", values.boolean),
+    "logWarningForTaskAfterMillis": ("processing_time_limit", values.millis(1)),
+    "shutdownGraceMillis": ("shutdown_timeout", values.millis()),
+}
+"""Keys that are an option of the worker."""
+
+_TABLE: Mapping[str, tuple[str, Read]] = {
+    "billingMode": ("billing_mode", values.billing_mode),
+    "initialLeaseTableReadCapacity": ("read_capacity", values.integer(1)),
+    "initialLeaseTableWriteCapacity": ("write_capacity", values.integer(1)),
+    "leaseTablePitrEnabled": ("point_in_time_recovery", values.boolean),
+    "leaseTableDeletionProtectionEnabled": ("deletion_protection", values.boolean),
+}
+"""Keys that are an option of the lease table."""
+
+_OTHERS: Mapping[str, Read] = {
+    "applicationName": values.name("an application's name", 1, 255),
+    "tableName": values.name("a table's name", 3, 255),
+    "streamName": values.name("a stream's name", 1, 128),
+    "streamArn": values.stream_arn,
+    "regionName": values.region,
+    "kinesisEndpoint": values.endpoint,
+    "dynamoDBEndpoint": values.endpoint,
+    "workerId": values.text,
+    "initialPositionInStream": values.position,
+    "initialPositionInStreamExtended": values.instant,
+    "isGracefulLeaseHandoffEnabled": values.boolean,
+    "timeoutInSeconds": values.seconds,
+    "AwsCredentialsProvider": provider,
+    "AWSCredentialsProvider": provider,
+    "AwsCredentialsProviderDynamoDB": provider,
+    "AWSCredentialsProviderDynamoDB": provider,
+    "executableName": values.text,
+}
+
+_READS: Mapping[str, Read] = {
+    **{key: read for key, (_, read) in (*_WORKER.items(), *_TABLE.items())},
+    **_OTHERS,
+}
+
+_MEANINGLESS = frozenset(
+    {
+        "processingLanguage",
+        "maxActiveThreads",
+        "AwsCredentialsProviderCloudWatch",
+        "AWSCredentialsProviderCloudWatch",
+        "metricsBufferTimeMillis",
+        "metricsMaxQueueSize",
+        "metricsLevel",
+        "metricsEnabledDimensions",
+        "leaseAssignmentIntervalMillis",
+        "enablePriorityLeaseAssignment",
+        "shardSyncIntervalMillis",
+        "maxLeaseRenewalThreads",
+        "leaseTableScanTotalSegments",
+        "ignoreUnexpectedChildShards",
+        "listShardsBackoffTimeInMillis",
+        "maxListShardsRetryAttempts",
+        "inMemoryWorkerMetricsCaptureFrequencyMillis",
+        "workerMetricsReporterFreqInMillis",
+        "noOfPersistedMetricsPerWorkerMetrics",
+        "disableWorkerMetrics",
+        "maxThroughputPerHostKBps",
+        "dampeningPercentage",
+        "reBalanceThresholdPercentage",
+        "allowThroughputOvershoot",
+        "varianceBalancingFrequency",
+        "workerMetricsEMAAlpha",
+        "staleWorkerMetricsEntryCleanupDuration",
+        "workerMetricsTableName",
+        "workerMetricsBillingMode",
+        "workerMetricsReadCapacity",
+        "workerMetricsWriteCapacity",
+        "workerMetricsPointInTimeRecoveryEnabled",
+        "workerMetricsDeletionProtectionEnabled",
+        "workerMetricsTags",
+        "coordinatorStateTableName",
+        "coordinatorStateBillingMode",
+        "coordinatorStateReadCapacity",
+        "coordinatorStateWriteCapacity",
+        "coordinatorStatePointInTimeRecoveryEnabled",
+        "coordinatorStateDeletionProtectionEnabled",
+        "coordinatorStateTags",
+        "clientVersionConfig",
+        "migrateAllEntitiesToLeaseTable",
+        "tableMigrationCompleteBakeTimeSeconds",
+        "schedulerInitializationBackoffTimeMillis",
+        "skipShardSyncAtWorkerInitializationIfLeasesExist",
+        "readTimeoutsToIgnoreBeforeWarning",
+        "validateSequenceNumberBeforeCheckpointing",
+        "retrievalMode",
+        "millisBehindLatestThresholdForReducedTps",
+        "retryGetRecordsInSeconds",
+        "maxGetRecordsThreadPool",
+        "cloudWatchEndpoint",
+    }
+)
+"""Keys of the daemon that there is nothing to set by here."""
+
+_MEANINGLESS_PREFIX = "fanoutConfig."
+
+
+def read_settings(file: Path) -> Settings:
+    """The settings of a properties file. Raises `OptionError`, which names file, line and key."""
+    return parse_settings(_text(file), str(file))
+
+
+def read_executable(file: Path) -> str:
+    """The command that the daemon would start. Raises `OptionError` if there is none."""
+    entries = [entry for entry in parse(_text(file), str(file)) if entry.key == "executableName"]
+    if not entries or not entries[-1].value.strip():
+        raise OptionError(f"{file} names no program: add executableName.")
+    return entries[-1].value.strip()
+
+
+def _text(file: Path) -> str:
+    try:
+        return decode(file.read_bytes())
+    except OSError as error:
+        raise OptionError(
+            f"The properties file {file} cannot be read: {error.strerror or error}."
+        ) from error
+
+
+def parse_settings(text: str, file: str) -> Settings:
+    """The settings of the text of a properties file; ``file`` is its name, for errors."""
+    entries = _known({entry.key.strip(): entry for entry in parse(text, file)}, file)
+    given = {key: _read(entry, key, file) for key, entry in entries.items()}
+
+    def refuse(key: str, why: str) -> OptionError:
+        return OptionError(f"{file}, line {entries[key].line}: {key} {why}")
+
+    arn, arn_region, arn_name = given.get("streamArn", (None, None, None))
+    stream = arn_name or given.get("streamName")
+    if stream is None:
+        raise OptionError(f"{file} names no stream: add streamArn or streamName.")
+    if arn_name and given.get("streamName", arn_name) != arn_name:
+        _log.warning(
+            "%s: streamArn, of the stream %s, takes precedence over streamName, %s.",
+            file, arn_name, given["streamName"],
+        )  # fmt: skip
+    region = given.get("regionName", arn_region)
+    if arn_region and region != arn_region:
+        raise refuse(
+            "regionName",
+            f"is {region}, but streamArn names a stream in {arn_region}. amazon_kclpy would read "
+            "the stream of that name in the first, this reads the stream of the ARN: make both the "
+            "same, or leave one of both out.",
+        )
+    if "applicationName" not in given:
+        raise OptionError(f"{file} names no application: add applicationName.")
+    application = given["applicationName"]
+    if len(application) < 3 and "tableName" not in given:
+        raise refuse(
+            "applicationName",
+            f"is {application!r}. It names a DynamoDB table, too: use 3 characters or more, or add "
+            "tableName.",
+        )
+    endpoint = given.get("kinesisEndpoint")
+    return Settings(
+        application=application,
+        table=given.get("tableName"),
+        stream=stream,
+        stream_arn=arn,
+        region=region,
+        endpoint=endpoint,
+        # A local Kinesis is DynamoDB as well.
+        dynamodb_endpoint=given.get(
+            "dynamoDBEndpoint", endpoint if is_loopback(endpoint) else None
+        ),
+        initial_position=given.get(
+            "initialPositionInStreamExtended", given.get("initialPositionInStream", "latest")
+        ),
+        worker_id=given.get("workerId"),
+        options=_options(given, file),
+        credentials=_credentials(given, refuse),
+    )
+
+
+def _known(entries: Mapping[str, Entry], file: str) -> Mapping[str, Entry]:
+    """The entries that mean something here, and have a value; the others are logged."""
+    known: dict[str, Entry] = {}
+    ignored: list[str] = []
+    for key, entry in entries.items():
+        if key in _READS:
+            if entry.value.strip():
+                known[key] = entry
+        elif key in _MEANINGLESS or key.startswith(_MEANINGLESS_PREFIX):
+            ignored.append(key)
+        else:
+            near = difflib.get_close_matches(key, [*_READS, *_MEANINGLESS], n=1, cutoff=0.6)
+            _log.warning(
+                "%s, line %d: %s is not a known key and is ignored.%s",
+                file, entry.line, key, f" Did you mean {near[0]}?" if near else "",
+            )  # fmt: skip
+    if ignored:
+        _log.info("%s: ignored, as they have no meaning here: %s.", file, ", ".join(ignored))
+    return known
+
+
+def _read(entry: Entry, key: str, file: str) -> Any:
+    try:
+        return _READS[key](entry.value.strip())
+    except ValueError as error:
+        # Neither an external id nor a password in a URL belongs into an error.
+        is_secret = "Credentials" in key or "@" in entry.value
+        value = "cannot be used" if is_secret else f"is {entry.value.strip()[:200]!r}"
+        raise OptionError(f"{file}, line {entry.line}: {key} {value}; {error}.") from None
+
+
+def _options(given: Mapping[str, Any], file: str) -> WorkerOptions:
+    worker = {option: given[key] for key, (option, _) in _WORKER.items() if key in given}
+    if given.get("isGracefulLeaseHandoffEnabled") is False:
+        worker["handoff_timeout"] = 0.0
+    if "timeoutInSeconds" in given:
+        # The daemon ends itself then; here only the shard is given up.
+        worker |= {"processing_time_limit": given["timeoutInSeconds"], "give_up_after_limit": True}
+    table = {option: given[key] for key, (option, _) in _TABLE.items() if key in given}
+    try:
+        return WorkerOptions(**worker, table=LeaseTableOptions(**table))
+    except OptionError as error:
+        raise OptionError(f"{file}: {error}") from error
+
+
+def _credentials(
+    given: Mapping[str, Any], refuse: Callable[[str, str], OptionError]
+) -> CredentialSource:
+    keys = ("AwsCredentialsProvider", "AWSCredentialsProvider")
+    source: CredentialSource = next((given[key] for key in keys if key in given), FOUND_BY_BOTO)
+    for key in (f"{key}DynamoDB" for key in keys):
+        if given.get(key, source) != source:
+            raise refuse(
+                key,
+                "names other credentials than AwsCredentialsProvider. The stream and the lease "
+                "table are reached with the same credentials here: leave it out, and let them "
+                "reach both.",
+            )
+    return source

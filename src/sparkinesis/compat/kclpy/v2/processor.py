@@ -1,0 +1,71 @@
+"""Processors of version 2; and how one of version 1 becomes one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from sparkinesis.compat.kclpy.messages import (
+    AnyCheckpointer,
+    InitializeInput,
+    ProcessRecordsInput,
+    Record,
+    ShutdownInput,
+    ShutdownRequestedInput,
+)
+from sparkinesis.compat.kclpy.unwritten import unwritten
+
+
+class RecordProcessorBase:
+    """Processes the records of one shard. Calls for one shard never overlap.
+
+    `process_records` and `shutdown` must be written; the others may be left out.
+    """
+
+    version = 2
+
+    def initialize(self, initialize_input: InitializeInput) -> None:
+        """Called first. An exception is logged and the call repeated."""
+
+    @unwritten
+    def process_records(self, process_records_input: ProcessRecordsInput) -> None:
+        """Process records, in order. An exception makes them come again, see docs/kclpy.md."""
+        raise NotImplementedError
+
+    @unwritten
+    def shutdown(self, shutdown_input: ShutdownInput) -> None:
+        """The last call. For the reason TERMINATE, the end of the shard, it must checkpoint."""
+        raise NotImplementedError
+
+    def shutdown_requested(self, shutdown_requested_input: ShutdownRequestedInput) -> None:
+        """The last chance to checkpoint; `shutdown` for the reason ZOMBIE follows."""
+
+
+class Version1(Protocol):
+    """The methods of a processor of version 1, whatever it is derived from."""
+
+    def initialize(self, shard_id: str) -> None: ...
+    def process_records(self, records: Sequence[Record], checkpointer: AnyCheckpointer) -> None: ...
+    def shutdown(self, checkpointer: AnyCheckpointer, reason: str) -> None: ...
+    def shutdown_requested(self, checkpointer: AnyCheckpointer) -> None: ...
+
+
+class V1toV2Processor(RecordProcessorBase):
+    """A processor of version 1, called as one of version 2."""
+
+    def __init__(self, delegate: Version1) -> None:
+        self.delegate = delegate
+
+    def initialize(self, initialize_input: InitializeInput) -> None:
+        self.delegate.initialize(initialize_input.shard_id)
+
+    def process_records(self, process_records_input: ProcessRecordsInput) -> None:
+        self.delegate.process_records(
+            process_records_input.records, process_records_input.checkpointer
+        )
+
+    def shutdown(self, shutdown_input: ShutdownInput) -> None:
+        self.delegate.shutdown(shutdown_input.checkpointer, shutdown_input.reason)
+
+    def shutdown_requested(self, shutdown_requested_input: ShutdownRequestedInput) -> None:
+        self.delegate.shutdown_requested(shutdown_requested_input.checkpointer)

@@ -1,0 +1,1 @@
+"""The interface with ``lease_lost`` and ``shard_ended``."""

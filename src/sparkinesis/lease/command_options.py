@@ -1,0 +1,68 @@
+"""What `sparkinesis leases` and `sparkinesis reset` have in common: options, and how they fail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+
+from sparkinesis.errors import SparkinesisError
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.stream.address import StreamAddress, stream_address
+from sparkinesis.stream.credentials import CredentialSource
+
+if TYPE_CHECKING:
+    from sparkinesis.lease.table import LeaseTable
+
+AppName: TypeAlias = Annotated[
+    str, typer.Argument(metavar="APP", help="The application's name, which its lease table has.")
+]
+Region: TypeAlias = Annotated[
+    str | None, typer.Option(help="Of stream and table; by default that of the environment.")
+]
+Endpoint: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="URL", help="Another Kinesis than AWS's, and DynamoDB.")
+]
+DynamoDBEndpoint: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--dynamodb-endpoint", metavar="URL", help="If DynamoDB is elsewhere again."),
+]
+Profile: TypeAlias = Annotated[str | None, typer.Option(help="A profile of ~/.aws.")]
+
+
+def find_stream(
+    stream: str, region: str | None, endpoint: str | None, profile: str | None
+) -> StreamAddress:
+    """The stream of a name or an ARN. Raises `OptionError`."""
+    return stream_address(stream, region, endpoint, CredentialSource(profile))
+
+
+def find_table(
+    name: str, region: str | None, endpoint: str | None, profile: str | None
+) -> LeaseTable:
+    """The lease table of an application; nothing is called."""
+    # boto3 is slow to import, and other commands do without.
+    from sparkinesis.lease.table import LeaseTable  # noqa: PLC0415
+
+    return LeaseTable(name, region, endpoint, CredentialSource(profile))
+
+
+@contextmanager
+def errors_in_one_line(command: str) -> Iterator[None]:
+    """Exit with 1 and the error's text on stderr."""
+    try:
+        yield
+    except SparkinesisError as error:
+        typer.echo(f"sparkinesis {command}: {error}", err=True)
+        raise typer.Exit(1) from None
+
+
+def place(at: ExtendedSequenceNumber, timestamp_ms: int | None) -> dict[str, Any]:
+    """A checkpoint in JSON; the time (epoch ms) of LATEST and AT_TIMESTAMP, if it is known."""
+    found = {
+        "sequence_number": at.sequence_number,
+        "sub_sequence_number": at.sub_sequence_number,
+    }
+    return found if timestamp_ms is None else {**found, "timestamp_ms": timestamp_ms}

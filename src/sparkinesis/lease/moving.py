@@ -1,0 +1,128 @@
+"""Moves an application to another place in its stream, whether workers of it run or not.
+
+What runs is fenced: each lease loses its owner and its counter goes up, so that the owner's next
+renewal or checkpoint is refused, its processor hears ``lease_lost``, and a worker takes the shard
+up again at the new place within its next looks at the table.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from sparkinesis.errors import (
+    InconsistentShardsError,
+    OptionError,
+    PositionNotFoundError,
+    SparkinesisError,
+)
+from sparkinesis.lease.refusal import LeaseChangedError
+from sparkinesis.lease.reset import InShard, Move, again, plan_reset
+from sparkinesis.lease.shard_sync import InitialPosition
+from sparkinesis.lease.table import LeaseTable
+from sparkinesis.stream.client import StreamClient
+from sparkinesis.stream.position import AfterRecord
+
+_LISTS = 5
+"""How often to list shards again that do not tile the hash keys: a reshard is under way."""
+_WRITES = 100
+"""How often to write a lease again whose owner was quicker. Most write a few times a second at
+most, and there are milliseconds between a look and a write."""
+
+
+class UnfinishedResetError(SparkinesisError):
+    """Some leases were moved, then one could not be. The same call again does the rest."""
+
+    def __init__(self, message: str, written: Sequence[Move], left: Sequence[Move]) -> None:
+        super().__init__(message)
+        self.written = tuple(written)
+        self.left = tuple(left)
+
+
+def plan_move(
+    client: StreamClient,
+    table: LeaseTable,
+    to: InitialPosition | InShard,
+    wait: Callable[[float], object] = time.sleep,
+) -> list[Move]:
+    """The steps that move the application now, in order. Nothing is written.
+
+    Raises `OptionError` (see `plan_reset`; also for a sequence number that the shard does not
+    know), `LeaseTableError`, `InconsistentShardsError` and service errors.
+    """
+    for attempt in range(_LISTS):
+        shards, now_ms = client.list_shards()
+        try:
+            moves = plan_reset(table.leases(), shards, to, now_ms)
+        except InconsistentShardsError:
+            if attempt == _LISTS - 1:
+                raise
+            wait(1.0)
+        else:
+            break
+    if isinstance(to, InShard):
+        _require_known(client, to)
+    return moves
+
+
+def move_application(
+    client: StreamClient, table: LeaseTable, to: InitialPosition | InShard
+) -> list[Move]:
+    """Move the application; returns the steps that were made, in order.
+
+    Raises what `plan_move` raises, before anything is written; then `UnfinishedResetError`.
+    """
+    moves = plan_move(client, table, to)
+    make_moves(table, moves)
+    return moves
+
+
+def make_moves(table: LeaseTable, moves: Sequence[Move]) -> None:
+    """Make the steps, in order, however the rows have changed. Raises `UnfinishedResetError`."""
+    for n, move in enumerate(moves):
+        try:
+            _write(table, move)
+        except SparkinesisError as error:
+            raise UnfinishedResetError(
+                f"{n} of {len(moves)} leases of the {table} were moved. {move.key} could not be, "
+                f"and those after it were left as they are: {error} Reset the application again.",
+                moves[:n],
+                moves[n:],
+            ) from error
+
+
+def _write(table: LeaseTable, move: Move) -> None:
+    step: Move | None = move
+    for _ in range(_WRITES):
+        if step is None:
+            return
+        if step.create is not None:
+            if table.create(step.create):
+                return
+            row = table.get(step.key)
+        else:
+            assert step.lease is not None
+            try:
+                if not set(step.child_ids) <= set(step.lease.child_ids):
+                    table.add_children(step.lease, step.child_ids)
+                table.reset(step.lease, step.at, step.timestamp_ms)
+            except LeaseChangedError as changed:
+                row = changed.row
+            else:
+                return
+        step = again(step, row)
+    raise SparkinesisError(
+        f"The lease changed {_WRITES} times between a look at it and a write; its "
+        "owner writes to it all the time, and is closer to the table."
+    )
+
+
+def _require_known(client: StreamClient, to: InShard) -> None:
+    """Raise `OptionError` unless the service takes the sequence number for one of the shard's."""
+    try:
+        client.shard_iterator(to.shard_id, AfterRecord(to.at.sequence_number), inclusive=True)
+    except PositionNotFoundError:
+        raise OptionError(
+            f"{to.at.sequence_number} is not a sequence number of {to.shard_id} in "
+            f"{client.address}, or it has expired. Nothing was written."
+        ) from None

@@ -1,0 +1,138 @@
+"""`sparkinesis reset`: moves an application to another place, while it runs or not."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from sparkinesis.errors import OptionError
+from sparkinesis.lease.command_options import (
+    AppName,
+    DynamoDBEndpoint,
+    Endpoint,
+    Profile,
+    Region,
+    errors_in_one_line,
+    find_stream,
+    find_table,
+    place,
+)
+from sparkinesis.lease.extended_sequence_number import AT_TIMESTAMP, ExtendedSequenceNumber
+from sparkinesis.lease.status import shortened
+from sparkinesis.lease.table_output import print_table
+
+if TYPE_CHECKING:
+    from sparkinesis.lease.reset import Move
+
+
+def reset(
+    *,
+    app: AppName,
+    to: Annotated[
+        str,
+        typer.Option(
+            metavar="PLACE",
+            help="latest, trim_horizon, an instant such as 2026-11-21T08:30:00Z, or "
+            "SHARD=SEQUENCE_NUMBER[:SUB], the last user record of one shard that is done.",
+        ),
+    ],
+    stream: Annotated[str, typer.Option(help="The stream that it reads: a name or an ARN.")],
+    region: Region = None,
+    endpoint: Endpoint = None,
+    dynamodb_endpoint: DynamoDBEndpoint = None,
+    profile: Profile = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object for each lease, when done.")
+    ] = False,
+) -> None:
+    """Move an application to another place in its stream.
+
+    It may run: workers lose their shards, and take them up again at the new place within seconds,
+    without a restart. What they processed and did not checkpoint by then is processed again, or
+    not at all, as the new place says.
+    """
+    from sparkinesis.lease.moving import (  # noqa: PLC0415 - slow to import
+        UnfinishedResetError,
+        move_application,
+        plan_move,
+    )
+    from sparkinesis.lease.target import parse_target  # noqa: PLC0415
+    from sparkinesis.stream.client import StreamClient  # noqa: PLC0415
+
+    with errors_in_one_line("reset"):
+        target = parse_target(to)
+        if not yes and not sys.stdin.isatty():
+            raise OptionError(
+                "There is no terminal to ask on whether to go ahead. Give --yes if you are sure."
+            )
+        client = StreamClient(find_stream(stream, region, endpoint, profile))
+        table = find_table(app, client.address.region, dynamodb_endpoint or endpoint, profile)
+        if not yes:
+            planned = plan_move(client, table, target)
+            _show(planned, to_stderr=as_json)
+            question = f"Move {_leases(planned)} of {app}, which reads the {client.address}?"
+            typer.confirm(question, abort=True, err=True)
+        left: Sequence[Move] = ()
+        failure: UnfinishedResetError | None = None
+        try:
+            written: Sequence[Move] = move_application(client, table, target)
+        except UnfinishedResetError as error:
+            written, left, failure = error.written, error.left, error
+        if as_json:
+            for move in (*written, *left):
+                typer.echo(json.dumps(_object(move, is_written=move not in left)))
+        else:
+            if yes:
+                _show(written, to_stderr=False)
+            typer.echo(f"Moved {_leases(written)} of {app}.")
+        if failure is not None:
+            raise failure
+
+
+def _leases(moves: Sequence[Move]) -> str:
+    return f"{len(moves)} lease{'s' * (len(moves) != 1)}"
+
+
+def _show(moves: Sequence[Move], *, to_stderr: bool) -> None:
+    rows = [
+        {
+            "shard": move.key,
+            "from": "no lease"
+            if move.lease is None
+            else _told(move.lease.checkpoint, move.lease.timestamp_ms),
+            "to": _told(move.at, move.timestamp_ms),
+        }
+        for move in moves
+    ]
+    console = print_table(rows, Console(stderr=to_stderr, highlight=False))
+    for move in moves:
+        if move.note:
+            console.print(f"Note: {move.note}", style="yellow", soft_wrap=True, markup=False)
+
+
+def _told(at: ExtendedSequenceNumber, timestamp_ms: int | None) -> str:
+    if timestamp_ms is None:
+        return shortened(at)
+    # Not a float of seconds: that would lose a millisecond.
+    instant = datetime.fromtimestamp(timestamp_ms // 1000, timezone.utc)
+    instant = instant.replace(microsecond=timestamp_ms % 1000 * 1000)
+    text = instant.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return text if at.sequence_number == AT_TIMESTAMP else f"{shortened(at)} as of {text}"
+
+
+def _object(move: Move, *, is_written: bool) -> dict[str, Any]:
+    before = move.lease and place(move.lease.checkpoint, move.lease.timestamp_ms)
+    return {
+        "shard": move.key,
+        "from": before,
+        "to": place(move.at, move.timestamp_ms),
+        "written": is_written,
+        "note": move.note or None,
+    }

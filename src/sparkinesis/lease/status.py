@@ -1,0 +1,112 @@
+"""What a lease table shows of a running application, without any wall clock. Pure.
+
+Whether an owner lives shows in its lease's counter, as to the workers themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+
+from sparkinesis.lease.extended_sequence_number import (
+    AT_TIMESTAMP,
+    LATEST,
+    TRIM_HORIZON,
+    ExtendedSequenceNumber,
+)
+from sparkinesis.lease.lease import Lease, StreamIdentifier
+from sparkinesis.stream import position as pos
+from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position
+
+
+class LeaseState(Enum):
+    """What is going on with a lease."""
+
+    UNOWNED = "unowned"
+    HELD = "held"
+    HANDED_OVER = "handed over"
+    """Still read by ``checkpoint_owner``, and asked for by ``owner``."""
+    WAITING_FOR_PARENTS = "waiting for parents"
+    """Held; its shard is read once those that it came from are finished."""
+    FINISHED = "finished"
+
+
+def lease_states(leases: Iterable[Lease]) -> dict[str, LeaseState]:
+    """The state of each lease of a table, by its key."""
+    leases = list(leases)
+    unfinished = {(one.stream, one.shard_id) for one in leases if not one.is_finished}
+    return {one.key: _state(one, unfinished) for one in leases}
+
+
+def _state(lease: Lease, unfinished: Collection[tuple[StreamIdentifier | None, str]]) -> LeaseState:
+    if lease.is_finished:
+        return LeaseState.FINISHED
+    if lease.checkpoint_owner is not None:
+        return LeaseState.HANDED_OVER
+    if lease.owner is None:
+        return LeaseState.UNOWNED
+    if any((lease.stream, parent) in unfinished for parent in lease.parent_ids):
+        return LeaseState.WAITING_FOR_PARENTS
+    return LeaseState.HELD
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A lease table as several looks showed it. Instants are of the watcher's monotonic clock."""
+
+    leases: tuple[Lease, ...] = ()
+    """At the last look."""
+    began: float | None = None
+    at: float = 0.0
+    """The last look."""
+    moved_at: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    """When a higher counter was first seen, by lease key; none for a counter that stood still."""
+
+    @property
+    def seconds(self) -> float:
+        """From the first look to the last."""
+        return 0.0 if self.began is None else self.at - self.began
+
+    def look(self, leases: Iterable[Lease], now: float) -> Watched:
+        """With another look at the table."""
+        rows = tuple(sorted(leases, key=lambda lease: lease.key))
+        counters = {lease.key: lease.counter for lease in self.leases}
+        moved = {row.key: now for row in rows if counters.get(row.key, row.counter) != row.counter}
+        began = now if self.began is None else self.began
+        return Watched(rows, began, now, {**self.moved_at, **moved})
+
+    def renewed_ago(self, key: str) -> float | None:
+        """Seconds since a counter was last seen to have moved, at the last look; None: it did not.
+
+        A counter that moves between two looks is seen at the second.
+        """
+        moved_at = self.moved_at.get(key)
+        return None if moved_at is None else self.at - moved_at
+
+
+def next_record(lease: Lease) -> Position | None:
+    """The position whose distance to the tip is the lease's lag; None where there is none.
+
+    There is none for a finished shard, and for an instant that is known to a KCL's configuration
+    only. LATEST without its instant means from now on.
+    """
+    name = lease.checkpoint.sequence_number
+    if lease.is_finished:
+        return None
+    if name in {LATEST, AT_TIMESTAMP} and lease.timestamp_ms is not None:
+        return AtTimestamp(lease.timestamp_ms)
+    if name == AT_TIMESTAMP:
+        return None
+    if name == LATEST:
+        return pos.LATEST
+    return pos.TRIM_HORIZON if name == TRIM_HORIZON else AfterRecord(name)
+
+
+def shortened(place: ExtendedSequenceNumber) -> str:
+    """A checkpoint for a narrow column: the last ten of up to 56 digits; sentinels as they are."""
+    digits = place.sequence_number
+    if place.is_sentinel or len(digits) <= 12:
+        return str(place)
+    return f"…{digits[-10:]}:{place.sub_sequence_number}"

@@ -1,0 +1,108 @@
+"""Looks at a lease table for a while, and at how far behind the stream its checkpoints are."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from sparkinesis.errors import (
+    PositionNotFoundError,
+    ServiceError,
+    ShardNotFoundError,
+)
+from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.status import Watched, next_record
+from sparkinesis.lease.table import LeaseTable
+from sparkinesis.stream import position as pos
+from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.client import StreamClient
+from sparkinesis.stream.retry import Retry
+
+_LOOKS = 1.0
+"""Seconds between two looks."""
+_THREADS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """How far a checkpoint is behind the tip of its shard."""
+
+    millis_behind_latest: int | None = None
+    """None where it is not known."""
+    why: str = ""
+    """Why it is not known, if something is amiss."""
+
+
+def watch(
+    table: LeaseTable,
+    seconds: float,
+    clock: Callable[[], float] = time.monotonic,
+    wait: Callable[[float], object] = time.sleep,
+) -> Watched:
+    """Look at the table every second, for ``seconds``; 0: once.
+
+    Raises `LeaseTableError`, `AccessDeniedError` and `LeaseTableUnavailableError`.
+    """
+    began = clock()
+    watched = Watched()
+    while True:
+        looked = clock()
+        leases = table.leases(consistent=False)
+        watched = watched.look(leases, looked)
+        # A large table is looked at less often.
+        pause = max(_LOOKS, 4 * (clock() - looked))
+        left = began + seconds - clock()
+        if left <= 0:
+            return watched
+        wait(min(pause, left))
+
+
+def lag_client(address: StreamAddress) -> StreamClient:
+    """A client that never makes more than two calls of a kind a second for a shard.
+
+    Its retries are half a second apart at least: consumers of the shard need the other calls.
+    """
+    return StreamClient(
+        address, Retry(base=0.5, cap=5.0, give_up_after=20.0, uniform=lambda _, high: high)
+    )
+
+
+def lags(client: StreamClient, leases: Iterable[Lease]) -> dict[str, Lag]:
+    """The lag of each lease of the stream, by its key: one GetShardIterator and GetRecords each.
+
+    Raises `StreamNotFoundError` and `AccessDeniedError`.
+    """
+    mine = [one for one in leases if one.stream is None or one.stream.name == client.address.name]
+    with ThreadPoolExecutor(_THREADS, "lag") as pool:
+        found = pool.map(lambda lease: _lag(client, lease), mine)
+        return {lease.key: lag for lease, lag in zip(mine, found, strict=True)}
+
+
+def _lag(client: StreamClient, lease: Lease) -> Lag:
+    """Of whole records: those left in an aggregated record that is done in part do not count.
+
+    At the tip, the service says 0 with the very page that holds the last record. Nobody has
+    processed that, so it counts from its arrival.
+    """
+    position = next_record(lease)
+    if position is None:
+        return Lag()
+    if position is pos.LATEST:
+        return Lag(0)
+    try:
+        iterator = client.shard_iterator(lease.shard_id, position)
+        fetched = client.get_records(lease.shard_id, iterator, 1)
+    except PositionNotFoundError:
+        return Lag(why="expired")
+    except ShardNotFoundError:
+        return Lag(why="shard is gone")
+    except ServiceError as error:
+        return Lag(why=str(error))
+    page = fetched.page
+    if page.records and page.millis_behind_latest == 0:
+        arrival = page.records[0].approximate_arrival_timestamp
+        if arrival is not None:
+            return Lag(max(1, fetched.service_time_ms - round(arrival * 1000)))
+    return Lag(page.millis_behind_latest)

@@ -1,0 +1,272 @@
+"""The sample application of amazon_kclpy, its imports changed and nothing else, on real parts."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aws_kinesis_agg.aggregator import RecordAggregator
+
+from sparkinesis.local import Call, LocalServer
+from tests.integration.compat.conftest import Throttling
+from tests.integration.compat.sample import change_imports, read_sample
+from tests.streams import put, split
+
+SPARKINESIS = str(Path(sys.executable).with_name("sparkinesis"))
+PATIENCE = 60.0
+"""Seconds until what must happen is given up on."""
+
+_RECORD = re.compile(
+    r"Record \(Partition Key: (?P<key>[^,]*), Sequence Number: (?P<sequence>[0-9]+), "
+    r"Subsequence Number: (?P<sub>[0-9]+), Data Size: [0-9]+"
+)
+
+
+class Program:
+    """A program that runs, and what it has said so far."""
+
+    def __init__(self, command: list[str], folder: Path) -> None:
+        environment = os.environ | {"PYTHONUNBUFFERED": "1"}
+        self._process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        self._said = bytearray()
+        self._changed = threading.Condition()
+        self._is_over = False
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        while chunk := os.read(self._process.stdout.fileno(), 65_536):
+            with self._changed:
+                self._said += chunk
+                self._changed.notify_all()
+        with self._changed:
+            self._is_over = True
+            self._changed.notify_all()
+
+    @property
+    def said(self) -> str:
+        return self._said.decode(errors="replace")
+
+    @property
+    def records(self) -> list[tuple[str, str, int]]:
+        """Partition key, sequence number and sub-sequence number of each that was processed."""
+        return [(m["key"], m["sequence"], int(m["sub"])) for m in _RECORD.finditer(self.said)]
+
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: condition() or self._is_over, PATIENCE)
+            assert condition(), self.said
+
+    def stop(self) -> int:
+        self._process.send_signal(signal.SIGTERM)
+        return self.wait()
+
+    def wait(self) -> int:
+        return self._process.wait(PATIENCE)
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+
+@contextlib.contextmanager
+def running(command: list[str], folder: Path) -> Iterator[Program]:
+    program = Program(command, folder)
+    try:
+        yield program
+    finally:
+        program.end()
+
+
+@pytest.fixture
+def kinesis(server: LocalServer) -> Any:
+    client = server.client("kinesis")
+    client.create_stream(StreamName="words", ShardCount=2)
+    client.get_waiter("stream_exists").wait(StreamName="words")
+    return client
+
+
+@pytest.fixture
+def properties(server: LocalServer, kinesis: Any, sdist: Path, tmp_path: Path) -> Path:
+    """The sample's own file, with the lines at its end that say where the stream is."""
+    (tmp_path / "sample_kclpy_app.py").write_text(
+        change_imports(read_sample(sdist, "sample_kclpy_app.py"))
+    )
+    stream = kinesis.describe_stream_summary(StreamName="words")["StreamDescriptionSummary"]
+    file = tmp_path / "sample.properties"
+    where = f"""
+streamArn = {stream["StreamARN"]}
+streamName = words
+kinesisEndpoint = {server.endpoint_url}
+dynamoDBEndpoint = {server.endpoint_url}
+shutdownGraceMillis = 20000
+"""
+    file.write_text(read_sample(sdist, "sample.properties") + where)
+    return file
+
+
+def leases(server: LocalServer) -> dict[str, dict[str, Any]]:
+    rows = server.client("dynamodb").scan(TableName="PythonKCLSample", ConsistentRead=True)["Items"]
+    return {
+        row["leaseKey"]["S"]: {name: next(iter(value.values())) for name, value in row.items()}
+        for row in rows
+        if "leaseCounter" in row
+    }
+
+
+def test_the_sample_reads_a_stream_through_a_reshard_and_throttling(
+    server: LocalServer, kinesis: Any, properties: Path, throttling: Throttling
+) -> None:
+    put(kinesis, "words", [b"word-%d" % n for n in range(40)])
+    aggregator = RecordAggregator()
+    for n in range(5):
+        aggregator.add_user_record(f"packed-{n}", b"data")
+    key, _, data = aggregator.clear_and_get().get_contents()
+    packed = kinesis.put_record(StreamName="words", PartitionKey=key, Data=data)
+
+    read: set[str | None] = set()
+
+    def both_shards_are_read(call: Call) -> bool:
+        if call.operation == "GetRecords":
+            read.add(call.shard)
+        return len(read) == 2
+
+    # Both leases are taken by then, and the sample checkpoints after its first records.
+    throttling.starts_when = both_shards_are_read
+    with running([SPARKINESIS, "kclpy", str(properties)], properties.parent) as program:
+        program.wait_until(lambda: len(program.records) >= 45)
+        program.wait_until(lambda: "Was throttled while checkpointing" in program.said)
+        throttling.is_on = False
+
+        split(kinesis, "words")
+        put(kinesis, "words", [b"later-%d" % n for n in range(20)])
+        program.wait_until(lambda: len(program.records) >= 65)
+        program.wait_until(lambda: "Shard has ended checkpointing" in program.said)
+        assert program.stop() == 0
+        said, records = program.said, program.records
+
+    assert "giving up" not in said
+    assert "Encountered an" not in said
+    keys = [key for key, _, _ in records]
+    expected = [f"word-{n}" for n in range(40)] + [f"packed-{n}" for n in range(5)]
+    assert sorted(keys) == sorted(expected + [f"later-{n}" for n in range(20)])
+    subs = [(sequence, sub) for key, sequence, sub in records if key.startswith("packed")]
+    assert subs == [(packed["SequenceNumber"], n) for n in range(5)]
+
+    rows = leases(server)
+    parent = next(row for row in rows.values() if row["checkpoint"] == "SHARD_END")
+    assert said.count("Shard has ended checkpointing") == 1
+    live = [row for row in rows.values() if row is not parent]
+    assert len(live) == 3
+    assert said.count("Shutdown has been requested, checkpointing.") == 3
+    assert said.count("Lease has been lost") == 3
+    assert not any("leaseOwner" in row for row in live), "released, for others to take at once"
+    # A child that got none of the later records may stand at its start.
+    last = {sequence for _, sequence, _ in records}
+    assert {row["checkpoint"] for row in live} <= last | {"TRIM_HORIZON"}
+    newest = max(int(sequence) for sequence in last)
+    assert newest in {int(row["checkpoint"]) for row in live if row["checkpoint"].isdigit()}
+
+
+FLAKY = """
+from sample_kclpy_app import RecordProcessor
+from sparkinesis.compat.kclpy import kcl
+
+
+class Flaky(RecordProcessor):
+    def initialize(self, initialize_input):
+        super().initialize(initialize_input)
+        self.calls = 0
+
+    def process_records(self, process_records_input):
+        self.calls += 1
+        for record in process_records_input.records:
+            self.log(f"<{self.calls}:{record.binary_data.decode()}>")
+        if self.calls < 3:
+            raise RuntimeError("not now")
+        process_records_input.checkpointer.checkpoint()
+        self.log("<done>")
+
+
+if __name__ == "__main__":
+    kcl.KCLProcess(Flaky()).run()
+"""
+
+
+def test_records_come_again_when_processing_fails(
+    server: LocalServer, kinesis: Any, properties: Path
+) -> None:
+    put(kinesis, "words", [b"a", b"b", b"c"], key="same")
+    program_file = properties.parent / "flaky.py"
+    program_file.write_text(FLAKY)
+    # As a program of its own, with the properties file as an argument.
+    command = [sys.executable, str(program_file), str(properties)]
+    with running(command, properties.parent) as program:
+        program.wait_until(lambda: "<done>" in program.said)
+        assert program.stop() == 0
+        seen = re.findall(r"<([0-9]+:[abc]|done)>", program.said)
+    assert seen == [*(f"{call}:{word}" for call in (1, 2, 3) for word in "abc"), "done"]
+    assert any(row["checkpoint"].isdigit() for row in leases(server).values())
+
+
+EXITING = """
+import sys
+
+from sample_kclpy_app import RecordProcessor
+from sparkinesis.compat.kclpy import kcl
+
+
+class Exiting(RecordProcessor):
+    def process_records(self, process_records_input):
+        sys.exit(7)
+
+
+kcl.KCLProcess(Exiting()).run()
+"""
+
+
+def test_a_processor_that_exits_ends_the_program_and_checkpoints_nothing(
+    server: LocalServer, kinesis: Any, properties: Path
+) -> None:
+    put(kinesis, "words", [b"a"])
+    program_file = properties.parent / "exiting.py"
+    program_file.write_text(EXITING)
+    with running(
+        [sys.executable, str(program_file), str(properties)], properties.parent
+    ) as program:
+        assert program.wait() == 7
+    rows = leases(server)
+    assert {row["checkpoint"] for row in rows.values()} == {"TRIM_HORIZON"}
+    assert not any("leaseOwner" in row for row in rows.values())
+
+
+def test_a_file_that_cannot_be_used_is_told_before_anything_is_called(
+    server: LocalServer, properties: Path
+) -> None:
+    with properties.open("a") as file:
+        file.write("maxRecords = many\n")
+    server.kinesis.calls.clear()
+    with running([SPARKINESIS, "kclpy", str(properties)], properties.parent) as program:
+        assert program.wait() == 1
+        program.wait_until(lambda: "maxRecords is 'many'; it takes a whole number" in program.said)
+        assert "Traceback" not in program.said
+    assert len(server.kinesis.calls) == 0

@@ -1,0 +1,154 @@
+"""The example of who is active now, as a record processor: its eviction, and a whole run of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+from examples.active_users.board import Board, Eviction, evicted_at
+from examples.active_users.processor import ActiveUsers
+from examples.active_users.users import Sent, was_silent
+from sparkinesis.stream.page import Record
+from sparkinesis.worker.batch import RecordBatch, make_batch
+
+ROOT = Path(__file__).parents[3]
+SILENCE = 120.0
+
+
+class Time:
+    """A clock that moves when it is told to; epoch seconds."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2026, 11, 21, tzinfo=timezone.utc).timestamp()
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def heartbeats(*beats: tuple[str, float], behind: float = 0.0) -> RecordBatch:
+    """A batch of heartbeats: who, and when it arrived."""
+    records = [Record(b"heartbeat", user, "1", arrived) for user, arrived in beats]
+    batch, _ = make_batch(
+        records, stream="s", shard_id="a", millis_behind_latest=round(behind * 1000)
+    )
+    return batch
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def board(time: Time) -> Board:
+    return Board(SILENCE, time)
+
+
+@pytest.fixture
+def users(board: Board, time: Time) -> ActiveUsers:
+    """Of an application that listens to two shards."""
+    users = ActiveUsers(board, SILENCE, time)
+    users.listen("a")
+    users.listen("b")
+    return users
+
+
+@pytest.mark.parametrize(
+    ("heard", "since", "at"), [(1000.0, 0.0, 1120.0), (1000.0, 1090.0, 1210.0)]
+)
+def test_silence_counts_only_while_somebody_listens(heard: float, since: float, at: float) -> None:
+    assert evicted_at(heard, since, SILENCE) == at
+
+
+def test_a_user_is_evicted_after_the_silence_though_no_records_come(
+    users: ActiveUsers, board: Board, time: Time
+) -> None:
+    began = time.now
+    users.hear("a", heartbeats(("ann", began)))
+    for shard in ("a", "b"):
+        time.now = began + SILENCE
+        users.hear(shard, heartbeats())
+    assert board.active == {"ann": began}
+    time.now = began + SILENCE + 1
+    users.hear("a", heartbeats())
+    users.hear("b", heartbeats())
+    assert board.active == {}
+    assert board.evictions == [Eviction("ann", began, time.now)]
+
+
+def test_nobody_is_silent_because_a_shard_was_not_read(
+    users: ActiveUsers, board: Board, time: Time
+) -> None:
+    began = time.now
+    users.hear("b", heartbeats(("bob", began)))
+    time.now += 300
+    users.hear("a", heartbeats())
+    assert board.active == {"bob": began}, "b was not read for as long"
+    users.hear("b", heartbeats(("bob", began + 60), behind=200))
+    assert board.active == {"bob": began + 60}, "b was read up to 100 s only"
+    users.hear("b", heartbeats())
+    assert board.active == {}
+
+
+def test_a_shard_that_changes_hands_begins_the_silence_anew(
+    users: ActiveUsers, board: Board, time: Time
+) -> None:
+    users.hear("a", heartbeats(("ann", time.now)))
+    time.now += SILENCE - 1
+    users.stop_listening("a")
+    time.now += 10
+    users.hear("b", heartbeats())
+    users.listen("c")
+    time.now += SILENCE - 1
+    users.hear("b", heartbeats())
+    users.hear("c", heartbeats())
+    assert board.active.keys() == {"ann"}
+    time.now += 2
+    users.hear("b", heartbeats())
+    users.hear("c", heartbeats())
+    assert board.active.keys() == set()
+
+
+def test_heartbeats_from_before_the_silence_are_counted_as_old(
+    users: ActiveUsers, board: Board, time: Time
+) -> None:
+    started = time.now
+    users.hear("a", heartbeats(("ann", started - SILENCE - 1), ("ann", started - SILENCE)))
+    assert (board.heartbeats, board.old) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("sent", "right"),
+    [
+        ([10, 70, 130, 190], False),
+        ([10, 70], True),
+        ([10, 70, 191, 251], True),
+        ([], True),
+    ],
+)
+def test_an_eviction_is_right_if_there_was_a_silence_before_it(
+    sent: list[int], right: bool
+) -> None:
+    """``sent``: when heartbeats arrived; that at 10 s was heard, and at 250 s the user evicted."""
+    beats = [Sent(1000 * at - 5, 1000 * at + 5) for at in sent]
+    assert was_silent(beats, Eviction("ann", 10.0, 250.0), SILENCE) == right
+
+
+def test_old_heartbeats_are_skipped_and_nobody_is_evicted_wrongly() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "examples.active_users"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=180,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[-1] == "active users: OK"
+    assert any(line.endswith("heartbeats processed, 0 of them old") for line in lines)
+    assert any(line.endswith("evictions, 0 of them wrong") for line in lines)

@@ -1,0 +1,304 @@
+"""`sparkinesis leases` and `sparkinesis reset` as processes, beside workers that run or do not."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkinesis.lease.extended_sequence_number import LATEST, TRIM_HORIZON, ExtendedSequenceNumber
+from sparkinesis.lease.lease import PendingCheckpoint
+from sparkinesis.lease.watching import Lag, lag_client, lags
+from sparkinesis.local import LocalServer
+from sparkinesis.local.faults import Call, Fault
+from sparkinesis.worker.application import Application
+from sparkinesis.worker.worker import Worker
+from tests.integration.worker.conftest import FAILOVER_TIME
+from tests.journal import Journal, Journaling
+from tests.streams import split
+
+Start = Callable[[Application], Worker]
+Make = Callable[..., Application]
+
+COMMAND = str(Path(sys.executable).with_name("sparkinesis"))
+FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
+
+
+def place_of(server: LocalServer) -> list[str]:
+    return ["--region", "us-east-1", "--endpoint", server.endpoint_url]
+
+
+@pytest.fixture
+def run(server: LocalServer, stream: str) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs a command on the application, which has its stream's name, without a terminal."""
+
+    def command(name: str, *options: str, app: str = stream) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [COMMAND, name, app, *options, *place_of(server)],
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+
+    return command
+
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def put_one(kinesis: Any, stream: str, data: bytes) -> str:
+    answer = kinesis.put_record(StreamName=stream, Data=data, PartitionKey="k", ExplicitHashKey="0")
+    return str(answer["SequenceNumber"])
+
+
+def objects(result: subprocess.CompletedProcess[str]) -> dict[str, dict[str, Any]]:
+    assert (result.returncode, result.stderr) == (0, "")
+    found = [json.loads(line) for line in result.stdout.splitlines()]
+    return {one["shard"]: one for one in found}
+
+
+def table_of(result: subprocess.CompletedProcess[str]) -> dict[str, list[str]]:
+    """The cells of each row by its first, with the header as ``shard``."""
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "\x1b" not in result.stdout, "colours are for terminals"
+    rows = [line.split("  ") for line in result.stdout.splitlines()]
+    cells = [[cell.strip() for cell in row if cell.strip()] for row in rows]
+    return {row[0]: row for row in cells if row}
+
+
+def test_a_running_application(
+    application: Make,
+    start: Start,
+    kinesis: Any,
+    stream: str,
+    journal: Journal,
+    *,
+    run: Run,
+) -> None:
+    """One record is checkpointed, the next one only processed: the application is behind by it."""
+
+    def checkpoint_the_first(batch: Any, checkpointer: Any) -> None:
+        if batch.records[0].data == b"first":
+            checkpointer.checkpoint(batch.records[0])
+
+    processor = lambda: Journaling(journal, on_records=checkpoint_the_first)  # noqa: E731
+    start(application(worker_id="a", processor=processor))
+    number = put_one(kinesis, stream, b"first")
+    journal.wait_for_data(b"first")
+    put_one(kinesis, stream, b"second")
+    journal.wait_for_data(b"second")
+
+    # A renewal is due in each third of the failover time.
+    options = ("--stream", stream, "--watch-for", str(FAILOVER_TIME * 2))
+    found = objects(run("leases", *options, "--json"))
+    assert sorted(found) == [FIRST, SECOND]
+    first, second = found[FIRST], found[SECOND]
+    assert (first["owner"], first["state"]) == ("a", "held")
+    assert first["checkpoint"] == {"sequence_number": number, "sub_sequence_number": 0}
+    assert first["millis_behind_latest"] > 0
+    assert second["checkpoint"]["sequence_number"] == TRIM_HORIZON
+    assert second["millis_behind_latest"] == 0
+    for one in (first, second):
+        assert 0 <= one["renewed_seconds_ago"] <= one["watched_seconds"]
+        assert one["watched_seconds"] >= FAILOVER_TIME * 2
+        assert one["handed_over_to"] is one["pending_checkpoint"] is None
+
+    rows = table_of(run("leases", *options))
+    assert rows["shard"] == ["shard", "owner", "state", "checkpoint", "behind", "renewed"]
+    assert rows[FIRST][:4] == [FIRST, "a", "held", f"…{number[-10:]}:0"]
+    assert rows[FIRST][4].endswith(" s")
+    assert rows[FIRST][4] != "0.0 s"
+    assert rows[SECOND][4] == "0.0 s"
+    assert rows[FIRST][5].endswith(" s ago")
+
+
+def test_an_application_whose_worker_is_gone(
+    application: Make, kinesis: Any, stream: str, run: Run
+) -> None:
+    """Rows as crashes leave them: nobody renews; without a stream there is no lag."""
+    application(worker_id="a").worker()._caretaker.sync()
+    table = application().table()
+    rows = {row.key: row for row in table.leases()}
+    held = table.take(rows[FIRST], "dead")
+    held = table.take(held, "gone")
+    table.prepare(held, PendingCheckpoint(ExtendedSequenceNumber("12345678901234567890", 3)))
+    found = table_of(run("leases", "--watch-for", "1.2"))
+    assert found["shard"][-2:] == ["switches", "pending"]
+    assert found[FIRST][1:] == [
+        "gone", "held", TRIM_HORIZON, "-", "none in 1 s", "1", "…1234567890:3",
+    ]  # fmt: skip
+    assert found[SECOND][1:] == ["-", "unowned", TRIM_HORIZON, "-", "-", "-", "-"]
+
+    pending = table.get(FIRST)
+    assert pending is not None
+    table.initiate_handoff(pending, "thief")
+    found = table_of(run("leases", "--watch-for", "0"))
+    assert found[FIRST][1:3] == ["gone", "handed over to thief"]
+    assert found[FIRST][5] == "not watched"
+    one = objects(run("leases", "--watch-for", "0", "--json"))[FIRST]
+    assert (one["owner"], one["handed_over_to"]) == ("gone", "thief")
+    assert one["renewed_seconds_ago"] is None
+    assert one["pending_checkpoint"]["sub_sequence_number"] == 3
+
+
+def test_finished_shards_and_those_that_wait_for_their_parents(
+    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal, *, run: Run
+) -> None:
+    worker = start(application(worker_id="a"))
+    journal.wait(lambda: len(journal.calls("initialize")) == 2)
+    parent = split(kinesis, stream)
+    journal.wait(lambda: len(journal.calls("initialize")) == 4)
+    assert worker.shutdown(20)
+    found = objects(run("leases", "--stream", stream, "--watch-for", "0", "--json"))
+    assert found[parent]["state"] == "finished"
+    assert found[parent]["millis_behind_latest"] is None
+    children = found[parent]["children"]
+    assert [found[child]["state"] for child in children] == ["unowned", "unowned"]
+    assert [found[child]["parents"] for child in children] == [[parent], [parent]]
+
+    result = run("reset", "--stream", stream, "--to", "trim_horizon", "--yes")
+    assert result.stdout.splitlines()[-1] == f"Moved 4 leases of {stream}."
+    table = application().table()
+    child = table.get(children[0])
+    assert child is not None
+    table.take(child, "b")
+    states = {
+        shard: one["state"]
+        for shard, one in objects(run("leases", "--watch-for", "0", "--json")).items()
+    }
+    assert states[parent] == "unowned"
+    assert states[children[0]] == "waiting for parents"
+
+
+def test_lag_leaves_calls_to_the_consumers_of_a_shard(
+    application: Make, kinesis: Any, stream: str, server: LocalServer
+) -> None:
+    """One of a kind for each shard; again after half a second, where the service throttles."""
+    application().worker()._caretaker.sync()
+    put_one(kinesis, stream, b"x")
+
+    def throttle_twice(call: Call) -> Fault | None:
+        throttled = call.operation in {"GetRecords", "GetShardIterator"} and call.shard == FIRST
+        if throttled and call.stream == stream and call.ordinal <= 2:
+            return Fault.error("ProvisionedThroughputExceededException")
+        return None
+
+    server.kinesis.faults = throttle_twice
+    try:
+        found = lags(lag_client(application().address()), application().table().leases())
+    finally:
+        server.kinesis.faults = None
+    behind = found[FIRST].millis_behind_latest
+    assert behind is not None
+    assert behind > 0
+    assert found[SECOND] == Lag(0)
+    for operation in ("GetShardIterator", "GetRecords"):
+        calls = server.kinesis.calls
+        assert calls.count(operation, stream=stream, shard=FIRST) == 3
+        assert calls.peak(operation, stream=stream, shard=FIRST, window_ms=1000) <= 2
+        assert calls.count(operation, stream=stream, shard=SECOND) == 1
+
+
+def test_a_lag_that_is_not_known_does_no_harm_to_the_others(
+    application: Make, kinesis: Any, stream: str, server: LocalServer, run: Run
+) -> None:
+    application().worker()._caretaker.sync()
+    table = application().table()
+    rows = {row.key: row for row in table.leases()}
+    table.checkpoint(rows[SECOND], ExtendedSequenceNumber("12"))
+    options = ("--stream", stream, "--watch-for", "0")
+    found = table_of(run("leases", *options))
+    assert [found[key][4] for key in (FIRST, SECOND)] == ["0.0 s", "expired"]
+
+    server.kinesis.faults = lambda call: (
+        Fault.error("InvalidArgumentException", "no reason")
+        if call.operation == "GetRecords" and call.shard == FIRST and call.stream == stream
+        else None
+    )
+    try:
+        result = run("leases", *options)
+    finally:
+        server.kinesis.faults = None
+    assert result.returncode == 0
+    assert [line.split()[4] for line in result.stdout.splitlines()[1:]] == ["unknown", "expired"]
+    assert result.stderr.count("\n") == 1
+    assert f"GetRecords failed on shard {FIRST}" in result.stderr
+
+
+def test_reset_in_a_pipe_needs_yes_and_changes_nothing_without(
+    application: Make, stream: str, run: Run
+) -> None:
+    application().worker()._caretaker.sync()
+    before = application().table().leases()
+    result = run("reset", "--stream", stream, "--to", "latest")
+    assert result.returncode == 1
+    assert result.stdout == ""
+    assert result.stderr.count("\n") == 1
+    assert "no terminal" in result.stderr
+    assert "--yes" in result.stderr
+    assert application().table().leases() == before
+
+    found = objects(run("reset", "--stream", stream, "--to", "latest", "--yes", "--json"))
+    assert sorted(found) == [FIRST, SECOND]
+    assert found[FIRST]["from"]["sequence_number"] == TRIM_HORIZON
+    assert found[FIRST]["to"]["sequence_number"] == LATEST
+    assert found[FIRST]["to"]["timestamp_ms"] > 0
+    assert found[FIRST]["written"] is True
+    assert [row.counter for row in application().table().leases()] == [2, 2]
+
+
+@pytest.mark.parametrize(("answer", "counter"), [("y\n", 2), ("n\n", 0), ("\n", 0)])
+def test_reset_on_a_terminal_shows_what_it_will_do_and_asks(
+    application: Make, server: LocalServer, stream: str, *, answer: str, counter: int
+) -> None:
+    application().worker()._caretaker.sync()
+    to = "2026-11-01T00:00:00Z"
+    ours, its = pty.openpty()
+    try:
+        os.write(ours, answer.encode())
+        result = subprocess.run(
+            [COMMAND, "reset", stream, "--stream", stream, "--to", to, *place_of(server)],
+            stdin=its,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    finally:
+        os.close(ours)
+        os.close(its)
+    assert result.stdout.splitlines()[1].split() == [
+        FIRST, TRIM_HORIZON, "2026-11-01T00:00:00.000Z",
+    ]  # fmt: skip
+    assert "Move 2 leases of" in result.stderr
+    assert [row.counter for row in application().table().leases()] == [counter] * 2
+    assert result.returncode == (0 if counter else 1)
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "text"),
+    [
+        ("leases", ["--stream", "nope"], "There is no stream 'nope'"),
+        ("leases", ["--watch-for", "0"], "There is no lease table"),
+        ("leases", ["--stream", "arn:aws:s3:::x"], "a stream's ARN looks like"),
+        ("reset", ["--stream", "nope", "--to", "latest", "--yes"], "There is no stream 'nope'"),
+        ("reset", ["--stream", "nope", "--to", "soon", "--yes"], "'soon' is no place"),
+        ("leases", ["--profile", "nope"], "nope"),
+    ],
+)
+def test_an_error_is_one_line_and_exit_1(
+    run: Run, *, command: str, options: list[str], text: str
+) -> None:
+    result = run(command, *options, app="no-such-application")
+    assert result.returncode == 1
+    assert result.stdout == ""
+    assert result.stderr.count("\n") == 1
+    assert text in result.stderr
+    assert result.stderr.startswith(f"sparkinesis {command}: ")

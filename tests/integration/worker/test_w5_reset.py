@@ -1,0 +1,307 @@
+"""W5: an application is moved while its workers run; nothing is restarted."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sparkinesis.errors import (
+    LeaseLostError,
+    LeaseTableError,
+    OptionError,
+    SparkinesisError,
+    StreamNotFoundError,
+)
+from sparkinesis.lease.extended_sequence_number import (
+    LATEST,
+    SHARD_END,
+    TRIM_HORIZON,
+    ExtendedSequenceNumber,
+)
+from sparkinesis.lease.moving import (
+    UnfinishedResetError,
+    make_moves,
+    move_application,
+    plan_move,
+)
+from sparkinesis.lease.refusal import LeaseChangedError
+from sparkinesis.lease.reset import Move
+from sparkinesis.lease.target import parse_target
+from sparkinesis.stream.client import StreamClient
+from sparkinesis.worker.application import Application
+from sparkinesis.worker.worker import Worker
+from tests.journal import PATIENCE, Journal, Journaling
+from tests.streams import put, shard_ids, split
+
+Start = Callable[[Application], Worker]
+Make = Callable[..., Application]
+
+FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
+HASH_KEYS = {FIRST: "0", SECOND: str(2**128 - 1)}
+
+
+def move(application: Application, to: str) -> list[Move]:
+    return move_application(
+        StreamClient(application.address()), application.table(), parse_target(to)
+    )
+
+
+def put_in(kinesis: Any, stream: str, shard: str, *datas: bytes) -> list[str]:
+    return [
+        kinesis.put_record(
+            StreamName=stream, Data=data, PartitionKey="k", ExplicitHashKey=HASH_KEYS[shard]
+        )["SequenceNumber"]
+        for data in datas
+    ]
+
+
+def two_workers(application: Make, start: Start, journal: Journal, **given: Any) -> list[Worker]:
+    """Two workers that have one of the two shards each."""
+    workers = [start(application(worker_id=name, **given)) for name in ("a", "b")]
+
+    def readers() -> set[str]:
+        shards = [what for _, call, what in journal.entries if call == "initialize"]
+        return set({shard.id: shard.worker_id for shard in shards}.values())
+
+    journal.wait(lambda: readers() == {"a", "b"})
+    return workers
+
+
+def wait_until_taken_up(journal: Journal, *shards: str, times: int = 2) -> None:
+    """Until each shard has been lost by one processor, and initialized by the next."""
+    for call, count in (("lease_lost", times - 1), ("initialize", times)):
+        journal.wait(
+            lambda: all(journal.calls(call).count((shard, call)) >= count for shard in shards)  # noqa: B023
+        )
+
+
+def test_to_latest_old_records_do_not_come_again_and_new_ones_do(
+    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
+) -> None:
+    """Nothing was checkpointed: a shard that is merely lost would begin at its oldest record."""
+    workers = two_workers(application, start, journal)
+    old = [b"old %d" % n for n in range(20)]
+    put(kinesis, stream, old)
+    journal.wait_for_data(*old)
+    before, entries = Counter(journal.data()), len(journal.entries)
+
+    moves = move(application(), "latest")
+    assert [(m.key, m.at.sequence_number) for m in moves] == [(FIRST, LATEST), (SECOND, LATEST)]
+    journal.wait(
+        lambda: (
+            {s for s, call, _ in journal.entries[entries:] if call == "initialize"}
+            == {FIRST, SECOND}
+        )
+    )
+    new = [b"new %d" % n for n in range(20)]
+    put(kinesis, stream, new)
+    journal.wait_for_data(*new)
+    after = Counter(journal.data())
+    assert {data: after[data] for data in old} == before
+    assert not any(worker.wait(0) for worker in workers)
+
+
+def test_to_trim_horizon_everything_again_parents_before_children(
+    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
+) -> None:
+    processor = lambda: Journaling(journal, on_records=lambda _, c: c.checkpoint())  # noqa: E731
+    two_workers(application, start, journal, processor=processor)
+    early = [b"early %d" % n for n in range(20)]
+    put(kinesis, stream, early)
+    journal.wait_for_data(*early)
+    parent = split(kinesis, stream)
+    late = [b"late %d" % n for n in range(20)]
+    put(kinesis, stream, late)
+    journal.wait_for_data(*late)
+    children = sorted(set(shard_ids(kinesis, stream)) - {FIRST, SECOND})
+    journal.wait(lambda: {s for s, _ in journal.calls("initialize")} >= set(children))
+    before = len(journal.entries)
+
+    move(application(), "trim_horizon")
+
+    def again() -> list[tuple[str, str, Any]]:
+        return journal.entries[before:]
+
+    def data_again() -> list[bytes]:
+        return [
+            record.data
+            for _, call, batch in again()
+            if call == "process_records"
+            for record in batch.records
+        ]
+
+    journal.wait(lambda: set(data_again()) == {*early, *late})
+    calls = [(shard, call) for shard, call, _ in again()]
+    ended = calls.index((parent, "shard_ended"))
+    for child in children:
+        # What a processor of before says after the move is no more than that its lease is lost.
+        assert calls.index((child, "initialize")) > ended
+        assert calls.index((child, "process_records")) > ended
+
+
+def test_to_an_instant(
+    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
+) -> None:
+    start(application(worker_id="a"))
+    put_in(kinesis, stream, FIRST, b"early 1")
+    put_in(kinesis, stream, SECOND, b"early 2")
+    journal.wait_for_data(b"early 1", b"early 2")
+    put_in(kinesis, stream, FIRST, b"late 1")
+    put_in(kinesis, stream, SECOND, b"late 2")
+    journal.wait_for_data(b"late 1", b"late 2")
+    before = Counter(journal.data())
+    arrivals = {record.data: record.approximate_arrival_timestamp for record in journal.records()}
+    at = arrivals[b"late 1"]
+    assert at is not None
+    assert at > (arrivals[b"early 2"] or at)
+
+    move(application(), at.isoformat())
+    journal.wait(lambda: Counter(journal.data()) - before == Counter([b"late 1", b"late 2"]))
+    put_in(kinesis, stream, FIRST, b"new")
+    journal.wait_for_data(b"new")
+    assert Counter(journal.data()) - before == Counter([b"late 1", b"late 2", b"new"])
+
+
+def test_to_a_place_in_one_shard_others_stay(
+    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
+) -> None:
+    start(application(worker_id="a"))
+    datas = [b"%d" % n for n in range(5)]
+    numbers = put_in(kinesis, stream, FIRST, *datas)
+    put_in(kinesis, stream, SECOND, b"other")
+    journal.wait_for_data(*datas, b"other")
+
+    (made,) = move(application(), f"{FIRST}={numbers[2]}")
+    assert (made.key, made.at.sequence_number) == (FIRST, numbers[2])
+    journal.wait(lambda: journal.data(FIRST).count(b"4") == 2)
+    assert journal.data(FIRST) == [*datas, b"3", b"4"]
+    assert journal.data(SECOND) == [b"other"]
+    assert journal.calls("lease_lost") == [(FIRST, "lease_lost")]
+
+
+def test_a_checkpoint_of_before_is_refused_and_overwrites_nothing(
+    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
+) -> None:
+    """The owner is in process_records when it is moved, and checkpoints right afterwards."""
+    inside, moved = threading.Event(), threading.Event()
+    refused: list[BaseException] = []
+
+    def checkpoint_late(batch: Any, checkpointer: Any) -> None:
+        if batch.records[0].data == b"old":
+            inside.set()
+            assert moved.wait(PATIENCE)
+            try:
+                checkpointer.checkpoint()
+            except LeaseLostError as error:
+                refused.append(error)
+                raise
+
+    put_in(kinesis, stream, FIRST, b"old")
+    processor = lambda: Journaling(journal, on_records=checkpoint_late)  # noqa: E731
+    start(application(worker_id="a", processor=processor))
+    assert inside.wait(PATIENCE)
+    move(application(), "latest")
+    moved.set()
+    wait_until_taken_up(journal, FIRST)
+    row = application().table().get(FIRST)
+    assert row is not None
+    assert row.checkpoint.sequence_number == LATEST
+    assert row.timestamp_ms is not None
+    (error,) = refused
+    assert "was released or reset by somebody else" in str(error)
+    put_in(kinesis, stream, FIRST, b"new")
+    journal.wait_for_data(b"new")
+    assert journal.data() == [b"new"], "the old one failed, and does not come again"
+
+
+def test_rows_that_change_between_the_plan_and_the_writes(
+    application: Make, kinesis: Any, stream: str
+) -> None:
+    """One is renewed, one read to its end, one deleted, and one made by somebody else."""
+    kinesis.update_shard_count(StreamName=stream, TargetShardCount=4, ScalingType="UNIFORM_SCALING")
+    application(initial_position="latest").worker()._caretaker.sync()  # takes no lease
+    table = application().table()
+    renewed, ended, deleted, made = (row.key for row in table.leases())
+    rows = {row.key: row for row in table.leases()}
+    for key in (made, ended):
+        assert table.delete(rows[key])
+    assert table.create(replace(rows[ended], owner="w"))
+    moves = plan_move(StreamClient(application().address()), table, parse_target("latest"))
+    assert [move.create is not None for move in moves] == [False, False, False, True]
+    owned = table.renew(table.take(rows[renewed], "w"))
+    table.checkpoint(replace(rows[ended], owner="w"), ExtendedSequenceNumber(SHARD_END))
+    assert table.delete(rows[deleted])
+    assert table.create(replace(rows[made], owner="w", counter=7))
+
+    make_moves(table, moves)
+    after = {row.key: row for row in table.leases()}
+    assert after[ended].is_finished, "what arrives from now on is in its children"
+    for key, counter in ((renewed, owned.counter + 2), (deleted, 0), (made, 9)):
+        row = after[key]
+        assert row.checkpoint.sequence_number == LATEST
+        assert row.timestamp_ms == moves[0].timestamp_ms
+        assert row.hash_range == rows[key].hash_range
+        assert row.parent_ids == rows[key].parent_ids
+        assert (row.owner, row.counter) == (None, counter)
+    with pytest.raises(LeaseChangedError):
+        table.renew(owned)
+
+
+def test_what_could_not_be_moved_is_told(application: Make, stream: str) -> None:
+    application().worker()._caretaker.sync()
+    table = application().table()
+    moves = plan_move(StreamClient(application().address()), table, parse_target("latest"))
+    known = moves[1].lease
+    assert known is not None
+    # DynamoDB takes no empty key.
+    refused = replace(moves[1], key="", lease=None, create=replace(known, key=""))
+    with pytest.raises(UnfinishedResetError, match="1 of 2 leases of the lease table") as error:
+        make_moves(table, [moves[0], refused])
+    assert error.value.written == (moves[0],)
+    assert error.value.left == (refused,)
+
+
+@pytest.mark.parametrize(
+    ("to", "given", "kind", "text"),
+    [
+        ("yesterday", {}, OptionError, "'yesterday' is no place to move an application to"),
+        ("2026-11-21T08:30:00", {}, OptionError, "has no time zone"),
+        ("2999-01-01T00:00:00Z", {}, OptionError, "is still to come"),
+        ("shardId-9=1", {}, OptionError, "shardId-9 is not a shard of the stream"),
+        (f"{FIRST}=LATEST", {}, OptionError, "is not a place in a shard"),
+        (f"{FIRST}=12", {}, OptionError, f"12 is not a sequence number of {FIRST}"),
+        (f"{FIRST}={{of the other}}", {}, OptionError, "is not a sequence number of"),
+        ("latest", {"stream": "nope"}, StreamNotFoundError, "There is no stream 'nope'"),
+        ("latest", {"name": "nope"}, LeaseTableError, "There is no lease table 'nope'"),
+        ("latest", {"stream": "{wider}"}, OptionError, "is not of this stream"),
+    ],
+)
+def test_bad_input_is_told_and_nothing_is_written(
+    application: Make,
+    kinesis: Any,
+    stream: str,
+    *,
+    to: str,
+    given: dict[str, str],
+    kind: type[SparkinesisError],
+    text: str,
+) -> None:
+    application().worker()._caretaker.sync()
+    before = application().table().leases()
+    assert len(before) == 2
+    if "{wider}" in given.values():
+        wider = f"{stream}-wider"
+        kinesis.create_stream(StreamName=wider, ShardCount=3)
+        given = {"stream": wider}
+    (number,) = put_in(kinesis, stream, SECOND, b"x")
+    with pytest.raises(kind) as error:
+        move(application(**given), to.replace("{of the other}", number))
+    assert type(error.value) is kind
+    assert text in str(error.value)
+    assert application().table().leases() == before
+    assert before[0].checkpoint.sequence_number == TRIM_HORIZON

@@ -1,0 +1,280 @@
+"""Which processors are taken, whose copies shards get, and which methods are called."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkinesis.compat.kclpy import kcl, messages
+from sparkinesis.compat.kclpy.adapter import ExitRequestedError, make_factory
+from sparkinesis.compat.kclpy.command import find_program
+from sparkinesis.compat.kclpy.kcl import find_properties, make_application
+from sparkinesis.compat.kclpy.settings import parse_settings
+from sparkinesis.compat.kclpy.v2 import processor as v2
+from sparkinesis.compat.kclpy.v3 import processor as v3
+from sparkinesis.errors import OptionError, ProcessorError
+from sparkinesis.lease.extended_sequence_number import TRIM_HORIZON, ExtendedSequenceNumber
+from sparkinesis.stream.page import Record
+from sparkinesis.worker.batch import make_batch
+from sparkinesis.worker.on_error import Retry
+from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
+
+Log = list[tuple[Any, ...]]
+NO_CHECKPOINTER: Any = None
+"""These tests make no checkpoint."""
+
+
+class Shared:
+    """What copies of a processor have in common, as they would a file."""
+
+    def __init__(self) -> None:
+        self.log: Log = []
+
+    def __deepcopy__(self, _: object) -> Shared:
+        return self
+
+
+class Third(v3.RecordProcessorBase):
+    def __init__(self, shared: Shared) -> None:
+        self.shared = shared
+        self.seen: list[bytes] = []
+
+    def initialize(self, initialize_input: messages.InitializeInput) -> None:
+        self.shared.log.append(("initialize", initialize_input.shard_id))
+
+    def process_records(self, process_records_input: messages.ProcessRecordsInput) -> None:
+        self.seen += [record.binary_data for record in process_records_input.records]
+        self.shared.log.append(("process_records", *self.seen))
+
+    def lease_lost(self, lease_lost_input: messages.LeaseLostInput) -> None:
+        self.shared.log.append(("lease_lost",))
+
+    def shard_ended(self, shard_ended_input: messages.ShardEndedInput) -> None:
+        self.shared.log.append(("shard_ended",))
+
+    def shutdown_requested(self, shutdown_requested_input: messages.ShutdownRequestedInput) -> None:
+        self.shared.log.append(("shutdown_requested",))
+
+
+class Second(v2.RecordProcessorBase):
+    def __init__(self, shared: Shared) -> None:
+        self.shared = shared
+
+    def initialize(self, initialize_input: messages.InitializeInput) -> None:
+        self.shared.log.append(("initialize", initialize_input.shard_id))
+
+    def process_records(self, process_records_input: messages.ProcessRecordsInput) -> None:
+        data = [record.binary_data for record in process_records_input.records]
+        self.shared.log.append(("process_records", *data))
+
+    def shutdown(self, shutdown_input: messages.ShutdownInput) -> None:
+        self.shared.log.append(("shutdown", shutdown_input.reason))
+
+    def shutdown_requested(self, shutdown_requested_input: messages.ShutdownRequestedInput) -> None:
+        self.shared.log.append(("shutdown_requested",))
+
+
+class First(kcl.RecordProcessorBase):
+    def __init__(self, shared: Shared) -> None:
+        self.shared = shared
+
+    def initialize(self, shard_id: str) -> None:
+        self.shared.log.append(("initialize", shard_id))
+
+    def process_records(self, records: Any, checkpointer: Any) -> None:
+        data = [record["data"] for record in records]
+        self.shared.log.append(("process_records", *data))
+
+    def shutdown(self, checkpointer: Any, reason: str) -> None:
+        self.shared.log.append(("shutdown", reason))
+
+    def shutdown_requested(self, checkpointer: Any) -> None:
+        self.shared.log.append(("shutdown_requested",))
+
+
+def shard(number: int = 0, request_shutdown: Callable[[], None] = lambda: None) -> ProcessorShard:
+    start = ExtendedSequenceNumber(TRIM_HORIZON)
+    return ProcessorShard(
+        f"shard-{number}", "app", "s", "w", start, request_shutdown=request_shutdown
+    )
+
+
+def deliver(processor: RecordProcessor, *data: bytes) -> None:
+    records = [Record(each, "key", str(n)) for n, each in enumerate(data)]
+    batch, _ = make_batch(records, stream="s", shard_id="shard", millis_behind_latest=0)
+    processor.process_records(batch, NO_CHECKPOINTER)
+
+
+@pytest.mark.parametrize(
+    ("made", "data", "ended", "lost"),
+    [
+        (First, "YQ==", ("shutdown", "TERMINATE"), ("shutdown", "ZOMBIE")),
+        (Second, b"a", ("shutdown", "TERMINATE"), ("shutdown", "ZOMBIE")),
+        (Third, b"a", ("shard_ended",), ("lease_lost",)),
+    ],
+)
+def test_the_calls_of_each_version(
+    made: Callable[[Shared], object], data: object, ended: tuple[str], lost: tuple[str]
+) -> None:
+    shared = Shared()
+    processor = make_factory(made(shared))()
+    processor.initialize(shard())
+    deliver(processor, b"a")
+    processor.shutdown_requested(NO_CHECKPOINTER)
+    processor.lease_lost()
+    processor.shard_ended(NO_CHECKPOINTER)
+    assert shared.log == [
+        ("initialize", "shard-0"),
+        ("process_records", data),
+        ("shutdown_requested",),
+        lost,
+        ended,
+    ]
+
+
+def test_each_shard_gets_a_copy_as_it_was_handed_over() -> None:
+    shared = Shared()
+    given = Third(shared)
+    factory = make_factory(given)
+    given.seen.append(b"later")
+    one = factory()
+    deliver(one, b"a")
+    deliver(factory(), b"b")
+    deliver(one, b"c")
+    assert shared.log == [
+        ("process_records", b"a"),
+        ("process_records", b"b"),
+        ("process_records", b"a", b"c"),
+    ]
+
+
+def test_a_class_and_a_function_make_processors() -> None:
+    shared = Shared()
+
+    class Fourth(Third):
+        def __init__(self) -> None:
+            super().__init__(shared)
+            self.lock = threading.Lock()
+
+    def fourth() -> Fourth:
+        return Fourth()
+
+    for given in (Fourth, fourth):
+        deliver(make_factory(given)(), b"a")
+    assert shared.log == [("process_records", b"a")] * 2
+    with pytest.raises(ProcessorError, match=r"Fourth cannot be copied .*KCLProcess\(Fourth\)"):
+        kcl.KCLProcess(Fourth())
+
+
+def test_what_is_no_processor_is_refused_at_once() -> None:
+    class Unfinished(v3.RecordProcessorBase):
+        def shard_ended(self, shard_ended_input: messages.ShardEndedInput) -> None: ...
+
+    class Stranger:
+        def process_records(self) -> None: ...
+
+    with pytest.raises(ProcessorError, match=r"Unfinished has no process_records, which"):
+        kcl.KCLProcess(Unfinished())
+    with pytest.raises(ProcessorError, match="Stranger is no record processor"):
+        kcl.KCLProcess(Stranger())
+    with pytest.raises(ProcessorError, match="The record processor is 7"):
+        kcl.KCLProcess(7)
+    with pytest.raises(OptionError, match="on_error"):
+        kcl.KCLProcess(Second(Shared()), on_error="skip")  # type: ignore[arg-type]
+
+
+def test_a_processor_that_exits_ends_the_worker_and_is_called_no_more() -> None:
+    calls = []
+    exits: list[SystemExit] = []
+
+    class Exits(Third):
+        def process_records(self, process_records_input: messages.ProcessRecordsInput) -> None:
+            calls.append("process")
+            raise SystemExit(3)
+
+    shared = Shared()
+    processor = make_factory(Exits(shared), exits.append)()
+    processor.initialize(shard(5, lambda: calls.append("shutdown asked for")))
+    for _ in range(2):
+        # An error, so that the batch does not count as processed.
+        with pytest.raises(ExitRequestedError, match=r"shard-5 called sys\.exit\(\)"):
+            deliver(processor, b"a")
+    processor.shutdown_requested(NO_CHECKPOINTER)
+    processor.lease_lost()
+    assert calls == ["process", "shutdown asked for"]
+    assert [leave.code for leave in exits] == [3]
+    assert shared.log == [("initialize", "shard-5")]
+
+
+def test_where_the_properties_file_is_named() -> None:
+    arguments = ["--verbose", "b.properties", "c.properties"]
+    environment = {"SPARKINESIS_KCLPY_PROPERTIES": "d"}
+    assert find_properties("a", arguments, environment) == Path("a")
+    assert find_properties(None, arguments, environment) == Path("b.properties")
+    assert find_properties(None, ["x"], environment) == Path("d")
+    with pytest.raises(OptionError, match="No properties file is named"):
+        find_properties(None, ["x"], {})
+
+
+def test_the_application_of_a_properties_file() -> None:
+    arn = "arn:aws:kinesis:eu-west-1:123456789012:stream/flights"
+    settings = parse_settings(
+        f"applicationName=app\ntableName=leases\nstreamArn={arn}\nworkerId=me\n"
+        "kinesisEndpoint=http://127.0.0.1:1\ndynamoDBEndpoint=http://127.0.0.1:2\n"
+        "initialPositionInStream=TRIM_HORIZON\nmaxRecords=9",
+        "f",
+    )
+    application = make_application(settings, make_factory(Third(Shared())), Retry(attempts=3))
+    address, table = application.address(), application.table()
+    assert (address.name, address.arn, address.region) == ("flights", arn, "eu-west-1")
+    assert (address.endpoint, table.endpoint) == ("http://127.0.0.1:1", "http://127.0.0.1:2")
+    assert (application.name, table.name, application.worker_id) == ("app", "leases", "me")
+    assert str(application.initial()) == "TRIM_HORIZON"
+    assert application.options.max_records == 9
+    assert application.on_error == Retry(attempts=3)
+
+
+@pytest.mark.parametrize(
+    ("kinesis", "dynamodb"),
+    [("https://vpce-1.example.com", None), ("http://127.0.0.1:1", "http://127.0.0.1:1")],
+)
+def test_only_a_local_kinesis_is_dynamodb_as_well(kinesis: str, dynamodb: str | None) -> None:
+    settings = parse_settings(f"applicationName=app\nstreamName=s\nkinesisEndpoint={kinesis}", "f")
+    application = make_application(settings, make_factory(Third(Shared())), Retry())
+    assert application.table().endpoint == dynamodb
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [
+        ("app.py", []),
+        ("python3 app.py --fast", ["--fast"]),
+        ("/usr/bin/env python3.12 -u app.py a b", ["a", "b"]),
+    ],
+)
+def test_the_program_of_a_properties_file(
+    command: str, arguments: list[str], tmp_path: Path
+) -> None:
+    program = tmp_path / "app.py"
+    program.write_text("")
+    assert find_program(command, tmp_path / "x.properties") == (program, arguments)
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("none.py", "there is no file none.py"),
+        ("python", "which names no program"),
+        ("start.sh", "which is no Python program"),
+    ],
+)
+def test_programs_that_cannot_be_run(command: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "start.sh").write_text("#!/bin/sh\n")
+    with pytest.raises(OptionError, match=message):
+        find_program(command, tmp_path / "x.properties")
+    (tmp_path / "start.sh").write_text("#!/usr/bin/env python3\n")
+    assert find_program("start.sh", tmp_path / "x.properties")[0].name == "start.sh"

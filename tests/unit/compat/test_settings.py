@@ -1,0 +1,259 @@
+"""What the keys of a properties file become, and what each bad value is told."""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+from sparkinesis.compat.kclpy.settings import (
+    Settings,
+    parse_settings,
+    read_executable,
+    read_settings,
+)
+from sparkinesis.errors import OptionError
+from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
+from sparkinesis.worker.options import LeaseTableOptions, WorkerOptions
+
+ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/flights"
+ROLE = "arn:aws:iam::123456789012:role/path/reader"
+LEAST = "applicationName=app\nstreamName=flights\n"
+
+
+def settings(text: str = "") -> Settings:
+    return parse_settings(LEAST + text, "my.properties")
+
+
+def test_the_least_that_is_needed() -> None:
+    assert settings() == Settings("app", "flights")
+
+
+def test_every_key_that_has_a_meaning() -> None:
+    found = parse_settings(
+        f"""
+        applicationName = app
+        tableName = other-table
+        streamArn = {ARN}
+        streamName = flights
+        workerId = me
+        initialPositionInStream = trim_horizon
+        failoverTimeMillis = 5000
+        maxRecords = 500
+        idleTimeBetweenReadsInMillis = 250
+        callProcessRecordsEvenForEmptyRecordList = TRUE
+        parentShardPollIntervalMillis = 2000
+        taskBackoffTimeMillis = 100
+        cleanupLeasesUponShardCompletion = false
+        maxLeasesForWorker = 7
+        maxLeasesToStealAtOneTime = 2
+        gracefulLeaseHandoffTimeoutMillis = 4000
+        shutdownGraceMillis = 0
+        logWarningForTaskAfterMillis = 1500
+        billingMode = PROVISIONED
+        initialLeaseTableReadCapacity = 3
+        initialLeaseTableWriteCapacity = 4
+        leaseTablePitrEnabled = true
+        leaseTableDeletionProtectionEnabled = true
+        kinesisEndpoint = https://vpce-1.kinesis.example.com
+        dynamoDBEndpoint = http://127.0.0.1:8000
+        AwsCredentialsProvider = DefaultCredentialsProvider
+        executableName = app.py
+        """,
+        "my.properties",
+    )
+    assert found == Settings(
+        application="app",
+        table="other-table",
+        stream="flights",
+        stream_arn=ARN,
+        region="eu-west-1",
+        endpoint="https://vpce-1.kinesis.example.com",
+        dynamodb_endpoint="http://127.0.0.1:8000",
+        initial_position="trim_horizon",
+        worker_id="me",
+        credentials=FOUND_BY_BOTO,
+        options=WorkerOptions(
+            failover_time=5.0,
+            max_records=500,
+            idle_time=0.25,
+            call_even_for_empty_batches=True,
+            parent_poll_interval=2.0,
+            task_backoff=0.1,
+            cleanup_leases=False,
+            max_leases=7,
+            max_leases_to_steal=2,
+            handoff_timeout=4.0,
+            shutdown_timeout=0.0,
+            processing_time_limit=1.5,
+            table=LeaseTableOptions("PROVISIONED", 3, 4, True, True),
+        ),
+    )
+
+
+def test_an_instant_comes_before_a_named_position() -> None:
+    found = settings("initialPositionInStream=LATEST\ninitialPositionInStreamExtended=1636609142")
+    assert found.initial_position == datetime(2021, 11, 11, 5, 39, 2, tzinfo=timezone.utc)
+
+
+def test_the_arn_names_the_stream_and_its_region(caplog: pytest.LogCaptureFixture) -> None:
+    found = settings(f"streamArn={ARN.replace('flights', 'other')}")
+    assert (found.stream, found.region) == ("other", "eu-west-1")
+    assert "stream other, takes precedence over streamName, flights" in caplog.text
+    assert settings("regionName=us-west-2").region == "us-west-2"
+
+
+def test_a_local_kinesis_is_dynamodb_as_well() -> None:
+    found = settings("kinesisEndpoint=http://127.0.0.1:4566")
+    assert found.dynamodb_endpoint == "http://127.0.0.1:4566"
+    assert settings("kinesisEndpoint=https://k.example.com").dynamodb_endpoint is None
+
+
+def test_a_task_that_takes_too_long_gives_its_shard_up() -> None:
+    options = settings("timeoutInSeconds=60\nlogWarningForTaskAfterMillis=5").options
+    assert (options.processing_time_limit, options.give_up_after_limit) == (60.0, True)
+
+
+def test_without_graceful_handoffs_nobody_is_waited_for() -> None:
+    assert settings("isGracefulLeaseHandoffEnabled=false").options.handoff_timeout == 0
+    assert settings("isGracefulLeaseHandoffEnabled=true").options.handoff_timeout == 30
+
+
+def test_a_key_without_a_value_is_not_given_and_the_last_one_counts() -> None:
+    assert settings("workerId =\nmaxRecords=\n") == settings()
+    assert settings("maxRecords=5\nmaxRecords=6").options.max_records == 6
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("DefaultCredentialsProvider", FOUND_BY_BOTO),
+        ("DefaultAWSCredentialsProviderChain", FOUND_BY_BOTO),
+        ("ProfileCredentialsProvider|ops", CredentialSource(profile="ops")),
+        ("ProfileCredentialsProvider|profileName=ops", CredentialSource(profile="ops")),
+        (
+            f"StsAssumeRoleCredentialsProvider|{ROLE}|me",
+            CredentialSource(role_arn=ROLE, session_name="me"),
+        ),
+        (
+            # As it stands in files, with the package and another one to fall back to.
+            f"a.KclStsAssumeRoleCredentialsProvider|{ROLE}|me|endpointRegion=eu-west-1|externalId=a=b,X",
+            CredentialSource(
+                role_arn=ROLE,
+                session_name="me",
+                external_id="a=b",
+                sts_endpoint="https://sts.eu-west-1.amazonaws.com",
+            ),
+        ),
+        (
+            f"KclSTSAssumeRoleSessionCredentialsProvider|{ROLE}|me|endpoint=https://sts.x^eu-west-1",
+            CredentialSource(role_arn=ROLE, session_name="me", sts_endpoint="https://sts.x"),
+        ),
+    ],
+)
+@pytest.mark.parametrize("key", ["AwsCredentialsProvider", "AWSCredentialsProvider"])
+def test_credential_providers(key: str, value: str, expected: CredentialSource) -> None:
+    assert settings(f"{key}={value}").credentials == expected
+
+
+def test_keys_without_meaning_are_told_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    settings("processingLanguage=python\nmetricsLevel=NONE\nfanoutConfig.consumerName=c")
+    (record,) = caplog.records
+    assert record.levelno == logging.INFO
+    assert record.message.endswith("processingLanguage, metricsLevel, fanoutConfig.consumerName.")
+
+
+@pytest.mark.parametrize(
+    ("key", "near"),
+    [
+        ("streamname", "Did you mean streamName?"),
+        ("maxRecord", "Did you mean maxRecords?"),
+        ("xyzzy", "ignored."),
+    ],
+)
+def test_an_unknown_key_is_warned_about(
+    key: str, near: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings(f"{key}=1")
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert record.message.startswith(f"my.properties, line 3: {key} is not a known key")
+    assert record.message.endswith(near)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("maxRecords=10001", "maxRecords is '10001'; it takes a whole number from 1 to 10000"),
+        ("maxRecords=1e3", "maxRecords is '1e3'; it takes a whole number"),
+        ("maxLeasesForWorker=0", "from 1 to"),
+        ("failoverTimeMillis=99", "failoverTimeMillis is '99'; it takes milliseconds"),
+        ("failoverTimeMillis=10s", "milliseconds, a whole number of at least 100"),
+        ("shutdownGraceMillis=-1", "of at least 0"),
+        ("timeoutInSeconds=0", "a whole number above 0"),
+        ("cleanupLeasesUponShardCompletion=no", "it takes true or false"),
+        ("initialPositionInStream=EARLIEST", "it takes LATEST or TRIM_HORIZON"),
+        ("initialPositionInStream=AT_TIMESTAMP", "given by initialPositionInStreamExtended"),
+        ("initialPositionInStreamExtended=2021-11-11", "seconds since 1970, a whole number"),
+        ("initialPositionInStreamExtended=1636609142000", "looks like milliseconds: 1636609142?"),
+        ("streamArn=flights", "it takes the ARN of a stream"),
+        ("regionName=Ireland", "it takes an AWS region"),
+        ("kinesisEndpoint=127.0.0.1:4566", "it takes a URL"),
+        ("billingMode=FREE", "PAY_PER_REQUEST or PROVISIONED"),
+        ("tableName=a b", "a table's name has 3 to 255 letters"),
+        (f"streamArn={ARN}\nregionName=us-east-1", "line 4: regionName is us-east-1, but"),
+        ("AwsCredentialsProvider=StsAssumeRoleCredentialsProvider|x", "takes its ARN and a"),
+        (
+            f"AwsCredentialsProvider=StsAssumeRoleCredentialsProvider|{ROLE}|s|endpointRegion=x",
+            "endpointRegion= takes an AWS region",
+        ),
+        (
+            "AwsCredentialsProviderDynamoDB=ProfileCredentialsProvider|other",
+            "names other credentials than",
+        ),
+    ],
+)
+def test_bad_values_are_told_file_line_and_key(text: str, message: str) -> None:
+    with pytest.raises(OptionError) as raised:
+        settings(text)
+    assert message in str(raised.value)
+    assert str(raised.value).startswith(f"my.properties, line {2 + len(text.splitlines())}: ")
+
+
+def test_no_secret_is_part_of_an_error() -> None:
+    with pytest.raises(OptionError) as raised:
+        settings("AwsCredentialsProvider=StsAssumeRoleCredentialsProvider|x|externalId=geheim")
+    assert "geheim" not in str(raised.value)
+    with pytest.raises(OptionError) as raised:
+        settings("kinesisEndpoint=u:geheim@host")
+    assert "geheim" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("applicationName=app", "names no stream"),
+        ("streamName=s", "names no application"),
+        ("streamName=s\napplicationName=ab", "use 3 characters or more"),
+    ],
+)
+def test_what_is_missing(text: str, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        parse_settings(text, "my.properties")
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"none\.properties cannot be read: No such file"):
+        read_settings(tmp_path / "none.properties")
+
+
+def test_the_program_that_the_daemon_would_start(tmp_path: Path) -> None:
+    file = tmp_path / "my.properties"
+    file.write_text("executableName = a.py\nexecutableName: python b.py \n")
+    assert read_executable(file) == "python b.py"
+    file.write_text("executableName =\n")
+    with pytest.raises(OptionError, match="names no program: add executableName"):
+        read_executable(file)

@@ -1,0 +1,47 @@
+"""Where to move an application, as an operator writes it."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkinesis.errors import OptionError
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.lease.reset import InShard
+from sparkinesis.lease.shard_sync import InitialPosition
+from sparkinesis.lease.target import parse_target
+from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("latest", LATEST),
+        (" TRIM_HORIZON ", TRIM_HORIZON),
+        ("1970-01-01T00:00:01.002Z", AtTimestamp(1002)),
+        ("1970-01-01T01:00:00.001999+01:00", AtTimestamp(1)),
+        ("shardId-000000000007=49", InShard("shardId-000000000007", ExtendedSequenceNumber("49"))),
+        ("s=49:3", InShard("s", ExtendedSequenceNumber("49", 3))),
+    ],
+)
+def test_places(text: str, place: InitialPosition | InShard) -> None:
+    assert parse_target(text) == place
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "'' is no place"),
+        ("earlier", "'earlier' is no place"),
+        ("2026-11-21T08:30:00", "for instance 2026-11-21T08:30:00Z"),
+        ("1969-12-31T23:59:59Z", "before 1970"),
+        ("s=", "'s=' is not a place in a shard"),
+        ("s=1:", "'s=1:' is not a place in a shard"),
+        ("s=-1", "is not a place in a shard"),
+        ("=1", "is not a place in a shard"),
+        ("s=TRIM_HORIZON", "is not a place in a shard"),
+    ],
+)
+def test_what_is_none(text: str, message: str) -> None:
+    with pytest.raises(OptionError) as error:
+        parse_target(text)
+    assert message in str(error.value)
