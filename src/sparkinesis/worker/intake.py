@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from sparkinesis.errors import PositionNotFoundError, ShardNotFoundError, SparkinesisError
+from sparkinesis.errors import PositionNotFoundError, ShardNotFoundError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.stream.client import Fetched, shard_of
 from sparkinesis.stream.page import Record
@@ -112,7 +112,7 @@ class Intake:
             self.stop()
             self.at_end = True
             return None
-        except SparkinesisError:
+        except Exception:
             self.stop()
             raise
         return None if page is None else self._accept(page)

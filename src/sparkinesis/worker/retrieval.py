@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from sparkinesis.errors import SparkinesisError
 from sparkinesis.stream.client import Fetched
 from sparkinesis.stream.cursor import ShardCursor
 from sparkinesis.stream.position import Position
@@ -68,7 +67,7 @@ class Polling:
         self._clock = clock
         self._changed = threading.Condition()
         self._pages: deque[FetchedPage] = deque()
-        self._error: SparkinesisError | None = None
+        self._error: Exception | None = None
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -95,7 +94,7 @@ class Polling:
     def _run(self) -> None:
         try:
             self._fetch_all()
-        except SparkinesisError as error:
+        except Exception as error:  # noqa: BLE001 - or the shard would stand still without a word
             with self._changed:
                 self._error = error
         self._on_page()
