@@ -85,7 +85,8 @@ def observe(
         has_moved = old.counter != lease.counter
         is_same = old.owners == owners
         stirred = 0
-        if is_same and lease.actual_owner == worker_id and lease.key not in held:
+        # Not by checkpointOwner: a KCL before 3.0 that takes a lease leaves that attribute as it is.
+        if is_same and owners == (worker_id, None) and lease.key not in held:
             stirred = old.stirred + has_moved
         seen[lease.key] = Observation(
             lease.counter,
