@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.errors import LeaseLostError, LeaseTableUnavailableError
+from sparkinesis.errors import LeaseLostError, LeaseTableUnavailableError, SparkinesisError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import Lease, PendingCheckpoint
@@ -324,6 +324,30 @@ def test_a_handoff_between_a_lost_answer_and_the_next_try_is_no_impostor(
     assert {one.key: one.lease for one in held} == {row.key: row for row in table.leases()}
     renewer.renew_all()
     assert len(renewer.held()) == count
+
+
+@pytest.mark.parametrize("by", ["renewal", "renewal of many", "checkpoint"])
+def test_a_lost_answer_before_another_error_is_remembered(
+    server: LocalServer, table: LeaseTable, renewer: LeaseRenewer, by: str
+) -> None:
+    held = acquire(renewer, table, *(f"s{i}" for i in range(2 if by == "renewal of many" else 1)))
+    # The credentials run out between two tries.
+    errors = [Fault.dropped("after"), *[Fault.error("ExpiredTokenException")] * 5]
+    operations = {"UpdateItem", "BatchExecuteStatement"}
+    server.kinesis.faults = lambda call: (
+        errors.pop(0) if call.operation in operations and errors else None
+    )
+    if by == "checkpoint":
+        with pytest.raises(SparkinesisError):
+            held[0].checkpoint(AT)
+    else:
+        renewer.renew_all()
+    server.kinesis.faults = None
+    assert [row.counter for row in table.leases()] == [2] * len(held)
+    assert [one.lease.counter for one in held] == [1] * len(held)
+    renewer.renew_all()
+    assert renewer.impostors == frozenset()
+    assert len(renewer.held()) == len(held)
 
 
 def test_an_owner_that_knows_nothing_of_handoffs_is_no_impostor(
