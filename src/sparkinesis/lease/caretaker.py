@@ -80,7 +80,7 @@ class Caretaker:
         return None
 
     def _sync(self) -> None:
-        leases = self._table.leases(consistent=True)
+        leases = self._table.leases_of_one_stream(consistent=True)
         if not leases:
             shards, now_ms = self._client.list_shards(at=self._initial)
             self._create(leases_for_empty_table(shards, self._initial, now_ms))
@@ -89,11 +89,11 @@ class Caretaker:
 
     def _fill_holes(self) -> None:
         shards, now_ms = self._client.list_shards()
-        leases = self._table.leases(consistent=True)
+        leases = self._table.leases_of_one_stream(consistent=True)
         for lease, hash_range in missing_hash_ranges(leases, shards):
             self._table.add_hash_range(lease, hash_range)
         self._create(orphaned_children(leases, shards))
-        leases = self._table.leases(consistent=True)
+        leases = self._table.leases_of_one_stream(consistent=True)
         self._create(leases_for_partial_table(shards, leases, self._initial, now_ms))
 
     def _create(self, leases: Iterable[Lease]) -> None:
@@ -112,6 +112,8 @@ class Caretaker:
             self._next_audit = now + self._settings.audit_interval
             if leads and leases:
                 self._audit(leases)
+            elif not leases:
+                self.sync()  # All rows were deleted, by hand as it seems: it looks again.
         if now >= self._next_cleanup:
             self._next_cleanup = now + self._settings.cleanup_interval
             if leads and self._settings.cleanup_leases:
@@ -140,7 +142,8 @@ class Caretaker:
             children = lineage.children(lease.shard_id)
             if lease.is_finished and not lease.child_ids and children:
                 self._table.add_children(lease, children)
-        for lease in deletable(self._table.leases(consistent=True), shards):
+        remaining = self._table.leases_of_one_stream(consistent=True)
+        for lease in deletable(remaining, shards):
             if self._table.delete(lease):
                 _log.info("Deleted the lease %s: its shard is done, as are its parents", lease.key)
 
@@ -154,7 +157,7 @@ class Caretaker:
             return True
         is_merge = any(len(child.parents) > 1 for child in children)
         shards = self._client.list_shards()[0] if is_merge else []
-        leases = self._table.leases(consistent=True) if is_merge else []
+        leases = self._table.leases_of_one_stream(consistent=True) if is_merge else []
         plan = plan_children(parent.lease, children, leases, shards)
         self._create(plan.create)
         if plan.wait_for:

@@ -66,14 +66,14 @@ class LeaseCoordinator:
 
         Looks again after the time of a renewal if there are any. Changes nothing.
         """
-        leases = self._table.leases(consistent=True)
+        leases = self._table.leases_of_one_stream(consistent=True)
         # Seen from now on: what nobody renews may be taken up the sooner.
         self._observations = observe({}, leases, self._clock(), self._worker_id)
         before = self._counters(leases)
         if not before:
             return
         wait(self._settings.failover_time / 2)
-        after = self._counters(self._table.leases(consistent=True))
+        after = self._counters(self._table.leases_of_one_stream(consistent=True))
         moved = sorted(key for key, n in after.items() if before.get(key, n) != n)
         if moved:
             raise DuplicateWorkerIdError(
@@ -93,7 +93,7 @@ class LeaseCoordinator:
         Raises `LeaseTableError`, `AccessDeniedError` and `LeaseTableUnavailableError`.
         """
         held_before = self._renewer.held()
-        leases = tuple(self._table.leases(consistent=False))
+        leases = tuple(self._table.leases_of_one_stream(consistent=False))
         now = self._clock()
         held = self._renewer.held()
         for row in leases:

@@ -85,7 +85,7 @@ def observe(
         has_moved = old.counter != lease.counter
         is_same = old.owners == owners
         stirred = 0
-        # Not by checkpointOwner: a KCL before 3.0 that takes a lease leaves that attribute as it is.
+        # Not by checkpointOwner: a KCL before 3.0 leaves that attribute to a lease that it takes.
         if is_same and owners == (worker_id, None) and lease.key not in held:
             stirred = old.stirred + has_moved
         seen[lease.key] = Observation(

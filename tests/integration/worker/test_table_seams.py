@@ -1,0 +1,75 @@
+"""A worker on a lease table that is not quite what it expects, or does not stay as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sparkinesis.local import LocalServer
+from sparkinesis.worker.application import Application
+from sparkinesis.worker.worker import Worker
+from tests.journal import Journal
+from tests.kcl import create_table, put_lease
+
+Start = Callable[[Application], Worker]
+Make = Callable[..., Application]
+
+SHARDS = ("shardId-000000000000", "shardId-000000000001")
+
+
+def put(kinesis: Any, stream: str, *datas: bytes) -> None:
+    for data in datas:
+        kinesis.put_record(StreamName=stream, Data=data, PartitionKey=data.decode())
+
+
+def rows(dynamodb: Any, table: str) -> dict[str, dict[str, Any]]:
+    items = dynamodb.scan(TableName=table, ConsistentRead=True)["Items"]
+    return {item["leaseKey"]["S"]: item for item in items}
+
+
+def test_leases_of_an_application_of_several_streams_are_left_alone(
+    application: Make, start: Start, server: LocalServer, stream: str, journal: Journal
+) -> None:
+    """As the KCL: a table written in one mode means nothing to the other."""
+    kinesis, dynamodb = server.client("kinesis"), server.client("dynamodb")
+    create_table(dynamodb, stream)
+    for i, shard in enumerate(SHARDS):
+        half, key = 2**127, f"123456789012:other:1700000000:{shard}"
+        put_lease(
+            dynamodb,
+            stream,
+            key,
+            "TRIM_HORIZON",
+            attributes={
+                "streamName": {"S": "123456789012:other:1700000000"},
+                "shardId": {"S": shard},
+                "startingHashKey": {"S": str(i * half)},
+                "endingHashKey": {"S": str((i + 1) * half - 1)},
+            },
+        )
+        dynamodb.update_item(
+            TableName=stream,
+            Key={"leaseKey": {"S": key}},
+            UpdateExpression="REMOVE leaseOwner",
+        )
+    before = rows(dynamodb, stream)
+    put(kinesis, stream, b"a", b"b", b"c", b"d")
+    start(application())
+    journal.wait_for_data(b"a", b"b", b"c", b"d")
+    after = rows(dynamodb, stream)
+    assert set(after) == {*before, *SHARDS}
+    assert {key: after[key] for key in before} == before
+
+
+def test_a_table_that_was_emptied_by_hand_is_filled_anew(
+    application: Make, start: Start, server: LocalServer, stream: str, journal: Journal
+) -> None:
+    kinesis, dynamodb = server.client("kinesis"), server.client("dynamodb")
+    start(application({"audit_interval": 0.3}))
+    journal.wait(lambda: len(journal.calls("initialize")) == len(SHARDS))
+    for key in rows(dynamodb, stream):
+        dynamodb.delete_item(TableName=stream, Key={"leaseKey": {"S": key}})
+    journal.wait(lambda: len(journal.calls("lease_lost")) >= len(SHARDS))
+    put(kinesis, stream, b"b")
+    journal.wait_for_data(b"b")
+    assert set(rows(dynamodb, stream)) == set(SHARDS)
