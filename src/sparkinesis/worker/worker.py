@@ -245,6 +245,8 @@ class Worker:
                 pause = self._caretaker.step(self._coordinator.snapshot.leases)
             except SparkinesisError as error:
                 _log.warning("Leases are not kept in step with shards just now: %s", error)
+            except Exception:  # noqa: BLE001 - or holes would stay, and finished leases
+                _log.exception("Leases are not kept in step with shards just now")
             self._stop_taking.wait(pause)
 
     def _tell(self) -> None:

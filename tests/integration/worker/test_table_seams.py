@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
 from sparkinesis.local import LocalServer
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.worker import Worker
-from tests.journal import Journal
+from tests.journal import PATIENCE, Journal
 from tests.kcl import create_table, put_lease
 
 Start = Callable[[Application], Worker]
@@ -73,3 +74,27 @@ def test_a_table_that_was_emptied_by_hand_is_filled_anew(
     put(kinesis, stream, b"b")
     journal.wait_for_data(b"b")
     assert set(rows(dynamodb, stream)) == set(SHARDS)
+
+
+def test_an_error_that_nobody_foresaw_does_not_end_the_care_for_leases(
+    application: Make, stream: str, journal: Journal, dynamodb: Any
+) -> None:
+    worker = application({"audit_interval": 0.2, "cleanup_interval": 0.2}).worker()
+    step, failed = worker._caretaker.step, threading.Event()
+
+    def fails_once(leases: Any) -> float:
+        if failed.is_set():
+            return step(leases)
+        failed.set()
+        raise KeyError("something")
+
+    worker._caretaker.step = fails_once  # type: ignore[method-assign]
+    worker.start()
+    try:
+        assert failed.wait(PATIENCE)
+        journal.wait(lambda: len(journal.calls("initialize")) == len(SHARDS))
+        for key in rows(dynamodb, stream):
+            dynamodb.delete_item(TableName=stream, Key={"leaseKey": {"S": key}})
+        journal.wait(lambda: len(journal.calls("initialize")) == 2 * len(SHARDS))
+    finally:
+        worker.shutdown(10)
