@@ -89,7 +89,7 @@ class LeaseCoordinator:
         """Look at the table and take, steal or adopt. ``busy``: shards to leave alone.
 
         Returns whether something is under way, so that it is worth looking again soon: a lease
-        that is nobody's, or a handoff to this worker.
+        that is nobody's and that this worker could take, or a handoff to this worker.
         Raises `LeaseTableError`, `AccessDeniedError` and `LeaseTableUnavailableError`.
         """
         held_before = self._renewer.held()
@@ -102,7 +102,7 @@ class LeaseCoordinator:
         known = {*held_before, *held}
         self._observations = observe(self._observations, leases, now, self._worker_id, known)
         self.snapshot = Snapshot(leases, now)
-        owners = {row.key: row.owner for row in leases}
+        owners = {row.key: row.owner for row in leases if not row.is_finished}
         # A look may be older than the asking, and show the owner of before.
         self._asked = {
             key: victim
@@ -118,6 +118,7 @@ class LeaseCoordinator:
             rng=self._rng,
             held=known,
             asked=self._asked,
+            busy=busy,
         )
         self.impostors = tuple(
             sorted({row.key for row in takes.impostors} | self._renewer.impostors)
@@ -136,8 +137,9 @@ class LeaseCoordinator:
             except LeaseChangedError:
                 _log.debug("The lease %s changed before it could be stolen", row.key)
         mine = self._renewer.held()
+        free = self._free(leases, busy) if len(mine) < self._settings.max_leases else []
         return bool(self._asked) or any(
-            row.owner is None and not row.is_finished and row.key not in mine for row in leases
+            row.owner is None and not row.is_finished and row.key not in mine for row in free
         )
 
     def _free(self, rows: Iterable[Lease], busy: Collection[str]) -> list[Lease]:
