@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 
 from sparkinesis.errors import InconsistentShardsError
@@ -101,13 +101,15 @@ class Caretaker:
             if self._table.create(lease):
                 _log.info("Created the lease %s at %s", lease.key, lease.checkpoint)
 
-    def step(self, leases: Sequence[Lease]) -> float:
+    def step(self, leases: Sequence[Lease], expired: Container[str] = ()) -> float:
         """Audit and clean up when it is time, if this worker leads by the last look at the table.
+
+        ``expired``: keys of leases whose owners seem dead; those do not lead.
 
         Returns seconds until the next is due. Raises service errors.
         """
         now = self._clock()
-        leads = leader(leases) in {None, self._worker_id}
+        leads = leader(leases, expired) in {None, self._worker_id}
         if now >= self._next_audit:
             self._next_audit = now + self._settings.audit_interval
             if leads and leases:

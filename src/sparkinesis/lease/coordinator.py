@@ -13,7 +13,7 @@ from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.refusal import LeaseChangedError
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.table import LeaseTable
-from sparkinesis.lease.taker import Observation, TakeSettings, observe, plan_takes
+from sparkinesis.lease.taker import Observation, TakeSettings, is_expired, observe, plan_takes
 
 _log = logging.getLogger(__name__)
 
@@ -25,6 +25,8 @@ class Snapshot:
     leases: tuple[Lease, ...] = ()
     at: float | None = None
     """By the worker's clock; None: there was no look yet."""
+    expired: frozenset[str] = frozenset()
+    """Keys of those whose owner has shown no life for a failover time."""
 
 
 class LeaseCoordinator:
@@ -101,7 +103,12 @@ class LeaseCoordinator:
                 held[row.key].observe(row)
         known = {*held_before, *held}
         self._observations = observe(self._observations, leases, now, self._worker_id, known)
-        self.snapshot = Snapshot(leases, now)
+        expired = frozenset(
+            key
+            for key, seen in self._observations.items()
+            if is_expired(seen, now, self._settings.failover_time)
+        )
+        self.snapshot = Snapshot(leases, now, expired)
         owners = {row.key: row.owner for row in leases if not row.is_finished}
         # A look may be older than the asking, and show the owner of before.
         self._asked = {

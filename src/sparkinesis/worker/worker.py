@@ -242,7 +242,8 @@ class Worker:
         while not self._stop_taking.is_set():
             pause = self._options.cleanup_interval
             try:
-                pause = self._caretaker.step(self._coordinator.snapshot.leases)
+                look = self._coordinator.snapshot
+                pause = self._caretaker.step(look.leases, look.expired)
             except SparkinesisError as error:
                 _log.warning("Leases are not kept in step with shards just now: %s", error)
             except Exception:  # noqa: BLE001 - or holes would stay, and finished leases

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
+from sparkinesis.lease.extended_sequence_number import (
+    SHARD_END,
+    TRIM_HORIZON,
+    ExtendedSequenceNumber,
+)
+from sparkinesis.lease.leader import leader
+from sparkinesis.lease.lease import Lease, encode_lease
+from sparkinesis.lease.table import LeaseTable
 from sparkinesis.local import LocalServer
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.worker import Worker
@@ -16,6 +25,7 @@ Start = Callable[[Application], Worker]
 Make = Callable[..., Application]
 
 SHARDS = ("shardId-000000000000", "shardId-000000000001")
+TRIM, END = ExtendedSequenceNumber(TRIM_HORIZON), ExtendedSequenceNumber(SHARD_END)
 
 
 def put(kinesis: Any, stream: str, *datas: bytes) -> None:
@@ -26,6 +36,13 @@ def put(kinesis: Any, stream: str, *datas: bytes) -> None:
 def rows(dynamodb: Any, table: str) -> dict[str, dict[str, Any]]:
     items = dynamodb.scan(TableName=table, ConsistentRead=True)["Items"]
     return {item["leaseKey"]["S"]: item for item in items}
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_leases_of_an_application_of_several_streams_are_left_alone(
@@ -82,9 +99,9 @@ def test_an_error_that_nobody_foresaw_does_not_end_the_care_for_leases(
     worker = application({"audit_interval": 0.2, "cleanup_interval": 0.2}).worker()
     step, failed = worker._caretaker.step, threading.Event()
 
-    def fails_once(leases: Any) -> float:
+    def fails_once(*look: Any) -> float:
         if failed.is_set():
-            return step(leases)
+            return step(*look)
         failed.set()
         raise KeyError("something")
 
@@ -98,3 +115,25 @@ def test_an_error_that_nobody_foresaw_does_not_end_the_care_for_leases(
         journal.wait(lambda: len(journal.calls("initialize")) == 2 * len(SHARDS))
     finally:
         worker.shutdown(10)
+
+
+def test_a_dead_worker_whose_leases_nobody_has_room_for_does_not_lead(
+    application: Make, start: Start, server: LocalServer, stream: str, journal: Journal
+) -> None:
+    dynamodb = server.client("dynamodb")
+    create_table(dynamodb, stream)
+    pair = [Lease(who, who, TRIM, owner=who) for who in ("w1", "w2")]
+    live, dead = ("w1", "w2") if leader(pair) == "w2" else ("w2", "w1")
+    for i, shard in enumerate(SHARDS):
+        hash_range = (i * 2**127, (i + 1) * 2**127 - 1)
+        row = encode_lease(Lease(shard, shard, TRIM, hash_range=hash_range, owner=dead))
+        # In a handoff, or it would be asked for before it is known that nobody answers.
+        row["checkpointOwner"] = {"S": "dead too"}
+        dynamodb.put_item(TableName=stream, Item=row)
+    done = Lease("shardId-000000000099", "shardId-000000000099", END)
+    dynamodb.put_item(TableName=stream, Item=encode_lease(done))
+    table = LeaseTable(stream, "us-east-1", server.endpoint_url)
+    start(application({"max_leases": 1, "cleanup_interval": 0.3}, worker_id=live))
+    journal.wait(lambda: bool(journal.calls("initialize")))
+    wait_until(lambda: table.get(done.key) is None)
+    assert {row.owner for row in table.leases()} == {live, dead}
