@@ -61,6 +61,8 @@ class Caretaker:
         self._clock = clock
         self._wait = wait
         self._confidence = Confidence()
+        self._waits: dict[str, tuple[float, tuple[str, ...]]] = {}
+        """By ended shard: when all was looked at last, and whose leases its children wait for."""
         self._next_audit = clock() + settings.audit_interval
         self._next_cleanup = clock() + settings.cleanup_interval
 
@@ -157,17 +159,30 @@ class Caretaker:
         """
         if not children or set(parent.lease.child_ids) == {child.id for child in children}:
             return True
+        if self._still_waits(parent.key):
+            return False
         is_merge = any(len(child.parents) > 1 for child in children)
         shards = self._client.list_shards()[0] if is_merge else []
         leases = self._table.leases_of_one_stream(consistent=True) if is_merge else []
         plan = plan_children(parent.lease, children, leases, shards)
         self._create(plan.create)
         if plan.wait_for:
+            self._waits[parent.key] = (self._clock(), plan.wait_for)
             _log.info(
                 "%s has ended; the shards that follow wait for the leases of %s",
                 parent.shard_id,
                 ", ".join(plan.wait_for),
             )
             return False
+        self._waits.pop(parent.key, None)
         parent.add_children([child.id for child in children])
         return True
+
+    def _still_waits(self, key: str) -> bool:
+        """Whether nothing has come that an ended shard's children wait for, by a cheap look.
+
+        Not for ever: what was to come may not be any more, which takes the whole table to know.
+        """
+        looked_at, shard_ids = self._waits.get(key, (0.0, ()))
+        is_recent = self._clock() - looked_at < self._settings.cleanup_interval
+        return bool(shard_ids) and is_recent and not any(map(self._table.get, shard_ids))
