@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from sparkinesis.errors import DuplicateWorkerIdError
@@ -144,9 +145,11 @@ class LeaseCoordinator:
             except LeaseChangedError:
                 _log.debug("The lease %s changed before it could be stolen", row.key)
         mine = self._renewer.held()
-        free = self._free(leases, busy) if len(mine) < self._settings.max_leases else []
+        if len(mine) >= self._settings.max_leases:
+            return False
         return bool(self._asked) or any(
-            row.owner is None and not row.is_finished and row.key not in mine for row in free
+            row.owner is None and not row.is_finished and row.key not in mine
+            for row in self._free(leases, busy)
         )
 
     def _free(self, rows: Iterable[Lease], busy: Collection[str]) -> list[Lease]:
@@ -161,6 +164,20 @@ class LeaseCoordinator:
         self._asked.pop(row.key, None)
         self._renewer.hold(taken, since)
         return True
+
+    def decline(self) -> None:
+        """Release what this worker asked for and was given, but did not take up yet: it leaves.
+
+        For the thread that takes, or after its end. Raises as `take` does.
+        """
+        for key in list(self._asked):
+            row = self._table.get(key)
+            if row is None or (row.owner, row.checkpoint_owner) != (self._worker_id, None):
+                continue
+            if key in self._renewer.held():
+                continue
+            with suppress(LeaseChangedError):
+                self._table.evict(row)
 
     def are_finished(self, shard_ids: Sequence[str]) -> bool:
         """Whether all these shards are done, or have no lease. Raises as `take` does."""

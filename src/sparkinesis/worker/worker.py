@@ -271,6 +271,10 @@ class Worker:
                 loop.join(self._options.failover_time)
         for lease in self._coordinator.held().values():
             self._release(lease)  # one that was taken while the shutdown was requested
+        try:
+            self._coordinator.decline()
+        except SparkinesisError as error:
+            _log.warning("Leases given to this worker are left to expire: %s", error)
         _log.info("The worker %s has ended", self._settings.worker_id)
         self._ended.set()
 

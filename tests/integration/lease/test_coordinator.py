@@ -78,3 +78,23 @@ def test_who_has_no_room_does_not_look_again_soon(
         me.take()
     assert len(me.held()) == max_leases
     assert not me.take()
+
+
+def test_what_was_given_to_a_worker_that_leaves_is_not_left_to_expire(
+    table: LeaseTable, time: ManualTime
+) -> None:
+    for key in ("a", "b", "c", "d"):
+        table.create(lease(key, owner="old"))
+    new = coordinator(table, time, "new")
+    assert new.take()
+    (asked,) = [row for row in table.leases() if row.checkpoint_owner == "old"]
+    new.decline()
+    assert table.get(asked.key) == asked  # it is still being read by its owner
+    table.assign(asked, "new")
+    new.decline()
+    row = table.get(asked.key)
+    assert row is not None
+    assert (row.owner, row.checkpoint_owner) == (None, None)
+    other = coordinator(table, time, "other")
+    other.take()
+    assert asked.key in other.held()
