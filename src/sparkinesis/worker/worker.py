@@ -245,10 +245,11 @@ class Worker:
         while not self._stop_taking.is_set():
             pause = self._options.cleanup_interval
             try:
-                pause = self._caretaker.step(self._coordinator.snapshot.leases)
+                look = self._coordinator.snapshot
+                pause = self._caretaker.step(look.leases, look.expired)
             except SparkinesisError as error:
                 _log.warning("Leases are not kept in step with shards just now: %s", error)
-            except Exception:  # noqa: BLE001 - or nobody would audit any more
+            except Exception:  # noqa: BLE001 - or holes would stay, and finished leases
                 _log.exception("Leases are not kept in step with shards just now")
             self._stop_taking.wait(pause)
 
@@ -273,6 +274,10 @@ class Worker:
                 loop.join(self._options.failover_time)
         for lease in self._coordinator.held().values():
             self._release(lease)  # one that was taken while the shutdown was requested
+        try:
+            self._coordinator.decline()
+        except SparkinesisError as error:
+            _log.warning("Leases given to this worker are left to expire: %s", error)
         _log.info("The worker %s has ended", self._settings.worker_id)
         self._ended.set()
 
