@@ -310,8 +310,15 @@ class Worker:
 
     def _consume(self, lease: HeldLease) -> None:
         consumer = ShardConsumer(lease, self._settings, self)
+
+        def consume() -> None:
+            try:
+                consumer.run()
+            finally:
+                self._tell()
+
         thread = threading.Thread(
-            target=consumer.run,
+            target=consume,
             name=f"{self._settings.application}-{lease.shard_id}",
             daemon=True,
         )
@@ -322,7 +329,7 @@ class Worker:
 
     def _bury_dead(self) -> None:
         for shard_id, consumer in list(self._consumers.items()):
-            if self._threads[shard_id].is_alive():
+            if self._threads[shard_id].is_alive() and not consumer.is_complete:
                 continue
             if not consumer.is_complete:
                 _log.error("The consumer of %s has ended without a word", consumer)
