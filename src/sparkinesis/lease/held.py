@@ -93,6 +93,10 @@ class HeldLease:
         """
         self._write("checkpoint", lambda lease: requests.checkpoint(lease, at, timestamp_ms))
 
+    def fix_instant(self, timestamp_ms: int) -> None:
+        """Note what instant the checkpoint LATEST stands for. Raises as `checkpoint` does."""
+        self._write("note an instant", lambda lease: requests.fix_instant(lease, timestamp_ms))
+
     def prepare(self, pending: PendingCheckpoint) -> None:
         """The first phase of a checkpoint in two. Raises as `checkpoint` does."""
         self._write("prepare a checkpoint", lambda lease: requests.prepare(lease, pending))

@@ -193,6 +193,16 @@ def checkpoint(lease: Lease, at: ExtendedSequenceNumber, timestamp_ms: int | Non
     )
 
 
+def fix_instant(lease: Lease, timestamp_ms: int) -> Update:
+    """What instant its checkpoint, a sentinel, stands for. What was prepared stays so."""
+    changes, _ = _place(lease.checkpoint, timestamp_ms)
+    return Update(
+        replace(lease, timestamp_ms=timestamp_ms, counter=lease.counter + 1),
+        {"leaseCounter": _number(lease.counter)},
+        {"leaseCounter": _number(lease.counter + 1), **changes},
+    )
+
+
 def prepare(lease: Lease, pending: PendingCheckpoint) -> Update:
     """The first phase of a checkpoint in two."""
     changes: dict[str, AttributeValue] = {

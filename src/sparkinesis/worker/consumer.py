@@ -149,7 +149,7 @@ class ShardConsumer:
             self.held.lose(str(error))
             self.request(ShutdownReason.LEASE_LOST)
             return 0.0
-        except BaseException as error:  # noqa: BLE001 - nor may a user's sys.exit() end the thread
+        except BaseException as error:  # noqa: BLE001 - nor may a user's sys.exit() end its thread
             return self._task_failed(task, error)
         if pause is not None:
             return pause
@@ -157,6 +157,14 @@ class ShardConsumer:
         self._errors.forget()
         self.state = after_task(self.state, self._reason)
         return 0.0
+
+    def _is_ending(self) -> bool:
+        return self._reason is not None or not self.held.is_held()
+
+    def _ask_for_shutdown(self) -> None:
+        self._around.request_shutdown()
+        # At once: the worker may take a moment, in which more would be delivered.
+        self.request(ShutdownReason.REQUESTED)
 
     def _task_failed(self, task: Task, error: BaseException) -> float:
         if isinstance(error, ProcessorError):
@@ -189,7 +197,7 @@ class ShardConsumer:
         lease = self.held.lease
         if lease.checkpoint.sequence_number == LATEST and lease.timestamp_ms is None:
             # As a KCL wrote it. From here on it means this instant, also after a restart.
-            self.held.checkpoint(lease.checkpoint, settings.service_time_ms())
+            self.held.fix_instant(settings.service_time_ms())
             lease = self.held.lease
         start = start_position(
             lease, settings.initial, settings.started_ms, deaggregate=self._options.deaggregate
@@ -209,11 +217,13 @@ class ShardConsumer:
                 worker_id=settings.worker_id,
                 checkpoint=lease.checkpoint,
                 pending_checkpoint=lease.pending,
-                request_shutdown=self._around.request_shutdown,
+                request_shutdown=self._ask_for_shutdown,
             )
         )
         self._checkpointer = checkpointer
-        self._deliverer = Deliverer(self.shard_id, self._processor, checkpointer, settings)
+        self._deliverer = Deliverer(
+            self.shard_id, self._processor, checkpointer, settings, self._is_ending
+        )
         self.intake.begin(start, lease.checkpoint)
 
     def _process(self) -> float | None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from sparkinesis.errors import LeaseTableUnavailableError
 from sparkinesis.worker.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.dead_letter import FailedRecords
@@ -66,6 +68,7 @@ class Deliverer:
         processor: RecordProcessor,
         checkpointer: Checkpointer,
         settings: ConsumerSettings,
+        is_ending: Callable[[], bool],
     ) -> None:
         self.processing_since: float | None = None
         """When the present call of ``process_records`` began; may be read from any thread."""
@@ -76,6 +79,7 @@ class Deliverer:
         self._processor = processor
         self._checkpointer = checkpointer
         self._settings = settings
+        self._is_ending = is_ending
         self._queue: deque[_Attempt] = deque()
         self._done = checkpointer.last
         self._errors = RepeatedError()
@@ -133,12 +137,20 @@ class Deliverer:
         if self._checkpointer.is_reset:
             return 0.0  # these records are not wanted any more
         self._checkpointer.take_back(self._done)
+        if self._is_ending():
+            return 0.0  # whoever has the shard next finds out whether it is the records' fault
         rest = attempt.batch
         if len(rest):
             rest = rest.after(self._checkpointer.last)
             if not len(rest):
                 self._pass(attempt.batch)
                 return 0.0
+        if _is_outage(error):
+            # No fault of the records either: the policy would give up good ones.
+            outage = self._settings.options.task_backoff
+            until = self._settings.clock() + outage
+            self._queue[0] = replace(attempt, batch=rest, not_before=until)
+            return outage
         policy = self._settings.on_error
         failures = attempt.failures + 1
         pause = wait_before_retry(policy, failures, self._settings.uniform)
@@ -188,6 +200,16 @@ class Deliverer:
         return FailedRecords(
             batch, error, settings.application, settings.client.address.name, self._shard_id
         )
+
+
+def _is_outage(error: BaseException) -> bool:
+    """Whether the processor failed for a lease table that does not answer, at a checkpoint."""
+    cause: BaseException | None = error
+    for _ in range(10):  # of a chain that may be a circle
+        if cause is None or isinstance(cause, LeaseTableUnavailableError):
+            break
+        cause = cause.__cause__
+    return isinstance(cause, LeaseTableUnavailableError)
 
 
 def _range(batch: RecordBatch) -> str:

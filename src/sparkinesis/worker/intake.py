@@ -84,7 +84,7 @@ class Intake:
     def take(self) -> RecordBatch | None:
         """The next batch, which may be empty; None when no page is there, or `at_end`.
 
-        Raises what fetching raised; the next call goes on behind what was taken.
+        Raises what fetching or unpacking raised; the next call goes on behind what was taken.
         """
         if self.at_end:
             return None
@@ -92,8 +92,10 @@ class Intake:
             self._retrieval = self._open_retrieval(
                 self._shard_id, self._start, self._on_page, inclusive=self._check is not None
             )
+        before = self._start, self._check
         try:
             page = self._retrieval.take()
+            return None if page is None else self._accept(page)
         except PositionNotFoundError:
             _log.error(
                 "The service does not know the checkpoint %s of %s any more: it has expired, or is "
@@ -104,18 +106,25 @@ class Intake:
             self.begin(TRIM_HORIZON)
             return None
         except ShardNotFoundError:
+            self.stop()
+            # A stream that was deleted may come again, and has shards of the same ids then: their
+            # leases must not have ended. Raises StreamNotFoundError if it is not there now.
+            shards, _ = self._settings.client.list_shards()
+            if any(shard.id == self._shard_id for shard in shards):
+                raise
             _log.error(
-                "What was left to read of %s is lost: the shard has expired, or the stream was "
-                "created anew. It is taken for ended.",
+                "What was left to read of %s is lost, as the shard has expired: it is taken for "
+                "ended.",
                 self._settings.describe_shard(self._shard_id),
             )
-            self.stop()
             self.at_end = True
             return None
-        except Exception:
+        except BaseException:
+            # A page that could not be unpacked is fetched again, or it would be lost.
             self.stop()
+            self._start, self._check = before
+            self.at_end = False
             raise
-        return None if page is None else self._accept(page)
 
     def _accept(self, page: FetchedPage) -> RecordBatch | None:
         fetched = page.fetched
@@ -172,6 +181,9 @@ class Intake:
                 dropped,
                 self._settings.describe_shard(self._shard_id),
             )
-        if self._done is not None and records and user_records_done(records[0], start):
+        resumes = self._done is not None and records and user_records_done(records[0], start)
+        # A record that is not unpacked cannot be delivered in part; what is left of it counts.
+        if resumes and options.deaggregate:
+            assert self._done is not None
             batch = batch.after(self._done)
         return batch

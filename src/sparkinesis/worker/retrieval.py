@@ -67,7 +67,7 @@ class Polling:
         self._clock = clock
         self._changed = threading.Condition()
         self._pages: deque[FetchedPage] = deque()
-        self._error: Exception | None = None
+        self._error: BaseException | None = None
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -94,7 +94,7 @@ class Polling:
     def _run(self) -> None:
         try:
             self._fetch_all()
-        except Exception as error:  # noqa: BLE001 - or the shard would stand still without a word
+        except BaseException as error:  # noqa: BLE001 - else the shard would wait for ever
             with self._changed:
                 self._error = error
         self._on_page()

@@ -80,8 +80,11 @@ class Worker:
         """Make sure of stream, lease table and leases, then begin.
 
         Raises `StreamNotFoundError`, `LeaseTableError`, `AccessDeniedError`, `ServiceError`,
-        `LeaseTableUnavailableError`, or `DuplicateWorkerIdError`, before anything was taken.
+        `LeaseTableUnavailableError`, or `DuplicateWorkerIdError`, before anything was taken; and
+        RuntimeError for a worker that was started before.
         """
+        if self._loops:
+            raise RuntimeError("A worker can be started only once; make another one.")
         self._coordinator.refuse_to_double(self._stop_taking.wait)
         self._caretaker.sync()
         if self._shutdown_requested:
@@ -115,9 +118,12 @@ class Worker:
         ``shutdown_requested``, and its lease is released for other workers to take at once.
 
         timeout: seconds, after which leases are released without waiting for processors any more;
-        None: the option ``shutdown_timeout``. Returns whether all of them had finished by then.
+        None: the option ``shutdown_timeout``. Returns whether all of them had finished by then;
+        False at once to a record processor, which cannot be waited for by itself.
         """
         self.request_shutdown()
+        if threading.current_thread() in list(self._threads.values()):
+            return False
         if not self._loops:
             self._ended.set()  # never started, or it could not
         seconds = self._options.shutdown_timeout if timeout is None else timeout
@@ -264,7 +270,7 @@ class Worker:
             return frozenset(self._consumers) | frozenset(self._stopped_shards)
 
     def _run_consumers(self) -> None:
-        while not self._step():
+        while not self._has_ended():
             with self._changed:
                 self._changed.wait_for(lambda: self._dirty, self._pause())
                 self._dirty = False
@@ -284,6 +290,13 @@ class Worker:
     def _pause(self) -> float:
         limit = self._options.processing_time_limit
         return min(1.0, self._options.renew_interval, limit or 1.0)
+
+    def _has_ended(self) -> bool:
+        try:
+            return self._step()
+        except Exception:  # noqa: BLE001 - or no shard would be consumed, and nothing shut down
+            _log.exception("Looking after shard consumers failed, and will be tried again")
+            return False
 
     def _step(self) -> bool:
         """Bring consumers in line with leases held; whether the worker has ended."""
@@ -333,6 +346,7 @@ class Worker:
                 continue
             if not consumer.is_complete:
                 _log.error("The consumer of %s has ended without a word", consumer)
+                consumer.intake.stop()
                 self._release(consumer.held)
             with self._changed:
                 del self._consumers[shard_id]
