@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 
 from sparkinesis.errors import InconsistentShardsError
@@ -61,6 +61,8 @@ class Caretaker:
         self._clock = clock
         self._wait = wait
         self._confidence = Confidence()
+        self._waits: dict[str, tuple[float, tuple[str, ...]]] = {}
+        """By ended shard: when all was looked at last, and whose leases its children wait for."""
         self._next_audit = clock() + settings.audit_interval
         self._next_cleanup = clock() + settings.cleanup_interval
 
@@ -80,7 +82,7 @@ class Caretaker:
         return None
 
     def _sync(self) -> None:
-        leases = self._table.leases(consistent=True)
+        leases = self._table.leases_of_one_stream(consistent=True)
         if not leases:
             shards, now_ms = self._client.list_shards(at=self._initial)
             self._create(leases_for_empty_table(shards, self._initial, now_ms))
@@ -89,11 +91,11 @@ class Caretaker:
 
     def _fill_holes(self) -> None:
         shards, now_ms = self._client.list_shards()
-        leases = self._table.leases(consistent=True)
+        leases = self._table.leases_of_one_stream(consistent=True)
         for lease, hash_range in missing_hash_ranges(leases, shards):
             self._table.add_hash_range(lease, hash_range)
         self._create(orphaned_children(leases, shards))
-        leases = self._table.leases(consistent=True)
+        leases = self._table.leases_of_one_stream(consistent=True)
         self._create(leases_for_partial_table(shards, leases, self._initial, now_ms))
 
     def _create(self, leases: Iterable[Lease]) -> None:
@@ -101,17 +103,21 @@ class Caretaker:
             if self._table.create(lease):
                 _log.info("Created the lease %s at %s", lease.key, lease.checkpoint)
 
-    def step(self, leases: Sequence[Lease]) -> float:
+    def step(self, leases: Sequence[Lease], expired: Container[str] = ()) -> float:
         """Audit and clean up when it is time, if this worker leads by the last look at the table.
+
+        ``expired``: keys of leases whose owners seem dead; those do not lead.
 
         Returns seconds until the next is due. Raises service errors.
         """
         now = self._clock()
-        leads = leader(leases) in {None, self._worker_id}
+        leads = leader(leases, expired) in {None, self._worker_id}
         if now >= self._next_audit:
             self._next_audit = now + self._settings.audit_interval
             if leads and leases:
                 self._audit(leases)
+            elif not leases:
+                self.sync()  # All rows were deleted, by hand as it seems: it looks again.
         if now >= self._next_cleanup:
             self._next_cleanup = now + self._settings.cleanup_interval
             if leads and self._settings.cleanup_leases:
@@ -140,7 +146,8 @@ class Caretaker:
             children = lineage.children(lease.shard_id)
             if lease.is_finished and not lease.child_ids and children:
                 self._table.add_children(lease, children)
-        for lease in deletable(self._table.leases(consistent=True), shards):
+        remaining = self._table.leases_of_one_stream(consistent=True)
+        for lease in deletable(remaining, shards):
             if self._table.delete(lease):
                 _log.info("Deleted the lease %s: its shard is done, as are its parents", lease.key)
 
@@ -152,17 +159,30 @@ class Caretaker:
         """
         if not children or set(parent.lease.child_ids) == {child.id for child in children}:
             return True
+        if self._still_waits(parent.key):
+            return False
         is_merge = any(len(child.parents) > 1 for child in children)
         shards = self._client.list_shards()[0] if is_merge else []
-        leases = self._table.leases(consistent=True) if is_merge else []
+        leases = self._table.leases_of_one_stream(consistent=True) if is_merge else []
         plan = plan_children(parent.lease, children, leases, shards)
         self._create(plan.create)
         if plan.wait_for:
+            self._waits[parent.key] = (self._clock(), plan.wait_for)
             _log.info(
                 "%s has ended; the shards that follow wait for the leases of %s",
                 parent.shard_id,
                 ", ".join(plan.wait_for),
             )
             return False
+        self._waits.pop(parent.key, None)
         parent.add_children([child.id for child in children])
         return True
+
+    def _still_waits(self, key: str) -> bool:
+        """Whether nothing has come that an ended shard's children wait for, by a cheap look.
+
+        Not for ever: what was to come may not be any more, which takes the whole table to know.
+        """
+        looked_at, shard_ids = self._waits.get(key, (0.0, ()))
+        is_recent = self._clock() - looked_at < self._settings.cleanup_interval
+        return bool(shard_ids) and is_recent and not any(map(self._table.get, shard_ids))

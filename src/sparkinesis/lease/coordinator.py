@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from sparkinesis.errors import DuplicateWorkerIdError
@@ -13,7 +14,7 @@ from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.refusal import LeaseChangedError
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.table import LeaseTable
-from sparkinesis.lease.taker import Observation, TakeSettings, observe, plan_takes
+from sparkinesis.lease.taker import Observation, TakeSettings, is_expired, observe, plan_takes
 
 _log = logging.getLogger(__name__)
 
@@ -25,6 +26,8 @@ class Snapshot:
     leases: tuple[Lease, ...] = ()
     at: float | None = None
     """By the worker's clock; None: there was no look yet."""
+    expired: frozenset[str] = frozenset()
+    """Keys of those whose owner has shown no life for a failover time."""
 
 
 class LeaseCoordinator:
@@ -66,14 +69,14 @@ class LeaseCoordinator:
 
         Looks again after the time of a renewal if there are any. Changes nothing.
         """
-        leases = self._table.leases(consistent=True)
+        leases = self._table.leases_of_one_stream(consistent=True)
         # Seen from now on: what nobody renews may be taken up the sooner.
         self._observations = observe({}, leases, self._clock(), self._worker_id)
         before = self._counters(leases)
         if not before:
             return
         wait(self._settings.failover_time / 2)
-        after = self._counters(self._table.leases(consistent=True))
+        after = self._counters(self._table.leases_of_one_stream(consistent=True))
         moved = sorted(key for key, n in after.items() if before.get(key, n) != n)
         if moved:
             raise DuplicateWorkerIdError(
@@ -89,11 +92,11 @@ class LeaseCoordinator:
         """Look at the table and take, steal or adopt. ``busy``: shards to leave alone.
 
         Returns whether something is under way, so that it is worth looking again soon: a lease
-        that is nobody's, or a handoff to this worker.
+        that is nobody's and that this worker could take, or a handoff to this worker.
         Raises `LeaseTableError`, `AccessDeniedError` and `LeaseTableUnavailableError`.
         """
         held_before = self._renewer.held()
-        leases = tuple(self._table.leases(consistent=False))
+        leases = tuple(self._table.leases_of_one_stream(consistent=False))
         now = self._clock()
         held = self._renewer.held()
         for row in leases:
@@ -101,8 +104,13 @@ class LeaseCoordinator:
                 held[row.key].observe(row)
         known = {*held_before, *held}
         self._observations = observe(self._observations, leases, now, self._worker_id, known)
-        self.snapshot = Snapshot(leases, now)
-        owners = {row.key: row.owner for row in leases}
+        expired = frozenset(
+            key
+            for key, seen in self._observations.items()
+            if is_expired(seen, now, self._settings.failover_time)
+        )
+        self.snapshot = Snapshot(leases, now, expired)
+        owners = {row.key: row.owner for row in leases if not row.is_finished}
         # A look may be older than the asking, and show the owner of before.
         self._asked = {
             key: victim
@@ -118,6 +126,7 @@ class LeaseCoordinator:
             rng=self._rng,
             held=known,
             asked=self._asked,
+            busy=busy,
         )
         self.impostors = tuple(
             sorted({row.key for row in takes.impostors} | self._renewer.impostors)
@@ -136,8 +145,11 @@ class LeaseCoordinator:
             except LeaseChangedError:
                 _log.debug("The lease %s changed before it could be stolen", row.key)
         mine = self._renewer.held()
+        if len(mine) >= self._settings.max_leases:
+            return False
         return bool(self._asked) or any(
-            row.owner is None and not row.is_finished and row.key not in mine for row in leases
+            row.owner is None and not row.is_finished and row.key not in mine
+            for row in self._free(leases, busy)
         )
 
     def _free(self, rows: Iterable[Lease], busy: Collection[str]) -> list[Lease]:
@@ -152,6 +164,20 @@ class LeaseCoordinator:
         self._asked.pop(row.key, None)
         self._renewer.hold(taken, since)
         return True
+
+    def decline(self) -> None:
+        """Release what this worker asked for and was given, but did not take up yet: it leaves.
+
+        For the thread that takes, or after its end. Raises as `take` does.
+        """
+        for key in list(self._asked):
+            row = self._table.get(key)
+            if row is None or (row.owner, row.checkpoint_owner) != (self._worker_id, None):
+                continue
+            if key in self._renewer.held():
+                continue
+            with suppress(LeaseChangedError):
+                self._table.evict(row)
 
     def are_finished(self, shard_ids: Sequence[str]) -> bool:
         """Whether all these shards are done, or have no lease. Raises as `take` does."""

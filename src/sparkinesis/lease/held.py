@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 
-from sparkinesis.errors import LeaseLostError, LeaseTableUnavailableError, SparkinesisError
+from sparkinesis.errors import LeaseLostError, SparkinesisError
 from sparkinesis.lease import requests
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, PendingCheckpoint
@@ -171,7 +171,8 @@ class HeldLease:
         elif isinstance(result, LeaseChangedError):
             if self._reconcile(result.row) and self.is_held():
                 return self._renewal()
-        elif isinstance(result, LeaseTableUnavailableError):
+        else:
+            # Whatever the error: an earlier try of the same call may have landed unanswered.
             self._unanswered.append((self._sent_at, update))
         return None
 
@@ -195,12 +196,13 @@ class HeldLease:
                 self._sent_at = self._clock()
                 try:
                     self._landed(self._table.write(update))
-                except LeaseTableUnavailableError:
-                    self._unanswered.append((self._sent_at, update))
-                    raise
                 except LeaseChangedError as refused:
                     if not self._reconcile(refused.row):
                         raise self._lost_error(doing) from None
+                except SparkinesisError:
+                    # Whichever: an earlier try of the same call may have landed unanswered.
+                    self._unanswered.append((self._sent_at, update))
+                    raise
                 else:
                     return
 

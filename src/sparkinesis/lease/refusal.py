@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.lease.lease import Lease
@@ -56,11 +56,13 @@ def judge(
         return Lost(f"worker {row.actual_owner} has taken it")
     if row.counter == known.counter and row.owner != known.owner:
         return Still(row)
-    # Since then, the lease may also have been asked for, which leaves the counter alone.
-    before_handoff = replace(row, owner=worker_id, checkpoint_owner=None)
     for update in unanswered:
-        if has_landed(update, row) or has_landed(update, before_handoff):
+        if has_landed(update, row):
             return Still(row, update)
+    if row.owner not in {worker_id, known.owner}:
+        # A KCL before 3.0, which knows nothing of handoffs, takes by the counter alone and leaves
+        # checkpointOwner in the row: it still names this worker.
+        return Lost(f"worker {row.owner} has taken it")
     return Lost(
         f"another process writes to it as worker {worker_id} too: its counter is {row.counter}, "
         f"where {known.counter} was written last",

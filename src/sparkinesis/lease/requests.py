@@ -279,8 +279,12 @@ def delete(lease: Lease, table: str) -> dict[str, Any]:
 
 
 def has_landed(update: Update, row: Lease) -> bool:
-    """Whether ``row`` is what ``update`` leaves. Ask only of an update whose answer was lost."""
-    return _fenced(row) == _fenced(update.after)
+    """Whether ``row`` is what ``update`` leaves. Ask only of an update whose answer was lost.
+
+    Since then, the lease may also have been asked for, which leaves the counter alone.
+    """
+    before_handoff = replace(row, owner=row.checkpoint_owner, checkpoint_owner=None)
+    return _fenced(update.after) in (_fenced(row), _fenced(before_handoff))
 
 
 def _fenced(row: Lease) -> tuple[object, ...]:

@@ -77,6 +77,14 @@ class LeaseTable:
                 return leases
             request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
 
+    def leases_of_one_stream(self, *, consistent: bool = True) -> list[Lease]:
+        """The leases of an application that reads one stream: those that name none.
+
+        The others are of an application that reads several, maybe none of them this one: as in the
+        KCL, a table written in one mode means nothing to the other.
+        """
+        return [one for one in self.leases(consistent=consistent) if one.stream is None]
+
     def get(self, key: str, *, consistent: bool = True) -> Lease | None:
         """One lease; None if there is no such row, or it is no lease."""
         answer = self._call(

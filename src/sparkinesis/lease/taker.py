@@ -85,7 +85,8 @@ def observe(
         has_moved = old.counter != lease.counter
         is_same = old.owners == owners
         stirred = 0
-        if is_same and lease.actual_owner == worker_id and lease.key not in held:
+        # Not by checkpointOwner: a KCL before 3.0 leaves that attribute to a lease that it takes.
+        if is_same and owners == (worker_id, None) and lease.key not in held:
             stirred = old.stirred + has_moved
         seen[lease.key] = Observation(
             lease.counter,
@@ -112,11 +113,14 @@ def plan_takes(
     rng: random.Random,
     held: Collection[str] = frozenset(),
     asked: Collection[str] = frozenset(),
+    busy: Collection[str] = frozenset(),
 ) -> Takes:
     """Decide on a snapshot, from `observe` of the same leases. Finished leases do not count.
 
     ``held``: keys of the leases that this worker holds. ``asked``: those that it asked the handoff
-    of (``Takes.steal``) and did not get yet. Needs an observation of each lease.
+    of (``Takes.steal``) and did not get yet. ``busy``: shards that this worker does not read now:
+    that one of them is nobody's, maybe for good, is no reason not to steal others. Needs an
+    observation of each lease.
     """
     rows = [lease for lease in leases if not lease.is_finished]
     stray = [row for row in rows if row.actual_owner == worker_id and row.key not in held]
@@ -132,12 +136,13 @@ def plan_takes(
     counts = look.counts()
     available = [row for row in rows if look.is_available(row)]
     take, need = _plan_available(look, available, counts)
+    may_take = any(row.shard_id not in busy for row in available)
     return Takes(
         adopt=tuple(adopt[:room]),
         overdue=tuple(row for row in rows if look.is_overdue(row)),
         take=tuple(_shuffled(take, look, rng)) if need else (),
         need=need,
-        steal=() if available else tuple(_plan_steals(look, counts, rng)),
+        steal=() if may_take else tuple(_plan_steals(look, counts, rng)),
     )
 
 

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from typing import Any
 
 _NAME = r'"?([A-Za-z_][\w.-]*)"?'
+_TABLE = r'"?([\w.-]+)"?'
 _STATEMENT = re.compile(
-    rf"\s*UPDATE\s+{_NAME}\s+(.+?)\s+WHERE\s+(.+?)\s*;?\s*", re.IGNORECASE | re.DOTALL
+    rf"\s*UPDATE\s+{_TABLE}\s+(.+?)\s+WHERE\s+(.+?)\s*;?\s*", re.IGNORECASE | re.DOTALL
 )
 _CLAUSE = re.compile(rf"(?:,|\bSET\b|\bREMOVE\b)\s*{_NAME}\s*(=\s*\?)?\s*", re.IGNORECASE)
 _CONDITION = re.compile(

@@ -84,7 +84,6 @@ class ShardConsumer:
         self._reason: ShutdownReason | None = None
         self._is_leaving = False
         """A shutdown was requested, whatever else ends this consumer."""
-        self._has_asked_to_end = False
         self._processor: RecordProcessor | None = None
         self._checkpointer: Checkpointer | None = None
         self._deliverer: Deliverer | None = None
@@ -150,7 +149,7 @@ class ShardConsumer:
             self.held.lose(str(error))
             self.request(ShutdownReason.LEASE_LOST)
             return 0.0
-        except BaseException as error:  # noqa: BLE001 - nor may a user's sys.exit() end the thread
+        except BaseException as error:  # noqa: BLE001 - nor may a user's sys.exit() end its thread
             return self._task_failed(task, error)
         if pause is not None:
             return pause
@@ -159,10 +158,12 @@ class ShardConsumer:
         self.state = after_task(self.state, self._reason)
         return 0.0
 
+    def _is_ending(self) -> bool:
+        return self._reason is not None or not self.held.is_held()
+
     def _ask_for_shutdown(self) -> None:
         self._around.request_shutdown()
         # At once: the worker may take a moment, in which more would be delivered.
-        self._has_asked_to_end = True
         self.request(ShutdownReason.REQUESTED)
 
     def _task_failed(self, task: Task, error: BaseException) -> float:
@@ -221,11 +222,7 @@ class ShardConsumer:
         )
         self._checkpointer = checkpointer
         self._deliverer = Deliverer(
-            self.shard_id,
-            self._processor,
-            checkpointer,
-            settings,
-            has_asked_to_end=lambda: self._has_asked_to_end,
+            self.shard_id, self._processor, checkpointer, settings, self._is_ending
         )
         self.intake.begin(start, lease.checkpoint)
 

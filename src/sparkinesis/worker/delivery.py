@@ -68,8 +68,7 @@ class Deliverer:
         processor: RecordProcessor,
         checkpointer: Checkpointer,
         settings: ConsumerSettings,
-        *,
-        has_asked_to_end: Callable[[], bool] = lambda: False,
+        is_ending: Callable[[], bool],
     ) -> None:
         self.processing_since: float | None = None
         """When the present call of ``process_records`` began; may be read from any thread."""
@@ -80,7 +79,7 @@ class Deliverer:
         self._processor = processor
         self._checkpointer = checkpointer
         self._settings = settings
-        self._has_asked_to_end = has_asked_to_end
+        self._is_ending = is_ending
         self._queue: deque[_Attempt] = deque()
         self._done = checkpointer.last
         self._errors = RepeatedError()
@@ -128,18 +127,20 @@ class Deliverer:
             self._done = batch.last
 
     def _failed(self, attempt: _Attempt, error: BaseException) -> float:
-        if not self._checkpointer.is_held:
-            # No fault of the records, which are another worker's now: on_error is not asked.
-            _log.warning("The lease of %s was lost while records were processed", self._name)
+        records = f"{_range(attempt.batch)} of {self._name}"
+        self._checkpointer.take_back(self._done)
+        if self._is_ending():
+            # Whoever has the shard next finds out whether it is the records' fault.
+            _log.warning(
+                "process_records raised on %s, which is given up just now: %s: %s",
+                records,
+                type(error).__name__,
+                error,
+            )
             return 0.0
-        self._errors.log(
-            f"process_records raised on {_range(attempt.batch)} of {self._name}", error
-        )
+        self._errors.log(f"process_records raised on {records}", error)
         if self._checkpointer.is_reset:
             return 0.0  # these records are not wanted any more
-        self._checkpointer.take_back(self._done)
-        if self._has_asked_to_end():
-            return 0.0  # it cannot go on itself, and says so: that is no fault of the records
         rest = attempt.batch
         if len(rest):
             rest = rest.after(self._checkpointer.last)

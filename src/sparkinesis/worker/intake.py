@@ -113,8 +113,8 @@ class Intake:
             if any(shard.id == self._shard_id for shard in shards):
                 raise
             _log.error(
-                "What was left to read of %s is lost: the shard has expired, or the stream was "
-                "created anew. It is taken for ended.",
+                "What was left to read of %s is lost, as the shard has expired: it is taken for "
+                "ended.",
                 self._settings.describe_shard(self._shard_id),
             )
             self.at_end = True

@@ -1,9 +1,9 @@
 """What happens when ``process_records`` raises: retry, skip, dead-letter, or stop the shard.
 
 Policies are values; the shard consumer asks them. None of them loses a record without a word.
-They are not asked when the lease is lost, when the processor has requested a shutdown, nor while the
-lease table does not answer to a checkpoint (`LeaseTableUnavailableError`): the records are delivered
-again, here or by another worker.
+They are not asked when the lease is lost, when a shutdown was requested, nor while the lease table
+does not answer to a checkpoint (`LeaseTableUnavailableError`): the records are delivered again,
+here or by another worker.
 """
 
 from __future__ import annotations

@@ -251,10 +251,11 @@ class Worker:
         while not self._stop_taking.is_set():
             pause = self._options.cleanup_interval
             try:
-                pause = self._caretaker.step(self._coordinator.snapshot.leases)
+                look = self._coordinator.snapshot
+                pause = self._caretaker.step(look.leases, look.expired)
             except SparkinesisError as error:
                 _log.warning("Leases are not kept in step with shards just now: %s", error)
-            except Exception:  # noqa: BLE001 - or it would never be done again
+            except Exception:  # noqa: BLE001 - or holes would stay, and finished leases
                 _log.exception("Leases are not kept in step with shards just now")
             self._stop_taking.wait(pause)
 
@@ -279,6 +280,10 @@ class Worker:
                 loop.join(self._options.failover_time)
         for lease in self._coordinator.held().values():
             self._release(lease)  # one that was taken while the shutdown was requested
+        try:
+            self._coordinator.decline()
+        except SparkinesisError as error:
+            _log.warning("Leases given to this worker are left to expire: %s", error)
         _log.info("The worker %s has ended", self._settings.worker_id)
         self._ended.set()
 
@@ -318,8 +323,15 @@ class Worker:
 
     def _consume(self, lease: HeldLease) -> None:
         consumer = ShardConsumer(lease, self._settings, self)
+
+        def consume() -> None:
+            try:
+                consumer.run()
+            finally:
+                self._tell()
+
         thread = threading.Thread(
-            target=consumer.run,
+            target=consume,
             name=f"{self._settings.application}-{lease.shard_id}",
             daemon=True,
         )
@@ -330,7 +342,7 @@ class Worker:
 
     def _bury_dead(self) -> None:
         for shard_id, consumer in list(self._consumers.items()):
-            if self._threads[shard_id].is_alive():
+            if self._threads[shard_id].is_alive() and not consumer.is_complete:
                 continue
             if not consumer.is_complete:
                 _log.error("The consumer of %s has ended without a word", consumer)

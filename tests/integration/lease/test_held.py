@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 from collections.abc import Callable
@@ -10,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.errors import LeaseLostError, LeaseTableUnavailableError
+from sparkinesis.errors import LeaseLostError, LeaseTableUnavailableError, SparkinesisError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import Lease, PendingCheckpoint
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.table import LeaseTable
 from sparkinesis.local import Call, Fault, LocalServer
+from sparkinesis.stream.retry import Retry
 from tests.integration.lease.conftest import ManualTime, lease, row_of
 
 AT = ExtendedSequenceNumber("500", 3)
@@ -289,6 +291,85 @@ def test_a_handoff_is_noticed_and_the_lease_released_to_who_asked(
     with pytest.raises(LeaseLostError, match="given up"):
         held.checkpoint(AT)
     assert "a" not in renewer.held()
+
+
+@pytest.mark.parametrize("by", ["renewal", "renewal of many", "checkpoint"])
+def test_a_handoff_between_a_lost_answer_and_the_next_try_is_no_impostor(
+    server: LocalServer, table: LeaseTable, time: ManualTime, by: str
+) -> None:
+    renewals = by != "checkpoint"
+    count = 2 if by == "renewal of many" else 1
+    asked: list[Lease] = []
+
+    def ask(_: float) -> None:
+        asked.extend(table.initiate_handoff(row, "thief") for row in table.leases())
+
+    seconds = itertools.count()
+    retry = Retry(give_up_after=3, clock=lambda: next(seconds) / 2, sleep=ask)
+    slow = LeaseTable(table.name, "us-east-1", server.endpoint_url, retry=retry)
+    renewer = LeaseRenewer(slow, "me", FAILOVER, time)
+    held = acquire(renewer, table, *(f"s{i}" for i in range(count)))
+    operation = "BatchExecuteStatement" if count > 1 else "UpdateItem"
+    lost = {"once": Fault.dropped("after")}
+    server.kinesis.faults = lambda call: (
+        lost.pop("once", None) if call.operation == operation else None
+    )
+    if renewals:
+        renewer.renew_all()
+    else:
+        held[0].checkpoint(AT)
+    assert len(asked) == count
+    assert renewer.impostors == frozenset()
+    assert [one.handoff_to for one in held] == ["thief"] * count
+    assert {one.key: one.lease for one in held} == {row.key: row for row in table.leases()}
+    renewer.renew_all()
+    assert len(renewer.held()) == count
+
+
+@pytest.mark.parametrize("by", ["renewal", "renewal of many", "checkpoint"])
+def test_a_lost_answer_before_another_error_is_remembered(
+    server: LocalServer, table: LeaseTable, renewer: LeaseRenewer, by: str
+) -> None:
+    held = acquire(renewer, table, *(f"s{i}" for i in range(2 if by == "renewal of many" else 1)))
+    # The credentials run out between two tries.
+    errors = [Fault.dropped("after"), *[Fault.error("ExpiredTokenException")] * 5]
+    operations = {"UpdateItem", "BatchExecuteStatement"}
+    server.kinesis.faults = lambda call: (
+        errors.pop(0) if call.operation in operations and errors else None
+    )
+    if by == "checkpoint":
+        with pytest.raises(SparkinesisError):
+            held[0].checkpoint(AT)
+    else:
+        renewer.renew_all()
+    server.kinesis.faults = None
+    assert [row.counter for row in table.leases()] == [2] * len(held)
+    assert [one.lease.counter for one in held] == [1] * len(held)
+    renewer.renew_all()
+    assert renewer.impostors == frozenset()
+    assert len(renewer.held()) == len(held)
+
+
+def test_an_owner_that_knows_nothing_of_handoffs_is_no_impostor(
+    table: LeaseTable, renewer: LeaseRenewer, dynamodb: Any
+) -> None:
+    # A KCL 2.x takes by the counter and leaves checkpointOwner, which came with 3.0, in the row.
+    known_of, unknown_of = acquire(renewer, table, "a", "b")
+    for held in (known_of, unknown_of):
+        table.initiate_handoff(held.lease, "thief")
+        if held is known_of:
+            held.checkpoint(AT)
+        dynamodb.update_item(
+            TableName=table.name,
+            Key={"leaseKey": {"S": held.key}},
+            UpdateExpression="SET leaseOwner = :java ADD leaseCounter :one",
+            ExpressionAttributeValues={":java": {"S": "java"}, ":one": {"N": "1"}},
+        )
+    renewer.renew_all()
+    assert renewer.held() == {}
+    assert renewer.impostors == frozenset()
+    assert "java" in (known_of.lost_because or "")
+    assert "java" in (unknown_of.lost_because or "")
 
 
 def test_a_scan_that_is_older_than_ones_own_writes_is_not_believed(

@@ -83,6 +83,21 @@ def test_a_condition_that_fails_says_so_and_changes_nothing(
     assert row(client, table) == ROW
 
 
+@pytest.mark.parametrize("name", ["2026-orders", "-a", ".b_c"])
+def test_a_table_may_have_any_name(client: Any, name: str) -> None:
+    client.create_table(
+        TableName=name,
+        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    client.put_item(TableName=name, Item=ROW)
+    statement = f'UPDATE "{name}" SET n=? WHERE id=? AND n=?'
+    (response,) = run(client, (statement, [{"N": "2"}, {"S": "x"}, {"N": "7"}]))
+    assert response.get("Error", {}).get("Code") == "ConditionalCheckFailed"
+    assert row(client, name) == ROW
+
+
 def test_a_row_that_is_missing_is_not_created(client: Any, table: str) -> None:
     statement = (f'UPDATE "{table}" SET n=? WHERE id=?', [{"N": "2"}, {"S": "y"}])
     (response,) = run(client, statement, ReturnValuesOnConditionCheckFailure="ALL_OLD")

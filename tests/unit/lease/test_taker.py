@@ -280,6 +280,17 @@ def test_somebody_else_with_my_id() -> None:
     assert takes == Takes(impostors=(lease("s", ME, counter=2),))
 
 
+def test_a_lease_that_was_taken_in_the_middle_of_my_handing_it_over_has_no_impostor() -> None:
+    # A KCL 2.x takes by the counter, renews, and leaves checkpointOwner in the row.
+    seen: dict[str, Observation] = {}
+    for look in range(5):
+        rows = [lease("s", "java", counter=look, checkpoint_owner=ME), lease("free")]
+        seen = observe(seen, rows, look, ME)
+        takes = plan_takes(rows, seen, ME, look, SETTINGS, rng=random.Random(1))
+        assert takes.impostors == ()
+    assert takes.need == 1
+
+
 def test_my_own_renewals_are_no_impostors() -> None:
     seen: dict[str, Observation] = {}
     for look in range(5):

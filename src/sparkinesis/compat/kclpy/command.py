@@ -13,7 +13,6 @@ from typing import Annotated
 
 import typer
 
-from sparkinesis.compat.kclpy.settings import PROPERTIES_VARIABLE, read_executable
 from sparkinesis.errors import OptionError, SparkinesisError
 
 _INTERPRETER = re.compile(r"(.*/)?(env|python[0-9.]*)")
@@ -25,6 +24,12 @@ def kclpy(
     ],
 ) -> None:
     """Run a program written for amazon_kclpy, its imports changed, in this process."""
+    # Not above: the other commands need no boto3, which takes long to import.
+    from sparkinesis.compat.kclpy.settings import (  # noqa: PLC0415
+        PROPERTIES_VARIABLE,
+        read_executable,
+    )
+
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     try:
         script, arguments = find_program(read_executable(properties), properties)

@@ -1,0 +1,67 @@
+"""Leases for the shards that follow, against a Kinesis and a DynamoDB over HTTP."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+
+import pytest
+
+from sparkinesis.lease.caretaker import CareSettings, Caretaker
+from sparkinesis.lease.renewer import LeaseRenewer
+from sparkinesis.lease.shard_sync import new_lease
+from sparkinesis.lease.table import LeaseTable
+from sparkinesis.local import Call, Fault, LocalServer
+from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.client import StreamClient
+from sparkinesis.stream.position import TRIM_HORIZON
+from tests.integration.lease.conftest import ManualTime
+
+CARE = CareSettings(
+    audit_interval=120, audit_confidence=3, cleanup_interval=60, cleanup_leases=True
+)
+
+
+@pytest.mark.parametrize("comes", ["lease", "nothing more"])
+def test_waiting_for_the_other_parent_of_a_merge_is_cheap(
+    server: LocalServer, table: LeaseTable, time: ManualTime, comes: str
+) -> None:
+    name, kinesis = f"s-{uuid.uuid4().hex[:8]}", server.client("kinesis")
+    kinesis.create_stream(StreamName=name, ShardCount=2)
+    ids = [f"shardId-{i:012d}" for i in range(5)]
+    middle = str(2**127 + 2**126)
+    kinesis.split_shard(StreamName=name, ShardToSplit=ids[1], NewStartingHashKey=middle)
+    kinesis.merge_shards(StreamName=name, ShardToMerge=ids[0], AdjacentShardToMerge=ids[2])
+    client = StreamClient(StreamAddress(name, None, "us-east-1", server.endpoint_url))
+    shards = {shard.id: shard for shard in client.list_shards()[0]}
+    for one in ids[:2]:
+        table.create(new_lease(shards[one], TRIM_HORIZON))
+    first = table.get(ids[0])
+    assert first is not None
+    held = LeaseRenewer(table, "me", 10, time).hold(table.take(first, "me"))
+    caretaker = Caretaker(
+        client, table, "me", initial=TRIM_HORIZON, settings=CARE, clock=time, wait=lambda _: None
+    )
+    calls: Counter[str] = Counter()
+
+    def count(call: Call) -> Fault | None:
+        calls[call.operation] += 1
+        return None
+
+    server.kinesis.faults = count
+    for _ in range(10):
+        # The second shard is still being read; its end makes the lease of the third.
+        assert not caretaker.lease_children(held, [shards[ids[4]]])
+    assert (calls["Scan"], calls["ListShards"]) == (1, 1)
+    if comes == "lease":
+        table.create(new_lease(shards[ids[2]], TRIM_HORIZON))
+    else:
+        second = table.get(ids[1])
+        assert second is not None
+        assert table.delete(second)
+        assert not caretaker.lease_children(held, [shards[ids[4]]])
+        time.now += CARE.cleanup_interval
+        held = LeaseRenewer(table, "me", 10, time).hold(held.lease)
+    assert caretaker.lease_children(held, [shards[ids[4]]])
+    assert table.get(ids[4]) is not None
+    assert held.lease.child_ids == (ids[4],)

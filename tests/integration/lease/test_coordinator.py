@@ -1,0 +1,100 @@
+"""One worker's looks at a lease table over HTTP: what it takes, and when it looks again soon."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from sparkinesis.lease.coordinator import LeaseCoordinator
+from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
+from sparkinesis.lease.renewer import LeaseRenewer
+from sparkinesis.lease.table import LeaseTable
+from sparkinesis.lease.taker import TakeSettings
+from tests.integration.lease.conftest import ManualTime, lease
+
+FAILOVER = 10.0
+
+
+def coordinator(
+    table: LeaseTable, time: ManualTime, who: str, max_leases: int = 100
+) -> LeaseCoordinator:
+    return LeaseCoordinator(
+        table,
+        LeaseRenewer(table, who, FAILOVER, time),
+        who,
+        settings=TakeSettings(
+            failover_time=FAILOVER,
+            max_leases=max_leases,
+            max_leases_to_steal=100,
+            handoff_timeout=30.0,
+            share_for=1.5,
+        ),
+        clock=time,
+        rng=random.Random(1),
+    )
+
+
+def test_a_shard_that_nobody_will_read_does_not_keep_others_from_being_shared(
+    table: LeaseTable, time: ManualTime
+) -> None:
+    for key in ("a", "b", "c", "d", "poison"):
+        table.create(lease(key, owner=None if key == "poison" else "old"))
+    new = coordinator(table, time, "new")
+    # on_error stopped the one that is nobody's, on this worker as on the other.
+    assert new.take({"poison"})
+    asked = [row.key for row in table.leases() if row.checkpoint_owner == "old"]
+    assert len(asked) == 1
+    for row in table.leases():
+        if row.checkpoint_owner == "old":
+            table.assign(row, "new")
+    assert not new.take({"poison"})
+    assert set(new.held()) == set(asked)
+
+
+def test_a_shard_that_ends_while_it_is_asked_for_is_not_waited_for(
+    table: LeaseTable, time: ManualTime
+) -> None:
+    for key in ("a", "b"):
+        table.create(lease(key, owner="old"))
+    new = coordinator(table, time, "new")
+    assert new.take()
+    (asked,) = [row for row in table.leases() if row.checkpoint_owner == "old"]
+    ended = table.checkpoint(asked, ExtendedSequenceNumber(SHARD_END))
+    table.assign(ended, "new")
+    assert not new.take()
+    assert new.held() == {}
+
+
+@pytest.mark.parametrize("max_leases", [1, 3])
+def test_who_has_no_room_does_not_look_again_soon(
+    table: LeaseTable, time: ManualTime, max_leases: int
+) -> None:
+    for key in ("a", "b", "c"):
+        table.create(lease(key))
+    me = coordinator(table, time, "me", max_leases)
+    time.now += 5
+    for _ in range(3):
+        me.take()
+    assert len(me.held()) == max_leases
+    assert not me.take()
+
+
+def test_what_was_given_to_a_worker_that_leaves_is_not_left_to_expire(
+    table: LeaseTable, time: ManualTime
+) -> None:
+    for key in ("a", "b", "c", "d"):
+        table.create(lease(key, owner="old"))
+    new = coordinator(table, time, "new")
+    assert new.take()
+    (asked,) = [row for row in table.leases() if row.checkpoint_owner == "old"]
+    new.decline()
+    assert table.get(asked.key) == asked  # it is still being read by its owner
+    table.assign(asked, "new")
+    new.decline()
+    row = table.get(asked.key)
+    assert row is not None
+    assert (row.owner, row.checkpoint_owner) == (None, None)
+    other = coordinator(table, time, "other")
+    other.take()
+    assert asked.key in other.held()

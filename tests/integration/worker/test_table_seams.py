@@ -1,0 +1,139 @@
+"""A worker on a lease table that is not quite what it expects, or does not stay as it was."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from sparkinesis.lease.extended_sequence_number import (
+    SHARD_END,
+    TRIM_HORIZON,
+    ExtendedSequenceNumber,
+)
+from sparkinesis.lease.leader import leader
+from sparkinesis.lease.lease import Lease, encode_lease
+from sparkinesis.lease.table import LeaseTable
+from sparkinesis.local import LocalServer
+from sparkinesis.worker.application import Application
+from sparkinesis.worker.worker import Worker
+from tests.journal import PATIENCE, Journal
+from tests.kcl import create_table, put_lease
+
+Start = Callable[[Application], Worker]
+Make = Callable[..., Application]
+
+SHARDS = ("shardId-000000000000", "shardId-000000000001")
+TRIM, END = ExtendedSequenceNumber(TRIM_HORIZON), ExtendedSequenceNumber(SHARD_END)
+
+
+def put(kinesis: Any, stream: str, *datas: bytes) -> None:
+    for data in datas:
+        kinesis.put_record(StreamName=stream, Data=data, PartitionKey=data.decode())
+
+
+def rows(dynamodb: Any, table: str) -> dict[str, dict[str, Any]]:
+    items = dynamodb.scan(TableName=table, ConsistentRead=True)["Items"]
+    return {item["leaseKey"]["S"]: item for item in items}
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_leases_of_an_application_of_several_streams_are_left_alone(
+    application: Make, start: Start, server: LocalServer, stream: str, journal: Journal
+) -> None:
+    """As the KCL: a table written in one mode means nothing to the other."""
+    kinesis, dynamodb = server.client("kinesis"), server.client("dynamodb")
+    create_table(dynamodb, stream)
+    for i, shard in enumerate(SHARDS):
+        half, key = 2**127, f"123456789012:other:1700000000:{shard}"
+        put_lease(
+            dynamodb,
+            stream,
+            key,
+            "TRIM_HORIZON",
+            attributes={
+                "streamName": {"S": "123456789012:other:1700000000"},
+                "shardId": {"S": shard},
+                "startingHashKey": {"S": str(i * half)},
+                "endingHashKey": {"S": str((i + 1) * half - 1)},
+            },
+        )
+        dynamodb.update_item(
+            TableName=stream,
+            Key={"leaseKey": {"S": key}},
+            UpdateExpression="REMOVE leaseOwner",
+        )
+    before = rows(dynamodb, stream)
+    put(kinesis, stream, b"a", b"b", b"c", b"d")
+    start(application())
+    journal.wait_for_data(b"a", b"b", b"c", b"d")
+    after = rows(dynamodb, stream)
+    assert set(after) == {*before, *SHARDS}
+    assert {key: after[key] for key in before} == before
+
+
+def test_a_table_that_was_emptied_by_hand_is_filled_anew(
+    application: Make, start: Start, server: LocalServer, stream: str, journal: Journal
+) -> None:
+    kinesis, dynamodb = server.client("kinesis"), server.client("dynamodb")
+    start(application({"audit_interval": 0.3}))
+    journal.wait(lambda: len(journal.calls("initialize")) == len(SHARDS))
+    for key in rows(dynamodb, stream):
+        dynamodb.delete_item(TableName=stream, Key={"leaseKey": {"S": key}})
+    journal.wait(lambda: len(journal.calls("lease_lost")) >= len(SHARDS))
+    put(kinesis, stream, b"b")
+    journal.wait_for_data(b"b")
+    assert set(rows(dynamodb, stream)) == set(SHARDS)
+
+
+def test_an_error_that_nobody_foresaw_does_not_end_the_care_for_leases(
+    application: Make, stream: str, journal: Journal, dynamodb: Any
+) -> None:
+    worker = application({"audit_interval": 0.2, "cleanup_interval": 0.2}).worker()
+    step, failed = worker._caretaker.step, threading.Event()
+
+    def fails_once(*look: Any) -> float:
+        if failed.is_set():
+            return step(*look)
+        failed.set()
+        raise KeyError("something")
+
+    worker._caretaker.step = fails_once  # type: ignore[method-assign, assignment]
+    worker.start()
+    try:
+        assert failed.wait(PATIENCE)
+        journal.wait(lambda: len(journal.calls("initialize")) == len(SHARDS))
+        for key in rows(dynamodb, stream):
+            dynamodb.delete_item(TableName=stream, Key={"leaseKey": {"S": key}})
+        journal.wait(lambda: len(journal.calls("initialize")) == 2 * len(SHARDS))
+    finally:
+        worker.shutdown(10)
+
+
+def test_a_dead_worker_whose_leases_nobody_has_room_for_does_not_lead(
+    application: Make, start: Start, server: LocalServer, stream: str, journal: Journal
+) -> None:
+    dynamodb = server.client("dynamodb")
+    create_table(dynamodb, stream)
+    pair = [Lease(who, who, TRIM, owner=who) for who in ("w1", "w2")]
+    live, dead = ("w1", "w2") if leader(pair) == "w2" else ("w2", "w1")
+    for i, shard in enumerate(SHARDS):
+        hash_range = (i * 2**127, (i + 1) * 2**127 - 1)
+        row = encode_lease(Lease(shard, shard, TRIM, hash_range=hash_range, owner=dead))
+        # In a handoff, or it would be asked for before it is known that nobody answers.
+        row["checkpointOwner"] = {"S": "dead too"}
+        dynamodb.put_item(TableName=stream, Item=row)
+    done = Lease("shardId-000000000099", "shardId-000000000099", END)
+    dynamodb.put_item(TableName=stream, Item=encode_lease(done))
+    table = LeaseTable(stream, "us-east-1", server.endpoint_url)
+    start(application({"max_leases": 1, "cleanup_interval": 0.3}, worker_id=live))
+    journal.wait(lambda: bool(journal.calls("initialize")))
+    wait_until(lambda: table.get(done.key) is None)
+    assert {row.owner for row in table.leases()} == {live, dead}

@@ -1,0 +1,241 @@
+"""From pages to batches: where reading goes on, what is skipped, and what errors mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from sparkinesis.errors import PositionNotFoundError, ServiceError, ShardNotFoundError
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.aggregation import aggregate
+from sparkinesis.stream.client import Fetched, StreamSummary
+from sparkinesis.stream.page import ChildShard, HashKeyRange, Page, Record
+from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp, Position
+from sparkinesis.worker.intake import Intake
+from sparkinesis.worker.options import WorkerOptions
+from sparkinesis.worker.retrieval import FetchedPage
+from sparkinesis.worker.settings import ConsumerSettings
+
+SHARD = "shardId-000000000000"
+NOW_MS = 1_790_000_000_000
+WORKER_CLOCK = 500.0
+
+
+@dataclass
+class Service:
+    """The retrievals that were opened, and what the next ones give."""
+
+    opened: list[tuple[Position, bool]] = field(default_factory=list)
+    stopped: int = 0
+    pages: list[FetchedPage | Exception] = field(default_factory=list)
+
+    def open(
+        self, shard_id: str, start: Position, on_page: Callable[[], None], *, inclusive: bool
+    ) -> Service:
+        self.opened.append((start, inclusive))
+        return self
+
+    def take(self) -> FetchedPage | None:
+        page = self.pages.pop(0) if self.pages else None
+        if isinstance(page, Exception):
+            raise page
+        return page
+
+    def stop(self) -> None:
+        self.stopped += 1
+
+    # of the client
+
+    @property
+    def address(self) -> StreamAddress:
+        return StreamAddress("s", None, "us-east-1")
+
+    def describe(self) -> StreamSummary:
+        return StreamSummary(86_400_000, NOW_MS)
+
+
+def record(number: int, age_s: float = 0.0) -> Record:
+    return Record(b"%d" % number, "k", str(number), NOW_MS / 1000 - age_s)
+
+
+def page(*records: Record, end: bool = False, waited: float = 0.0) -> FetchedPage:
+    children = None
+    if end:
+        whole = HashKeyRange("0", str(2**128 - 1))
+        children = [ChildShard("shardId-000000000001", [SHARD], whole)]
+    behind = Page(list(records), None if end else "next", 10, children)
+    return FetchedPage(Fetched(behind, 100, NOW_MS), end, WORKER_CLOCK - waited)
+
+
+@pytest.fixture
+def service() -> Service:
+    return Service()
+
+
+def intake(service: Service, started_ms: int = NOW_MS, **options: Any) -> Intake:
+    settings = ConsumerSettings(
+        application="app",
+        worker_id="w",
+        client=cast(Any, service),
+        factory=cast(Any, None),
+        on_error=cast(Any, None),
+        initial=TRIM_HORIZON,
+        started_ms=started_ms,
+        options=WorkerOptions(**options),
+        clock=lambda: WORKER_CLOCK,
+        uniform=lambda low, high: high,
+    )
+    return Intake(SHARD, None, settings, service.open, lambda: None)
+
+
+def take(reading: Intake) -> list[bytes] | None:
+    batch = reading.take()
+    return None if batch is None else [each.data for each in batch.records]
+
+
+def test_a_checkpoints_own_record_is_read_to_see_that_it_is_kept_and_dropped(
+    service: Service,
+) -> None:
+    reading = intake(service)
+    reading.begin(AfterRecord("1", sub_sequence_number=0), ExtendedSequenceNumber("1"))
+    service.pages = [page(), page(record(1), record(2)), page(record(3))]
+    assert [take(reading) for _ in range(4)] == [[], [b"2"], [b"3"], None]
+    assert service.opened == [(AfterRecord("1", sub_sequence_number=0), True)]
+
+
+def test_user_records_that_are_done_are_dropped(service: Service) -> None:
+    (packed,) = aggregate([("k", None, b"%d" % n) for n in range(4)])
+    reading = intake(service)
+    done = ExtendedSequenceNumber("7", 1)
+    reading.begin(AfterRecord("7", sub_sequence_number=1), done)
+    service.pages = [page(Record(packed.data, "a", "7", NOW_MS / 1000), record(8))]
+    assert take(reading) == [b"2", b"3", b"8"]
+
+
+def test_a_failure_goes_on_behind_what_was_taken(service: Service) -> None:
+    reading = intake(service)
+    reading.begin(TRIM_HORIZON)
+    service.pages = [page(record(1), record(2)), ServiceError("throttled"), page(record(3))]
+    assert take(reading) == [b"1", b"2"]
+    with pytest.raises(ServiceError):
+        reading.take()
+    assert take(reading) == [b"3"]
+    assert service.opened == [(TRIM_HORIZON, False), (AfterRecord("2"), False)]
+    assert service.stopped == 1
+
+
+def test_a_failure_that_nobody_expects_opens_anew_too(service: Service) -> None:
+    reading = intake(service)
+    reading.begin(TRIM_HORIZON)
+    service.pages = [RuntimeError("a bug"), page(record(1))]
+    with pytest.raises(RuntimeError):
+        reading.take()
+    assert take(reading) == [b"1"]
+    assert len(service.opened) == 2
+
+
+def test_a_failure_before_the_checkpoints_record_was_seen_reads_it_again(service: Service) -> None:
+    reading = intake(service)
+    start = AfterRecord("1", sub_sequence_number=0)
+    reading.begin(start, ExtendedSequenceNumber("1"))
+    service.pages = [ServiceError("throttled"), page(record(1), record(2))]
+    with pytest.raises(ServiceError):
+        reading.take()
+    assert take(reading) == [b"2"]
+    assert service.opened == [(start, True), (start, True)]
+
+
+def test_a_position_that_is_gone_goes_on_with_what_is_kept(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    reading = intake(service)
+    reading.begin(AfterRecord("1", sub_sequence_number=3), ExtendedSequenceNumber("1", 3))
+    service.pages = [PositionNotFoundError("1 is gone."), page(record(5))]
+    assert take(reading) is None
+    assert take(reading) == [b"5"]
+    assert service.opened[-1] == (TRIM_HORIZON, False)
+    assert f"the checkpoint 1:3 of shard {SHARD}" in caplog.text
+    assert "going on with the oldest kept" in caplog.text
+
+
+def test_a_shard_that_is_gone_has_ended(service: Service, caplog: pytest.LogCaptureFixture) -> None:
+    reading = intake(service)
+    reading.begin(TRIM_HORIZON)
+    service.pages = [ShardNotFoundError("It is gone.")]
+    assert take(reading) is None
+    assert reading.at_end
+    assert reading.children == ()
+    assert f"What was left to read of shard {SHARD}" in caplog.text
+    assert take(reading) is None
+    assert len(service.opened) == 1
+
+
+def test_the_end_comes_with_the_last_records_and_tells_the_children(service: Service) -> None:
+    reading = intake(service)
+    reading.begin(TRIM_HORIZON)
+    service.pages = [page(record(1), end=True)]
+    assert take(reading) == [b"1"]
+    assert reading.at_end
+    assert [child.id for child in reading.children] == ["shardId-000000000001"]
+    assert service.stopped == 1
+    # A processor that resets its shard reads it again.
+    reading.begin(TRIM_HORIZON)
+    assert not reading.at_end
+
+
+def test_a_page_that_is_too_old_is_left_for_the_bound(service: Service) -> None:
+    reading = intake(service, skip_older_than=60.0)
+    reading.begin(TRIM_HORIZON)
+    service.pages = [page(record(1, age_s=100), record(2, age_s=60.001))]
+    assert take(reading) is None
+    service.pages = [page(record(3, age_s=61), record(4, age_s=60), record(5))]
+    assert take(reading) == [b"4", b"5"]
+    assert service.opened[-1] == (AtTimestamp(NOW_MS - 60_000), False)
+
+
+def test_a_page_grows_old_while_it_waits(service: Service) -> None:
+    reading = intake(service, skip_older_than=60.0)
+    reading.begin(TRIM_HORIZON)
+    service.pages = [page(record(1, age_s=50), record(2, age_s=40), waited=15.0)]
+    assert take(reading) == [b"2"]
+    service.pages = [page(record(3, age_s=50), waited=15.0)]
+    assert take(reading) is None
+    service.pages = []
+    take(reading)
+    assert service.opened[-1] == (AtTimestamp(NOW_MS + 15_000 - 60_000), False)
+
+
+def test_the_last_page_of_an_ended_shard_is_not_left(service: Service) -> None:
+    """There is nothing behind it, and the end must be seen."""
+    reading = intake(service, skip_older_than=60.0)
+    reading.begin(TRIM_HORIZON)
+    service.pages = [page(record(1, age_s=100), end=True)]
+    assert take(reading) == []
+    assert reading.at_end
+
+
+def test_0_is_the_workers_start(service: Service) -> None:
+    reading = intake(service, started_ms=NOW_MS - 5000, skip_older_than=0)
+    reading.begin(TRIM_HORIZON)
+    service.pages = [page(record(1, age_s=5.001), record(2, age_s=5), waited=1e6)]
+    assert take(reading) == [b"2"]
+
+
+def test_a_record_without_an_arrival_time_is_never_too_old(service: Service) -> None:
+    reading = intake(service, skip_older_than=60.0)
+    reading.begin(TRIM_HORIZON)
+    service.pages = [page(Record(b"x", "k", "1"))]
+    assert take(reading) == [b"x"]
+
+
+def test_bytes_are_counted_once(service: Service) -> None:
+    reading = intake(service)
+    reading.begin(TRIM_HORIZON)
+    service.pages = [page(record(1)), page(record(2))]
+    take(reading)
+    take(reading)
+    assert (reading.take_bytes(), reading.take_bytes()) == (200, 0)
