@@ -15,6 +15,10 @@ from pathlib import Path
 
 from examples.active_users.demo import REGION, STREAM, Demo, DemoFailedError, Start
 from examples.active_users.display import Display
+from sparkinesis.errors import SparkinesisError
+
+SHORTEST_MINUTE = 0.5
+"""Seconds; in less, a shard does not change hands."""
 
 
 @contextlib.contextmanager
@@ -49,7 +53,9 @@ def main() -> int:
     parser.add_argument("--spark", action="store_true", help="by a Spark query instead")
     parser.add_argument("--minute", type=float, help="seconds in a minute (1, with Spark 2)")
     arguments = parser.parse_args()
-    minute = arguments.minute or (2.0 if arguments.spark else 1.0)
+    minute = arguments.minute if arguments.minute is not None else 1.0 + arguments.spark
+    if minute < SHORTEST_MINUTE:
+        parser.error(f"--minute is {minute:g}; a minute has at least {SHORTEST_MINUTE:g} seconds.")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that it cleans up as on Ctrl-C
     os.environ.update(AWS_ACCESS_KEY_ID="demo", AWS_SECRET_ACCESS_KEY="demo")
     folder = Path(tempfile.mkdtemp(prefix="active-users-"))
@@ -62,7 +68,7 @@ def main() -> int:
             with display:
                 demo.run()
         demo.verify()
-    except (DemoFailedError, RuntimeError) as error:
+    except (DemoFailedError, RuntimeError, SparkinesisError) as error:
         reason = str(error)
     except KeyboardInterrupt:
         reason = "It was interrupted."

@@ -14,8 +14,14 @@ import time
 from collections.abc import Callable
 
 from examples.active_users.board import Board, Running, evicted_at
-from sparkinesis import Application, Checkpointer, RecordBatch, RecordProcessor, WorkerOptions
-from sparkinesis.worker.processor import ProcessorShard
+from sparkinesis import (
+    Application,
+    Checkpointer,
+    ProcessorShard,
+    RecordBatch,
+    RecordProcessor,
+    WorkerOptions,
+)
 
 
 class ActiveUsers:
@@ -28,13 +34,14 @@ class ActiveUsers:
         self._silence = silence
         self._clock = clock
         self._read_until: dict[str, float] = {}
-        """By shard. Nobody is silent because a shard was not read."""
+        """By shard: nobody is silent because a shard was not read."""
         self._listening_since = clock()
         self._lock = threading.Lock()
 
     def listen(self, shard: str) -> None:
         with self._lock:
-            self._read_until[shard] = self._listening_since = self._clock()
+            self._listening_since = self._clock()
+            self._read_until[shard] = self._listening_since
 
     def stop_listening(self, shard: str) -> None:
         """Its users are heard from another shard soon, here or by another worker."""
@@ -50,10 +57,11 @@ class ActiveUsers:
                 if arrived is not None:
                     self._board.hear(record.partition_key, arrived.timestamp())
             behind = (batch.millis_behind_latest or 0) / 1000
-            self._read_until[shard] = self._clock() - behind
-            now = min(self._read_until.values())
+            if batch.fetched_at is not None:
+                self._read_until[shard] = batch.fetched_at.timestamp() - behind
+            read_until = min(self._read_until.values())
             for user, heard in self._board.active.items():
-                if evicted_at(heard, self._listening_since, self._silence) < now:
+                if evicted_at(heard, self._listening_since, self._silence) < read_until:
                     self._board.evict(user, heard)
 
 
@@ -89,12 +97,12 @@ def application(
         lambda: Heartbeats(users),
         region=region,
         endpoint=endpoint,
-        initial_position="trim_horizon",
+        initial_position="trim_horizon",  # and yet nothing that is older than the silence
         options=WorkerOptions(
             skip_older_than=2 * minute,
             call_even_for_empty_batches=True,  # users fall silent also while no records come
             idle_time=min(1.0, minute / 5),
-            failover_time=3.0,
+            failover_time=min(10.0, 3 * minute),
         ),
     )
 

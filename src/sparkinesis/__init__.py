@@ -42,6 +42,7 @@ from sparkinesis.errors import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from sparkinesis.stream.credentials import CredentialSource
     from sparkinesis.worker.application import Application
     from sparkinesis.worker.batch import RecordBatch, UserRecord
     from sparkinesis.worker.checkpointer import Checkpointer, PreparedCheckpoint
@@ -60,6 +61,7 @@ __all__ = [
     "Application",
     "CheckpointError",
     "Checkpointer",
+    "CredentialSource",
     "DataLossError",
     "DeadLetter",
     "DeadLetterDirectory",
@@ -89,26 +91,27 @@ __all__ = [
     "register",
 ]
 
-_RECORD_PROCESSORS = {
-    "application": ("Application",),
-    "batch": ("RecordBatch", "UserRecord"),
-    "checkpointer": ("Checkpointer", "PreparedCheckpoint"),
-    "dead_letter": ("DeadLetterDirectory", "DeadLetterStream", "FailedRecords"),
-    "on_error": ("DeadLetter", "Retry", "Skip", "Stop"),
-    "options": ("LeaseTableOptions", "WorkerOptions"),
-    "processor": ("ProcessorShard", "RecordProcessor"),
-    "worker": ("Worker",),
+_LATER = {
+    "stream.credentials": ("CredentialSource",),
+    "worker.application": ("Application",),
+    "worker.batch": ("RecordBatch", "UserRecord"),
+    "worker.checkpointer": ("Checkpointer", "PreparedCheckpoint"),
+    "worker.dead_letter": ("DeadLetterDirectory", "DeadLetterStream", "FailedRecords"),
+    "worker.on_error": ("DeadLetter", "Retry", "Skip", "Stop"),
+    "worker.options": ("LeaseTableOptions", "WorkerOptions"),
+    "worker.processor": ("ProcessorShard", "RecordProcessor"),
+    "worker.worker": ("Worker",),
 }
-"""Modules of `sparkinesis.worker` and their public names, imported when they are asked for: a Spark
-query needs none of them, and each of Spark's Python processes would wait for them."""
+"""Modules and their public names, imported when they are asked for: a Spark query needs none of
+them, and each of Spark's Python processes would wait for them."""
 
 
 def __getattr__(name: str) -> object:
     from importlib import import_module  # noqa: PLC0415
 
-    for module, names in _RECORD_PROCESSORS.items():
+    for module, names in _LATER.items():
         if name in names:
-            return getattr(import_module(f"sparkinesis.worker.{module}"), name)
+            return getattr(import_module(f"sparkinesis.{module}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -42,8 +42,16 @@ class RecordBatch:
     Objects are made only when `records` is asked for.
     """
 
-    def __init__(self, columns: pa.RecordBatch, millis_behind_latest: int | None) -> None:
+    def __init__(
+        self,
+        columns: pa.RecordBatch,
+        millis_behind_latest: int | None,
+        fetched_at: datetime | None = None,
+    ) -> None:
         self._columns = columns
+        self.fetched_at = fetched_at
+        """When the service gave it, by the service's clock in UTC. With `millis_behind_latest` it
+        tells up to when the shard was read: batches may wait for a slow processor."""
         self.millis_behind_latest = millis_behind_latest
         """How far the batch's end was behind the stream's tip when it was fetched; None if the
         service did not say."""
@@ -97,7 +105,8 @@ class RecordBatch:
         """The records from ``start`` up to but without ``stop``."""
         if (start, stop) == (0, len(self)):
             return self
-        return RecordBatch(self._columns.slice(start, stop - start), self.millis_behind_latest)
+        columns = self._columns.slice(start, stop - start)
+        return RecordBatch(columns, self.millis_behind_latest, self.fetched_at)
 
     def halves(self) -> tuple[RecordBatch, RecordBatch]:
         middle = len(self) // 2
@@ -110,11 +119,13 @@ def make_batch(
     stream: str,
     shard_id: str,
     millis_behind_latest: int | None,
+    fetched_ms: int | None = None,
     deaggregate: bool = True,
     hash_range: tuple[int, int] | None = None,
 ) -> tuple[RecordBatch, int]:
     """A batch of ``records``, and how many user records lay outside of ``hash_range``.
 
+    ``fetched_ms``: the service's clock when it gave them (epoch ms).
     ``hash_range`` (both ends inclusive) drops those: a KPL producer puts an aggregated record again
     when a reshard has made it land in a shard that is not that of all its keys. Unlike in the KCL,
     the user records that belong to the shard are kept.
@@ -128,7 +139,8 @@ def make_batch(
         dropped = len(kept) - sum(kept)
         if dropped:
             columns = columns.filter(pa.array(kept, pa.bool_()))
-    return RecordBatch(columns, millis_behind_latest), dropped
+    fetched_at = None if fetched_ms is None else _instant(fetched_ms * 1000)
+    return RecordBatch(columns, millis_behind_latest, fetched_at), dropped
 
 
 def _is_within(key: str, explicit_hash_key: str | None, hash_range: tuple[int, int]) -> bool:

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sparkinesis.errors import OptionError
-from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.address import stream_address
+from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
 from sparkinesis.stream.putter import PutPlan, Putter
 from sparkinesis.worker.batch import RecordBatch
 
@@ -37,13 +38,20 @@ class FailedRecords:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterStream:
-    """Puts the records into another stream, each with its own key and data as they were."""
+    """Puts the records into another stream, each with its own key and data as they were.
 
-    address: StreamAddress
+    stream: its name, or its ARN if it is another account's.
+    """
+
+    stream: str
+    region: str | None = None
+    endpoint: str | None = None
+    credentials: CredentialSource = FOUND_BY_BOTO
 
     def __call__(self, failed: FailedRecords) -> None:
         """Raises what `Putter` does; records may have been put then, and will be again."""
-        with Putter(self.address, PutPlan(ordered=True)) as putter:
+        address = stream_address(self.stream, self.region, self.endpoint, self.credentials)
+        with Putter(address, PutPlan(ordered=True)) as putter:
             putter.put(
                 (record.partition_key, record.explicit_hash_key, record.data)
                 for record in failed.batch.records

@@ -142,7 +142,7 @@ class Intake:
             self.stop()
             self.at_end = True
             self.children = tuple(shard_of(child) for child in fetched.page.child_shards or ())
-        return self._unpacked(records, start)
+        return self._unpacked(records, start, fetched.service_time_ms)
 
     def _judged(self, fetched: Fetched) -> Sequence[Record]:
         """The records behind the start, if the first page shows that none are missing."""
@@ -154,13 +154,14 @@ class Intake:
         self._check = None
         return records
 
-    def _unpacked(self, records: Sequence[Record], start: Position) -> RecordBatch:
+    def _unpacked(self, records: Sequence[Record], start: Position, fetched_ms: int) -> RecordBatch:
         options = self._settings.options
         batch, dropped = make_batch(
             records,
             stream=self._settings.client.address.name,
             shard_id=self._shard_id,
             millis_behind_latest=self.millis_behind_latest,
+            fetched_ms=fetched_ms,
             deaggregate=options.deaggregate,
             hash_range=self._hash_range,
         )

@@ -13,7 +13,7 @@ from examples.active_users.board import Board, Eviction, evicted_at
 from examples.active_users.processor import ActiveUsers
 from examples.active_users.users import Sent, was_silent
 from sparkinesis.stream.page import Record
-from sparkinesis.worker.batch import RecordBatch, make_batch
+from sparkinesis.worker.batch import make_batch
 
 ROOT = Path(__file__).parents[3]
 SILENCE = 120.0
@@ -29,13 +29,19 @@ class Time:
         return self.now
 
 
-def heartbeats(*beats: tuple[str, float], behind: float = 0.0) -> RecordBatch:
-    """A batch of heartbeats: who, and when it arrived."""
+def hear(
+    users: ActiveUsers, shard: str, *beats: tuple[str, float], at: float, behind: float = 0.0
+) -> None:
+    """A batch of heartbeats (who, and when it arrived) that was fetched then."""
     records = [Record(b"heartbeat", user, "1", arrived) for user, arrived in beats]
     batch, _ = make_batch(
-        records, stream="s", shard_id="a", millis_behind_latest=round(behind * 1000)
+        records,
+        stream="s",
+        shard_id=shard,
+        millis_behind_latest=round(behind * 1000),
+        fetched_ms=round(at * 1000),
     )
-    return batch
+    users.hear(shard, batch)
 
 
 @pytest.fixture
@@ -68,14 +74,14 @@ def test_a_user_is_evicted_after_the_silence_though_no_records_come(
     users: ActiveUsers, board: Board, time: Time
 ) -> None:
     began = time.now
-    users.hear("a", heartbeats(("ann", began)))
+    hear(users, "a", ("ann", began), at=time.now)
     for shard in ("a", "b"):
         time.now = began + SILENCE
-        users.hear(shard, heartbeats())
+        hear(users, shard, at=time.now)
     assert board.active == {"ann": began}
     time.now = began + SILENCE + 1
-    users.hear("a", heartbeats())
-    users.hear("b", heartbeats())
+    hear(users, "a", at=time.now)
+    hear(users, "b", at=time.now)
     assert board.active == {}
     assert board.evictions == [Eviction("ann", began, time.now)]
 
@@ -84,32 +90,45 @@ def test_nobody_is_silent_because_a_shard_was_not_read(
     users: ActiveUsers, board: Board, time: Time
 ) -> None:
     began = time.now
-    users.hear("b", heartbeats(("bob", began)))
+    hear(users, "b", ("bob", began), at=time.now)
     time.now += 300
-    users.hear("a", heartbeats())
+    hear(users, "a", at=time.now)
     assert board.active == {"bob": began}, "b was not read for as long"
-    users.hear("b", heartbeats(("bob", began + 60), behind=200))
+    hear(users, "b", ("bob", began + 60), behind=200, at=time.now)
     assert board.active == {"bob": began + 60}, "b was read up to 100 s only"
-    users.hear("b", heartbeats())
+    hear(users, "b", at=time.now)
     assert board.active == {}
+
+
+def test_nobody_is_silent_because_batches_came_late(
+    users: ActiveUsers, board: Board, time: Time
+) -> None:
+    began = time.now
+    hear(users, "a", ("ann", began), at=time.now)
+    time.now += 180
+    hear(users, "b", at=time.now)
+    for minute in range(1, 4):  # fetched in time, and delivered at once
+        hear(users, "a", at=began + 60 * minute - 1)
+        hear(users, "a", ("ann", began + 60 * minute), at=began + 60 * minute)
+    assert board.evictions == []
 
 
 def test_a_shard_that_changes_hands_begins_the_silence_anew(
     users: ActiveUsers, board: Board, time: Time
 ) -> None:
-    users.hear("a", heartbeats(("ann", time.now)))
+    hear(users, "a", ("ann", time.now), at=time.now)
     time.now += SILENCE - 1
     users.stop_listening("a")
     time.now += 10
-    users.hear("b", heartbeats())
+    hear(users, "b", at=time.now)
     users.listen("c")
     time.now += SILENCE - 1
-    users.hear("b", heartbeats())
-    users.hear("c", heartbeats())
+    hear(users, "b", at=time.now)
+    hear(users, "c", at=time.now)
     assert board.active.keys() == {"ann"}
     time.now += 2
-    users.hear("b", heartbeats())
-    users.hear("c", heartbeats())
+    hear(users, "b", at=time.now)
+    hear(users, "c", at=time.now)
     assert board.active.keys() == set()
 
 
@@ -117,7 +136,7 @@ def test_heartbeats_from_before_the_silence_are_counted_as_old(
     users: ActiveUsers, board: Board, time: Time
 ) -> None:
     started = time.now
-    users.hear("a", heartbeats(("ann", started - SILENCE - 1), ("ann", started - SILENCE)))
+    hear(users, "a", ("ann", started - SILENCE - 1), ("ann", started - SILENCE), at=time.now)
     assert (board.heartbeats, board.old) == (2, 1)
 
 

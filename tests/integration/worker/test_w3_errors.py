@@ -15,7 +15,6 @@ import pytest
 from sparkinesis.errors import CheckpointError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.local import LocalServer
-from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.aggregation import aggregate
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.checkpointer import Checkpointer
@@ -353,7 +352,7 @@ def test_dead_letters_to_a_stream_keep_their_keys_and_data(
     (packed,) = aggregate([("agg", None, b"fine"), ("agg", str(UPPER), b"bad \x00 2")])
     put_at(kinesis, stream, b"bad 1", key=key_of_first)
     put_at(kinesis, stream, packed.data)
-    target = DeadLetterStream(StreamAddress(dead, None, "us-east-1", server.endpoint_url))
+    target = DeadLetterStream(dead, "us-east-1", server.endpoint_url)
     start(
         application(
             processor=lambda: Journaling(journal, on_records=refuse(b"bad 1", b"bad \x00 2")),
