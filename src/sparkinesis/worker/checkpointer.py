@@ -174,11 +174,6 @@ class Checkpointer:
 
     # --- for the shard consumer
 
-    @property
-    def is_held(self) -> bool:
-        """Whether the shard's lease is."""
-        return self._held.is_held()
-
     def take_reset(self) -> Position | None:
         """Where the processor wants to go on, once. Until then nothing delivered counts."""
         with self._lock:

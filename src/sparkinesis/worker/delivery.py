@@ -127,18 +127,20 @@ class Deliverer:
             self._done = batch.last
 
     def _failed(self, attempt: _Attempt, error: BaseException) -> float:
-        if not self._checkpointer.is_held:
-            # No fault of the records, which are another worker's now: on_error is not asked.
-            _log.warning("The lease of %s was lost while records were processed", self._name)
-            return 0.0
-        self._errors.log(
-            f"process_records raised on {_range(attempt.batch)} of {self._name}", error
-        )
-        if self._checkpointer.is_reset:
-            return 0.0  # these records are not wanted any more
+        records = f"{_range(attempt.batch)} of {self._name}"
         self._checkpointer.take_back(self._done)
         if self._is_ending():
-            return 0.0  # whoever has the shard next finds out whether it is the records' fault
+            # Whoever has the shard next finds out whether it is the records' fault.
+            _log.warning(
+                "process_records raised on %s, which is given up just now: %s: %s",
+                records,
+                type(error).__name__,
+                error,
+            )
+            return 0.0
+        self._errors.log(f"process_records raised on {records}", error)
+        if self._checkpointer.is_reset:
+            return 0.0  # these records are not wanted any more
         rest = attempt.batch
         if len(rest):
             rest = rest.after(self._checkpointer.last)

@@ -90,7 +90,11 @@ class Shard:
         self.processor = Picky(*bad)
         self.checkpointer = Checkpointer(cast(HeldLease, self.held), lambda: 0)
         self.deliverer = Deliverer(
-            SHARD, self.processor, self.checkpointer, cast(Any, self.setting)
+            SHARD,
+            self.processor,
+            self.checkpointer,
+            cast(Any, self.setting),
+            lambda: not self.held.is_held(),
         )
 
     def add(self, *numbers: int) -> None:
