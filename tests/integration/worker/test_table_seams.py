@@ -105,7 +105,7 @@ def test_an_error_that_nobody_foresaw_does_not_end_the_care_for_leases(
         failed.set()
         raise KeyError("something")
 
-    worker._caretaker.step = fails_once  # type: ignore[method-assign]
+    worker._caretaker.step = fails_once  # type: ignore[method-assign, assignment]
     worker.start()
     try:
         assert failed.wait(PATIENCE)
