@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "local": {"errors"},
     "compat": {"errors", "metrics", "stream", "lease", "worker"},
     "cli": {"errors", "metrics", "stream", "lease", "worker", "compat", "local"},
-    "__init__": {"errors", "source", "worker"},
+    "__init__": {"errors", "stream", "source", "worker"},
 }
 """Each layer, and the layers that it may import besides itself."""
 

@@ -255,7 +255,7 @@ class Worker:
                 pause = self._caretaker.step(look.leases, look.expired)
             except SparkinesisError as error:
                 _log.warning("Leases are not kept in step with shards just now: %s", error)
-            except Exception:  # noqa: BLE001 - or holes would stay, and finished leases
+            except Exception:  # noqa: BLE001 - or it would never be done again
                 _log.exception("Leases are not kept in step with shards just now")
             self._stop_taking.wait(pause)
 

@@ -15,6 +15,7 @@ from sparkinesis.stream.aggregation import aggregate
 from sparkinesis.stream.client import Fetched, StreamSummary
 from sparkinesis.stream.page import ChildShard, HashKeyRange, Page, Record
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp, Position
+from sparkinesis.stream.shard import Shard
 from sparkinesis.worker.intake import Intake
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.retrieval import FetchedPage
@@ -32,6 +33,7 @@ class Service:
     opened: list[tuple[Position, bool]] = field(default_factory=list)
     stopped: int = 0
     pages: list[FetchedPage | Exception] = field(default_factory=list)
+    listed: list[Shard] = field(default_factory=list)
 
     def open(
         self, shard_id: str, start: Position, on_page: Callable[[], None], *, inclusive: bool
@@ -56,6 +58,9 @@ class Service:
 
     def describe(self) -> StreamSummary:
         return StreamSummary(86_400_000, NOW_MS)
+
+    def list_shards(self) -> tuple[list[Shard], int]:
+        return self.listed, NOW_MS
 
 
 def record(number: int, age_s: float = 0.0) -> Record:
