@@ -202,8 +202,8 @@ class ShardConsumer:
         start = start_position(
             lease, settings.initial, settings.started_ms, deaggregate=self._options.deaggregate
         )
-        if self._options.skip_older_than is not None:
-            bound_ms = settings.skip_before(settings.service_time_ms())
+        if (skip := self._options.skip_older_than) is not None:
+            bound_ms = settings.skip_before(settings.service_time_ms() if skip else 0)
             assert bound_ms is not None
             start = not_before(start, bound_ms)
         if self._processor is None:

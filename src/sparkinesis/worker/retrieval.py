@@ -44,8 +44,8 @@ class Polling:
     """Fetches by GetRecords; `take` is for one thread, and ``on_page`` is called from another.
 
     No wait between calls while the shard has more to give than was fetched, beyond what its budget
-    asks for; ``idle_time`` seconds where it has not. An error stops the fetching: `take` raises it
-    behind the pages that came before, and a new `Polling` goes on.
+    asks for; ``idle_time`` seconds at the tip, also if records trickle in there. An error stops the
+    fetching: `take` raises it behind the pages that came before, and a new `Polling` goes on.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Polling:
             self._on_page()
             if cursor.at_end:
                 return
-            if not fetched.page.records and not fetched.page.millis_behind_latest:
+            if not fetched.page.millis_behind_latest and len(fetched.page.records) < self._limit:
                 self._idle(self._idle_time)
 
     def _wait_for_room(self) -> bool:

@@ -143,8 +143,8 @@ def test_what_opening_raises_is_raised_too() -> None:
 
 
 def test_it_idles_at_the_tip_only(read: Callable[..., Reader]) -> None:
-    """An empty page is no tip while the shard is behind."""
-    cursor = Script(page(0, behind=9), page(1, behind=0), page(0, behind=0), page())
+    """An empty page is no tip while the shard is behind, nor is one that is full."""
+    cursor = Script(page(0, behind=9), page(7, behind=0), page(1, behind=0), page())
     read(cursor).wait(3)
     assert len(cursor.limits) == 3, "the fourth comes after the idle time, an hour"
 
