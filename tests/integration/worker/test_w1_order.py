@@ -10,8 +10,8 @@ from typing import Any
 
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.worker import Worker
-from tests.journal import Journal, Journaling
-from tests.streams import merge_neighbours, put, split
+from tests.journal import PATIENCE, Journal, Journaling
+from tests.streams import merge_neighbours, put, put_at, split
 
 
 def test_children_come_after_their_parents_and_keys_stay_in_order(
@@ -90,3 +90,47 @@ def test_shards_run_concurrently(
     start(application(processor=lambda: Journaling(journal, on_records=meet)))
     journal.wait(lambda: len(set(journal.calls("process_records"))) == 2)
     assert not journal.calls("failed")
+
+
+def test_a_merged_shard_waits_for_the_slower_of_its_parents(
+    application: Callable[..., Application],
+    start: Callable[[Application], Worker],
+    kinesis: Any,
+    stream: str,
+    journal: Journal,
+) -> None:
+    """Its lease is there, and held, as soon as the first parent has ended."""
+    first, second, child = (f"shardId-{n:012d}" for n in range(3))
+    go_on = threading.Event()
+
+    def linger(batch: Any, checkpointer: Any) -> None:
+        if batch.records[0].data == b"slow":
+            assert go_on.wait(PATIENCE)
+
+    put_at(kinesis, stream, b"slow", 2**127)
+    worker = start(
+        application(
+            processor=lambda: Journaling(journal, on_records=linger),
+            options={"parent_poll_interval": 0.05},
+        )
+    )
+    journal.wait(lambda: len(journal.calls("initialize")) == 2)
+    kinesis.merge_shards(StreamName=stream, ShardToMerge=first, AdjacentShardToMerge=second)
+    put_at(kinesis, stream, b"merged")
+    journal.wait(lambda: (first, "shard_ended") in journal.calls())
+    looks = [0]
+
+    def has_looked_often() -> bool:
+        states = {status.shard_id: status.state for status in worker.status()}
+        looks[0] += child in states
+        return looks[0] > 20
+
+    deadline = time.monotonic() + PATIENCE
+    while not has_looked_often():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert (child, "initialize") not in journal.calls()
+    go_on.set()
+    journal.wait_for_data(b"slow", b"merged")
+    calls = journal.calls("shard_ended", "process_records")
+    assert calls.index((second, "shard_ended")) < calls.index((child, "process_records"))
