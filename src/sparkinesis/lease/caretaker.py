@@ -6,12 +6,12 @@ import logging
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 
-from sparkinesis.errors import InconsistentShardsError
 from sparkinesis.lease.audit import Confidence, find_hole, missing_hash_ranges
 from sparkinesis.lease.cleanup import deletable
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.leader import leader
 from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.resharding import through_reshard
 from sparkinesis.lease.shard_sync import (
     InitialPosition,
     leases_for_empty_table,
@@ -24,9 +24,6 @@ from sparkinesis.stream.client import StreamClient
 from sparkinesis.stream.shard import Lineage, Shard
 
 _log = logging.getLogger(__name__)
-
-_TRIES = 5
-"""How often to list shards again that do not tile the hash keys: a reshard is under way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +69,7 @@ class Caretaker:
         A table with leases is only looked at, unless hash keys are left out.
         Raises service errors, and `InconsistentShardsError` if the shards listed do not tile.
         """
-        for attempt in range(_TRIES):
-            try:
-                return self._sync()
-            except InconsistentShardsError:
-                if attempt == _TRIES - 1:
-                    raise
-            self._wait(1.0)
-        return None
+        through_reshard(self._sync, self._wait)
 
     def _sync(self) -> None:
         leases = self._table.leases_of_one_stream(consistent=True)

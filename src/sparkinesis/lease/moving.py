@@ -11,20 +11,18 @@ import time
 from collections.abc import Callable, Sequence
 
 from sparkinesis.errors import (
-    InconsistentShardsError,
     OptionError,
     PositionNotFoundError,
     SparkinesisError,
 )
 from sparkinesis.lease.refusal import LeaseChangedError
 from sparkinesis.lease.reset import InShard, Move, again, plan_reset
+from sparkinesis.lease.resharding import through_reshard
 from sparkinesis.lease.shard_sync import InitialPosition
 from sparkinesis.lease.table import LeaseTable
 from sparkinesis.stream.client import StreamClient
 from sparkinesis.stream.position import AfterRecord
 
-_LISTS = 5
-"""How often to list shards again that do not tile the hash keys: a reshard is under way."""
 _WRITES = 100
 """How often to write a lease again whose owner was quicker. Most write a few times a second at
 most, and there are milliseconds between a look and a write."""
@@ -50,16 +48,12 @@ def plan_move(
     Raises `OptionError` (see `plan_reset`; also for a sequence number that the shard does not
     know), `LeaseTableError`, `InconsistentShardsError` and service errors.
     """
-    for attempt in range(_LISTS):
+
+    def plan() -> list[Move]:
         shards, now_ms = client.list_shards()
-        try:
-            moves = plan_reset(table.leases(), shards, to, now_ms)
-        except InconsistentShardsError:
-            if attempt == _LISTS - 1:
-                raise
-            wait(1.0)
-        else:
-            break
+        return plan_reset(table.leases(), shards, to, now_ms)
+
+    moves = through_reshard(plan, wait)
     if isinstance(to, InShard):
         _require_known(client, to)
     return moves

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -26,6 +25,7 @@ from sparkinesis.lease.command_options import (
 from sparkinesis.lease.extended_sequence_number import AT_TIMESTAMP, ExtendedSequenceNumber
 from sparkinesis.lease.status import shortened
 from sparkinesis.lease.table_output import print_table
+from sparkinesis.stream.position import AtTimestamp
 
 if TYPE_CHECKING:
     from sparkinesis.lease.reset import Move
@@ -120,10 +120,9 @@ def _show(moves: Sequence[Move], *, to_stderr: bool) -> None:
 def _told(at: ExtendedSequenceNumber, timestamp_ms: int | None) -> str:
     if timestamp_ms is None:
         return shortened(at)
-    # Not a float of seconds: that would lose a millisecond.
-    instant = datetime.fromtimestamp(timestamp_ms // 1000, timezone.utc)
-    instant = instant.replace(microsecond=timestamp_ms % 1000 * 1000)
-    text = instant.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    text = (
+        AtTimestamp(timestamp_ms).instant.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    )
     return text if at.sequence_number == AT_TIMESTAMP else f"{shortened(at)} as of {text}"
 
 

@@ -10,9 +10,9 @@ import math
 import re
 from collections.abc import Callable
 from datetime import datetime, timezone
-from urllib.parse import urlsplit
 
 from sparkinesis.errors import OptionError
+from sparkinesis.stream.address import is_url
 from sparkinesis.stream.credentials import DEFAULT_SESSION_NAME
 from sparkinesis.stream.position import (
     LATEST,
@@ -79,19 +79,11 @@ def read_endpoint(name: str, value: str | None) -> str | None:
         return None
     if "@" in endpoint:  # before anything else: other errors show the value
         raise OptionError(f"The option {name} may not hold credentials: they would be logged.")
-    if not _is_url(endpoint):
+    if not is_url(endpoint):
         raise OptionError(
             f"The option {name} is {value!r}; it takes a URL, such as http://127.0.0.1:4566."
         )
     return endpoint
-
-
-def _is_url(text: str) -> bool:
-    try:
-        parts = urlsplit(text)
-        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # brackets that do not close, or a port that is no number
-        return False
 
 
 _APPLICATION = re.compile(r"application:(?P<name>.*)", re.IGNORECASE)

@@ -49,6 +49,15 @@ def place_of(region: str | None, endpoint: str | None) -> str:
     return f"{region or 'the default region'}{at}"
 
 
+def is_url(text: str) -> bool:
+    """Whether this is the URL of an endpoint."""
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets that do not close, or a port that is no number
+        return False
+
+
 def is_loopback(endpoint: str | None) -> bool:
     """Whether a URL is of this machine: a local Kinesis, which accepts any signature."""
     host = urlsplit(endpoint).hostname if endpoint else None

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import timezone
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple, TypeVar
 
@@ -170,31 +170,30 @@ class StreamClient:
 
         ``at``: only those that were open at LATEST, TRIM_HORIZON or an instant (ShardFilter).
         """
-        answers, first_time = self._list_shards(retry, at)
-        return [_shard(answer) for answer in answers], first_time
-
-    def shard_map(self) -> ShardMap:
-        """ListShards: which hash keys are whose."""
-        return ShardMap.of(_hash_range(answer) for answer in self._list_shards(None)[0])
-
-    def _list_shards(
-        self, retry: Retry | None, at: Position | None = None
-    ) -> tuple[list[dict[str, Any]], int]:
         request: dict[str, Any] = self._id()
         if at is not None:
             request["ShardFilter"] = _shard_filter(at)
-        shards: list[dict[str, Any]] = []
+        shards: list[Shard] = []
         first_time: int | None = None
         while True:
             answer = self._call("ListShards", lambda c: c.list_shards(**request), retry=retry)  # noqa: B023
             if first_time is None:
                 first_time = self._service_time(answer)
-            shards.extend(answer["Shards"])
+            shards.extend(map(_shard, answer["Shards"]))
             token = answer.get("NextToken")
             if not token:
                 return shards, first_time
             # The service refuses the stream's name beside a token.
             request = {"NextToken": token}
+
+    def shard_map(self) -> ShardMap:
+        """ListShards: which hash keys are whose."""
+        shards, _ = self.list_shards()
+        return ShardMap.of(
+            HashRange(shard.id, *shard.hash_range, shard.is_open)
+            for shard in shards
+            if shard.hash_range is not None
+        )
 
     def shard_iterator(
         self,
@@ -308,15 +307,6 @@ def _shard(answer: Mapping[str, Any]) -> Shard:
     )
 
 
-def _hash_range(answer: dict[str, Any]) -> HashRange:
-    return HashRange(
-        answer["ShardId"],
-        int(answer["HashKeyRange"]["StartingHashKey"]),
-        int(answer["HashKeyRange"]["EndingHashKey"]),
-        "EndingSequenceNumber" not in answer["SequenceNumberRange"],
-    )
-
-
 def _put_entry(entry: Entry) -> dict[str, Any]:
     request: dict[str, Any] = {"Data": entry.data, "PartitionKey": entry.partition_key}
     if entry.explicit_hash_key is not None:
@@ -324,15 +314,9 @@ def _put_entry(entry: Entry) -> dict[str, Any]:
     return request
 
 
-def _instant(ms: int) -> datetime:
-    # Not a float of seconds: that would round the millisecond.
-    instant = datetime.fromtimestamp(ms // 1000, timezone.utc)
-    return instant.replace(microsecond=ms % 1000 * 1000)
-
-
 def _shard_filter(position: Position) -> dict[str, Any]:
     if isinstance(position, AtTimestamp):
-        return {"Type": "AT_TIMESTAMP", "Timestamp": _instant(position.ms)}
+        return {"Type": "AT_TIMESTAMP", "Timestamp": position.instant}
     if position in {TRIM_HORIZON, LATEST}:
         return {"Type": f"AT_{position}"}
     raise ValueError(f"no shard filter is for {position}")
@@ -344,7 +328,7 @@ def _iterator_type(position: Position, inclusive: bool) -> dict[str, Any]:
         kind = "AT_SEQUENCE_NUMBER" if inclusive else "AFTER_SEQUENCE_NUMBER"
         return {"ShardIteratorType": kind, "StartingSequenceNumber": position.sequence_number}
     if isinstance(position, AtTimestamp):
-        return {"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": _instant(position.ms)}
+        return {"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": position.instant}
     if position in {TRIM_HORIZON, LATEST}:
         return {"ShardIteratorType": str(position)}
     raise ValueError(f"nothing follows {SHARD_END}: a closed shard has no iterator at its end")

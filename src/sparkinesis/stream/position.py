@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from enum import Enum
 from typing import Final, Literal, TypeAlias
 
@@ -46,6 +47,18 @@ class AtTimestamp:
     """Begin with the first record that arrived at ``ms`` (epoch milliseconds) or later."""
 
     ms: int
+
+    @classmethod
+    def of(cls, instant: datetime) -> AtTimestamp:
+        """That of an aware datetime, to the nearest millisecond."""
+        return cls(round(instant.timestamp() * 1000))
+
+    @property
+    def instant(self) -> datetime:
+        """In UTC."""
+        # Not a float of seconds: that would round the millisecond.
+        instant = datetime.fromtimestamp(self.ms // 1000, timezone.utc)
+        return instant.replace(microsecond=self.ms % 1000 * 1000)
 
     def __str__(self) -> str:
         return f"AT_TIMESTAMP:{self.ms}"

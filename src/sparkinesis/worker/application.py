@@ -81,7 +81,7 @@ class Application:
                 raise OptionError(
                     f"initial_position is {position.isoformat()}, which has no time zone; give one."
                 )
-            return AtTimestamp(round(position.timestamp() * 1000))
+            return AtTimestamp.of(position)
         named: dict[str, InitialPosition] = {"latest": LATEST, "trim_horizon": TRIM_HORIZON}
         if not isinstance(position, str) or position not in named:
             raise OptionError(

@@ -162,7 +162,7 @@ class Checkpointer:
             if self._permitted.end is not None:
                 raise CheckpointError("The shard has ended; it cannot be reset from shard_ended().")
             if isinstance(to, datetime):
-                position: Position = AtTimestamp(round(to.timestamp() * 1000))
+                position: Position = AtTimestamp.of(to)
                 place = ExtendedSequenceNumber(AT_TIMESTAMP)
             else:
                 latest = to == LATEST

@@ -120,6 +120,11 @@ class Deliverer:
         self._pass(batch)
         return 0.0
 
+    def _put_off(self, attempt: _Attempt, pause: float) -> float:
+        """Try again in ``pause`` seconds, which are returned."""
+        self._queue[0] = replace(attempt, not_before=self._settings.clock() + pause)
+        return pause
+
     def _pass(self, batch: RecordBatch) -> None:
         """These records are behind us."""
         self._queue.popleft()
@@ -150,16 +155,12 @@ class Deliverer:
         if _is_outage(error):
             # No fault of the records either: the policy would give up good ones.
             outage = self._settings.options.task_backoff
-            until = self._settings.clock() + outage
-            self._queue[0] = replace(attempt, batch=rest, not_before=until)
-            return outage
+            return self._put_off(replace(attempt, batch=rest), outage)
         policy = self._settings.on_error
         failures = attempt.failures + 1
         pause = wait_before_retry(policy, failures, self._settings.uniform)
         if pause is not None:
-            until = self._settings.clock() + pause
-            self._queue[0] = _Attempt(rest, failures, until)
-            return pause
+            return self._put_off(_Attempt(rest, failures), pause)
         if isinstance(last_resort(policy), Stop):
             self.stopped_by = error
             return 0.0
@@ -182,13 +183,8 @@ class Deliverer:
                     f"The dead-letter target refused {_range(batch)} of {self._name}", refusal
                 )
                 pause = backoff(self._settings.options.task_backoff, attempt.failures)
-                self._queue[0] = replace(
-                    attempt,
-                    failures=attempt.failures + 1,
-                    not_before=self._settings.clock() + pause,
-                    given_up=error,
-                )
-                return pause
+                again = replace(attempt, failures=attempt.failures + 1, given_up=error)
+                return self._put_off(again, pause)
             _log.error("%s of %s went to the dead letters", _range(batch), self._name)
         else:
             _log.error("Skipped %s of %s, as on_error says", _range(batch), self._name)

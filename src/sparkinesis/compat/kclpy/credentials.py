@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from sparkinesis.compat.kclpy.values import is_url
+from sparkinesis.stream.address import is_url
 from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
 
 _ROLE_ARN = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:role/[!-~]{1,574}")

@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Literal
-from urllib.parse import urlsplit
+
+from sparkinesis.stream.address import is_url
 
 _STREAM_ARN = re.compile(
     r"arn:(?P<partition>aws[a-z-]*):kinesis:(?P<region>[a-z0-9-]+):[0-9]{12}"
@@ -108,14 +109,6 @@ def endpoint(value: str) -> str:
     if not is_url(value):
         raise ValueError("it takes a URL, such as http://127.0.0.1:4566")
     return value
-
-
-def is_url(value: str) -> bool:
-    try:
-        parts = urlsplit(value)
-        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # brackets that do not close, or a port that is no number
-        return False
 
 
 def billing_mode(value: str) -> str:
