@@ -12,7 +12,6 @@ import random
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from sparkinesis.errors import DuplicateWorkerIdError, SparkinesisError
 from sparkinesis.lease.caretaker import Caretaker
@@ -26,22 +25,12 @@ from sparkinesis.worker.consumer import ShardConsumer
 from sparkinesis.worker.retrieval import Polling
 from sparkinesis.worker.settings import ConsumerSettings
 from sparkinesis.worker.states import ShutdownReason, State
+from sparkinesis.worker.status import ShardStatus
 
 _log = logging.getLogger(__name__)
 
 _PACE = Pace(calls_per_second=4.0)
 """Of the five GetRecords calls that a shard takes a second, one is left for others."""
-
-
-@dataclass(frozen=True, slots=True)
-class ShardStatus:
-    """What a worker does with one of its shards."""
-
-    shard_id: str
-    state: State
-    millis_behind_latest: int | None
-    processing_for: float | None
-    """Seconds that the present call of ``process_records`` has taken so far."""
 
 
 class Worker:
