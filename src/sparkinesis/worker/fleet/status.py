@@ -27,6 +27,8 @@ class WorkerState(Enum):
     RUNNING = "running"
     LEAVING = "leaving"
     """It shuts down gracefully."""
+    LOST = "lost"
+    """The driver has no connection to it."""
 
 
 @dataclass(frozen=True, slots=True)
