@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         DeadLetterStream,
         FailedRecords,
     )
+    from sparkinesis.worker.log_context import LogContext
     from sparkinesis.worker.on_error import DeadLetter, Retry, Skip, Stop
     from sparkinesis.worker.options import LeaseTableOptions, WorkerOptions
     from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
@@ -72,6 +73,7 @@ __all__ = [
     "LeaseTableError",
     "LeaseTableOptions",
     "LeaseTableUnavailableError",
+    "LogContext",
     "OptionError",
     "PreparedCheckpoint",
     "ProcessorError",
@@ -97,6 +99,7 @@ _LATER = {
     "worker.batch": ("RecordBatch", "UserRecord"),
     "worker.checkpointer": ("Checkpointer", "PreparedCheckpoint"),
     "worker.dead_letter": ("DeadLetterDirectory", "DeadLetterStream", "FailedRecords"),
+    "worker.log_context": ("LogContext",),
     "worker.on_error": ("DeadLetter", "Retry", "Skip", "Stop"),
     "worker.options": ("LeaseTableOptions", "WorkerOptions"),
     "worker.processor": ("ProcessorShard", "RecordProcessor"),
