@@ -143,6 +143,21 @@ class Worker:
             raise self._failure
         return ended
 
+    @property
+    def is_shutting_down(self) -> bool:
+        """Whether a shutdown was requested, by anyone, or the worker has failed."""
+        return self._shutdown_requested
+
+    @property
+    def failure(self) -> BaseException | None:
+        """The error that ended the worker, or is ending it."""
+        return self._failure
+
+    @property
+    def was_graceful(self) -> bool:
+        """Whether no shutdown had to be forced so far."""
+        return not self._shutdown_forced
+
     def status(self) -> list[ShardStatus]:
         """What the worker does, by shard."""
         now = self._clock()

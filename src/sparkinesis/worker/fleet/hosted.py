@@ -16,10 +16,12 @@ from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Any, TypeAlias
 
+import msgspec
 import pyarrow as pa
 
 from sparkinesis.errors import FleetError
 from sparkinesis.worker.application import Application
+from sparkinesis.worker.failures import describe
 from sparkinesis.worker.fleet.channel import ChannelClosedError, NotAuthenticatedError
 from sparkinesis.worker.fleet.link import DriverLink
 from sparkinesis.worker.fleet.messages import (
@@ -29,10 +31,9 @@ from sparkinesis.worker.fleet.messages import (
     Report,
     ShutDown,
     Start,
-    ToWorker,
     Wait,
 )
-from sparkinesis.worker.log_context import log_to_stderr
+from sparkinesis.worker.log_context import LogPlace, log_to_stderr
 from sparkinesis.worker.status import Failure
 from sparkinesis.worker.worker import Worker, default_worker_id
 
@@ -114,6 +115,7 @@ class HostedWorker:
             self._events.put,
             lost_after=posting.lost_after,
         )
+        self._log_place = LogPlace(posting.application.name, self._worker_id)
         self._worker: Worker | None = None
         self._is_starting = False
         self._shutdown_within: float | None = None
@@ -124,30 +126,33 @@ class HostedWorker:
 
     def run(self) -> pa.RecordBatch:
         """Work until the end. Raises `FleetError` if the driver cannot be reached at first."""
-        context = self._posting.application.name, self._worker_id
-        with log_to_stderr(self._posting.log_level, *context), self._signals():
-            try:
-                self._link.open()
-            except (ChannelClosedError, NotAuthenticatedError) as error:
-                raise FleetError(
-                    f"A worker of {self._posting.application.name!r} on {self._hello.host} found "
-                    f"no driver: {error} Executors have to reach the driver: set host, bind and "
-                    "port of FleetOptions where there is a firewall or another network between."
-                ) from None
-            try:
-                ended = self._work()
-                self._link.send(ended)
-            finally:
-                self._link.close()
+        with log_to_stderr(self._posting.log_level), self._signals():
+            ended = self._log_place.run(self._work_for_driver)
         records = self._worker.records_total() if self._worker is not None else 0
         row: list[list[object]] = [[self._hello.slot], [self._worker_id], [records], [ended.error]]
         types = [pa.int32(), pa.string(), pa.int64(), pa.string()]
         columns = [pa.array(value, type_) for value, type_ in zip(row, types, strict=True)]
         return pa.RecordBatch.from_arrays(columns, ["slot", "worker_id", "records", "error"])
 
+    def _work_for_driver(self) -> Ended:
+        try:
+            self._link.open()
+        except (ChannelClosedError, NotAuthenticatedError) as error:
+            raise FleetError(
+                f"A worker of {self._posting.application.name!r} on {self._hello.host} found no "
+                f"driver: {error} Executors have to reach the driver: set host, bind and port of "
+                "FleetOptions where there is a firewall or another network between."
+            ) from None
+        try:
+            ended = self._work()
+            self._link.send(ended)
+        finally:
+            self._link.close()
+        return ended
+
     def _say_hello(self) -> Hello:
         is_running = self._is_starting or self._worker is not None
-        return replace_hello(self._hello, is_running=is_running)
+        return msgspec.structs.replace(self._hello, is_running=is_running)
 
     def _work(self) -> Ended:
         next_report = time.monotonic()
@@ -208,14 +213,16 @@ class HostedWorker:
             else:
                 self._events.put(_Ready(worker))
 
-        threading.Thread(target=start, name="start-worker", daemon=True).start()
+        threading.Thread(
+            target=self._log_place.run, args=(start,), name="start-worker", daemon=True
+        ).start()
 
     def _started(self, ready: _Ready) -> Ended | None:
         self._is_starting = False
         if ready.worker is None:
             assert ready.error is not None
             _log.error("The worker could not start: %s", ready.error, exc_info=ready.error)
-            return Ended(False, _text(ready.error))
+            return Ended(False, describe(ready.error))
         self._worker = ready.worker
         worker = ready.worker
 
@@ -248,7 +255,10 @@ class HostedWorker:
     def _shut_down_worker(self, timeout: float) -> None:
         assert self._worker is not None
         threading.Thread(
-            target=self._worker.shutdown, args=(timeout,), name="shutdown", daemon=True
+            target=self._log_place.run,
+            args=(self._worker.shutdown, timeout),
+            name="shutdown",
+            daemon=True,
         ).start()
 
     def _notice_request(self) -> None:
@@ -265,13 +275,15 @@ class HostedWorker:
         self._notice_request()
         self._link.send(self._report())
         error = self._worker.failure
-        return Ended(self._worker.was_graceful, None if error is None else _text(error))
+        return Ended(self._worker.was_graceful, None if error is None else describe(error))
 
     def _report(self) -> Report:
         worker = self._worker
         if worker is None:
             return Report((), 0)
-        return Report(tuple(worker.status()), worker.records_total(), self._new_failures(worker))
+        return Report(
+            tuple(worker.status()), worker.records_total(), True, self._new_failures(worker)
+        )
 
     def _new_failures(self, worker: Worker) -> tuple[Failure, ...]:
         found = tuple(
@@ -298,16 +310,3 @@ class HostedWorker:
         finally:
             for each, handler in before.items():
                 signal.signal(each, handler)
-
-
-def replace_hello(hello: Hello, *, is_running: bool) -> Hello:
-    import msgspec  # noqa: PLC0415
-
-    return msgspec.structs.replace(hello, is_running=is_running)
-
-
-def _text(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
-
-
-def _unused(message: ToWorker) -> None: ...

@@ -121,6 +121,7 @@ class DriverLink:
             if self._channel is not None:
                 self._read(self._channel)
                 self._channel = None
+                continue
             try:
                 self._connect()
             except (ChannelClosedError, NotAuthenticatedError):

@@ -29,6 +29,8 @@ class Report(msgspec.Struct, frozen=True, tag="report"):
     shards: tuple[ShardStatus, ...]
     records: int
     """User records processed since the worker started."""
+    is_running: bool = False
+    """It takes leases: it has started."""
     failures: tuple[Failure, ...] = ()
     """Those that are new, or were met again, since the last report."""
 
