@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
+import signal
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from sparkinesis import LogContext
-from sparkinesis.local import LocalServer
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.on_error import Retry, Skip
+from sparkinesis.worker.signals import graceful_on_signals
 from sparkinesis.worker.worker import Worker
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.streams import put_at
@@ -22,7 +24,7 @@ Make = Callable[..., Application]
 FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
 UPPER = 2**127
 
-_own = logging.getLogger("the.users.own")
+OWN = "the.users.own"
 
 
 @pytest.fixture
@@ -80,8 +82,8 @@ def test_lines_tell_application_worker_and_shard(
     *,
     application: Make,
     start: Start,
-    server: LocalServer,
     kinesis: Any,
+    dynamodb: Any,
     stream: str,
     journal: Journal,
     log: pytest.LogCaptureFixture,
@@ -90,7 +92,7 @@ def test_lines_tell_application_worker_and_shard(
         put_at(kinesis, stream, b"%d" % hash_key, hash_key)
 
     def speak(batch: Any, _: Any) -> None:
-        _own.info("processing %s", batch.records[0].shard_id)
+        logging.getLogger(OWN).info("processing %s", batch.records[0].shard_id)
 
     worker = start(
         application(
@@ -100,6 +102,8 @@ def test_lines_tell_application_worker_and_shard(
         )
     )
     journal.wait_for_data(b"0", b"%d" % UPPER)
+    # A lease that is gone gives the thread something to do that looks for such.
+    dynamodb.delete_item(TableName=stream, Key={"leaseKey": {"S": SECOND}})
     loops = {f"{stream}-{name}": "-" for name in ("renew", "take", "shards")}
     shards = {f"{stream}-{shard}": shard for shard in (FIRST, SECOND)}
     fetchers = {f"{name}-fetch": shard for name, shard in shards.items()}
@@ -109,11 +113,8 @@ def test_lines_tell_application_worker_and_shard(
             PATIENCE,
         )
     assert worker.shutdown(PATIENCE)
-    own = {line.args: vars(line) for line in log.records if line.name == _own.name}
-    assert {shard: line["shard"] for (shard,), line in own.items()} == {
-        FIRST: FIRST,
-        SECOND: SECOND,
-    }
+    own = {(line.getMessage(), vars(line)["shard"]) for line in log.records if line.name == OWN}
+    assert own == {(f"processing {shard}", shard) for shard in (FIRST, SECOND)}
     threads = {**loops, **shards, **fetchers, f"{stream}-consume": "-"}
     seen = set()
     for line in log.records:
@@ -123,6 +124,25 @@ def test_lines_tell_application_worker_and_shard(
             assert (told["application"], told["worker"], told["shard"]) == expected, line
             seen.add(line.threadName)
     assert seen == set(threads)
+
+
+def test_a_shutdown_by_signal_is_of_the_worker_too(
+    *, application: Make, log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = application(worker_id="w1").worker()
+    shut_down, done = worker.shutdown, threading.Event()
+
+    def shutdown(timeout: float | None) -> None:
+        shut_down(timeout)
+        logging.getLogger(OWN).info("shut down")
+        done.set()
+
+    monkeypatch.setattr(worker, "shutdown", shutdown)
+    with graceful_on_signals(worker):
+        signal.raise_signal(signal.SIGTERM)
+        assert done.wait(PATIENCE)
+    (line,) = [vars(line) for line in log.records if line.name == OWN]
+    assert (line["threadName"], line["worker"], line["shard"]) == ("shutdown", "w1", "-")
 
 
 def test_records_are_counted_also_of_shards_that_are_gone(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import pickle
 import sys
 import threading
@@ -122,8 +123,10 @@ def test_what_it_came_from_counts_as_far_as_a_traceback_shows_it() -> None:
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="groups came with Python 3.11")
 def test_a_group_is_what_is_in_it() -> None:
+    kind: Any = getattr(builtins, "ExceptionGroup", None)
+
     def group(*errors: Exception) -> str:
-        return fingerprint(raised(lambda: here(ExceptionGroup("several", errors))))  # noqa: F821
+        return fingerprint(raised(lambda: here(kind("several", errors))))
 
     assert group(KeyError(1)) == group(KeyError(2), KeyError(3)) != group(OSError())
 
