@@ -2,7 +2,7 @@
 
 Usage: fleet_driver.py ENDPOINT STREAM FOLDER WORKERS FAILOVER_TIME CHECKPOINTS
 
-The processor is defined here, in what is ``__main__`` on the driver and does not exist on executors.
+The processor is defined here, in what is ``__main__`` on the driver and not there on executors.
 CHECKPOINTS: ``each`` batch, or at ``shutdown`` only.
 """
 
@@ -32,8 +32,8 @@ def make_processor(folder: str, checkpoints: str) -> Any:
 
         def initialize(self, shard: Any) -> None:
             # It cannot be pickled, and each shard has its own.
-            name = f"events-{uuid.uuid4().hex}.jsonl"
-            self.file = os.open(os.path.join(folder, name), os.O_WRONLY | os.O_CREAT, 0o600)
+            path = Path(folder, f"events-{uuid.uuid4().hex}.jsonl")
+            self.file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
             self.place = {"shard": shard.id, "worker": shard.worker_id}
             self.write("initialize")
 
@@ -65,9 +65,8 @@ def commands(folder: Path) -> Iterator[list[str]]:
         time.sleep(0.02)
 
 
-def main(
-    endpoint: str, stream: str, folder: str, workers: str, failover_time: str, checkpoints: str
-) -> None:
+def main(arguments: list[str]) -> None:
+    endpoint, stream, folder, workers, failover_time, checkpoints = arguments
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
     spark = SparkSession.builder.appName("fleet").getOrCreate()
@@ -97,7 +96,7 @@ def main(
         results.write(json.dumps(what) + "\n")
         results.flush()
 
-    for name, *arguments in commands(Path(folder)):
+    for name, *words in commands(Path(folder)):
         if name == "status":
             status = fleet.status()
             answer(
@@ -107,8 +106,8 @@ def main(
                 notes=status.notes,
             )
         elif name == "scale":
-            fleet.scale(int(arguments[0]))
-            answer(scaled=int(arguments[0]))
+            fleet.scale(int(words[0]))
+            answer(scaled=int(words[0]))
         elif name == "shutdown":
             began = time.monotonic()
             graceful = fleet.shutdown(30)
@@ -130,4 +129,4 @@ def main(
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(sys.argv[1:])
