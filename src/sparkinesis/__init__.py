@@ -52,10 +52,10 @@ if TYPE_CHECKING:
         DeadLetterStream,
         FailedRecords,
     )
-    from sparkinesis.worker.log_context import LogContext
     from sparkinesis.worker.fleet.fleet import Fleet
     from sparkinesis.worker.fleet.options import FleetOptions
     from sparkinesis.worker.fleet.status import FleetStatus
+    from sparkinesis.worker.log_context import LogContext
     from sparkinesis.worker.on_error import DeadLetter, Retry, Skip, Stop
     from sparkinesis.worker.options import LeaseTableOptions, WorkerOptions
     from sparkinesis.worker.processor import ProcessorShard, RecordProcessor

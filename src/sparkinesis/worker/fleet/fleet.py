@@ -48,13 +48,14 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_LONG_WAIT = 30.0
+"""Seconds that Spark may take to run a task before it is told."""
 _OVER = frozenset({FleetState.ENDED, FleetState.FAILED})
 
 
 @dataclass(frozen=True, slots=True)
 class _JobEnded:
-    slot: int
-    submission: int
+    job: int
     error: str | None
 
 
@@ -119,6 +120,10 @@ class Fleet:
         )
         self._roster = Roster(options).scaled(workers)
         self._ledger = Ledger()
+        self._waiting = 0
+        """Workers that were said to wait for a free core."""
+        self._are_graceful = True
+        """No worker had to be forced so far."""
         self._shutdown_within = application.options.shutdown_timeout
         self._status = self._ledger.status(application.name, self._stream, self._roster, clock())
         self._changed = threading.Condition()
@@ -213,9 +218,6 @@ class Fleet:
 
     # --- the fleet's own thread
 
-    _are_graceful = True
-    """No worker had to be forced so far."""
-
     def _run(self) -> None:
         next_beat = self._clock()
         while self._roster.state not in _OVER:
@@ -236,6 +238,7 @@ class Fleet:
 
     def _beat(self) -> None:
         self._control.send_to_all(Ping())
+        self._tell_of_waiting()
         for member in self._roster.members.values():
             if member.must_leave or member.state not in {WorkerState.RUNNING, WorkerState.STARTING}:
                 continue
@@ -246,6 +249,17 @@ class Fleet:
                     "decommissioned: the worker moves"
                 )
                 self._roster = self._roster.moved(member.worker_id)
+
+    def _tell_of_waiting(self) -> None:
+        late = self._clock() - _LONG_WAIT
+        slots = self._roster.slots.values()
+        waiting = sum(s.job is not None and not s.has_joined and s.emptied < late for s in slots)
+        if waiting > self._waiting:
+            self._note(
+                f"{waiting} of {len(slots)} workers still wait for Spark to run their tasks: each "
+                "needs a free core (spark.task.cpus) for as long as the fleet lives"
+            )
+        self._waiting = waiting
 
     def _settle(self) -> None:
         now = self._clock()
@@ -260,9 +274,9 @@ class Fleet:
 
     def _act(self, action: Action) -> None:
         if isinstance(action, Submit):
-            self._submit(action.slot, action.submission)
+            self._submit(action)
         elif isinstance(action, Cancel):
-            self._jobs.cancel(action.slot, action.submission)
+            self._jobs.cancel(action.job)
         elif isinstance(action, TellStart):
             self._control.send(action.worker_id, Start())
         elif isinstance(action, TellWait):
@@ -272,11 +286,11 @@ class Fleet:
         elif isinstance(action, Drop):
             self._control.drop(action.worker_id)
 
-    def _submit(self, slot: int, submission: int) -> None:
+    def _submit(self, submit: Submit) -> None:
         def on_end(error: str | None) -> None:
-            self._events.put(_JobEnded(slot, submission, error))
+            self._events.put(_JobEnded(submit.job, error))
 
-        self._jobs.submit(slot, submission, self._posting, on_end)
+        self._jobs.submit(submit.job, submit.slots, self._posting, on_end)
 
     def _handle(self, event: Any) -> None:
         now = self._clock()
@@ -302,7 +316,13 @@ class Fleet:
                 text = f"worker {worker_id} of slot {message.slot} has joined from {message.host}"
                 self._note(text, logging.INFO)
             self._roster = self._roster.joined(
-                worker_id, message.slot, now, is_running=message.is_running
+                worker_id,
+                message.slot,
+                message.job,
+                now,
+                attempt=message.attempt,
+                is_running=message.is_running,
+                is_leaving=message.is_leaving,
             )
         elif isinstance(message, Report):
             self._ledger, new = self._ledger.report(worker_id, message, now)
@@ -339,17 +359,19 @@ class Fleet:
         self._roster = self._roster.disconnected(worker_id, now)
 
     def _job_ended(self, event: _JobEnded, now: float) -> None:
-        slot = self._roster.slots.get(event.slot)
-        is_known = slot is not None and slot.job == event.submission
-        self._roster = self._roster.job_ended(event.slot, event.submission, event.error, now)
-        if slot is None or not is_known or not slot.is_wanted:
-            return
-        why = "its worker has left" if event.error is None else event.error
-        if self._roster.state is FleetState.RUNNING:
-            wait = self._roster.slots[event.slot].retry_at - now
+        before = self._roster
+        self._roster = before.job_ended(event.job, event.error, now)
+        again = [
+            slot
+            for number, slot in self._roster.slots.items()
+            if slot.job is None and before.slots[number].job == event.job
+        ]
+        if again:
+            numbers = ", ".join(str(slot.number) for slot in again)
+            why = event.error or "they have left"
             self._note(
-                f"The job of slot {event.slot} has ended and is submitted again in {wait:.1f} s: "
-                f"{why}"
+                f"The job with the workers of slots {numbers} has ended and is submitted again in "
+                f"{min(slot.retry_at for slot in again) - now:.1f} s: {why}"
             )
 
     def _note(self, text: str, level: int = logging.WARNING) -> None:

@@ -11,7 +11,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Any, TypeAlias
@@ -59,18 +59,29 @@ class Posting:
     log_level: int | str
 
 
-def task_of(
-    posting: Posting, stage: Callable[[], tuple[int, int]]
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function of a Spark task, for ``mapInArrow``: its one row holds the slot's number.
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Which of Spark's tasks a worker runs in."""
 
-    stage: tells, within the task, its stage id and the id of its attempt.
+    stage_id: int
+    attempt_id: int
+    """Among all of the application's."""
+    attempt: int
+    """Of this task, from 0."""
+
+
+def task_of(
+    posting: Posting, job: int, slots: Sequence[int], this_task: Callable[[], Task]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function of a job's tasks, for ``mapInArrow``: a task's one row is an index of slots.
+
+    this_task: tells, within a task, which one it is.
     """
 
     def host_worker(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        slots = [slot for batch in batches for slot in batch.column(0).to_pylist()]
-        for slot in slots:
-            yield HostedWorker(posting, slot, *stage()).run()
+        rows = [index for batch in batches for index in batch.column(0).to_pylist()]
+        for index in rows:
+            yield HostedWorker(posting, job, slots[index], this_task()).run()
 
     return host_worker
 
@@ -99,12 +110,14 @@ _Event: TypeAlias = Start | Wait | ShutDown | _Ready | _Gone | _Signal
 class HostedWorker:
     """Runs one worker within `run`, in the thread that calls it; others only put events."""
 
-    def __init__(self, posting: Posting, slot: int, stage_id: int, task_attempt_id: int) -> None:
+    def __init__(self, posting: Posting, job: int, slot: int, task: Task) -> None:
         self._posting = posting
         rng = random.Random(random.SystemRandom().getrandbits(64))  # noqa: S311 - no secret
         host, pid = socket.gethostname(), os.getpid()
         self._worker_id = default_worker_id(host, pid, rng)
-        self._hello = Hello(self._worker_id, slot, host, pid, stage_id, task_attempt_id)
+        self._hello = Hello(
+            self._worker_id, slot, job, task.attempt, host, pid, task.stage_id, task.attempt_id
+        )
         # Signal handlers put into it: of all queues, this one permits that.
         self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._link = DriverLink(
@@ -145,14 +158,15 @@ class HostedWorker:
             ) from None
         try:
             ended = self._work()
-            self._link.send(ended)
+            self._link.send_last(ended)
         finally:
             self._link.close()
         return ended
 
     def _say_hello(self) -> Hello:
         is_running = self._is_starting or self._worker is not None
-        return msgspec.structs.replace(self._hello, is_running=is_running)
+        is_leaving = self._is_leaving or self._shutdown_within is not None
+        return msgspec.structs.replace(self._hello, is_running=is_running, is_leaving=is_leaving)
 
     def _work(self) -> Ended:
         next_report = time.monotonic()

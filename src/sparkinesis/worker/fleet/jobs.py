@@ -1,17 +1,17 @@
-"""A fleet's Spark jobs, one for each worker; classic sessions and Spark Connect."""
+"""A fleet's Spark jobs; classic sessions and Spark Connect."""
 
 from __future__ import annotations
 
 import logging
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from sparkinesis.errors import OptionError, ProcessorError
-from sparkinesis.worker.fleet.hosted import RESULT, Posting, task_of
+from sparkinesis.worker.fleet.hosted import RESULT, Posting, Task, task_of
 from sparkinesis.worker.fleet.options import FleetOptions
 
 if TYPE_CHECKING:
@@ -73,40 +73,45 @@ class SparkJobs:
             ) from None
 
     def submit(
-        self, slot: int, submission: int, posting: Posting, on_end: Callable[[str | None], None]
+        self,
+        job: int,
+        slots: Sequence[int],
+        posting: Posting,
+        on_end: Callable[[str | None], None],
     ) -> None:
-        """Submit a worker's job. ``on_end`` is told, in a thread, why it failed, or None."""
+        """Submit a job with a task for each slot.
+
+        ``on_end`` is told, in another thread, why it failed, or None.
+        """
 
         def run() -> None:
             error: str | None = None
             try:
-                self._run(slot, submission, posting)
+                self._run(job, slots, posting)
             except BaseException as raised:  # noqa: BLE001 - whatever Spark raises is the reason
                 error = reason(raised)
             on_end(error)
 
-        threading.Thread(target=run, name=f"{self._group}-{slot}", daemon=True).start()
+        threading.Thread(target=run, name=f"{self._group}-{job}", daemon=True).start()
 
-    def _run(self, slot: int, submission: int, posting: Posting) -> None:
-        # Both are the thread's: nothing else of the session is in this group.
-        self._spark.addTag(self._tag(slot, submission))
+    def _run(self, job: int, slots: Sequence[int], posting: Posting) -> None:
+        # Tags and group are the thread's: nothing else of the session has them.
+        self._spark.addTag(self._tag(job))
+        self._spark.addTag(self._group)
         if not self._is_connect:
-            description = f"{self._description}, worker {slot}"
-            self._spark.sparkContext.setJobGroup(self._group, description)
-        else:
-            self._spark.addTag(self._group)
-        rows = self._spark.range(slot, slot + 1, 1, 1)
-        rows.mapInArrow(task_of(posting, _stage), RESULT).collect()
+            self._spark.sparkContext.setJobGroup(self._group, self._description)
+        rows = self._spark.range(0, len(slots), 1, len(slots))
+        rows.mapInArrow(task_of(posting, job, slots, _this_task), RESULT).collect()
 
-    def cancel(self, slot: int, submission: int) -> None:
-        """Kill a worker's task, if it runs."""
+    def cancel(self, job: int) -> None:
+        """Kill a job's tasks, if any run."""
         try:
-            self._spark.interruptTag(self._tag(slot, submission))
+            self._spark.interruptTag(self._tag(job))
         except Exception as error:  # noqa: BLE001 - the session may be gone, and the job with it
-            _log.warning("Cancelling the job of worker %d failed: %s", slot, reason(error))
+            _log.warning("Cancelling a job of %s failed: %s", self._group, reason(error))
 
-    def _tag(self, slot: int, submission: int) -> str:
-        return f"{self._group}/{slot}/{submission}"
+    def _tag(self, job: int) -> str:
+        return f"{self._group}/{job}"
 
     def is_decommissioned(self, stage_id: int, task_attempt_id: int) -> bool:
         """Whether the executor of a task is to go, as far as Spark tells (not with Connect)."""
@@ -127,14 +132,12 @@ class SparkJobs:
             return False
 
 
-def _stage() -> tuple[int, int]:
-    """Of the task that calls it."""
+def _this_task() -> Task:
     from pyspark import TaskContext  # noqa: PLC0415 - on executors only
 
     context = TaskContext.get()
-    if context is None:
-        return -1, -1
-    return context.stageId(), context.taskAttemptId()
+    assert context is not None, "not within a task"
+    return Task(context.stageId(), context.taskAttemptId(), context.attemptNumber())
 
 
 def check_can_travel(posting: Posting) -> None:
@@ -142,7 +145,7 @@ def check_can_travel(posting: Posting) -> None:
     from pyspark import cloudpickle  # noqa: PLC0415
 
     try:
-        cloudpickle.dumps(task_of(posting, _stage))  # type: ignore[no-untyped-call]
+        cloudpickle.dumps(task_of(posting, 0, (), _this_task))  # type: ignore[no-untyped-call]
     except Exception as error:
         raise ProcessorError(
             f"The application {posting.application.name!r} cannot be sent to executors: {error}. "

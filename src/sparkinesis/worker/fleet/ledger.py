@@ -143,7 +143,7 @@ class Ledger:
             application,
             stream,
             roster.state,
-            sum(slot.is_wanted for slot in roster.slots.values()),
+            len(roster.slots),
             tuple(workers),
             tuple(sorted(shards, key=lambda shard: shard.shard_id)),
             self.failures,

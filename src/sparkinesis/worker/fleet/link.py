@@ -85,16 +85,23 @@ class DriverLink:
         """Whether the driver was silent for too long."""
         return self.silent_for >= self._lost_after
 
-    def send(self, message: Report | Leaving | Ended) -> None:
-        """Send, if there is a connection."""
+    def send(self, message: Report | Leaving | Ended) -> bool:
+        """Send, if there is a connection; whether it was sent."""
         if isinstance(message, Leaving):
             self._leaving = message
         channel = self._channel
         if channel is None:
-            return
+            return False
         # The reading thread sees a broken connection too, and makes a new one.
         with contextlib.suppress(ChannelClosedError):
             channel.send(encode(message))
+            return True
+        return False
+
+    def send_last(self, message: Ended) -> None:
+        """Send as soon as there is a connection, unless the driver is lost."""
+        while not self.send(message) and not self.is_lost:
+            self._closing.wait(self._pause)
 
     def close(self) -> None:
         self._closing.set()

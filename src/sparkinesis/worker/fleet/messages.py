@@ -14,6 +14,10 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
 
     worker_id: str
     slot: int
+    job: int
+    """Of the fleet, counted from 1: not Spark's number for it."""
+    attempt: int
+    """Its task's, from 0."""
     host: str
     pid: int
     stage_id: int
@@ -21,6 +25,8 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
     """Spark's, so that the driver finds the executor."""
     is_running: bool = False
     """It was told to start on an earlier connection."""
+    is_leaving: bool = False
+    """It shuts down, or is about to."""
 
 
 class Report(msgspec.Struct, frozen=True, tag="report"):
