@@ -104,9 +104,10 @@ class Job:
 
     number: int
     has_joined: bool = False
-    is_cancelled: bool = False
+    cancelled: float | None = None
+    """When it was cancelled last: in vain, if Spark did not know it yet."""
     emptied: float = 0.0
-    """When its last worker was gone."""
+    """When the last connection of a worker of it ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +239,7 @@ class Roster:
             return self
         if member.state is WorkerState.STANDBY:
             return self._without(worker_id, now)  # it has nothing to lose
-        return self._with(replace(member, is_connected=False, heard=now))
+        return self._cut_off(member, now)
 
     def job_ended(self, job: int, error: str | None, now: float) -> Roster:
         """Spark is done with a job, well (no ``error``) or not."""
@@ -287,7 +288,7 @@ class Roster:
                 continue
             if member.is_connected:
                 actions.append(Drop(member.worker_id))
-                roster = roster._with(replace(member, is_connected=False, heard=now))
+                roster = roster._cut_off(member, now)
             else:
                 roster = roster._without(member.worker_id, now)
         return roster
@@ -322,14 +323,17 @@ class Roster:
     def _dismiss_others(self, actions: list[Action]) -> Roster:
         """Workers whose slot is not wanted any more, or has another job."""
         roster = self
-        leaving_jobs = {
-            (m.job, m.slot) for m in self._connected() if m.state is not WorkerState.STANDBY
+        # One that leaves and is cut off may be finishing its batch.
+        busy_tasks = {
+            (m.job, m.slot)
+            for m in self.members.values()
+            if m.state is WorkerState.LEAVING or (m.is_connected and m.state in _AT_WORK)
         }
         for member in self._connected():
             slot = self.slots.get(member.slot)
             if member.state is WorkerState.LEAVING or (slot and slot.job == member.job):
                 continue
-            if member.state is WorkerState.STANDBY and (member.job, member.slot) in leaving_jobs:
+            if member.state is WorkerState.STANDBY and (member.job, member.slot) in busy_tasks:
                 continue  # Spark would kill the other copy of its task, which is not done yet
             actions.append(TellShutDown(member.worker_id))
             roster = roster._with(replace(member, state=WorkerState.LEAVING))
@@ -343,7 +347,8 @@ class Roster:
         return replace(self, slots={**self.slots, **slots}, jobs=jobs, submitted=job)
 
     def _settle_job(self, job: Job, now: float, actions: list[Action]) -> Roster:
-        if job.is_cancelled:
+        pause = self.options.heartbeat_interval
+        if job.cancelled is not None and now - job.cancelled < pause:
             return self
         is_wanted = any(slot.job == job.number for slot in self.slots.values())
         is_manned = any(member.job == job.number for member in self._connected())
@@ -353,13 +358,15 @@ class Roster:
             if job.has_joined and now - job.emptied < self.options.lost_after:
                 return self  # its tasks are about to end
         actions.append(Cancel(job.number))
-        return self._with_job(replace(job, is_cancelled=True))
+        return self._with_job(replace(job, cancelled=now))
 
     def _vacated(self, slot: Slot, now: float, *, is_failure: bool) -> Roster:
         """Nobody is in this slot any more: it needs another job."""
         failures = slot.failures + 1 if is_failure else 0
         pause = backoff(self.options, failures)
-        return self._with_slot(replace(slot, job=None, failures=failures, retry_at=now + pause))
+        return self._with_slot(
+            replace(slot, job=None, has_joined=False, failures=failures, retry_at=now + pause)
+        )
 
     def _connected(self) -> list[Member]:
         return [member for member in self.members.values() if member.is_connected]
@@ -385,9 +392,15 @@ class Roster:
         slot, job = self.slots.get(gone.slot), self.jobs.get(gone.job)
         if slot is not None and slot.job == gone.job:
             roster = roster._with_slot(replace(slot, emptied=now))
-        if job is not None:
+        if job is not None and gone.is_connected:
             roster = roster._with_job(replace(job, emptied=now))
         return roster
+
+    def _cut_off(self, member: Member, now: float) -> Roster:
+        """Without its connection, and with some time to make another one."""
+        roster = self._with(replace(member, is_connected=False, heard=now))
+        job = self.jobs.get(member.job)
+        return roster if job is None else roster._with_job(replace(job, emptied=now))
 
     def _with_slot(self, slot: Slot) -> Roster:
         return replace(self, slots={**self.slots, slot.number: slot})
