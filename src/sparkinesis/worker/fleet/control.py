@@ -160,7 +160,11 @@ class Control:
             before.close()
         try:
             while True:
-                self._on_message(worker_id, decode_for_driver(channel.receive()))
+                message = decode_for_driver(channel.receive())
+                with self._lock:
+                    if self._channels.get(worker_id) is not channel:
+                        break  # it has come again, and said newer things
+                    self._on_message(worker_id, message)
         except (ChannelClosedError, NotAuthenticatedError, msgspec.DecodeError) as error:
             _log.debug("The connection of %s has ended: %s", worker_id, error)
         channel.close()

@@ -14,6 +14,7 @@ from sparkinesis.worker.fleet import channel as channel_module
 from sparkinesis.worker.fleet.channel import (
     MAX_MESSAGE,
     SECRET_BYTES,
+    Channel,
     ChannelClosedError,
     NotAuthenticatedError,
     accept_worker,
@@ -39,6 +40,11 @@ from tests.unit.worker.fleet.wire import (
 OTHER = bytes(SECRET_BYTES)
 
 
+def send_often(channel: Channel, message: bytes) -> None:
+    for _ in range(50):
+        channel.send(message)
+
+
 def test_messages_arrive_as_they_were_sent_in_both_directions() -> None:
     with channels() as (driver, worker):
         big = os.urandom(3_000_000)
@@ -52,10 +58,7 @@ def test_messages_arrive_as_they_were_sent_in_both_directions() -> None:
 
 def test_messages_of_several_threads_arrive_whole() -> None:
     with channels() as (driver, worker):
-        senders = [
-            in_thread(lambda mark=mark: [worker.send(mark * 5_000) for _ in range(50)])
-            for mark in (b"a", b"b", b"c")
-        ]
+        senders = [in_thread(send_often, worker, mark * 5_000) for mark in (b"a", b"b", b"c")]
         received = [driver.receive() for _ in range(150)]
         for sender in senders:
             sender.result(PATIENCE)

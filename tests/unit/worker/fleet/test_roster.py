@@ -55,6 +55,9 @@ class Play:
         self.now += seconds
         return self.then()
 
+    def fleet(self) -> FleetState:
+        return self.roster.state
+
     def state(self, worker: str = "a") -> WorkerState:
         return self.roster.members[worker].state
 
@@ -110,11 +113,10 @@ def at_work() -> Play:
 def test_a_fleet_of_one_from_its_job_to_its_end() -> None:
     play = at_work()
     assert play.then(shuts_down) == (TellShutDown("a"),)
-    assert play.roster.state is FleetState.SHUTTING_DOWN
     assert play.then(ends()) == ()
-    assert play.roster.state is FleetState.SHUTTING_DOWN, "its job goes on"
+    assert play.fleet() is FleetState.SHUTTING_DOWN, "its job goes on"
     assert play.then(job_ends()) == ()
-    assert play.roster.state is FleetState.ENDED
+    assert play.fleet() is FleetState.ENDED
 
 
 def test_a_second_copy_of_a_task_waits_until_the_first_is_gone() -> None:
