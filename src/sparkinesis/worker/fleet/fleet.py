@@ -9,12 +9,13 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from sparkinesis.errors import FleetError, OptionError
 from sparkinesis.worker.application import Application
+from sparkinesis.worker.failures import describe
 from sparkinesis.worker.fleet.channel import SECRET_BYTES
 from sparkinesis.worker.fleet.control import Control, Disconnected
 from sparkinesis.worker.fleet.hosted import Posting
@@ -104,20 +105,17 @@ class Fleet:
         group = options.job_group or f"sparkinesis {application.name}"
         self._jobs = SparkJobs(spark, group, f"{application.name} on stream {self._stream}")
         place = self._jobs.place(options)
-        secret = secrets.token_bytes(SECRET_BYTES)
-        self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._control = Control(
-            place.bind, options.port, secret, lambda worker, what: self._events.put((worker, what))
-        )
-        self._posting = Posting(
+        posting = Posting(
             application,
             place.host,
-            self._control.port,
-            secret,
+            options.port,
+            secrets.token_bytes(SECRET_BYTES),
             options.heartbeat_interval,
             options.lost_after,
             options.log_level,
         )
+        check_can_travel(posting)
+        self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._roster = Roster(options).scaled(workers)
         self._ledger = Ledger()
         self._waiting = 0
@@ -127,13 +125,19 @@ class Fleet:
         self._shutdown_within = application.options.shutdown_timeout
         self._status = self._ledger.status(application.name, self._stream, self._roster, clock())
         self._changed = threading.Condition()
+        self._control = Control(
+            place.bind,
+            options.port,
+            posting.secret,
+            lambda worker, what: self._events.put((worker, what)),
+        )
+        self._posting = replace(posting, port=self._control.port)
+        self._thread = threading.Thread(target=self._run, name=f"{group}-fleet", daemon=True)
         try:
-            check_can_travel(self._posting)
+            self._thread.start()
         except BaseException:
             self._control.close()
             raise
-        self._thread = threading.Thread(target=self._run, name=f"{group}-fleet", daemon=True)
-        self._thread.start()
         atexit.register(self._at_exit)
 
     # --- for any thread
@@ -219,6 +223,16 @@ class Fleet:
     # --- the fleet's own thread
 
     def _run(self) -> None:
+        try:
+            self._decide()
+        except BaseException as error:  # noqa: BLE001 - or who waits for the end waits for ever
+            _log.exception("Fleet of %s: cannot go on", self._application.name)
+            self._roster = self._roster.failed(describe(error))
+            self._publish(self._clock())
+        self._control.close()  # workers that are still there have lost their driver
+        atexit.unregister(self._at_exit)
+
+    def _decide(self) -> None:
         next_beat = self._clock()
         while self._roster.state not in _OVER:
             now = self._clock()
@@ -233,8 +247,6 @@ class Fleet:
                     self._handle(self._events.get_nowait())
             except queue.Empty:
                 pass
-        self._control.close()
-        atexit.unregister(self._at_exit)
 
     def _beat(self) -> None:
         self._control.send_to_all(Ping())
@@ -266,6 +278,9 @@ class Fleet:
         self._roster, actions = self._roster.settle(now)
         for action in actions:
             self._act(action)
+        self._publish(now)
+
+    def _publish(self, now: float) -> None:
         self._ledger = self._ledger.only(self._roster.members)
         status = self._ledger.status(self._application.name, self._stream, self._roster, now)
         with self._changed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import secrets
 import socket
 import threading
 from collections.abc import Callable, Sequence
@@ -38,6 +39,8 @@ class SparkJobs:
         self._spark = spark
         self._group = group
         self._description = description
+        self._run_id = secrets.token_hex(4)
+        """Another fleet of the application, in the same session, has jobs of the same numbers."""
         self._executors: dict[int, str] = {}
         """By task attempt id."""
         self._is_connect = type(spark).__module__.startswith("pyspark.sql.connect")
@@ -92,7 +95,11 @@ class SparkJobs:
                 error = reason(raised)
             on_end(error)
 
-        threading.Thread(target=run, name=f"{self._group}-{job}", daemon=True).start()
+        thread = threading.Thread(target=run, name=f"{self._group}-{job}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # the interpreter is ending
+            on_end(reason(error))
 
     def _run(self, job: int, slots: Sequence[int], posting: Posting) -> None:
         # Tags and group are the thread's: nothing else of the session has them.
@@ -111,7 +118,7 @@ class SparkJobs:
             _log.warning("Cancelling a job of %s failed: %s", self._group, reason(error))
 
     def _tag(self, job: int) -> str:
-        return f"{self._group}/{job}"
+        return f"{self._group}/{self._run_id}/{job}"
 
     def is_decommissioned(self, stage_id: int, task_attempt_id: int) -> bool:
         """Whether the executor of a task is to go, as far as Spark tells (not with Connect)."""
