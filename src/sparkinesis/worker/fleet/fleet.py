@@ -228,6 +228,7 @@ class Fleet:
         except BaseException as error:  # noqa: BLE001 - or who waits for the end waits for ever
             _log.exception("Fleet of %s: cannot go on", self._application.name)
             self._roster = self._roster.failed(describe(error))
+            self._are_graceful = False
             self._publish(self._clock())
         self._control.close()  # workers that are still there have lost their driver
         atexit.unregister(self._at_exit)

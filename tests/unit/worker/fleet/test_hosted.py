@@ -147,7 +147,7 @@ def posting(application: Application, driver: Driver, lost_after: float = PATIEN
 
 def hosted(post: Posting) -> Future[pa.RecordBatch]:
     """The worker's row, one day."""
-    return in_thread(HostedWorker(post, 7, 5, Task(2, 3, 0)).run)
+    return in_thread(HostedWorker(post, 5, 7, Task(2, 3, 0)).run)
 
 
 def has_all(report: Report) -> bool:
@@ -243,21 +243,6 @@ def test_a_worker_that_cannot_start_says_why(
     assert row.result(PATIENCE).to_pylist()[0]["error"] == ended.error
 
 
-def test_what_is_missing_on_the_executor_is_told(
-    application: Callable[..., Application], driver: Driver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    posted = posting(application(region=None), driver)
-    for name in ("AWS_DEFAULT_REGION", "AWS_REGION"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
-    row = hosted(posted)
-    driver.wait_for(Hello)
-    driver.say(Start())
-    assert "region" in driver.wait_for(Ended).error
-    row.result(PATIENCE)
-
-
 def test_without_its_driver_a_worker_shuts_down_gracefully(
     application: Callable[..., Application], driver: Driver, journal: Journal
 ) -> None:
@@ -338,7 +323,7 @@ def test_an_error_in_its_own_loop_leaves_no_worker_behind(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Spark uses the Python process again: the worker would go on in it, unseen."""
-    worker = HostedWorker(posting(application(), driver), 7, 5, Task(2, 3, 0))
+    worker = HostedWorker(posting(application(), driver), 5, 7, Task(2, 3, 0))
     row = in_thread(worker.run)
     driver.wait_for(Hello)
     driver.say(Start())

@@ -1,0 +1,225 @@
+"""A fleet's handle where Spark is not needed: what goes wrong at its start, in it, and at its end.
+
+In Spark's place stands a session whose jobs run nothing: they last until they are cancelled.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from sparkinesis.errors import FleetError, OptionError, ProcessorError
+from sparkinesis.worker.application import Application
+from sparkinesis.worker.fleet.fleet import Fleet
+from sparkinesis.worker.fleet.messages import Ping
+from sparkinesis.worker.fleet.options import FleetOptions
+from sparkinesis.worker.fleet.status import FleetState
+from sparkinesis.worker.options import WorkerOptions
+from sparkinesis.worker.processor import RecordProcessor
+from tests.unit.worker.fleet.wire import PATIENCE, listening, port_of
+
+OPTIONS = FleetOptions(heartbeat_interval=0.1, lost_after=0.5, first_backoff=0.1)
+
+
+class IdleSpark:
+    """Knows of a session what a fleet calls."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Condition()
+        self.tags = threading.local()
+        self.jobs: dict[frozenset[str], threading.Event] = {}
+        self.cancels = 0
+        self.is_slow = False
+        """Its jobs are not known until some cancel has been in vain."""
+        self.sparkContext = self
+
+    # the context
+
+    def getConf(self) -> dict[str, str]:
+        return {"spark.master": "local[2]"}
+
+    def setJobGroup(self, group: str, description: str) -> None:
+        pass
+
+    # the session
+
+    def addTag(self, tag: str) -> None:
+        self.tags.mine = {*getattr(self.tags, "mine", ()), tag}
+
+    def interruptTag(self, tag: str) -> None:
+        with self.lock:
+            self.cancels += 1
+            self.lock.notify_all()
+            for tags, cancelled in self.jobs.items():
+                if tag in tags:
+                    cancelled.set()
+
+    def range(self, *_: int) -> IdleSpark:
+        return self
+
+    def mapInArrow(self, *_: Any) -> IdleSpark:
+        return self
+
+    def collect(self) -> None:
+        cancelled = threading.Event()
+        with self.lock:
+            if self.is_slow:
+                assert self.lock.wait_for(lambda: self.cancels, PATIENCE)
+            self.jobs[frozenset(self.tags.mine)] = cancelled
+            self.lock.notify_all()
+        assert cancelled.wait(PATIENCE)
+        raise RuntimeError("cancelled")
+
+    def wait_for_jobs(self, count: int) -> None:
+        with self.lock:
+            assert self.lock.wait_for(lambda: len(self.jobs) >= count, PATIENCE)
+
+
+class Processor(RecordProcessor):
+    def process_records(self, batch: Any, checkpointer: Any) -> None:
+        pass
+
+
+def application(processor: Any = Processor, **given: Any) -> Application:
+    return Application(
+        "app",
+        "stream",
+        processor,
+        region="us-east-1",
+        options=WorkerOptions(shutdown_timeout=1.0),
+        **given,
+    )
+
+
+@pytest.fixture
+def spark() -> Iterator[Any]:
+    idle = IdleSpark()
+    yield idle
+    for cancelled in idle.jobs.values():
+        cancelled.set()
+
+
+def make(spark: Any, workers: int = 1, options: FleetOptions = OPTIONS, **given: Any) -> Fleet:
+    return Fleet(application(**given), spark, workers, options)
+
+
+def threads() -> set[str]:
+    return {thread.name for thread in threading.enumerate() if "fleet" in thread.name}
+
+
+@pytest.mark.parametrize("workers", [0, -1, True, 1.5, "2"])
+def test_a_number_of_workers_that_is_none(spark: Any, workers: Any) -> None:
+    with pytest.raises(OptionError, match="workers"):
+        make(spark, workers)
+    assert not spark.jobs
+
+
+def test_workers_must_differ(spark: Any) -> None:
+    with pytest.raises(OptionError, match="worker_id"):
+        make(spark, worker_id="me")
+
+
+def test_a_processor_that_cannot_travel_is_an_error_before_anything_listens(spark: Any) -> None:
+    with listening() as listener:
+        port = port_of(listener)
+    lock = threading.Lock()
+    before = threads()
+    with pytest.raises(ProcessorError, match=r"initialize\(\)"):
+        make(spark, 1, FleetOptions(port=port), processor=lambda: lock and Processor())
+    assert threads() == before
+    assert not spark.jobs
+    make(spark, 1, FleetOptions(port=port, lost_after=5)).shutdown()  # the port is free
+
+
+def test_a_fleet_whose_thread_cannot_begin_leaves_nothing_open(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with listening() as listener:
+        port = port_of(listener)
+
+    def start(thread: threading.Thread) -> None:
+        if thread.name.endswith("-fleet"):
+            raise RuntimeError("can't start new thread")
+        real_start(thread)
+
+    real_start = threading.Thread.start
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        with pytest.raises(RuntimeError, match="new thread"):
+            make(spark, 1, FleetOptions(port=port))
+    make(spark, 1, FleetOptions(port=port, lost_after=5)).shutdown()  # the port is free
+
+
+def test_a_shutdown_before_any_worker_has_come(spark: Any) -> None:
+    fleet = make(spark, 2)
+    spark.wait_for_jobs(1)
+    assert fleet.status().wanted == 2
+    assert fleet.shutdown()
+    assert fleet.status().state is FleetState.ENDED
+    assert fleet.await_termination(0)
+    with pytest.raises(FleetError, match="ended"):
+        fleet.scale(3)
+    assert fleet.shutdown(), "once more does no harm"
+
+
+def test_a_shutdown_faster_than_spark_cancels_the_job_once_it_is_known(spark: Any) -> None:
+    spark.is_slow = True
+    fleet = make(spark)
+    assert fleet.shutdown()
+    assert spark.cancels >= 2, "the first was in vain"
+
+
+def test_fleets_of_one_application_do_not_cancel_each_other(spark: Any) -> None:
+    first, second = make(spark), make(spark)
+    spark.wait_for_jobs(2)
+    second.shutdown()
+    assert second.status().state is FleetState.ENDED
+    assert sum(cancelled.is_set() for cancelled in spark.jobs.values()) == 1
+    assert first.status().state is FleetState.RUNNING
+    first.shutdown()
+
+
+def test_a_job_that_cannot_be_submitted_as_the_program_ends_ends_no_fleet(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From Python 3.12 on, no thread may be begun once the interpreter ends."""
+
+    def start(thread: threading.Thread) -> None:
+        if thread.name.startswith("sparkinesis app-") and not thread.name.endswith("-fleet"):
+            tried.set()
+            raise RuntimeError("can't create new thread at interpreter shutdown")
+        real_start(thread)
+
+    real_start, tried = threading.Thread.start, threading.Event()
+    monkeypatch.setattr(threading.Thread, "start", start)
+    fleet = make(spark)
+    assert tried.wait(PATIENCE)
+    fleet.shutdown()
+    assert fleet.status().state is FleetState.FAILED
+    with pytest.raises(FleetError, match="interpreter shutdown"):
+        fleet.await_termination(PATIENCE)
+
+
+def test_an_error_of_the_fleets_own_ends_it(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = make(spark)
+
+    def beat() -> None:
+        raise KeyError("a mistake")
+
+    monkeypatch.setattr(fleet, "_beat", beat)
+    with pytest.raises(FleetError, match="a mistake"):
+        fleet.await_termination(PATIENCE)
+    assert fleet.status().state is FleetState.FAILED
+    assert not fleet.shutdown()
+    fleet._thread.join(PATIENCE)
+    fleet._control.send_to_all(Ping())  # to nobody
+
+
+def test_at_exit_a_fleet_is_shut_down(spark: Any) -> None:
+    fleet = make(spark)
+    fleet._at_exit()
+    assert fleet.status().state is FleetState.ENDED
+    assert fleet.await_termination(0)
