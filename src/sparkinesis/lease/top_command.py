@@ -109,7 +109,9 @@ class Looks:
         ``timeout``: seconds to wait for lags that were not known yet; None: as long as it takes.
         Raises as `LeaseTable.leases` does, at the first look, and `LagWatch.known` does.
         """
-        looked = self._clock() >= self._due and self._look_at_table()
+        # The turn that is nearest: it may come a moment too early.
+        is_due = self._clock() >= self._due - self._interval / 2
+        looked = is_due and self._look_at_table()
         if self._lag_watch is not None:
             self._lags = self._lag_watch.known(timeout)
         return looked

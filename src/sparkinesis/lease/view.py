@@ -365,7 +365,7 @@ def _plain(text: str) -> str:
 
 
 def _widest(names: Iterable[str]) -> int:
-    return max((cell_len(name) for name in names), default=0)
+    return max((cell_len(printable(name)) for name in names), default=0)
 
 
 def _left(text: str, width: int) -> str:
