@@ -117,7 +117,12 @@ FAILED = replace(ENDED, state=FleetState.FAILED)
 def test_it_ends_with_the_fleet_and_leaves_the_last_view(last: FleetStatus) -> None:
     console = terminal()
     waits: list[float] = []
-    watch(Fleet(RUNNING, RUNNING, last), console=console, wait=lambda s: bool(waits.append(s)))
+
+    def wait(seconds: float) -> bool:
+        waits.append(seconds)
+        return False
+
+    watch(Fleet(RUNNING, RUNNING, last), console=console, wait=wait)
     assert waits == [1.0, 1.0]
     before, _, after = written(console).partition("\x1b[?1049l")
     assert before.startswith("\x1b[?1049h"), "the alternate screen"
