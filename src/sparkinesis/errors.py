@@ -78,3 +78,7 @@ class InconsistentShardsError(SparkinesisError):
 
     Nothing was written.
     """
+
+
+class FleetError(SparkinesisError):
+    """A fleet of workers could not be started, or has failed for good. It says why."""
