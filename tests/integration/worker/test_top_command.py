@@ -277,7 +277,10 @@ def test_each_shard_is_asked_about_at_its_pace_and_again_after_trouble(
     client = lag_client(application().address(), give_up_after=0.1)
     server.kinesis.faults = delay_the_second
     calls = server.kinesis.calls
-    count = lambda: calls.count("GetRecords", stream=stream, shard=FIRST)  # noqa: E731
+
+    def count() -> int:
+        return calls.count("GetRecords", stream=stream, shard=FIRST)
+
     try:
         with LagWatch(client, every=every) as watch:
             watch.ask_for(leases)

@@ -123,4 +123,5 @@ def _shard(shard: FleetShard) -> ShardRow:
 
 def _failure(failure: Failure) -> str:
     times = "once" if failure.count == 1 else f"{failure.count} times"
-    return f"{failure.what}: {failure.error} ({times})"
+    # Where it was met is long, and may be cut off.
+    return f"{times}: {failure.error}: {failure.what}"

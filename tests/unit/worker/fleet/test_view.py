@@ -71,9 +71,9 @@ def test_a_fleet() -> None:
         ShardRow(SECOND, "c", "initializing", None, None, "in one call for 42 s"),
     )
     assert view.messages == (
-        "process_records of shard 4: ValueError: 4 (once)",
-        "process_records of shard 3: ValueError: 3 (once)",
-        "process_records of shard 2: ValueError: 2 (3 times)",
+        "once: ValueError: 4: process_records of shard 4",
+        "once: ValueError: 3: process_records of shard 3",
+        "3 times: ValueError: 2: process_records of shard 2",
         "the worker c took its place",
         "the worker x was lost",
     )
@@ -128,7 +128,7 @@ def test_it_ends_with_the_fleet_and_leaves_the_last_view(last: FleetStatus) -> N
     assert before.startswith("\x1b[?1049h"), "the alternate screen"
     assert before.count("running, 3 of 3 workers") == 2
     assert f"{last.state.value}, 0 of 3 workers" in after
-    assert "process_records of shard 4: ValueError: 4 (once)" in after
+    assert "once: ValueError: 4: process_records of shard 4" in after
 
 
 def test_off_a_terminal_a_line_every_ten_refreshes_and_when_the_state_changes() -> None:
