@@ -8,7 +8,6 @@ import threading
 import traceback
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from pathlib import PurePath
 
 from sparkinesis.worker.status import Failure
 
@@ -119,7 +118,8 @@ def _parts(error: BaseException) -> str:
     at = error.__traceback__
     while at is not None and len(lines) < _MAX_LINES:
         code = at.tb_frame.f_code
-        lines[f"{PurePath(code.co_filename).name} {code.co_name} {at.tb_lineno}"] = None
+        name = code.co_filename.replace("\\", "/").rpartition("/")[2]
+        lines[f"{name} {code.co_name} {at.tb_lineno}"] = None
         at = at.tb_next
     kind = type(error)
     return "\n".join([f"{kind.__module__}.{kind.__qualname__}", *lines, ""])
