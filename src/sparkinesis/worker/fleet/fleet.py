@@ -9,12 +9,13 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from sparkinesis.errors import FleetError, OptionError
 from sparkinesis.worker.application import Application
+from sparkinesis.worker.failures import describe
 from sparkinesis.worker.fleet.channel import SECRET_BYTES
 from sparkinesis.worker.fleet.control import Control, Disconnected
 from sparkinesis.worker.fleet.hosted import Posting
@@ -42,6 +43,7 @@ from sparkinesis.worker.fleet.roster import (
     TellWait,
 )
 from sparkinesis.worker.fleet.status import FleetState, FleetStatus, WorkerState
+from sparkinesis.worker.fleet.view import watch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -192,8 +194,6 @@ class Fleet:
 
         Ctrl-C ends the view only.
         """
-        from sparkinesis.worker.fleet.view import watch
-
         watch(self.status, wait=self._wait)
 
     def __enter__(self) -> Fleet:
@@ -219,6 +219,17 @@ class Fleet:
     # --- the fleet's own thread
 
     def _run(self) -> None:
+        try:
+            self._supervise()
+        except BaseException as error:  # noqa: BLE001 - or whoever waits for the fleet would for ever
+            _log.exception("The fleet of %s has failed", self._application.name)
+            self._roster = replace(self._roster, state=FleetState.FAILED, error=describe(error))
+            self._publish(self._clock())
+        # Workers that are left shut down gracefully once they have lost their driver.
+        self._control.close()
+        atexit.unregister(self._at_exit)
+
+    def _supervise(self) -> None:
         next_beat = self._clock()
         while self._roster.state not in _OVER:
             now = self._clock()
@@ -233,8 +244,6 @@ class Fleet:
                     self._handle(self._events.get_nowait())
             except queue.Empty:
                 pass
-        self._control.close()
-        atexit.unregister(self._at_exit)
 
     def _beat(self) -> None:
         self._control.send_to_all(Ping())
@@ -267,12 +276,16 @@ class Fleet:
         for action in actions:
             self._act(action)
         self._ledger = self._ledger.only(self._roster.members)
+        self._publish(now)
+
+    def _publish(self, now: float) -> None:
         status = self._ledger.status(self._application.name, self._stream, self._roster, now)
         with self._changed:
             self._status = status
             self._changed.notify_all()
 
     def _act(self, action: Action) -> None:
+        _log.debug("Fleet of %s: %s", self._application.name, action)
         if isinstance(action, Submit):
             self._submit(action)
         elif isinstance(action, Cancel):
@@ -293,6 +306,7 @@ class Fleet:
         self._jobs.submit(submit.job, submit.slots, self._posting, on_end)
 
     def _handle(self, event: Any) -> None:
+        _log.debug("Fleet of %s: %s", self._application.name, event)
         now = self._clock()
         if isinstance(event, tuple):
             worker_id, message = event

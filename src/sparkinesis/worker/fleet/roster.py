@@ -224,8 +224,8 @@ class Roster:
             return self
         if error is not None and not self.has_started:
             return self._without(worker_id, now).shut_down(error)
-        slot = self.slots.get(member.slot)
         roster = self._without(worker_id, now)
+        slot = roster.slots.get(member.slot)
         if slot is None or slot.job != member.job or roster._is_manned(slot):
             return roster
         is_leaving = member.state is WorkerState.LEAVING
@@ -359,7 +359,9 @@ class Roster:
         """Nobody is in this slot any more: it needs another job."""
         failures = slot.failures + 1 if is_failure else 0
         pause = backoff(self.options, failures)
-        return self._with_slot(replace(slot, job=None, failures=failures, retry_at=now + pause))
+        return self._with_slot(
+            replace(slot, job=None, has_joined=False, failures=failures, retry_at=now + pause)
+        )
 
     def _connected(self) -> list[Member]:
         return [member for member in self.members.values() if member.is_connected]
