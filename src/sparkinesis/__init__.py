@@ -34,7 +34,9 @@ from sparkinesis.errors import (
     OptionError,
     ProcessorError,
     RecordRefusedError,
+    SchemaMismatchError,
     ServiceError,
+    SinkUnavailableError,
     SparkinesisError,
     StreamNotFoundError,
 )
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from sparkinesis.worker.on_error import DeadLetter, Retry, Skip, Stop
     from sparkinesis.worker.options import LeaseTableOptions, WorkerOptions
     from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
+    from sparkinesis.worker.sink import ParquetSink
     from sparkinesis.worker.worker import Worker
 
 __all__ = [
@@ -73,6 +76,7 @@ __all__ = [
     "LeaseTableOptions",
     "LeaseTableUnavailableError",
     "OptionError",
+    "ParquetSink",
     "PreparedCheckpoint",
     "ProcessorError",
     "ProcessorShard",
@@ -80,7 +84,9 @@ __all__ = [
     "RecordProcessor",
     "RecordRefusedError",
     "Retry",
+    "SchemaMismatchError",
     "ServiceError",
+    "SinkUnavailableError",
     "Skip",
     "SparkinesisError",
     "Stop",
@@ -100,6 +106,7 @@ _LATER = {
     "worker.on_error": ("DeadLetter", "Retry", "Skip", "Stop"),
     "worker.options": ("LeaseTableOptions", "WorkerOptions"),
     "worker.processor": ("ProcessorShard", "RecordProcessor"),
+    "worker.sink": ("ParquetSink",),
     "worker.worker": ("Worker",),
 }
 """Modules and their public names, imported when they are asked for: a Spark query needs none of
