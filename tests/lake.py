@@ -16,11 +16,13 @@ def visible_files(folder: Path) -> list[str]:
 
 def visible_rows(folder: Path) -> list[dict[str, Any]]:
     """The rows of all files; raises if one is not whole."""
-    return [
-        row
-        for file in visible_files(folder)
-        for row in pq.ParquetFile(folder / file).read().to_pylist()
-    ]
+    return [row for file in visible_files(folder) for row in rows_of(folder / file)]
+
+
+def rows_of(file: Path) -> list[dict[str, Any]]:
+    """A file's rows; raises if it is not whole."""
+    rows: list[dict[str, Any]] = pq.ParquetFile(file).read().to_pylist()
+    return rows
 
 
 def _is_hidden(name: str) -> bool:
