@@ -48,7 +48,7 @@ def main(endpoint: str, stream: str, folder: str) -> None:
         endpoint=endpoint,
         initial_position="trim_horizon",
         worker_id="the same each time",
-        options=WorkerOptions(failover_time=2.0, idle_time=0.2, max_records=20),
+        options=WorkerOptions(failover_time=2.0, idle_time=0.2, max_records=50),
     ).run()
 
 
