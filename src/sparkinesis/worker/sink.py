@@ -35,6 +35,8 @@ class _Piece:
     rows: pa.Table
     size: int
     since: float
+    call: int | None
+    """The call of ``process_records`` that wrote them, if its own thread did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +49,9 @@ class ParquetSink:
     """Collects rows of one shard; made by `ProcessorShard.sink`. May be used from any thread.
 
     What it holds becomes files when the shard's checkpointer is about to write a checkpoint, and at
-    no other time. What a failed ``process_records`` wrote is taken back, unless a checkpoint in
-    between has stored it; what is left when the lease is lost is dropped. Either comes again.
+    no other time. What a failed ``process_records`` wrote, in its own thread, is taken back, unless
+    a checkpoint in between has stored it; what is left when the lease is lost is dropped. Either
+    comes again.
     """
 
     def __init__(
@@ -59,8 +62,6 @@ class ParquetSink:
         self._labels = labels
         self._sinks = sinks
         self._pieces: list[_Piece] = []
-        self._before_call = 0
-        """How many pieces there were when the present call began, or were left of them."""
 
     @property
     def path(self) -> str:
@@ -106,20 +107,17 @@ class ParquetSink:
                     "has the lease goes on from its last checkpoint."
                 )
             since = self._sinks.clock()
-            self._pieces += [_Piece(place, part, part.nbytes, since) for place, part in found]
+            call = self._sinks.present_call
+            self._pieces += [_Piece(place, part, part.nbytes, since, call) for place, part in found]
 
     # --- for the shard's sinks, which hold their lock
 
-    def begin_call(self) -> None:
-        self._before_call = len(self._pieces)
-
-    def take_back(self) -> None:
-        del self._pieces[self._before_call :]
+    def take_back(self, call: int) -> None:
+        self._pieces = [piece for piece in self._pieces if piece.call != call]
 
     def clear(self) -> None:
         """What was held is stored, or nobody's any more."""
         self._pieces.clear()
-        self._before_call = 0
 
     def files(self, unique: Callable[[], str], span: Mapping[str, str]) -> list[_File]:
         """What is held, by files; ``unique`` makes a part of each one's name."""
@@ -180,6 +178,8 @@ class ShardSinks:
         self.is_closed = False
         self._unique = unique
         self._count = 0
+        self._calls = 0
+        self._caller: int | None = None
         self._sinks: list[ParquetSink] = []
 
     def open(self, plan: SinkPlan, storage: Storage, labels: Mapping[str, str]) -> ParquetSink:
@@ -197,17 +197,26 @@ class ShardSinks:
         """Whether one of them is."""
         return any(sink.is_due for sink in self._sinks)
 
+    @property
+    def present_call(self) -> int | None:
+        """The call of ``process_records`` that this thread is in, or was in last.
+
+        None for other threads: what they write may be of records that do not come again when the
+        call fails.
+        """
+        return self._calls if threading.get_ident() == self._caller else None
+
     def begin_call(self) -> None:
         """The processor is about to be called: what it writes may have to be taken back."""
         with self.lock:
-            for sink in self._sinks:
-                sink.begin_call()
+            self._calls += 1
+            self._caller = threading.get_ident()
 
     def take_back(self) -> None:
         """The call has failed, and its records come again: forget the rows that it wrote."""
         with self.lock:
             for sink in self._sinks:
-                sink.take_back()
+                sink.take_back(self._calls)
 
     def flush(self, after: ExtendedSequenceNumber, until: ExtendedSequenceNumber) -> None:
         """Store all rows, which are of records behind ``after`` up to ``until``.

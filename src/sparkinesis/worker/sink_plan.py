@@ -107,7 +107,7 @@ class SinkPlan:
             # Anew each time: the product of three columns' numbers of values may not fit.
             code = pc.dictionary_encode(code).indices.cast(pa.int64())
         order = pc.sort_indices(code)
-        rows = table.drop_columns(list(self.partition_by)).take(order)
+        rows = table.drop_columns([*self.partition_by]).take(order)
         found, start = [], 0
         for count in pc.value_counts(code.take(order)).field("counts").to_pylist():
             first = order[start].as_py()
@@ -133,7 +133,8 @@ class SinkPlan:
                 f"partition_by is the string {self.partition_by!r}; give a list of columns, such "
                 f"as [{self.partition_by!r}]."
             )
-        object.__setattr__(self, "partition_by", tuple(self.partition_by))
+        if not isinstance(self.partition_by, Sequence):
+            raise OptionError(f"partition_by is {self.partition_by!r}; give a list of columns.")
         for name in self.partition_by:
             if name not in self.schema.names:
                 raise OptionError(

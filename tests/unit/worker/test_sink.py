@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from datetime import date
 from pathlib import Path
 from typing import Any, cast
@@ -70,6 +71,7 @@ def numbers(folder: Path) -> list[int]:
         ({"schema": pa.schema([("n", pa.month_day_nano_interval())])}, "cannot be written"),
         ({"partition_by": ["day"]}, "'day', which is not in the schema"),
         ({"partition_by": "day"}, "give a list of columns"),
+        ({"partition_by": None}, "partition_by is None"),
         ({"partition_by": ["n"]}, "no column that is not in partition_by"),
         (
             {"schema": pa.schema([("n", pa.int64()), ("x", pa.float64())]), "partition_by": ["x"]},
@@ -482,6 +484,22 @@ def test_what_a_failed_call_wrote_is_taken_back(case: Case) -> None:
     assert case.sink.buffered_rows == 4
     case.checkpointer.checkpoint()
     assert case.held.seen == [("5", [1, 2, 3, 5])]
+
+
+def test_what_another_thread_wrote_meanwhile_is_not_taken_back(case: Case) -> None:
+    """It may be of records that do not come again: twice is better than not at all."""
+
+    def write_aside(batch: RecordBatch, checkpointer: Checkpointer) -> None:
+        aside = threading.Thread(target=case.sink.write, args=([{"n": 1}],))
+        aside.start()
+        aside.join()
+        Storing.process_records(case.processor, batch, checkpointer)
+
+    case.processor.process_records = write_aside  # type: ignore[method-assign]
+    case.processor.fail_on = {"2"}
+    case.deliver(2)
+    case.checkpointer.checkpoint()
+    assert case.held.seen == [("2", [1])]
 
 
 def test_what_a_checkpoint_inside_the_call_has_stored_stays(case: Case) -> None:
