@@ -11,7 +11,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import boto3
+import pyarrow.parquet as pq
 import pytest
+from moto.server import ThreadedMotoServer
+from pyarrow import fs
 
 from sparkinesis.lease.extended_sequence_number import TRIM_HORIZON
 from sparkinesis.lease.table import LeaseTable
@@ -197,7 +201,7 @@ def test_a_killed_worker_leaves_no_part_of_a_file_and_loses_nothing(
         assert process.poll() is None
         time.sleep(0.05)
     with lake:
-        for n in range(600):
+        for n in range(400):
             lake.add(kinesis, stream, b"%d" % n, UPPER * (n % 2))
             if n % 200 == 150:
                 # In the middle of something: records come all the time.
@@ -350,3 +354,56 @@ def test_a_bad_argument_is_logged_with_the_reason(
     assert tried.wait(PATIENCE)
     assert "partition_by names 'day', which is not in the schema" in caplog.text
     assert not folder.exists()
+
+
+@pytest.fixture
+def s3() -> Iterator[str]:
+    """The address of an S3 with a bucket "lake"."""
+    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    endpoint = f"http://{host}:{port}"
+    client = boto3.client("s3", region_name="us-east-1", endpoint_url=endpoint)
+    client.create_bucket(Bucket="lake")
+    yield endpoint
+    client.close()
+    server.stop()
+
+
+def test_an_object_store(
+    application: Make, start: Start, kinesis: Any, stream: str, *, s3: str, journal: Journal
+) -> None:
+    lake = f"s3://lake/records?region=us-east-1&endpoint_override={s3}"
+    made = application(processor=lambda: AtOnce(journal, lake))
+    worker = start(made)
+    put_at(kinesis, stream, b"x")
+    put_at(kinesis, stream, b"y", UPPER)
+    journal.wait_for_data(b"x", b"y")
+    assert worker.shutdown(PATIENCE)
+    bucket, path = fs.FileSystem.from_uri(lake)
+    found = bucket.get_file_info(fs.FileSelector(path, recursive=True))
+    names = [info.base_name for info in found if info.is_file]
+    assert len(names) == 2
+    assert all(name.startswith("part-shardId-") for name in names), "none is hidden"
+    stored = [
+        pq.read_table(bucket.open_input_file(info.path)).column("data").to_pylist()
+        for info in found
+        if info.is_file
+    ]
+    assert sorted(stored) == [[b"x"], [b"y"]]
+    assert all(lease.checkpoint.sequence_number.isdecimal() for lease in made.table().leases())
+
+
+class AtOnce(Journaling):
+    """Stores each batch."""
+
+    def __init__(self, journal: Journal, path: str) -> None:
+        super().__init__(journal, on_initialize=self._open, on_records=self._store)
+        self._path = path
+
+    def _open(self, shard: ProcessorShard) -> None:
+        self._sink = shard.sink(self._path, SCHEMA)
+
+    def _store(self, batch: Any, checkpointer: Checkpointer) -> None:
+        self._sink.write(batch.to_arrow().select(SCHEMA.names))
+        checkpointer.checkpoint()
