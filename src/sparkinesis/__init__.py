@@ -28,6 +28,7 @@ from sparkinesis.errors import (
     CheckpointError,
     DataLossError,
     DuplicateWorkerIdError,
+    FleetError,
     LeaseLostError,
     LeaseTableError,
     LeaseTableUnavailableError,
@@ -53,6 +54,10 @@ if TYPE_CHECKING:
         DeadLetterStream,
         FailedRecords,
     )
+    from sparkinesis.worker.fleet.fleet import Fleet
+    from sparkinesis.worker.fleet.options import FleetOptions
+    from sparkinesis.worker.fleet.status import FleetStatus
+    from sparkinesis.worker.log_context import LogContext
     from sparkinesis.worker.on_error import DeadLetter, Retry, Skip, Stop
     from sparkinesis.worker.options import LeaseTableOptions, WorkerOptions
     from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
@@ -71,10 +76,15 @@ __all__ = [
     "DeadLetterStream",
     "DuplicateWorkerIdError",
     "FailedRecords",
+    "Fleet",
+    "FleetError",
+    "FleetOptions",
+    "FleetStatus",
     "LeaseLostError",
     "LeaseTableError",
     "LeaseTableOptions",
     "LeaseTableUnavailableError",
+    "LogContext",
     "OptionError",
     "ParquetSink",
     "PreparedCheckpoint",
@@ -103,6 +113,10 @@ _LATER = {
     "worker.batch": ("RecordBatch", "UserRecord"),
     "worker.checkpointer": ("Checkpointer", "PreparedCheckpoint"),
     "worker.dead_letter": ("DeadLetterDirectory", "DeadLetterStream", "FailedRecords"),
+    "worker.log_context": ("LogContext",),
+    "worker.fleet.fleet": ("Fleet",),
+    "worker.fleet.options": ("FleetOptions",),
+    "worker.fleet.status": ("FleetStatus",),
     "worker.on_error": ("DeadLetter", "Retry", "Skip", "Stop"),
     "worker.options": ("LeaseTableOptions", "WorkerOptions"),
     "worker.processor": ("ProcessorShard", "RecordProcessor"),

@@ -89,3 +89,7 @@ class SinkUnavailableError(SparkinesisError):
 
 class SchemaMismatchError(SparkinesisError, ValueError):
     """Rows do not fit the schema of the sink they were given to. None of them was taken."""
+
+
+class FleetError(SparkinesisError):
+    """A fleet of workers could not be started, or has failed for good. It says why."""

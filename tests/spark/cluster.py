@@ -38,10 +38,14 @@ EXECUTOR = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
 
 class Cluster:
-    """A master and two workers with a core each, and a Python without the source for both."""
+    """A master and two workers, and a Python without the source for both.
 
-    def __init__(self, folder: Path) -> None:
+    cores: of each worker; Spark takes anyone's word for how many there are.
+    """
+
+    def __init__(self, folder: Path, cores: int = 1) -> None:
         self._folder = folder
+        self._cores = cores
         self._stack = ExitStack()
         self.master = ""
         self.work = folder / "work"
@@ -64,7 +68,14 @@ class Cluster:
         self.master = self._daemon("master.Master", arguments, r"Starting Spark master at (\S+)")
         for host in HOSTS:
             places = ["--host", host, "--port", "0", "--webui-port", "0"]
-            size = ["--cores", "1", "--memory", "1g", "--work-dir", str(self.work / host)]
+            size = [
+                "--cores",
+                str(self._cores),
+                "--memory",
+                "1g",
+                "--work-dir",
+                str(self.work / host),
+            ]
             arguments = [*places, *size, self.master]
             self._daemon("worker.Worker", arguments, r"Successfully registered with master (\S+)")
 
@@ -96,8 +107,9 @@ class Cluster:
         py_files: list[Path],
         settings: Mapping[str, str],
         log: Path,
+        application: Path = APPLICATION,
     ) -> Iterator[subprocess.Popen[bytes]]:
-        """Run `cluster_query` as a user does, by spark-submit; it is killed in the end."""
+        """Run a program as a user does, by spark-submit; it is killed in the end."""
         defaults = {
             "spark.ui.enabled": "false",
             "spark.executor.memory": "512m",
@@ -114,7 +126,7 @@ class Cluster:
             str(SPARK / "bin" / "spark-submit"),
             *("--master", self.master, "--py-files", ",".join(map(str, py_files))),
             *(part for name, value in pairs for part in ("--conf", f"{name}={value}")),
-            str(APPLICATION),
+            str(application),
             *arguments,
         ]
         on_driver = os.pathsep.join(map(str, py_files))
@@ -123,14 +135,27 @@ class Cluster:
 
     def executors(self) -> dict[str, int]:
         """The process ids of this cluster's executors, by the folders that they work in."""
-        found: dict[str, int] = {}
+        return {
+            str(folder): pid
+            for pid, folder, command in self._processes()
+            if EXECUTOR in command.split(b"\0")
+        }
+
+    def python_processes(self, folder: str = "") -> set[int]:
+        """The process ids of the executors' Python, of all or of one."""
+        return {
+            pid
+            for pid, place, command in self._processes()
+            if b"pyspark" in command and place.is_relative_to(folder or self.work)
+        }
+
+    def _processes(self) -> Iterator[tuple[int, Path, bytes]]:
+        """Process id, folder, and command line of all that executors have started."""
         for process in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):  # it has just ended, or is not ours
-                if EXECUTOR in (process / "cmdline").read_bytes().split(b"\0"):
-                    folder = (process / "cwd").readlink()
-                    if folder.is_relative_to(self.work):
-                        found[str(folder)] = int(process.name)
-        return found
+                folder = (process / "cwd").readlink()
+                if folder.is_relative_to(self.work):
+                    yield int(process.name), folder, (process / "cmdline").read_bytes()
 
 
 def _python_with_dependencies(folder: Path) -> Path:

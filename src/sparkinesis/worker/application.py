@@ -8,7 +8,7 @@ import socket
 import time
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, overload
 
 from sparkinesis.errors import OptionError
 from sparkinesis.lease.caretaker import Caretaker
@@ -21,12 +21,18 @@ from sparkinesis.stream.address import StreamAddress, is_loopback, stream_addres
 from sparkinesis.stream.client import StreamClient
 from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp
+from sparkinesis.worker.fleet.options import DEFAULT_FLEET_OPTIONS, FleetOptions
 from sparkinesis.worker.on_error import RETRY, OnError, check_policy
 from sparkinesis.worker.options import DEFAULT_OPTIONS, WorkerOptions
 from sparkinesis.worker.processor import ProcessorFactory, check_factory
 from sparkinesis.worker.settings import ConsumerSettings
 from sparkinesis.worker.signals import graceful_on_signals
 from sparkinesis.worker.worker import Worker, default_worker_id
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sparkinesis.worker.fleet.fleet import Fleet
 
 
 @dataclass(frozen=True)
@@ -153,12 +159,36 @@ class Application:
             ),
         )
 
-    def run(self) -> None:
-        """Run one worker in this process until it is shut down; returns then.
+    @overload
+    def run(self) -> None: ...
 
-        SIGTERM and SIGINT shut it down gracefully, a second one at once. Raises what starting the
-        worker raises, and the error that ended it, if one did.
+    @overload
+    def run(self, spark: SparkSession, workers: int, fleet: FleetOptions = ...) -> Fleet: ...
+
+    def run(
+        self,
+        spark: SparkSession | None = None,
+        workers: int = 1,
+        fleet: FleetOptions = DEFAULT_FLEET_OPTIONS,
+    ) -> Fleet | None:
+        """Run workers until they are shut down: one in this process, or a fleet of them on Spark.
+
+        ``run()`` returns when the worker has ended. SIGTERM and SIGINT shut it down gracefully, a
+        second one at once. Raises what starting the worker raises, and the error that ended it, if
+        one did.
+
+        ``run(spark, workers=8)`` starts a Spark job for each worker, on any executors that the
+        session has, and returns at once, with a handle. Raises `OptionError`, `ProcessorError` and
+        `FleetError` before any of them is submitted; the handle tells of what fails later.
         """
+        if spark is not None:
+            from sparkinesis.worker.fleet.fleet import Fleet  # noqa: PLC0415 - needs PySpark
+
+            return Fleet(self, spark, workers, fleet)
+        self._run_here()
+        return None
+
+    def _run_here(self) -> None:
         worker = self.worker()
         with graceful_on_signals(worker):
             worker.start()

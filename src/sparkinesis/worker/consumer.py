@@ -90,7 +90,7 @@ class ShardConsumer:
         self._deliverer: Deliverer | None = None
         """There is one from the moment that the processor is initialized."""
         self._failures = 0
-        self._errors = RepeatedError()
+        self._errors = RepeatedError(settings.failures, held.shard_id)
         self._tasks: dict[Task, Callable[[], float | None]] = {
             Task.BLOCK_ON_PARENT: self._block_on_parent,
             Task.INITIALIZE: self._initialize,
@@ -123,6 +123,11 @@ class ShardConsumer:
     def processing_since(self) -> float | None:
         """When the present call of ``process_records`` began, by the worker's clock."""
         return self._deliverer.processing_since if self._deliverer is not None else None
+
+    @property
+    def records(self) -> int:
+        """User records processed, those of failed calls not."""
+        return self._deliverer.records if self._deliverer is not None else 0
 
     @property
     def stopped_by(self) -> BaseException | None:
@@ -169,8 +174,10 @@ class ShardConsumer:
 
     def _task_failed(self, task: Task, error: BaseException) -> float:
         if isinstance(error, ProcessorError):
-            self._around.fail(error)
-        self._errors.log(f"The task {task.value!r} failed, and is tried again, on {self}", error)
+            self._around.fail(error)  # says so, and counts it
+        else:
+            what = f"The task {task.value!r} failed, and is tried again, on {self}"
+            self._errors.log(what, error)
         if task is Task.SHUTDOWN and self._is_leaving:
             self._leave()  # whoever has the shard next ends it
             return 0.0

@@ -7,10 +7,15 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from sparkinesis.errors import LeaseTableUnavailableError, SinkUnavailableError
+from sparkinesis.errors import (
+    LeaseLostError,
+    LeaseTableUnavailableError,
+    SinkUnavailableError,
+)
 from sparkinesis.worker.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.dead_letter import FailedRecords
+from sparkinesis.worker.failures import Failures, describe
 from sparkinesis.worker.on_error import DeadLetter, Stop, last_resort, wait_before_retry
 from sparkinesis.worker.processor import RecordProcessor
 from sparkinesis.worker.settings import ConsumerSettings
@@ -27,18 +32,25 @@ def backoff(base: float, failures: int) -> float:
 
 
 class RepeatedError:
-    """Logs errors: with the traceback, but a repetition of the last one in a line."""
+    """Logs and counts a shard's errors: a failure's traceback once in a worker, else a line.
 
-    def __init__(self) -> None:
-        self._last: tuple[type[BaseException], str] | None = None
+    Each line names its failure, by which the traceback is found.
+    """
+
+    def __init__(self, failures: Failures, shard_id: str) -> None:
+        self._failures = failures
+        self._shard_id = shard_id
+        self._last: str | None = None
 
     def log(self, what: str, error: BaseException) -> None:
-        this = (type(error), str(error))
-        if this == self._last:
-            _log.warning("%s, again: %s: %s", what, type(error).__name__, error)
+        failure = self._failures.note(self._shard_id, what, error)
+        mark = failure.fingerprint
+        if failure.count > 1 and mark == self._last:
+            _log.warning("%s, again: %s [failure %s]", what, failure.error, mark)
         else:
-            _log.error("%s: %s", what, error, exc_info=error)
-        self._last = this
+            new = error if failure.count == 1 else None
+            _log.error("%s: %s [failure %s]", what, failure.error, mark, exc_info=new)
+        self._last = mark
 
     def forget(self) -> None:
         """It went well in between."""
@@ -72,6 +84,8 @@ class Deliverer:
     ) -> None:
         self.processing_since: float | None = None
         """When the present call of ``process_records`` began; may be read from any thread."""
+        self.records = 0
+        """User records of successful calls; may be read from any thread."""
         self.stopped_by: BaseException | None = None
         """The error for which the shard is to be stopped."""
         self._shard_id = shard_id
@@ -82,7 +96,7 @@ class Deliverer:
         self._is_ending = is_ending
         self._queue: deque[_Attempt] = deque()
         self._done = checkpointer.last
-        self._errors = RepeatedError()
+        self._errors = RepeatedError(settings.failures, shard_id)
 
     def __bool__(self) -> bool:
         """Whether something is left to deliver."""
@@ -118,6 +132,7 @@ class Deliverer:
         finally:
             self.processing_since = None
         self._errors.forget()
+        self.records += len(batch)
         self._pass(batch)
         return 0.0
 
@@ -138,11 +153,8 @@ class Deliverer:
         self._checkpointer.sinks.take_back()
         if self._is_ending():
             # Whoever has the shard next finds out whether it is the records' fault.
-            _log.warning(
-                "process_records raised on %s, which is given up just now: %s: %s",
-                records,
-                type(error).__name__,
-                error,
+            self._failed_at_the_end(
+                f"process_records raised on {records}, which is given up just now", error
             )
             return 0.0
         self._errors.log(f"process_records raised on {records}", error)
@@ -172,6 +184,15 @@ class Deliverer:
             self._queue.extendleft(_Attempt(half, failures) for half in reversed(rest.halves()))
             return 0.0
         return self._give_up(_Attempt(rest, failures), error)
+
+    def _failed_at_the_end(self, what: str, error: BaseException) -> None:
+        if isinstance(error, LeaseLostError):
+            # A checkpoint told so, as it should: no failure.
+            _log.warning("%s: %s", what, describe(error))
+            return
+        failure = self._settings.failures.note(self._shard_id, what, error)
+        new = error if failure.count == 1 else None
+        _log.warning("%s: %s [failure %s]", what, failure.error, failure.fingerprint, exc_info=new)
 
     def _give_up(self, attempt: _Attempt, error: BaseException) -> float:
         """Skip a record that cannot be processed, or hand it to the dead letters first."""

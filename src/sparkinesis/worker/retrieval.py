@@ -6,6 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -69,7 +70,9 @@ class Polling:
         self._pages: deque[FetchedPage] = deque()
         self._error: BaseException | None = None
         self._stopped = False
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        # Logs as the shard's consumer, who makes it.
+        run = copy_context().run
+        self._thread = threading.Thread(target=run, args=(self._run,), name=name, daemon=True)
 
     def start(self) -> Polling:
         self._thread.start()

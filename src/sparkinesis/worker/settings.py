@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sparkinesis.stream.client import StreamClient
 from sparkinesis.stream.position import Position
+from sparkinesis.worker.failures import Failures
 from sparkinesis.worker.on_error import OnError
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processor import ProcessorFactory
@@ -29,6 +30,7 @@ class ConsumerSettings:
     clock: Callable[[], float]
     """Monotonic, in seconds."""
     uniform: Callable[[float, float], float]
+    failures: Failures = field(default_factory=Failures)
 
     def service_time_ms(self) -> int:
         """The service's clock (epoch ms), by a call of it."""

@@ -39,7 +39,10 @@ def graceful_on_signals(worker: Worker) -> Iterator[None]:
             timeout = None
         # A handler interrupts the main thread anywhere, so it must not wait, nor take a lock.
         thread = threading.Thread(
-            target=worker.shutdown, args=(timeout,), name="shutdown", daemon=True
+            target=worker.log_place.run,
+            args=(worker.shutdown, timeout),
+            name="shutdown",
+            daemon=True,
         )
         shutdown.append(thread)
         thread.start()

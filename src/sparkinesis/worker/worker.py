@@ -12,6 +12,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from sparkinesis.errors import DuplicateWorkerIdError, SparkinesisError
 from sparkinesis.lease.caretaker import Caretaker
@@ -22,10 +23,11 @@ from sparkinesis.stream.cursor import ShardCursor
 from sparkinesis.stream.position import Position
 from sparkinesis.stream.shard import Shard
 from sparkinesis.worker.consumer import ShardConsumer
+from sparkinesis.worker.log_context import LogPlace
 from sparkinesis.worker.retrieval import Polling
 from sparkinesis.worker.settings import ConsumerSettings
 from sparkinesis.worker.states import ShutdownReason, State
-from sparkinesis.worker.status import ShardStatus
+from sparkinesis.worker.status import Failure, ShardStatus
 
 _log = logging.getLogger(__name__)
 
@@ -44,6 +46,8 @@ class Worker:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.log_place = LogPlace(settings.application, settings.worker_id)
+        """Whose log lines those of this worker's threads are."""
         self._settings = settings
         self._options = settings.options
         self._coordinator = coordinator
@@ -54,6 +58,7 @@ class Worker:
         self._stop_taking = threading.Event()
         self._stop_renewing = threading.Event()
         self._consumers: dict[str, ShardConsumer] = {}
+        self._records_of_ended = 0
         self._threads: dict[str, threading.Thread] = {}
         self._reported: dict[str, float] = {}
         self._stopped_shards: dict[str, BaseException] = {}
@@ -86,7 +91,10 @@ class Worker:
             ("consume", self._run_consumers),
         ):
             thread = threading.Thread(
-                target=loop, name=f"{self._settings.application}-{name}", daemon=True
+                target=self.log_place.run,
+                args=(loop,),
+                name=f"{self._settings.application}-{name}",
+                daemon=True,
             )
             self._loops.append(thread)
             thread.start()
@@ -135,6 +143,21 @@ class Worker:
             raise self._failure
         return ended
 
+    @property
+    def is_shutting_down(self) -> bool:
+        """Whether a shutdown was requested, by anyone, or the worker has failed."""
+        return self._shutdown_requested
+
+    @property
+    def failure(self) -> BaseException | None:
+        """The error that ended the worker, or is ending it."""
+        return self._failure
+
+    @property
+    def was_graceful(self) -> bool:
+        """Whether no shutdown had to be forced so far."""
+        return not self._shutdown_forced
+
     def status(self) -> list[ShardStatus]:
         """What the worker does, by shard."""
         now = self._clock()
@@ -146,9 +169,22 @@ class Worker:
                 consumer.state,
                 consumer.intake.millis_behind_latest,
                 None if (since := consumer.processing_since) is None else now - since,
+                consumer.records,
             )
             for shard_id, consumer in consumers
         ]
+
+    def records_total(self) -> int:
+        """User records processed since the start, of all shards that this worker has or had."""
+        with self._changed:
+            return self._records_of_ended + sum(each.records for each in self._consumers.values())
+
+    def failures(self) -> tuple[Failure, ...]:
+        """Errors of record processors and tasks, in order of the last occurrence.
+
+        The last 50 different ones; an error that came with a lost lease is none.
+        """
+        return self._settings.failures.snapshot()
 
     # --- Surroundings of consumers
 
@@ -180,7 +216,10 @@ class Worker:
     def fail(self, error: BaseException) -> None:
         """Shut down, and let `wait` raise ``error``."""
         if self._failure is None:
-            _log.error("The worker %s shuts down: %s", self._settings.worker_id, error)
+            what = f"The worker {self._settings.worker_id} shuts down"
+            self._settings.failures.note(None, what, error)
+            raised = error if error.__traceback__ is not None else None
+            _log.error("%s: %s", what, error, exc_info=raised)
             self._failure = error
         self.request_shutdown()
 
@@ -320,7 +359,8 @@ class Worker:
                 self._tell()
 
         thread = threading.Thread(
-            target=consume,
+            target=replace(self.log_place, shard=lease.shard_id).run,
+            args=(consume,),
             name=f"{self._settings.application}-{lease.shard_id}",
             daemon=True,
         )
@@ -339,6 +379,7 @@ class Worker:
                 self._release(consumer.held)
             with self._changed:
                 del self._consumers[shard_id]
+                self._records_of_ended += consumer.records
                 if consumer.stopped_by is not None:
                     self._stopped_shards[shard_id] = consumer.stopped_by
             del self._threads[shard_id]

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from sparkinesis.errors import LeaseLostError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import Lease
@@ -14,6 +15,7 @@ from sparkinesis.stream.page import Record
 from sparkinesis.worker.batch import RecordBatch, make_batch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.delivery import LONGEST_BACKOFF, Deliverer, RepeatedError, backoff
+from sparkinesis.worker.failures import Failures
 from sparkinesis.worker.on_error import DeadLetter, OnError, Retry, Skip, Stop
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processor import RecordProcessor
@@ -41,6 +43,7 @@ class Setting:
     on_error: OnError
     options: WorkerOptions = field(default_factory=WorkerOptions)
     now: float = 1000.0
+    failures: Failures = field(default_factory=Failures)
     application = "app"
 
     @property
@@ -264,9 +267,50 @@ def test_backoff_doubles_up_to_a_limit() -> None:
 
 
 def test_a_repeated_error_is_logged_in_a_line(caplog: pytest.LogCaptureFixture) -> None:
-    errors = RepeatedError()
+    """Whatever its message, on whichever shard; other lines of code, other failures."""
+    failures = Failures()
+    here, there = RepeatedError(failures, "here"), RepeatedError(failures, "there")
     for text in ("a", "a", "b"):
-        errors.log("what", ValueError(text))
-    errors.forget()
-    errors.log("what", ValueError("b"))
-    assert [bool(record.exc_info) for record in caplog.records] == [True, False, True, True]
+        here.log("what", ValueError(text))
+    there.log("what", ValueError("c"))
+    here.forget()
+    here.log("what", ValueError("d"))
+    here.log("what", KeyError("e"))
+    here.log("what", ValueError("f"))
+    traced = [bool(record.exc_info) for record in caplog.records]
+    assert traced == [True, False, False, False, False, True, False]
+    again = [record.levelname for record in caplog.records if ", again: " in record.message]
+    assert again == ["WARNING"] * 2
+    values = {failure.fingerprint for failure in failures.snapshot()}
+    for record in caplog.records:
+        assert any(record.message.endswith(f"[failure {value}]") for value in values)
+
+
+def test_what_fails_while_the_shard_goes_is_counted_but_a_lost_lease_is_no_failure() -> None:
+    shard = Shard(Stop(), "1")
+    shard.held.held = False
+    shard.add(1)
+    shard.deliverer.step()
+    (failure,) = shard.setting.failures.snapshot()
+    assert failure.error == "ValueError: bad"
+    assert "given up just now" in failure.what
+    assert failure.shard_ids == (SHARD,)
+
+    def lose(batch: RecordBatch, checkpointer: Checkpointer) -> None:
+        raise LeaseLostError("another worker has it")
+
+    shard.processor.process_records = lose  # type: ignore[method-assign]
+    shard.deliverer.step()
+    assert shard.setting.failures.snapshot() == (failure,)
+
+
+def test_records_of_successful_calls_are_counted() -> None:
+    shard = Shard(Skip(), "2")
+    shard.add(1, 2, 3)
+    shard.step_all()
+    assert shard.given == [["1", "2", "3"], ["1"], ["2", "3"], ["2"], ["3"]]
+    assert shard.deliverer.records == 2
+    shard.add()
+    shard.add(4, 5)
+    shard.step_all()
+    assert shard.deliverer.records == 4

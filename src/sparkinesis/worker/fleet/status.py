@@ -27,6 +27,8 @@ class WorkerState(Enum):
     RUNNING = "running"
     LEAVING = "leaving"
     """It shuts down gracefully."""
+    LOST = "lost"
+    """The driver has no connection to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +81,8 @@ class FleetStatus:
     notes: tuple[str, ...] = ()
     """What happened to workers, such as one that was lost; the latest last."""
 
-    @property
-    def records(self) -> int:
-        """User records processed by the workers that are there."""
-        return sum(worker.records for worker in self.workers)
+    records: int = 0
+    """User records processed since the fleet was started, as far as workers told."""
 
     @property
     def records_per_second(self) -> float:

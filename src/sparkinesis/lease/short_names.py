@@ -1,0 +1,53 @@
+"""Names of shards and owners, so short that a screen holds hundreds. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+
+_SHARD = re.compile(r"shardId-0*(\d+)")
+_SEPARATORS = ":/._- "
+_LONGEST = 6
+"""Characters of a short owner."""
+
+
+def short_shards(names: Collection[str]) -> Mapping[str, str]:
+    """Shard ids or lease keys by their numbers: ``shardId-000000000012`` is 12."""
+    numbers = {name: _SHARD.sub(r"\1", printable(name)) for name in names}
+    start = _common(list(numbers.values()))
+    return {name: number[len(start) :] for name, number in numbers.items()}
+
+
+def short_owners(names: Collection[str]) -> Mapping[str, str]:
+    """Names of at most six characters.
+
+    As they are, or without what all of them begin and end with; else w1, w2, ... in their order.
+    """
+    ordered = sorted(names)
+    plain = [printable(name) for name in ordered]
+    start = _common(plain)
+    end = _common([name[len(start) :][::-1] for name in plain])
+    parts = [name[len(start) : len(name) - len(end)] for name in plain]
+    for short in (plain, [f"w{part}" if part.isdecimal() else part for part in parts]):
+        if len(set(short)) == len(short) and all(0 < len(one) <= _LONGEST for one in short):
+            return dict(zip(ordered, short, strict=True))
+    return {name: f"w{number}" for number, name in enumerate(ordered, 1)}
+
+
+def printable(text: str) -> str:
+    """Text from elsewhere, which cannot move a terminal's cursor."""
+    return "".join(one if one.isprintable() else " " for one in text)
+
+
+def _common(names: list[str]) -> str:
+    """What two or more names all begin with, up to a separator."""
+    if len(names) < 2:
+        return ""
+    first, last = min(names), max(names)
+    length = 0
+    for at, (one, other) in enumerate(zip(first, last, strict=False)):
+        if one != other:
+            break
+        if one in _SEPARATORS:
+            length = at + 1
+    return first[:length]

@@ -1,0 +1,376 @@
+"""What `sparkinesis top` and a fleet's `watch` show, and how it fits into a terminal. Pure.
+
+Shards and owners take a line each while there is room, and stand side by side where there is not.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, TypeAlias
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import Group
+from rich.text import Text
+
+from sparkinesis.lease.short_names import printable, short_owners, short_shards
+
+LATE_MS, VERY_LATE_MS = 10_000, 60_000
+"""Where a lag is marked, with ``!`` and ``!!``."""
+
+_GAP = "  "
+_OWNER_CELL = 39
+"""The least width of an owner that has no line of its own: two fit into 80 columns."""
+_LAG, _RATE = 6, 8
+
+
+@dataclass(frozen=True, slots=True)
+class ShardRow:
+    """One shard."""
+
+    shard: str
+    """Its id, or its lease's key."""
+    owner: str | None
+    state: str
+    millis_behind: int | None
+    """None where it is not known."""
+    rate: float | None
+    """In the view's unit; None where there is none: the state is shown instead if room is short."""
+    note: str = ""
+    is_amiss: bool = False
+    """Something is wrong that shows in no lag: it comes first."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerRow:
+    """One owner of shards."""
+
+    owner: str
+    shards: int
+    millis_behind: int | None
+    """The largest of its shards'."""
+    rate: float | None
+    note: str = ""
+    is_amiss: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """An application at one moment."""
+
+    title: str
+    summary: str
+    rate_unit: Literal["records/s", "KB/s"]
+    owners: tuple[OwnerRow, ...] = ()
+    shards: tuple[ShardRow, ...] = ()
+    messages: tuple[str, ...] = ()
+    """The most important first: those at the end are left out if room is short."""
+
+    @property
+    def millis_behind(self) -> int | None:
+        """The largest known lag."""
+        return largest(row.millis_behind for row in self.shards)
+
+    @property
+    def rate(self) -> float | None:
+        """Of all owners; None where none is known."""
+        return total(row.rate for row in self.owners)
+
+
+def largest(lags: Iterable[int | None]) -> int | None:
+    """The largest of the known lags; None where none is known."""
+    return max((lag for lag in lags if lag is not None), default=None)
+
+
+def total(rates: Iterable[float | None]) -> float | None:
+    """The sum of the known rates; None where none is known."""
+    known = [rate for rate in rates if rate is not None]
+    return sum(known) if known else None
+
+
+def behind(millis: int | None) -> str:
+    """A lag in at most six characters."""
+    if millis is None:
+        return "-"
+    seconds = millis / 1000
+    if seconds < 99.95:
+        return f"{seconds:.1f} s"
+    if seconds < 99.5 * 60:
+        return f"{seconds / 60:.0f} min"
+    hours = seconds / 3600
+    return f"{hours:.1f} h" if hours < 99.95 else f"{hours / 24:.0f} d"
+
+
+def summary_line(view: View) -> str:
+    """The view in one line."""
+    return f"{_plain(view.title)}: {_plain(view.summary)}; {', '.join(_figures(view))}"
+
+
+def render(view: View, width: int, height: int) -> Group:
+    """The view as at most ``height`` lines of at most ``width`` columns."""
+    head = [
+        Text.assemble((_plain(view.title), "bold"), f"{_GAP}{_plain(view.summary)}"),
+        Text(_GAP.join(_figures(view))),
+    ]
+    said = [
+        line
+        for message in view.messages
+        for line in textwrap.wrap(_plain(message), max(width, 20), max_lines=2, placeholder=" ...")
+    ][: max(0, min(height // 5, height - 3))]
+    gap = [Text()] if height >= 16 else []
+    room = height - len(head) - len(said) - len(gap) * (2 if said else 1)
+    lines = [*head, *gap, *_tables(view, width, room, gap)]
+    if said:
+        lines += [*gap, *map(Text, said)]
+    for line in lines:
+        line.no_wrap = True
+        line.rstrip()
+        line.truncate(width, overflow="crop")
+    return Group(*lines[: max(height, 0)])
+
+
+_Cell: TypeAlias = "list[str | tuple[str, str]]"
+"""Text, and coloured text."""
+
+
+class _Table(NamedTuple):
+    """Rows that may be laid out as a line each, or side by side."""
+
+    heading: str
+    """Above lines."""
+    lines: Sequence[_Cell]
+    title: str
+    """Above cells."""
+    cells: Sequence[_Cell]
+    """In the same order, all as wide."""
+    cells_of_worst: Sequence[_Cell]
+    """For a screen that does not hold all."""
+    states: Sequence[str]
+    """In the order of the worst."""
+    across: int
+    """How many cells fit side by side."""
+
+    @property
+    def as_lines(self) -> int:
+        return len(self.lines) + 1 if self.lines else 0
+
+    @property
+    def as_cells(self) -> int:
+        return math.ceil(len(self.cells) / self.across) + 1 if self.cells else 0
+
+    def fit(self, room: int) -> list[Text]:
+        """Within ``room`` lines: all rows if they fit, else the worst, and how many are left."""
+        if not self.lines or room < 1:
+            return []
+        if self.as_lines <= room:
+            return [Text(self.heading, "bold"), *(Text.assemble(*line) for line in self.lines)]
+        if self.as_cells <= room:
+            return [Text(self.title, "bold"), *self._grid(self.cells, room - 1)]
+        shown = max(0, room - 2) * self.across
+        left = Counter(self.states[shown:])
+        more = f"... {left.total()} more"
+        if any(left):
+            more += ": " + ", ".join(f"{n} {state}" for state, n in left.most_common())
+        worst = self._grid(self.cells_of_worst[:shown], room - 2)
+        return [*([Text(self.title, "bold")] if room > 1 else []), *worst, Text(more)]
+
+    def _grid(self, cells: Sequence[_Cell], most: int) -> list[Text]:
+        if not cells:
+            return []
+        height = min(most, math.ceil(len(cells) / self.across))
+        lines = []
+        for at in range(height):
+            parts: _Cell = []
+            for cell in cells[at::height]:
+                parts += [_GAP, *cell] if parts else cell
+            lines.append(Text.assemble(*parts))
+        return lines
+
+
+def _tables(view: View, width: int, room: int, gap: list[Text]) -> list[Text]:
+    """Where both do not fit, shards come before owners, who keep a quarter of the room."""
+    names = short_owners(
+        {row.owner for row in view.owners} | {s.owner for s in view.shards if s.owner}
+    )
+    owners, shards = _owner_table(view, names, width), _shard_table(view, names, width)
+    if owners.lines and shards.lines:
+        room -= len(gap)
+    for wish in (owners.as_lines, owners.as_cells):
+        if any(wish + rows <= room for rows in (shards.as_lines, shards.as_cells)):
+            for_owners = wish
+            break
+    else:
+        for_owners = min(owners.as_cells, max(room - shards.as_cells, room // 4 + 1))
+    top = owners.fit(for_owners)
+    bottom = shards.fit(room - len(top))
+    return [*top, *(gap if top and bottom else []), *bottom]
+
+
+def _shard_table(view: View, names: Mapping[str, str], width: int) -> _Table:
+    ids = short_shards([row.shard for row in view.shards])
+    shard = _widest(ids.values())
+    owner = _widest([*(names[row.owner] for row in view.shards if row.owner), "-"])
+    state = _widest([*(row.state for row in view.shards), "state"])
+    cell = shard + 1 + owner + _LAG + 3 + 1 + _RATE
+
+    def line(row: ShardRow) -> _Cell:
+        return [
+            f"{_right(ids[row.shard], max(shard, 5))}{_GAP}",
+            f"{_left(names[row.owner] if row.owner else '-', max(owner, 5))}{_GAP}",
+            _left(row.state, state),
+            _lag(row, _LAG + 1),
+            f"{_rate(row.rate):>{_RATE + 3}}{_GAP}{_plain(row.note)}",
+        ]
+
+    def brief(row: ShardRow) -> _Cell:
+        last = row.state[:_RATE] if row.rate is None else _rate(row.rate)
+        by = names[row.owner] if row.owner else "-"
+        return [
+            f"{_right(ids[row.shard], shard)} {_left(by, owner)}",
+            _lag(row, _LAG),
+            f" {last:>{_RATE}}",
+        ]
+
+    worst = sorted(view.shards, key=_worst_first)
+    rows = sorted(view.shards, key=_late_first)
+    heading = (
+        f"{'shard':>{max(shard, 5)}}{_GAP}{'owner':{max(owner, 5)}}{_GAP}{'state':{state}}"
+        f"{'behind':>{_LAG + 4}}{view.rate_unit:>{_RATE + 3}}"
+    )
+    title = f"shards, worst lag first: shard, owner, behind, {view.rate_unit}"
+    across = max(1, (width + len(_GAP)) // (cell + len(_GAP)))
+    return _Table(
+        heading,
+        [line(row) for row in rows],
+        title,
+        [brief(row) for row in rows],
+        [brief(row) for row in worst],
+        [row.state for row in worst],
+        across,
+    )
+
+
+def _owner_table(view: View, names: Mapping[str, str], width: int) -> _Table:
+    short = _widest([*(names[row.owner] for row in view.owners), "owner"])
+    # A name that is short already needs no legend.
+    is_legend = any(names[row.owner] != row.owner for row in view.owners)
+    full = _widest(row.owner for row in view.owners) if is_legend else 0
+    full = min(full, max(0, width - short - _LAG - _RATE - 20))
+    count = max(_widest(str(row.shards) for row in view.owners), 6)
+
+    def line(row: OwnerRow) -> _Cell:
+        return [
+            _left(names[row.owner], short),
+            f"{_GAP}{_left(row.owner, full)}" if full else "",
+            f"{_GAP}{row.shards:>{count}}",
+            _lag(row, _LAG + 1),
+            f"{_rate(row.rate):>{_RATE + 3}}{_GAP}{_plain(row.note)}",
+        ]
+
+    across = max(1, (width + len(_GAP)) // (_OWNER_CELL + len(_GAP)))
+    cell = (width + len(_GAP)) // across - len(_GAP)
+    narrow = _widest(names[row.owner] for row in view.owners)
+    many = _widest(str(row.shards) for row in view.owners)
+    rest = max(0, cell - narrow - 1 - 1 - many - 3 - _LAG - 1 - _RATE)
+
+    def brief(row: OwnerRow) -> _Cell:
+        name = row.owner if is_legend else ""
+        note = f"{row.note}: {name}" if row.is_amiss else name
+        return [
+            f"{_left(names[row.owner], narrow)} {_left(note, rest)} {row.shards:>{many}}",
+            _lag(row, _LAG),
+            f" {_rate(row.rate):>{_RATE}}",
+        ]
+
+    rows = sorted(view.owners, key=lambda row: row.owner)
+    worst = sorted(rows, key=_worst_first)
+    heading = (
+        f"{'owner':{short}}{_GAP + ' ' * full if full else ''}{_GAP}{'shards':>{count}}"
+        f"{'behind':>{_LAG + 4}}{view.rate_unit:>{_RATE + 3}}"
+    )
+    title = f"owners: shards, behind, {view.rate_unit}"
+    return _Table(
+        heading,
+        [line(row) for row in rows],
+        title,
+        [brief(row) for row in rows],
+        [brief(row) for row in worst],
+        [""] * len(rows),
+        across,
+    )
+
+
+_Rank: TypeAlias = "tuple[bool, int, int, str]"
+
+
+def _worst_first(row: ShardRow | OwnerRow) -> _Rank:
+    """What is amiss and has no lag, then by lag, then what has none; otherwise by name."""
+    lag = -1 if row.millis_behind is None else row.millis_behind
+    name = row.shard if isinstance(row, ShardRow) else row.owner
+    return (not (row.is_amiss and lag < 0), -lag, len(name), name)
+
+
+def _late_first(row: ShardRow) -> _Rank:
+    """The same, but shards that are hardly late keep their places, so that one can watch them."""
+    first, lag, length, name = _worst_first(row)
+    return (first, lag if lag <= -LATE_MS else 0, length, name)
+
+
+def _figures(view: View) -> list[str]:
+    states = Counter(row.state for row in view.shards)
+    counts = ", ".join(f"{n} {_plain(state)}" for state, n in states.most_common())
+    lag, rate = view.millis_behind, view.rate
+    return [
+        f"{_number(len(view.shards), 'shard')}{f' ({counts})' if counts else ''}",
+        _number(len(view.owners), "owner"),
+        "lag unknown" if lag is None else f"{_sign(lag)} {behind(lag)} behind".lstrip(),
+        "rate unknown" if rate is None else f"{_rate(rate)} {view.rate_unit}",
+    ]
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def _lag(row: ShardRow | OwnerRow, width: int) -> tuple[str, str]:
+    """Three columns of space and sign, then the lag, in its colour."""
+    lag = row.millis_behind
+    sign = "!!" if row.is_amiss and lag is None else _sign(lag)
+    colour = {"": "green", "!": "yellow", "!!": "red"}[sign]
+    text = f"{sign:>3}{behind(lag):>{width}}"
+    return text, "" if lag is None and not row.is_amiss else colour
+
+
+def _sign(millis: int | None) -> str:
+    if millis is None or millis < LATE_MS:
+        return ""
+    return "!" if millis < VERY_LATE_MS else "!!"
+
+
+def _rate(rate: float | None) -> str:
+    if rate is None:
+        return "-"
+    if rate < 99.95:
+        return f"{rate:.1f}"
+    if rate < 99_999.5:
+        return f"{rate:,.0f}"
+    return f"{rate / 1e3:.1f}k" if rate < 999_950 else f"{rate / 1e6:.1f}M"
+
+
+def _plain(text: str) -> str:
+    return " ".join(printable(text).split())
+
+
+def _widest(names: Iterable[str]) -> int:
+    return max((cell_len(printable(name)) for name in names), default=0)
+
+
+def _left(text: str, width: int) -> str:
+    return set_cell_size(printable(text), width)
+
+
+def _right(text: str, width: int) -> str:
+    return " " * (width - cell_len(text)) + text

@@ -1,0 +1,384 @@
+"""A fleet: an application's workers on Spark executors, and the driver's handle on them."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import queue
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from sparkinesis.errors import FleetError, OptionError
+from sparkinesis.worker.application import Application
+from sparkinesis.worker.fleet.channel import SECRET_BYTES
+from sparkinesis.worker.fleet.control import Control, Disconnected
+from sparkinesis.worker.fleet.hosted import Posting
+from sparkinesis.worker.fleet.jobs import SparkJobs, check_can_travel
+from sparkinesis.worker.fleet.ledger import Ledger
+from sparkinesis.worker.fleet.messages import (
+    Ended,
+    Hello,
+    Leaving,
+    Ping,
+    Report,
+    ShutDown,
+    Start,
+    Wait,
+)
+from sparkinesis.worker.fleet.options import FleetOptions
+from sparkinesis.worker.fleet.roster import (
+    Action,
+    Cancel,
+    Drop,
+    Roster,
+    Submit,
+    TellShutDown,
+    TellStart,
+    TellWait,
+)
+from sparkinesis.worker.fleet.status import FleetState, FleetStatus, WorkerState
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
+
+_LONG_WAIT = 30.0
+"""Seconds that Spark may take to run a task before it is told."""
+_OVER = frozenset({FleetState.ENDED, FleetState.FAILED})
+
+
+@dataclass(frozen=True, slots=True)
+class _JobEnded:
+    job: int
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    workers: int
+
+
+@dataclass(frozen=True, slots=True)
+class _ShutDown:
+    within: float
+    """Seconds that workers have."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Abandon:
+    """The shutdown has taken too long."""
+
+
+class Fleet:
+    """Workers of one application, one for each task slot of Spark that they are given.
+
+    Made by `Application.run`. All methods are for any thread; one thread of the fleet's own decides
+    and acts. As a context manager, it shuts down at the end of the block; so it does when the
+    driver's program ends.
+    """
+
+    def __init__(
+        self,
+        application: Application,
+        spark: SparkSession,
+        workers: int,
+        options: FleetOptions,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Raises `OptionError`, `ProcessorError` and `FleetError` before any job is submitted."""
+        _check_workers(workers)
+        if application.worker_id is not None:
+            raise OptionError(
+                "worker_id is set, and the workers of a fleet must differ: leave it out."
+            )
+        self._application = application
+        self._options = options
+        self._clock = clock
+        self._stream = application.address().name
+        group = options.job_group or f"sparkinesis {application.name}"
+        self._jobs = SparkJobs(spark, group, f"{application.name} on stream {self._stream}")
+        place = self._jobs.place(options)
+        secret = secrets.token_bytes(SECRET_BYTES)
+        self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._control = Control(
+            place.bind, options.port, secret, lambda worker, what: self._events.put((worker, what))
+        )
+        self._posting = Posting(
+            application,
+            place.host,
+            self._control.port,
+            secret,
+            options.heartbeat_interval,
+            options.lost_after,
+            options.log_level,
+        )
+        self._roster = Roster(options).scaled(workers)
+        self._ledger = Ledger()
+        self._waiting = 0
+        """Workers that were said to wait for a free core."""
+        self._are_graceful = True
+        """No worker had to be forced so far."""
+        self._shutdown_within = application.options.shutdown_timeout
+        self._status = self._ledger.status(application.name, self._stream, self._roster, clock())
+        self._changed = threading.Condition()
+        try:
+            check_can_travel(self._posting)
+        except BaseException:
+            self._control.close()
+            raise
+        self._thread = threading.Thread(target=self._run, name=f"{group}-fleet", daemon=True)
+        self._thread.start()
+        atexit.register(self._at_exit)
+
+    # --- for any thread
+
+    def status(self) -> FleetStatus:
+        """The fleet, at most a heartbeat interval old."""
+        return self._status
+
+    def scale(self, workers: int) -> None:
+        """Have so many workers from now on; returns at once.
+
+        Workers that are not wanted shut down gracefully. Raises `OptionError` for less than one,
+        and `FleetError` for a fleet that is ending.
+        """
+        _check_workers(workers)
+        if self._status.state is not FleetState.RUNNING:
+            raise FleetError(f"The fleet is {self._status.state.value}; start another one.")
+        self._events.put(_Scale(workers))
+
+    def request_shutdown(self, timeout: float | None = None) -> None:
+        """Begin to shut down gracefully; returns at once. See `shutdown`."""
+        seconds = self._application.options.shutdown_timeout if timeout is None else timeout
+        self._events.put(_ShutDown(seconds))
+
+    def shutdown(self, timeout: float | None = None) -> bool:
+        """Shut down gracefully, and wait for it.
+
+        Every worker finishes the batches at hand, lets its processors checkpoint, releases its
+        leases, and ends its Spark job. timeout: seconds that they have for it; None: the
+        application's ``shutdown_timeout``. Jobs of workers that have not ended after it, and what
+        it takes to lose one, are cancelled. Returns whether all ended gracefully.
+        """
+        seconds = self._application.options.shutdown_timeout if timeout is None else timeout
+        self._events.put(_ShutDown(seconds))
+        if self._wait(seconds + self._options.lost_after):
+            return not self._roster.is_abandoned and self._are_graceful
+        self._events.put(_Abandon())
+        self._wait(self._options.lost_after)
+        return False
+
+    def await_termination(self, timeout: float | None = None) -> bool:
+        """Wait for the fleet's end, at most ``timeout`` seconds; whether it has ended.
+
+        It ends by `shutdown`, or when a record processor asks for it. Raises `FleetError` if it
+        has failed.
+        """
+        ended = self._wait(timeout)
+        if self._status.state is FleetState.FAILED:
+            raise FleetError(
+                f"The fleet of {self._application.name!r} has failed: {self._roster.error}"
+            )
+        return ended
+
+    def watch(self) -> None:
+        """Show the fleet on the terminal, updated in place, until it ends or Ctrl-C.
+
+        Ctrl-C ends the view only.
+        """
+        from sparkinesis.worker.fleet.view import watch
+
+        watch(self.status, wait=self._wait)
+
+    def __enter__(self) -> Fleet:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.shutdown()
+
+    def _wait(self, timeout: float | None) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: self._status.state in _OVER, timeout)
+
+    def _at_exit(self) -> None:
+        if self._status.state not in _OVER:
+            _log.info("The program ends: shutting the fleet down")
+            self.shutdown()
+
+    # --- the fleet's own thread
+
+    def _run(self) -> None:
+        next_beat = self._clock()
+        while self._roster.state not in _OVER:
+            now = self._clock()
+            if now >= next_beat:
+                next_beat = now + self._options.heartbeat_interval
+                self._beat()
+            self._settle()
+            due = min(next_beat, self._roster.next_at(now))
+            try:
+                self._handle(self._events.get(timeout=max(0.0, due - self._clock())))
+                while True:
+                    self._handle(self._events.get_nowait())
+            except queue.Empty:
+                pass
+        self._control.close()
+        atexit.unregister(self._at_exit)
+
+    def _beat(self) -> None:
+        self._control.send_to_all(Ping())
+        self._tell_of_waiting()
+        for member in self._roster.members.values():
+            if member.must_leave or member.state not in {WorkerState.RUNNING, WorkerState.STARTING}:
+                continue
+            hello = self._ledger.workers[member.worker_id].hello
+            if self._jobs.is_decommissioned(hello.stage_id, hello.task_attempt_id):
+                self._note(
+                    f"The executor of worker {member.worker_id} on {hello.host} is being "
+                    "decommissioned: the worker moves"
+                )
+                self._roster = self._roster.moved(member.worker_id)
+
+    def _tell_of_waiting(self) -> None:
+        late = self._clock() - _LONG_WAIT
+        slots = self._roster.slots.values()
+        waiting = sum(s.job is not None and not s.has_joined and s.emptied < late for s in slots)
+        if waiting > self._waiting:
+            self._note(
+                f"{waiting} of {len(slots)} workers still wait for Spark to run their tasks: each "
+                "needs a free core (spark.task.cpus) for as long as the fleet lives"
+            )
+        self._waiting = waiting
+
+    def _settle(self) -> None:
+        now = self._clock()
+        self._roster, actions = self._roster.settle(now)
+        for action in actions:
+            self._act(action)
+        self._ledger = self._ledger.only(self._roster.members)
+        status = self._ledger.status(self._application.name, self._stream, self._roster, now)
+        with self._changed:
+            self._status = status
+            self._changed.notify_all()
+
+    def _act(self, action: Action) -> None:
+        if isinstance(action, Submit):
+            self._submit(action)
+        elif isinstance(action, Cancel):
+            self._jobs.cancel(action.job)
+        elif isinstance(action, TellStart):
+            self._control.send(action.worker_id, Start())
+        elif isinstance(action, TellWait):
+            self._control.send(action.worker_id, Wait())
+        elif isinstance(action, TellShutDown):
+            self._control.send(action.worker_id, ShutDown(self._shutdown_within))
+        elif isinstance(action, Drop):
+            self._control.drop(action.worker_id)
+
+    def _submit(self, submit: Submit) -> None:
+        def on_end(error: str | None) -> None:
+            self._events.put(_JobEnded(submit.job, error))
+
+        self._jobs.submit(submit.job, submit.slots, self._posting, on_end)
+
+    def _handle(self, event: Any) -> None:
+        now = self._clock()
+        if isinstance(event, tuple):
+            worker_id, message = event
+            self._hear(worker_id, message, now)
+        elif isinstance(event, _JobEnded):
+            self._job_ended(event, now)
+        elif isinstance(event, _Scale):
+            self._note(f"scaled to {event.workers} workers", logging.INFO)
+            self._roster = self._roster.scaled(event.workers)
+        elif isinstance(event, _ShutDown):
+            self._shutdown_within = event.within
+            self._roster = self._roster.shut_down()
+        elif isinstance(event, _Abandon):
+            self._note("The shutdown took too long: cancelling what is left")
+            self._roster = self._roster.abandoned()
+
+    def _hear(self, worker_id: str, message: Any, now: float) -> None:
+        if isinstance(message, Hello):
+            self._ledger = self._ledger.hello(message, now)
+            if worker_id not in self._roster.members:
+                text = f"worker {worker_id} of slot {message.slot} has joined from {message.host}"
+                self._note(text, logging.INFO)
+            self._roster = self._roster.joined(
+                worker_id,
+                message.slot,
+                message.job,
+                now,
+                attempt=message.attempt,
+                is_running=message.is_running,
+                is_leaving=message.is_leaving,
+            )
+        elif isinstance(message, Report):
+            self._ledger, new = self._ledger.report(worker_id, message, now)
+            for failure in new:
+                _log.error(
+                    "%s, on worker %s: %s\n%s",
+                    failure.what,
+                    worker_id,
+                    failure.error,
+                    failure.traceback,
+                )
+            self._roster = self._roster.heard(worker_id, now, is_running=message.is_running)
+        elif isinstance(message, Leaving):
+            self._note(f"Worker {worker_id} shuts down: {message.why}")
+            self._roster = self._roster.leaving(worker_id, is_for_all=message.is_for_all)
+        elif isinstance(message, Ended):
+            self._are_graceful = self._are_graceful and message.was_graceful
+            if message.error is not None:
+                self._note(f"Worker {worker_id} has ended: {message.error}")
+            self._roster = self._roster.ended(worker_id, message.error, now)
+        elif isinstance(message, Disconnected):
+            self._disconnected(worker_id, now)
+
+    def _disconnected(self, worker_id: str, now: float) -> None:
+        member = self._roster.members.get(worker_id)
+        if member is not None and member.state is not WorkerState.STANDBY:
+            reported = self._ledger.workers[worker_id]
+            shards = ", ".join(shard.shard_id for shard in reported.shards[:5]) or "no shards"
+            self._note(
+                f"Lost worker {worker_id} on {reported.hello.host}, which had {shards}"
+                f"{' and more' if len(reported.shards) > 5 else ''}: other workers go on with them "
+                "once its leases are released or have expired"
+            )
+        self._roster = self._roster.disconnected(worker_id, now)
+
+    def _job_ended(self, event: _JobEnded, now: float) -> None:
+        before = self._roster
+        self._roster = before.job_ended(event.job, event.error, now)
+        again = [
+            slot
+            for number, slot in self._roster.slots.items()
+            if slot.job is None and before.slots[number].job == event.job
+        ]
+        if again:
+            numbers = ", ".join(str(slot.number) for slot in again)
+            why = event.error or "they have left"
+            self._note(
+                f"The job with the workers of slots {numbers} has ended and is submitted again in "
+                f"{min(slot.retry_at for slot in again) - now:.1f} s: {why}"
+            )
+
+    def _note(self, text: str, level: int = logging.WARNING) -> None:
+        _log.log(level, "Fleet of %s: %s", self._application.name, text)
+        self._ledger = self._ledger.note(text)
+
+
+def _check_workers(workers: int) -> None:
+    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
+        raise OptionError(f"workers is {workers!r}; a fleet has at least one.")

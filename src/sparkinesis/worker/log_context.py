@@ -1,0 +1,82 @@
+"""Log lines that tell which application, worker and shard they are about."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+_T = TypeVar("_T")
+
+LOG_FORMAT = (
+    "%(asctime)s %(levelname)s [%(application)s %(worker)s %(shard)s] %(name)s: %(message)s"
+)
+"""For a handler with the filter `LogContext`."""
+
+_QUIET = ("boto3", "botocore", "urllib3")
+"""Below WARNING these tell of each request, with its signature."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogPlace:
+    """Who writes the log lines of a thread."""
+
+    application: str
+    worker: str
+    shard: str | None = None
+
+    def run(self, call: Callable[..., _T], *args: Any) -> _T:
+        """Call it, as the owner of what is logged meanwhile; a worker's threads begin so."""
+        token = _PLACE.set(self)
+        try:
+            return call(*args)
+        finally:
+            _PLACE.reset(token)
+
+
+_PLACE: ContextVar[LogPlace | None] = ContextVar("sparkinesis_log_place", default=None)
+
+
+class LogContext(logging.Filter):
+    """Gives each log record ``application``, ``worker`` and ``shard``; "-" where there is none.
+
+    For a handler: ``handler.addFilter(LogContext())``. The lines of any logger have them then, also
+    those of a record processor's own one. What a record has already is left as it is: its
+    ``extra``, or what was found before it went through a queue.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        place = _PLACE.get()
+        for name in ("application", "worker", "shard"):
+            if not hasattr(record, name):
+                setattr(record, name, getattr(place, name, None) or "-")
+        return bool(super().filter(record))
+
+
+@contextlib.contextmanager
+def log_to_stderr(level: int | str = logging.INFO) -> Iterator[None]:
+    """Within the block, what this process logs from ``level`` on goes to its stderr.
+
+    All is as before behind it, for a process that has more to do. Blocks must not overlap. Raises
+    ValueError for an unknown level.
+    """
+    root = logging.getLogger()
+    before = {logger: logger.level for logger in map(logging.getLogger, (None, *_QUIET))}
+    handler = logging.StreamHandler()
+    handler.addFilter(LogContext())
+    handler.setFormatter(logging.Formatter(LOG_FORMAT))
+    root.setLevel(level)
+    try:
+        for name in _QUIET:
+            logger = logging.getLogger(name)
+            logger.setLevel(max(logger.level, root.level, logging.WARNING))
+        root.addHandler(handler)
+        yield
+    finally:
+        root.removeHandler(handler)
+        handler.close()
+        for logger, was in before.items():
+            logger.setLevel(was)

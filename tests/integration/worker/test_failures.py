@@ -1,0 +1,167 @@
+"""What a worker tells of errors that many records and shards have in common; and whose lines."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from sparkinesis import LogContext
+from sparkinesis.worker.application import Application
+from sparkinesis.worker.on_error import Retry, Skip
+from sparkinesis.worker.signals import graceful_on_signals
+from sparkinesis.worker.worker import Worker
+from tests.journal import PATIENCE, Journal, Journaling
+from tests.streams import put_at
+
+Start = Callable[[Application], Worker]
+Make = Callable[..., Application]
+
+FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
+UPPER = 2**127
+
+OWN = "the.users.own"
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    """All that is logged, with its context."""
+    context = LogContext()
+    caplog.handler.addFilter(context)
+    caplog.set_level(logging.DEBUG)
+    yield caplog
+    caplog.handler.removeFilter(context)
+
+
+def test_a_bug_that_hits_all_shards_is_one_failure(
+    *,
+    application: Make,
+    start: Start,
+    kinesis: Any,
+    stream: str,
+    journal: Journal,
+    log: pytest.LogCaptureFixture,
+) -> None:
+    for hash_key in (0, UPPER):
+        put_at(kinesis, stream, b"bad", hash_key)
+
+    def fail(batch: Any, _: Any) -> None:
+        raise ValueError(f"call {len(journal.entries)} of {batch.records[0].shard_id}")
+
+    worker = start(
+        application(
+            processor=lambda: Journaling(journal, on_records=fail),
+            on_error=Retry(base=0.01, cap=0.05),
+        )
+    )
+    journal.wait(
+        lambda: all(
+            journal.calls("failed").count((shard, "failed")) >= 5 for shard in (FIRST, SECOND)
+        )
+    )
+    assert worker.shutdown(PATIENCE)
+    (failure,) = worker.failures()
+    assert failure.count == len(journal.calls("failed")) >= 10
+    assert set(failure.shard_ids) == {FIRST, SECOND}
+    messages = {str(what[1]) for _, call, what in journal.entries if call == "failed"}
+    assert len(messages) > 2, "they differ"
+    assert failure.error.removeprefix("ValueError: ") in messages
+    assert "in fail\n" in failure.traceback
+    lines = [line for line in log.records if "process_records raised on" in line.getMessage()]
+    assert len(lines) == failure.count
+    assert all(failure.fingerprint in line.getMessage() for line in lines)
+    assert len([line for line in log.records if line.exc_info]) == 1
+    assert worker.records_total() == 0
+
+
+def test_lines_tell_application_worker_and_shard(
+    *,
+    application: Make,
+    start: Start,
+    kinesis: Any,
+    dynamodb: Any,
+    stream: str,
+    journal: Journal,
+    log: pytest.LogCaptureFixture,
+) -> None:
+    for hash_key in (0, UPPER):
+        put_at(kinesis, stream, b"%d" % hash_key, hash_key)
+
+    def speak(batch: Any, _: Any) -> None:
+        logging.getLogger(OWN).info("processing %s", batch.records[0].shard_id)
+
+    worker = start(
+        application(
+            processor=lambda: Journaling(journal, on_records=speak),
+            worker_id="w1",
+            options={"audit_interval": 0.2},
+        )
+    )
+    journal.wait_for_data(b"0", b"%d" % UPPER)
+    # A lease that is gone gives the thread something to do that looks for such.
+    dynamodb.delete_item(TableName=stream, Key={"leaseKey": {"S": SECOND}})
+    loops = {f"{stream}-{name}": "-" for name in ("renew", "take", "shards")}
+    shards = {f"{stream}-{shard}": shard for shard in (FIRST, SECOND)}
+    fetchers = {f"{name}-fetch": shard for name, shard in shards.items()}
+    with worker._changed:
+        assert worker._changed.wait_for(
+            lambda: {*loops, *shards, *fetchers} <= {line.threadName for line in log.records},
+            PATIENCE,
+        )
+    assert worker.shutdown(PATIENCE)
+    own = {(line.getMessage(), vars(line)["shard"]) for line in log.records if line.name == OWN}
+    assert own == {(f"processing {shard}", shard) for shard in (FIRST, SECOND)}
+    threads = {**loops, **shards, **fetchers, f"{stream}-consume": "-"}
+    seen = set()
+    for line in log.records:
+        if (line.threadName or "").startswith(stream):
+            told = vars(line)
+            expected = (stream, "w1", threads[str(line.threadName)])
+            assert (told["application"], told["worker"], told["shard"]) == expected, line
+            seen.add(line.threadName)
+    assert seen == set(threads)
+
+
+def test_a_shutdown_by_signal_is_of_the_worker_too(
+    *, application: Make, log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = application(worker_id="w1").worker()
+    shut_down, done = worker.shutdown, threading.Event()
+
+    def shutdown(timeout: float | None) -> None:
+        shut_down(timeout)
+        logging.getLogger(OWN).info("shut down")
+        done.set()
+
+    monkeypatch.setattr(worker, "shutdown", shutdown)
+    with graceful_on_signals(worker):
+        signal.raise_signal(signal.SIGTERM)
+        assert done.wait(PATIENCE)
+    (line,) = [vars(line) for line in log.records if line.name == OWN]
+    assert (line["threadName"], line["worker"], line["shard"]) == ("shutdown", "w1", "-")
+
+
+def test_records_are_counted_also_of_shards_that_are_gone(
+    *, application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
+) -> None:
+    def refuse(batch: Any, _: Any) -> None:
+        if b"bad" in [record.data for record in batch.records]:
+            raise ValueError("bad")
+
+    for data in (b"1", b"bad", b"2"):
+        put_at(kinesis, stream, data)
+    put_at(kinesis, stream, b"3", UPPER)
+    worker = start(
+        application(processor=lambda: Journaling(journal, on_records=refuse), on_error=Skip())
+    )
+    journal.wait_for_data(b"1", b"2", b"3")
+    with worker._changed:
+        assert worker._changed.wait_for(lambda: worker.records_total() == 3, PATIENCE)
+    assert {each.shard_id: each.records for each in worker.status()} == {FIRST: 2, SECOND: 1}
+    assert worker.shutdown(PATIENCE)
+    assert worker.status() == []
+    assert worker.records_total() == 3

@@ -1,0 +1,132 @@
+"""A fleet's driver, as a user writes one; a test tells it what to do, line by line.
+
+Usage: fleet_driver.py ENDPOINT STREAM FOLDER WORKERS FAILOVER_TIME CHECKPOINTS
+
+The processor is defined here, in what is ``__main__`` on the driver and not there on executors.
+CHECKPOINTS: ``each`` batch, or at ``shutdown`` only.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from sparkinesis import Application, FleetOptions, RecordProcessor, WorkerOptions
+
+HEARTBEAT = 0.5
+LOST_AFTER = 3.0
+
+
+def make_processor(folder: str, checkpoints: str) -> Any:
+    class Processor(RecordProcessor):
+        """Writes down what it is given, in lines that survive a kill -9."""
+
+        def initialize(self, shard: Any) -> None:
+            # It cannot be pickled, and each shard has its own.
+            path = Path(folder, f"events-{uuid.uuid4().hex}.jsonl")
+            self.file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+            self.place = {"shard": shard.id, "worker": shard.worker_id}
+            self.write("initialize")
+
+        def write(self, event: str, **more: Any) -> None:
+            line = {"at": time.monotonic(), "event": event, **self.place, **more}
+            os.write(self.file, json.dumps(line).encode() + b"\n")
+
+        def process_records(self, batch: Any, checkpointer: Any) -> None:
+            self.write("records", ids=[json.loads(r.data)["id"] for r in batch.records])
+            if checkpoints == "each":
+                checkpointer.checkpoint()
+
+        def shutdown_requested(self, checkpointer: Any) -> None:
+            checkpointer.checkpoint()
+            self.write("shutdown_requested")
+
+    return Processor
+
+
+def commands(folder: Path) -> Iterator[list[str]]:
+    """The words of each line that the test adds to a file."""
+    done = 0
+    while True:
+        lines = (folder / "commands").read_text().splitlines(keepends=True)
+        for line in lines[done:]:
+            if line.endswith("\n"):
+                done += 1
+                yield line.split()
+        time.sleep(0.02)
+
+
+def main(arguments: list[str]) -> None:
+    endpoint, stream, folder, workers, failover_time, checkpoints = arguments
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    spark = SparkSession.builder.appName("fleet").getOrCreate()
+    options = WorkerOptions(
+        failover_time=float(failover_time),
+        handoff_timeout=float(failover_time),
+        idle_time=0.3,
+        parent_poll_interval=1.0,
+    )
+    application = Application(
+        stream,
+        stream,
+        make_processor(folder, checkpoints),
+        region="eu-west-1",
+        endpoint=endpoint,
+        initial_position="trim_horizon",
+        options=options,
+    )
+    fleet = application.run(
+        spark,
+        workers=int(workers),
+        fleet=FleetOptions(heartbeat_interval=HEARTBEAT, lost_after=LOST_AFTER),
+    )
+    results = Path(folder, "results.jsonl").open("a")  # noqa: SIM115 - until the end
+
+    def answer(**what: Any) -> None:
+        results.write(json.dumps(what) + "\n")
+        results.flush()
+
+    for name, *words in commands(Path(folder)):
+        if name == "status":
+            status = fleet.status()
+            answer(
+                state=status.state.value,
+                workers={w.worker_id: w.state.value for w in status.workers},
+                shards={s.shard_id: s.worker_id for s in status.shards},
+                notes=status.notes,
+            )
+        elif name == "scale":
+            fleet.scale(int(words[0]))
+            answer(scaled=int(words[0]))
+        elif name == "shutdown":
+            began = time.monotonic()
+            graceful = fleet.shutdown(30)
+            seconds = time.monotonic() - began
+            tracker = spark.sparkContext.statusTracker()
+            jobs = tracker.getJobIdsForGroup(f"sparkinesis {stream}")
+            states = [info.status for job in jobs if (info := tracker.getJobInfo(job))]
+            answer(
+                graceful=graceful,
+                seconds=seconds,
+                began=began,
+                jobs=states,
+                ended=fleet.await_termination(0),
+                notes=fleet.status().notes,
+                records=fleet.status().records,
+            )
+            break
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,107 @@
+"""A fleet under test: its driver's process, the lease table, and what its processors wrote down."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sparkinesis.lease.table import LeaseTable
+from tests.spark.cluster import Cluster
+from tests.spark.query_process import kill, wait_until
+
+DRIVER = Path(__file__).with_name("fleet_driver.py")
+
+
+class FleetRun:
+    """One driver, from its start until it is killed or shut down."""
+
+    def __init__(
+        self, process: subprocess.Popen[bytes], log: Path, folder: Path, table: LeaseTable
+    ) -> None:
+        self._process = process
+        self._log = log
+        self._folder = folder
+        self._table = table
+
+    def ask(self, command: str) -> dict[str, Any]:
+        """What the driver answers to a command."""
+        results = self._folder / "results.jsonl"
+        before = len(_lines(results))
+        with (self._folder / "commands").open("a") as commands:
+            commands.write(command + "\n")
+        self.wait(lambda: len(_lines(results)) > before)
+        answer: dict[str, Any] = _lines(results)[before]
+        return answer
+
+    def wait(self, condition: Callable[[], object], every: float = 0.05) -> float:
+        """Until the condition holds; returns the seconds that it took."""
+        began = time.monotonic()
+        wait_until(condition, self._process, self._log, every=every)
+        return time.monotonic() - began
+
+    def running(self) -> set[str]:
+        """The workers that run."""
+        workers: Mapping[str, str] = self.ask("status")["workers"]
+        return {worker for worker, state in workers.items() if state == "running"}
+
+    def owners(self) -> dict[str, str | None]:
+        """Owners of unfinished leases."""
+        leases = self._table.leases(consistent=True)
+        return {lease.key: lease.owner for lease in leases if not lease.is_finished}
+
+    def kill_driver(self) -> None:
+        """kill -9 of its Python and its JVM."""
+        kill(self._process)
+
+    def all_owned_by(self, workers: set[str]) -> bool:
+        """Whether each of these has leases, and nobody else has."""
+        return set(self.owners().values()) == workers
+
+
+@contextmanager
+def start_fleet(
+    cluster: Cluster,
+    py_files: list[Path],
+    endpoint: str,
+    stream: str,
+    folder: Path,
+    *,
+    workers: int,
+    failover_time: float,
+    checkpoints: str = "each",
+    settings: Mapping[str, str] | None = None,
+) -> Iterator[FleetRun]:
+    """Submit a driver. The folder is the fleet's, also of the next driver's."""
+    (folder / "commands").write_text("")
+    (folder / "results.jsonl").write_text("")
+    log = folder / f"driver-{len(list(folder.glob('driver-*')))}.log"
+    arguments = [endpoint, stream, str(folder), str(workers), str(failover_time), checkpoints]
+    table = LeaseTable(stream, "eu-west-1", endpoint)
+    with cluster.submit(
+        arguments, py_files=py_files, settings=settings or {}, log=log, application=DRIVER
+    ) as process:
+        run = FleetRun(process, log, folder, table)
+        run.wait(lambda: "joined" in log.read_text(), every=0.2)
+        yield run
+
+
+def events(folder: Path) -> list[dict[str, Any]]:
+    """What all processors of a folder wrote, in order of time."""
+    found = [line for path in folder.glob("events-*.jsonl") for line in _lines(path)]
+    return sorted(found, key=lambda event: float(event["at"]))
+
+
+def processed(folder: Path) -> list[str]:
+    """The ids of all records that were processed, in order of time, as often as they were."""
+    return [id_ for event in events(folder) for id_ in event.get("ids", ())]
+
+
+def _lines(path: Path) -> list[Any]:
+    """The lines that are whole; a killed writer may leave a part of one."""
+    text = path.read_text() if path.exists() else ""
+    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
