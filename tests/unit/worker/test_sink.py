@@ -27,6 +27,7 @@ from sparkinesis.stream.page import Record
 from sparkinesis.worker.batch import RecordBatch, make_batch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.delivery import Deliverer
+from sparkinesis.worker.failures import Failures
 from sparkinesis.worker.on_error import Skip
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
@@ -392,6 +393,9 @@ class Setting:
     on_error = Skip()
     options = WorkerOptions(task_backoff=1.0)
     now = 0.0
+
+    def __init__(self) -> None:
+        self.failures = Failures()
 
     def clock(self) -> float:
         return self.now
