@@ -35,7 +35,9 @@ from sparkinesis.errors import (
     OptionError,
     ProcessorError,
     RecordRefusedError,
+    SchemaMismatchError,
     ServiceError,
+    SinkUnavailableError,
     SparkinesisError,
     StreamNotFoundError,
 )
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
     from sparkinesis.worker.on_error import DeadLetter, Retry, Skip, Stop
     from sparkinesis.worker.options import LeaseTableOptions, WorkerOptions
     from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
+    from sparkinesis.worker.sink import ParquetSink
     from sparkinesis.worker.worker import Worker
 
 __all__ = [
@@ -83,6 +86,7 @@ __all__ = [
     "LeaseTableUnavailableError",
     "LogContext",
     "OptionError",
+    "ParquetSink",
     "PreparedCheckpoint",
     "ProcessorError",
     "ProcessorShard",
@@ -90,7 +94,9 @@ __all__ = [
     "RecordProcessor",
     "RecordRefusedError",
     "Retry",
+    "SchemaMismatchError",
     "ServiceError",
+    "SinkUnavailableError",
     "Skip",
     "SparkinesisError",
     "Stop",
@@ -114,6 +120,7 @@ _LATER = {
     "worker.on_error": ("DeadLetter", "Retry", "Skip", "Stop"),
     "worker.options": ("LeaseTableOptions", "WorkerOptions"),
     "worker.processor": ("ProcessorShard", "RecordProcessor"),
+    "worker.sink": ("ParquetSink",),
     "worker.worker": ("Worker",),
 }
 """Modules and their public names, imported when they are asked for: a Spark query needs none of

@@ -7,6 +7,7 @@ import typer
 from sparkinesis.compat.kclpy.command import kclpy
 from sparkinesis.lease.leases_command import leases
 from sparkinesis.lease.reset_command import reset
+from sparkinesis.lease.top_command import top
 from sparkinesis.local.command import local
 
 app = typer.Typer(
@@ -20,3 +21,4 @@ app.command("local")(local)
 app.command("kclpy")(kclpy)
 app.command("leases")(leases)
 app.command("reset")(reset)
+app.command("top")(top)

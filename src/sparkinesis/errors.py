@@ -80,5 +80,16 @@ class InconsistentShardsError(SparkinesisError):
     """
 
 
+class SinkUnavailableError(SparkinesisError):
+    """A sink's storage refuses files, or cannot be reached. Its rows are kept in memory.
+
+    The checkpoint that they had to precede was not written; trying again later may help.
+    """
+
+
+class SchemaMismatchError(SparkinesisError, ValueError):
+    """Rows do not fit the schema of the sink they were given to. None of them was taken."""
+
+
 class FleetError(SparkinesisError):
     """A fleet of workers could not be started, or has failed for good. It says why."""

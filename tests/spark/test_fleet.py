@@ -79,7 +79,7 @@ def join(producer: Producer) -> None:
     assert producer.throttled == 0
 
 
-def kill_executor(cluster: Cluster) -> None:
+def kill_executor(cluster: Cluster) -> set[int]:
     """As when its machine goes down: the JVM, and all of its Python processes, at once."""
     executors = cluster.executors()
     folder = max(executors, key=lambda each: len(cluster.python_processes(each)))
@@ -88,6 +88,7 @@ def kill_executor(cluster: Cluster) -> None:
         os.kill(pid, signal.SIGSTOP)  # nobody may notice before all are dead
     for pid in victims:
         os.kill(pid, signal.SIGKILL)
+    return set(victims)
 
 
 def wait_for_workers(run: FleetRun, count: int) -> set[str]:
@@ -120,11 +121,10 @@ def test_a_fleet_through_a_killed_executor_scaling_and_a_reshard(
         producer = flights.put(0.4)
         run.wait(lambda: len(processed(tmp_path)) > 200, every=0.2)
 
-        kill_executor(cluster)
-        expired_after = run.wait(lambda: len(before & set(run.owners().values())) < len(before))
-        taken_after = expired_after + run.wait(lambda: None not in run.owners().values())
-        dead = before - set(run.owners().values())
-        replaced_after = taken_after + run.wait(lambda: not dead & set(run.running()), every=0.2)
+        killed = kill_executor(cluster)
+        dead = {worker for worker in before if int(worker.split("-")[-2]) in killed}
+        taken_after = run.wait(lambda: not {None, *dead} & set(run.owners().values()))
+        replaced_after = taken_after + run.wait(lambda: len(run.running() - dead) == 4, every=0.2)
         again = wait_for_workers(run, 4)
         join(producer)
 
@@ -154,7 +154,7 @@ def test_a_fleet_through_a_killed_executor_scaling_and_a_reshard(
         f"{taken_after:.1f} s, new workers: {replaced_after:.1f} s, scaled down: "
         f"{scaled_down_after:.1f} s, up: {scaled_up_after:.1f} s, shutdown: {end['seconds']:.1f} s"
     )
-    assert dead
+    assert 0 < len(dead) < 4, "Spark has spread the workers"
     assert len(again - before) == len(dead), "as many new workers as had died"
     assert len(six - again) >= 4
     assert sorted(set(processed(tmp_path))) == sorted(flights.ids)
@@ -166,8 +166,8 @@ def test_a_fleet_through_a_killed_executor_scaling_and_a_reshard(
     assert any("Lost worker" in note for note in end["notes"])
     # Owners are seen 0.05 s late at most, and both cores are busy with all of it.
     assert taken_after <= 2 * FAILOVER_TIME
-    assert scaled_down_after <= FAILOVER_TIME
-    assert scaled_up_after <= 3 * FAILOVER_TIME
+    assert scaled_down_after <= 2 * FAILOVER_TIME
+    assert scaled_up_after <= 4 * FAILOVER_TIME
     assert end["seconds"] <= FAILOVER_TIME
 
 

@@ -1,4 +1,4 @@
-"""What `sparkinesis leases` and `sparkinesis reset` have in common: options, and how they fail."""
+"""What `sparkinesis leases`, `top` and `reset` have in common: options, and how they fail."""
 
 from __future__ import annotations
 

@@ -85,6 +85,11 @@ class HeldLease:
         """
         return self._lost is None and self._clock() - self._renewed_at <= self._failover_time
 
+    def require_held(self, doing: str) -> None:
+        """Raise `LeaseLostError` if it is not held: it is too late for ``doing``."""
+        if not self.is_held():
+            raise self._lost_error(doing)
+
     def checkpoint(self, at: ExtendedSequenceNumber, timestamp_ms: int | None = None) -> None:
         """Everything up to ``at`` is done.
 
@@ -104,7 +109,7 @@ class HeldLease:
     def add_children(self, child_ids: Sequence[str]) -> None:
         """What the shard's end announced, for other workers to see. Raises as `checkpoint` does."""
         with self._lock:
-            self._require_held("add children")
+            self.require_held("add children")
             try:
                 row = self._table.write(requests.add_children(self._lease, child_ids))
             except LeaseChangedError as refused:
@@ -191,7 +196,7 @@ class HeldLease:
     def _write(self, doing: str, build: Callable[[Lease], Update]) -> None:
         with self._lock:
             while True:
-                self._require_held(doing)
+                self.require_held(doing)
                 update = build(self._lease)
                 self._sent_at = self._clock()
                 try:
@@ -231,10 +236,6 @@ class HeldLease:
         if self._lost is None:
             self._lost = verdict
             _log.info("Lease %s of the %s ended: %s.", self.key, self._table, verdict.why)
-
-    def _require_held(self, doing: str) -> None:
-        if not self.is_held():
-            raise self._lost_error(doing)
 
     def _lost_error(self, doing: str) -> LeaseLostError:
         why = self.lost_because or (

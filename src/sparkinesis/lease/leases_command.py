@@ -23,14 +23,18 @@ from sparkinesis.lease.command_options import (
     place,
 )
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.status import LeaseState, Watched, lease_states, shortened
+from sparkinesis.lease.status import (
+    SHORT_REASONS,
+    LeaseState,
+    Watched,
+    lease_states,
+    shortened,
+)
 from sparkinesis.lease.table_output import print_table
+from sparkinesis.lease.view import behind
 
 if TYPE_CHECKING:
     from sparkinesis.lease.watching import Lag
-
-SHORT_REASONS = ("expired", "shard is gone")
-"""Why a lag is not known, in so few words that they fit in its column."""
 
 
 def leases(
@@ -140,10 +144,7 @@ def _behind(lag: Lag | None) -> str:
         return "-"
     if lag.millis_behind_latest is None:
         return lag.why if lag.why in SHORT_REASONS else "unknown"
-    seconds = lag.millis_behind_latest / 1000
-    if seconds < 120:
-        return f"{seconds:.1f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+    return behind(lag.millis_behind_latest)
 
 
 def _renewed(lease: Lease, watched: Watched) -> str:

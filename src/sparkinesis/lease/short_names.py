@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Collection, Mapping
 
@@ -44,5 +43,11 @@ def _common(names: list[str]) -> str:
     """What two or more names all begin with, up to a separator."""
     if len(names) < 2:
         return ""
-    start = os.path.commonprefix(names)
-    return start[: max(start.rfind(separator) for separator in _SEPARATORS) + 1]
+    first, last = min(names), max(names)
+    length = 0
+    for at, (one, other) in enumerate(zip(first, last, strict=False)):
+        if one != other:
+            break
+        if one in _SEPARATORS:
+            length = at + 1
+    return first[:length]

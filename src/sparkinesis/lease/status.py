@@ -20,6 +20,9 @@ from sparkinesis.lease.lease import Lease, StreamIdentifier
 from sparkinesis.stream import position as pos
 from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position
 
+SHORT_REASONS = ("expired", "shard is gone")
+"""Why a lag is not known, in so few words that they fit in its column."""
+
 
 class LeaseState(Enum):
     """What is going on with a lease."""
@@ -63,6 +66,8 @@ class Watched:
     """The last look."""
     moved_at: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     """When a higher counter was first seen, by lease key; none for a counter that stood still."""
+    found_at: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    """The first look that showed a lease, by its key."""
 
     @property
     def seconds(self) -> float:
@@ -74,8 +79,10 @@ class Watched:
         rows = tuple(sorted(leases, key=lambda lease: lease.key))
         counters = {lease.key: lease.counter for lease in self.leases}
         moved = {row.key: now for row in rows if counters.get(row.key, row.counter) != row.counter}
+        before = {row.key: self.moved_at[row.key] for row in rows if row.key in self.moved_at}
+        found = {row.key: self.found_at.get(row.key, now) for row in rows}
         began = now if self.began is None else self.began
-        return Watched(rows, began, now, {**self.moved_at, **moved})
+        return Watched(rows, began, now, {**before, **moved}, found)
 
     def renewed_ago(self, key: str) -> float | None:
         """Seconds since a counter was last seen to have moved, at the last look; None: it did not.
@@ -84,6 +91,10 @@ class Watched:
         """
         moved_at = self.moved_at.get(key)
         return None if moved_at is None else self.at - moved_at
+
+    def still_for(self, key: str) -> float:
+        """Seconds that a counter stood still, as far as it was watched, at the last look."""
+        return self.at - self.moved_at.get(key, self.found_at[key])
 
 
 def next_record(lease: Lease) -> Position | None:

@@ -10,7 +10,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Literal, NamedTuple, TypeAlias
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Group
@@ -127,13 +127,13 @@ def render(view: View, width: int, height: int) -> Group:
         lines += [*gap, *map(Text, said)]
     for line in lines:
         line.no_wrap = True
+        line.rstrip()
         line.truncate(width, overflow="crop")
     return Group(*lines[: max(height, 0)])
 
 
 _Cell: TypeAlias = "list[str | tuple[str, str]]"
 """Text, and coloured text."""
-_Row = TypeVar("_Row", ShardRow, OwnerRow)
 
 
 class _Table(NamedTuple):
@@ -227,8 +227,9 @@ def _shard_table(view: View, names: Mapping[str, str], width: int) -> _Table:
 
     def brief(row: ShardRow) -> _Cell:
         last = row.state[:_RATE] if row.rate is None else _rate(row.rate)
+        by = names[row.owner] if row.owner else "-"
         return [
-            f"{_right(ids[row.shard], shard)} {_left(names[row.owner] if row.owner else '-', owner)}",
+            f"{_right(ids[row.shard], shard)} {_left(by, owner)}",
             _lag(row, _LAG),
             f" {last:>{_RATE}}",
         ]
@@ -314,8 +315,8 @@ def _worst_first(row: ShardRow | OwnerRow) -> _Rank:
 
 def _late_first(row: ShardRow) -> _Rank:
     """The same, but shards that are hardly late keep their places, so that one can watch them."""
-    first, lag, *name = _worst_first(row)
-    return (first, lag if lag <= -LATE_MS else 0, *name)
+    first, lag, length, name = _worst_first(row)
+    return (first, lag if lag <= -LATE_MS else 0, length, name)
 
 
 def _figures(view: View) -> list[str]:
@@ -364,7 +365,7 @@ def _plain(text: str) -> str:
 
 
 def _widest(names: Iterable[str]) -> int:
-    return max((cell_len(name) for name in names), default=0)
+    return max((cell_len(printable(name)) for name in names), default=0)
 
 
 def _left(text: str, width: int) -> str:

@@ -13,7 +13,7 @@ from sparkinesis.errors import (
     ShardNotFoundError,
 )
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.status import Watched, next_record
+from sparkinesis.lease.status import SHORT_REASONS, Watched, next_record
 from sparkinesis.lease.table import LeaseTable
 from sparkinesis.stream import position as pos
 from sparkinesis.stream.address import StreamAddress
@@ -23,6 +23,7 @@ from sparkinesis.stream.retry import Retry
 _LOOKS = 1.0
 """Seconds between two looks."""
 _THREADS = 8
+EXPIRED, GONE = SHORT_REASONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +60,14 @@ def watch(
         wait(min(pause, left))
 
 
-def lag_client(address: StreamAddress) -> StreamClient:
+def lag_client(address: StreamAddress, give_up_after: float = 20.0) -> StreamClient:
     """A client that never makes more than two calls of a kind a second for a shard.
 
     Its retries are half a second apart at least: consumers of the shard need the other calls.
+    ``give_up_after``: seconds that a call is tried for.
     """
     return StreamClient(
-        address, Retry(base=0.5, cap=5.0, give_up_after=20.0, uniform=lambda _, high: high)
+        address, Retry(base=0.5, cap=5.0, give_up_after=give_up_after, uniform=lambda _, high: high)
     )
 
 
@@ -74,15 +76,21 @@ def lags(client: StreamClient, leases: Iterable[Lease]) -> dict[str, Lag]:
 
     Raises `StreamNotFoundError` and `AccessDeniedError`.
     """
-    mine = [one for one in leases if one.stream is None or one.stream.name == client.address.name]
+    mine = of_stream(leases, client.address.name)
     with ThreadPoolExecutor(_THREADS, "lag") as pool:
-        found = pool.map(lambda lease: _lag(client, lease), mine)
+        found = pool.map(lambda lease: lag_of(client, lease), mine)
         return {lease.key: lag for lease, lag in zip(mine, found, strict=True)}
 
 
-def _lag(client: StreamClient, lease: Lease) -> Lag:
-    """Of whole records: those left in an aggregated record that is done in part do not count.
+def of_stream(leases: Iterable[Lease], stream: str | None) -> list[Lease]:
+    """The leases of a stream's shards, in the table of an application that may read several."""
+    return [one for one in leases if one.stream is None or one.stream.name == stream]
 
+
+def lag_of(client: StreamClient, lease: Lease) -> Lag:
+    """The lag of a lease of the client's stream; raises as `lags` does.
+
+    Of whole records: those left in an aggregated record that is done in part do not count.
     At the tip, the service says 0 with the very page that holds the last record. Nobody has
     processed that, so it counts from its arrival.
     """
@@ -95,9 +103,9 @@ def _lag(client: StreamClient, lease: Lease) -> Lag:
         iterator = client.shard_iterator(lease.shard_id, position)
         fetched = client.get_records(lease.shard_id, iterator, 1)
     except PositionNotFoundError:
-        return Lag(why="expired")
+        return Lag(why=EXPIRED)
     except ShardNotFoundError:
-        return Lag(why="shard is gone")
+        return Lag(why=GONE)
     except ServiceError as error:
         return Lag(why=str(error))
     page = fetched.page

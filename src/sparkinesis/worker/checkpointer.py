@@ -24,6 +24,7 @@ from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import PendingCheckpoint
 from sparkinesis.stream.position import AtTimestamp, Position, Sentinel
 from sparkinesis.worker.batch import UserRecord
+from sparkinesis.worker.sink import ShardSinks
 
 _END = ExtendedSequenceNumber(SHARD_END)
 
@@ -99,12 +100,19 @@ class Checkpointer:
     """Stores how far a shard was processed. May be used from any thread, as long as it is held.
 
     All methods raise `CheckpointError` for what is not permitted (nothing is written),
-    `LeaseLostError` once the lease is another worker's (stop processing), and
-    `LeaseTableUnavailableError` when DynamoDB does not answer (try again).
+    `LeaseLostError` once the lease is another worker's (stop processing),
+    `LeaseTableUnavailableError` when DynamoDB does not answer, and `SinkUnavailableError` when the
+    rows in the shard's sinks cannot be stored, which comes first (try again).
     """
 
-    def __init__(self, held: HeldLease, service_time_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        held: HeldLease,
+        service_time_ms: Callable[[], int],
+        sinks: ShardSinks | None = None,
+    ) -> None:
         start = held.lease.checkpoint
+        self.sinks = sinks or ShardSinks()
         self._held = held
         self._service_time_ms = service_time_ms
         self._lock = threading.RLock()
@@ -168,6 +176,7 @@ class Checkpointer:
                 latest = to == LATEST
                 position = AtTimestamp(self._service_time_ms()) if latest else Sentinel.TRIM_HORIZON
                 place = ExtendedSequenceNumber(to)
+            self._flush("reset the checkpoint")
             self._held.checkpoint(place, position.ms if isinstance(position, AtTimestamp) else None)
             self._permitted = Permitted(place, place)
             self._reset_to = position
@@ -189,12 +198,21 @@ class Checkpointer:
         with self._lock:
             permitted = self._permitted
             if at == permitted.last and at.is_sentinel:
-                return  # nothing was delivered yet, so there is nothing to write
+                self._flush("checkpoint")
+                return  # nothing was delivered yet, so there is no checkpoint to write
             at = permitted.resolve(at.sequence_number, at.sub_sequence_number)
+            self._flush("checkpoint")
             if at == permitted.last:
                 return
             self._held.checkpoint(at)
             self._permitted = replace(permitted, last=at)
+
+    def _flush(self, doing: str) -> None:
+        """Store what the sinks hold: no checkpoint may be ahead of it."""
+        if self.sinks.has_rows:
+            self._held.require_held(doing)  # or else rows that another worker writes come twice
+            permitted = self._permitted
+            self.sinks.flush(permitted.last, permitted.end or permitted.largest)
 
     def deliver(self, until: ExtendedSequenceNumber) -> None:
         """User records up to ``until`` are about to be delivered: permit checkpoints in them."""

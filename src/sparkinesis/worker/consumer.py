@@ -22,6 +22,7 @@ from sparkinesis.worker.intake import Intake
 from sparkinesis.worker.processor import ProcessorShard, RecordProcessor, make_processor
 from sparkinesis.worker.retrieval import Retrieval
 from sparkinesis.worker.settings import ConsumerSettings
+from sparkinesis.worker.sink import ShardSinks
 from sparkinesis.worker.starting import not_before, start_position
 from sparkinesis.worker.states import (
     TABLE,
@@ -215,7 +216,8 @@ class ShardConsumer:
             start = not_before(start, bound_ms)
         if self._processor is None:
             self._processor = make_processor(settings.factory)
-        checkpointer = Checkpointer(self.held, settings.service_time_ms)
+        sinks = ShardSinks(settings.clock)
+        checkpointer = Checkpointer(self.held, settings.service_time_ms, sinks)
         self._processor.initialize(
             ProcessorShard(
                 id=self.shard_id,
@@ -225,6 +227,7 @@ class ShardConsumer:
                 checkpoint=lease.checkpoint,
                 pending_checkpoint=lease.pending,
                 request_shutdown=self._ask_for_shutdown,
+                sinks=sinks,
             )
         )
         self._checkpointer = checkpointer
@@ -245,7 +248,11 @@ class ShardConsumer:
             batch = intake.take()
             if batch is None and not intake.at_end:
                 return _IDLE
-            if batch is not None and (len(batch) or self._options.call_even_for_empty_batches):
+            if batch is not None and (
+                len(batch)
+                or self._options.call_even_for_empty_batches
+                or self._checkpointer.sinks.is_due
+            ):
                 deliverer.add(batch)
         if not self.held.is_held():
             self.request(ShutdownReason.LEASE_LOST)
@@ -276,10 +283,12 @@ class ShardConsumer:
             return self._end_shard()
         if self._deliverer is not None:
             assert self._processor is not None
+            assert self._checkpointer is not None
             try:
                 self._processor.lease_lost()
             except BaseException as error:  # noqa: BLE001 - there is nothing to try again for
                 self._errors.log(f"lease_lost raised on {self}", error)
+            self._checkpointer.sinks.close()
         self._release()
         return None
 

@@ -7,7 +7,11 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from sparkinesis.errors import LeaseLostError, LeaseTableUnavailableError
+from sparkinesis.errors import (
+    LeaseLostError,
+    LeaseTableUnavailableError,
+    SinkUnavailableError,
+)
 from sparkinesis.worker.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.dead_letter import FailedRecords
@@ -119,6 +123,7 @@ class Deliverer:
         batch = attempt.batch
         if len(batch):
             self._checkpointer.deliver(batch.last)
+        self._checkpointer.sinks.begin_call()
         self.processing_since = self._settings.clock()
         try:
             self._processor.process_records(batch, self._checkpointer)
@@ -145,6 +150,7 @@ class Deliverer:
     def _failed(self, attempt: _Attempt, error: BaseException) -> float:
         records = f"{_range(attempt.batch)} of {self._name}"
         self._checkpointer.take_back(self._done)
+        self._checkpointer.sinks.take_back()
         if self._is_ending():
             # Whoever has the shard next finds out whether it is the records' fault.
             self._failed_at_the_end(
@@ -217,14 +223,17 @@ class Deliverer:
         )
 
 
+_OUTAGES = (LeaseTableUnavailableError, SinkUnavailableError)
+
+
 def _is_outage(error: BaseException) -> bool:
-    """Whether the processor failed for a lease table that does not answer, at a checkpoint."""
+    """Whether the processor failed for a lease table or storage that does not answer."""
     cause: BaseException | None = error
     for _ in range(10):  # of a chain that may be a circle
-        if cause is None or isinstance(cause, LeaseTableUnavailableError):
+        if cause is None or isinstance(cause, _OUTAGES):
             break
         cause = cause.__cause__
-    return isinstance(cause, LeaseTableUnavailableError)
+    return isinstance(cause, _OUTAGES)
 
 
 def _range(batch: RecordBatch) -> str:

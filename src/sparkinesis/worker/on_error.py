@@ -2,8 +2,8 @@
 
 Policies are values; the shard consumer asks them. None of them loses a record without a word.
 They are not asked when the lease is lost, when a shutdown was requested, nor while the lease table
-does not answer to a checkpoint (`LeaseTableUnavailableError`): the records are delivered again,
-here or by another worker.
+or a sink's storage does not answer to a checkpoint (`LeaseTableUnavailableError`,
+`SinkUnavailableError`): the records are delivered again, here or by another worker.
 """
 
 from __future__ import annotations

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
+
+import pyarrow as pa
 
 from sparkinesis.errors import ProcessorError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import PendingCheckpoint
+from sparkinesis.worker.sink import DEFAULT_MAX_AGE, DEFAULT_MAX_BYTES, ParquetSink, ShardSinks
+from sparkinesis.worker.sink_plan import SinkPlan
+from sparkinesis.worker.sink_storage import open_storage
 
 if TYPE_CHECKING:
     from sparkinesis.worker.batch import RecordBatch
@@ -29,6 +35,44 @@ class ProcessorShard:
     """A checkpoint that was prepared and never made: make it good, or roll it back."""
     request_shutdown: Callable[[], None] = field(default=lambda: None, repr=False, compare=False)
     """Asks the whole application's worker to shut down gracefully; returns at once."""
+    sinks: ShardSinks = field(default_factory=ShardSinks, repr=False, compare=False)
+    """Those that `sink` made."""
+
+    def sink(
+        self,
+        path: str | os.PathLike[str],
+        schema: pa.Schema,
+        *,
+        partition_by: Sequence[str] = (),
+        max_bytes: int = DEFAULT_MAX_BYTES,
+        max_age: float = DEFAULT_MAX_AGE,
+        filesystem: object | None = None,
+        compression: str | None = "zstd",
+    ) -> ParquetSink:
+        """A sink for rows of this shard: Parquet files, stored before each checkpoint.
+
+        To be called in `initialize`. Nothing is written by it.
+
+        path: a local directory, or a URI that pyarrow knows (file, s3, s3a, gs, abfs, hdfs) or that
+        fsspec does, if that is installed; with ``filesystem``, a path within it.
+        partition_by: columns (of integers, booleans, strings or dates) that make directories
+        ``name=value`` as Spark's do, and are not in the files.
+        max_bytes, max_age: the sink is due when it holds as many bytes (in memory; a file has
+        fewer) or a row for as many seconds.
+        filesystem: of pyarrow or fsspec, with credentials and settings of its own.
+        compression: the codec's name, as Parquet has it; None for none.
+
+        Raises `OptionError` for what cannot be used, and `SinkUnavailableError` if the storage's
+        client cannot be made.
+        """
+        plan = SinkPlan(schema, partition_by, max_bytes, max_age, compression)
+        labels = {
+            "application": self.application,
+            "stream": self.stream,
+            "shard": self.id,
+            "worker": self.worker_id,
+        }
+        return self.sinks.open(plan, open_storage(path, filesystem), labels)
 
 
 class RecordProcessor:

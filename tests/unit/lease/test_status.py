@@ -75,6 +75,16 @@ def test_a_renewal_is_a_counter_that_moved_between_two_looks() -> None:
     assert watched.renewed_ago("still") is None
     assert watched.renewed_ago("late") is None, "its first look is no renewal"
     assert [one.key for one in watched.leases] == ["late", "lively", "still"]
+    stood = {one.key: watched.still_for(one.key) for one in watched.leases}
+    assert stood == {"late": 2.5, "lively": 2.5, "still": 3.5}, "as far as they were watched"
+
+
+def test_a_lease_that_was_deleted_is_forgotten() -> None:
+    watched = Watched().look([lease("a"), lease("b")], 1.0)
+    watched = watched.look([lease("a", counter=4), lease("b", counter=4)], 2.0)
+    watched = watched.look([lease("a", counter=4)], 3.0)
+    assert watched.moved_at == {"a": 2.0}
+    assert watched.found_at == {"a": 1.0}
 
 
 @pytest.mark.parametrize(

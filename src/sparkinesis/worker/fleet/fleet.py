@@ -43,6 +43,7 @@ from sparkinesis.worker.fleet.roster import (
     TellWait,
 )
 from sparkinesis.worker.fleet.status import FleetState, FleetStatus, WorkerState
+from sparkinesis.worker.fleet.view import watch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -196,8 +197,6 @@ class Fleet:
 
         Ctrl-C ends the view only.
         """
-        from sparkinesis.worker.fleet.view import watch
-
         watch(self.status, wait=self._wait)
 
     def __enter__(self) -> Fleet:
@@ -224,16 +223,17 @@ class Fleet:
 
     def _run(self) -> None:
         try:
-            self._decide()
+            self._supervise()
         except BaseException as error:  # noqa: BLE001 - or who waits for the end waits for ever
-            _log.exception("Fleet of %s: cannot go on", self._application.name)
-            self._roster = self._roster.failed(describe(error))
+            _log.exception("The fleet of %s has failed", self._application.name)
+            self._roster = replace(self._roster, state=FleetState.FAILED, error=describe(error))
             self._are_graceful = False
             self._publish(self._clock())
-        self._control.close()  # workers that are still there have lost their driver
+        # Workers that are left shut down gracefully once they have lost their driver.
+        self._control.close()
         atexit.unregister(self._at_exit)
 
-    def _decide(self) -> None:
+    def _supervise(self) -> None:
         next_beat = self._clock()
         while self._roster.state not in _OVER:
             now = self._clock()
@@ -279,16 +279,17 @@ class Fleet:
         self._roster, actions = self._roster.settle(now)
         for action in actions:
             self._act(action)
+        self._ledger = self._ledger.only(self._roster.members)
         self._publish(now)
 
     def _publish(self, now: float) -> None:
-        self._ledger = self._ledger.only(self._roster.members)
         status = self._ledger.status(self._application.name, self._stream, self._roster, now)
         with self._changed:
             self._status = status
             self._changed.notify_all()
 
     def _act(self, action: Action) -> None:
+        _log.debug("Fleet of %s: %s", self._application.name, action)
         if isinstance(action, Submit):
             self._submit(action)
         elif isinstance(action, Cancel):
@@ -309,6 +310,7 @@ class Fleet:
         self._jobs.submit(submit.job, submit.slots, self._posting, on_end)
 
     def _handle(self, event: Any) -> None:
+        _log.debug("Fleet of %s: %s", self._application.name, event)
         now = self._clock()
         if isinstance(event, tuple):
             worker_id, message = event

@@ -152,10 +152,6 @@ class Roster:
         error = self.error or error
         return replace(self, slots={}, state=FleetState.SHUTTING_DOWN, error=error)
 
-    def failed(self, error: str) -> Roster:
-        """Nothing can be done any more, not even shut down."""
-        return replace(self, slots={}, state=FleetState.FAILED, error=self.error or error)
-
     def abandoned(self) -> Roster:
         """The shutdown takes too long: cancel what is left."""
         return replace(self, is_abandoned=True)
@@ -229,8 +225,8 @@ class Roster:
             return self
         if error is not None and not self.has_started:
             return self._without(worker_id, now).shut_down(error)
-        slot = self.slots.get(member.slot)
         roster = self._without(worker_id, now)
+        slot = roster.slots.get(member.slot)
         if slot is None or slot.job != member.job or roster._is_manned(slot):
             return roster
         is_leaving = member.state is WorkerState.LEAVING

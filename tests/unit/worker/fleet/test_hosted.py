@@ -37,6 +37,7 @@ from sparkinesis.worker.fleet.messages import (
 from sparkinesis.worker.options import WorkerOptions
 from tests.journal import Journal, Journaling
 from tests.streams import put
+from tests.unit.worker.fleet.hosted_process import Processor
 from tests.unit.worker.fleet.wire import PATIENCE, SECRET, in_thread, listening, port_of
 
 DATA = [b"%d" % number for number in range(20)]
@@ -390,7 +391,7 @@ def test_a_posting_shows_no_secret(application: Callable[..., Application], driv
 
 
 def test_a_posting_takes_its_secret_along(driver: Driver, server: LocalServer) -> None:
-    app = Application("a", "s", Journaling, region="us-east-1", endpoint=server.endpoint_url)
+    app = Application("a", "s", Processor, region="us-east-1", endpoint=server.endpoint_url)
     post = posting(app, driver)
     assert pickle.loads(pickle.dumps(post)) == post
 

@@ -1,0 +1,1 @@
+"""From a stream to a data lake: Parquet files by day, written by record processors."""

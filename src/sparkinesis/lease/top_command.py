@@ -1,0 +1,195 @@
+"""`sparkinesis top`: who reads an application's shards and how far it is behind, as it goes on."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from sparkinesis.errors import LeaseTableUnavailableError
+from sparkinesis.lease.command_options import (
+    AppName,
+    DynamoDBEndpoint,
+    Endpoint,
+    Profile,
+    Region,
+    errors_in_one_line,
+    find_stream,
+    find_table,
+)
+from sparkinesis.lease.status import Watched
+from sparkinesis.lease.top_view import QUIET, top_object, top_view
+from sparkinesis.lease.view import View
+
+if TYPE_CHECKING:
+    from sparkinesis.lease.lag_watch import LagWatch
+    from sparkinesis.lease.table import LeaseTable
+    from sparkinesis.lease.watching import Lag
+
+_LINES = 10.0
+"""Seconds between two lines, where there is no terminal."""
+_FIRST_LAGS = 2.0
+"""Seconds that the first view may wait for the lags."""
+
+
+def top(
+    *,
+    app: AppName,
+    stream: Annotated[
+        str | None, typer.Option(help="The stream that it reads, to tell how far it is behind.")
+    ] = None,
+    region: Region = None,
+    endpoint: Endpoint = None,
+    dynamodb_endpoint: DynamoDBEndpoint = None,
+    profile: Profile = None,
+    interval: Annotated[
+        float, typer.Option(min=0.5, metavar="SECONDS", help="Time between two looks.")
+    ] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Look once, print it, and end.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object for each look.")
+    ] = False,
+) -> None:
+    """Watch an application: its shards, who reads them, and how far it is behind."""
+    try:
+        with errors_in_one_line("top"), ExitStack() as stack:
+            from sparkinesis.lease.lag_watch import LagWatch  # noqa: PLC0415 - slow to import
+            from sparkinesis.lease.watching import lag_client  # noqa: PLC0415
+
+            address = None if stream is None else find_stream(stream, region, endpoint, profile)
+            table = find_table(
+                app, address.region if address else region, dynamodb_endpoint or endpoint, profile
+            )
+            lags = None
+            if address is not None:
+                # What fails is asked again at its next turn: only --once has no other.
+                client = lag_client(address) if once else lag_client(address, give_up_after=1.0)
+                client.describe()
+                lags = stack.enter_context(LagWatch(client))
+            looks = Looks(table, address.name if address else None, lags, interval)
+            if once:
+                looks.look(timeout=None)
+                _print_once(looks, as_json=as_json)
+            else:
+                _go_on(looks, interval, as_json=as_json)
+    except KeyboardInterrupt:
+        pass
+
+
+class Looks:
+    """A lease table and the lags of its leases, looked at whenever it is time. For one thread."""
+
+    def __init__(
+        self,
+        table: LeaseTable,
+        stream: str | None,
+        lags: LagWatch | None,
+        interval: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._table = table
+        self._stream = stream
+        self._lag_watch = lags
+        self._interval = interval
+        self._clock = clock
+        self._watched = Watched()
+        self._lags: Mapping[str, Lag] = {}
+        self._due = clock()
+        self._pause = interval
+        self._trouble: str | None = None
+
+    def look(self, timeout: float | None = 0.0) -> bool:
+        """Whether it was time for another look at the table, and it succeeded.
+
+        ``timeout``: seconds to wait for lags that were not known yet; None: as long as it takes.
+        Raises as `LeaseTable.leases` does, at the first look, and `LagWatch.known` does.
+        """
+        # The turn that is nearest: it may come a moment too early.
+        is_due = self._clock() >= self._due - self._interval / 2
+        looked = is_due and self._look_at_table()
+        if self._lag_watch is not None:
+            self._lags = self._lag_watch.known(timeout)
+        return looked
+
+    def _look_at_table(self) -> bool:
+        began = self._clock()
+        try:
+            leases = self._table.leases(consistent=False)
+        except LeaseTableUnavailableError as error:
+            if self._watched.began is None:
+                raise
+            self._trouble = str(error)
+            return False
+        finally:
+            # A large table is looked at less often.
+            self._pause = max(self._interval, 5 * (self._clock() - began))
+            self._due = began + self._pause
+        self._trouble = None
+        self._watched = self._watched.look(leases, began)
+        if self._lag_watch is not None:
+            self._lag_watch.ask_for(self._watched.leases)
+        return True
+
+    @property
+    def view(self) -> View:
+        title = self._table.name + (f", stream {self._stream}" if self._stream else "")
+        summary = f"a look every {self._pause:.3g} s"
+        if self._trouble is not None:
+            summary = f"last seen {self._clock() - self._watched.at:.0f} s ago"
+        return top_view(
+            title,
+            summary,
+            self._watched,
+            self._lags,
+            messages=[self._trouble] if self._trouble else [],
+            quiet=max(QUIET, 3 * self._pause),
+        )
+
+    @property
+    def json(self) -> str:
+        return json.dumps(top_object(self._table.name, self._stream, self._watched, self._lags))
+
+
+def _print_once(looks: Looks, *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(looks.json)
+        return
+    from sparkinesis.lease.view import render  # noqa: PLC0415
+
+    view = looks.view
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = 10_000
+    # Room for all in lines of their own, with a title, headings and gaps.
+    rows = len(view.owners) + len(view.shards) + 2 * len(view.messages)
+    console.print(render(view, console.width, 5 * rows + 20))
+
+
+def _go_on(looks: Looks, interval: float, *, as_json: bool) -> None:
+    """Until Ctrl-C."""
+    from sparkinesis.lease.live import LiveView, can_update, print_line  # noqa: PLC0415
+
+    console = Console(highlight=False)
+    line_at: float | None = None
+    with ExitStack() as stack:
+        live = None
+        timeout = _FIRST_LAGS
+        while True:
+            began = time.monotonic()
+            looked = looks.look(timeout)
+            timeout = 0.0
+            if as_json:
+                if looked:
+                    typer.echo(looks.json)
+            elif can_update(console):
+                live = live or stack.enter_context(LiveView(console))
+                live.show(looks.view)
+            elif line_at is None or began - line_at >= _LINES:
+                line_at = began
+                print_line(looks.view, console)
+            time.sleep(max(0.0, began + interval - time.monotonic()))

@@ -1,0 +1,135 @@
+"""An application as its lease table and its stream tell of it, for `sparkinesis top`. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sparkinesis.lease.command_options import place
+from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.status import SHORT_REASONS, LeaseState, Watched, lease_states, shortened
+from sparkinesis.lease.view import OwnerRow, ShardRow, View, largest, total
+
+if TYPE_CHECKING:
+    from sparkinesis.lease.watching import Lag
+
+QUIET = 7.0
+"""Seconds without a renewal that are worth a word: KCLs renew every 3.3 seconds by default."""
+
+
+def top_view(
+    title: str,
+    summary: str,
+    watched: Watched,
+    lags: Mapping[str, Lag],
+    *,
+    messages: Sequence[str] = (),
+    quiet: float = QUIET,
+) -> View:
+    """``lags``: by lease key. ``quiet``: seconds after which an owner does not seem to renew."""
+    states = lease_states(watched.leases)
+    by_owner = _by_owner(watched)
+    silences = {owner: _silence(watched, leases) for owner, leases in by_owner.items()}
+    lost = {owner for owner, silence in silences.items() if silence >= quiet}
+    shards = tuple(
+        _shard(
+            lease, states[lease.key], lags.get(lease.key), is_read=lease.actual_owner not in lost
+        )
+        for lease in watched.leases
+    )
+    mine: dict[str, list[ShardRow]] = defaultdict(list)
+    for lease, row in zip(watched.leases, shards, strict=True):
+        if row.owner is not None and not lease.is_finished:
+            mine[row.owner].append(row)
+    owners = tuple(
+        OwnerRow(
+            owner,
+            len(rows),
+            largest(row.millis_behind for row in rows),
+            total(row.rate for row in rows),
+            f"not renewed for {silences[owner]:.0f} s" if owner in lost else "",
+            owner in lost,
+        )
+        for owner, rows in sorted(mine.items())
+    )
+    # The same trouble mostly meets all shards.
+    reasons = {lag.why for lag in lags.values()} - {"", *SHORT_REASONS}
+    return View(title, summary, "KB/s", owners, shards, (*messages, *sorted(reasons)))
+
+
+def top_object(
+    application: str, stream: str | None, watched: Watched, lags: Mapping[str, Lag]
+) -> dict[str, Any]:
+    """The same for JSON, with names and numbers in full."""
+    states = lease_states(watched.leases)
+    return {
+        "application": application,
+        "stream": stream,
+        "watched_seconds": round(watched.seconds, 1),
+        "owners": [
+            {
+                "owner": owner,
+                "shards": len(leases),
+                "millis_behind_latest": largest(
+                    lag.millis_behind_latest for one in leases if (lag := lags.get(one.key))
+                ),
+                "kilobytes_per_second": total(one.throughput_kbps for one in leases),
+                "still_for_seconds": round(_silence(watched, leases), 1),
+            }
+            for owner, leases in sorted(_by_owner(watched).items())
+        ],
+        "shards": [
+            _object(lease, states[lease.key], watched, lags.get(lease.key))
+            for lease in watched.leases
+        ],
+    }
+
+
+def _by_owner(watched: Watched) -> dict[str, list[Lease]]:
+    found: dict[str, list[Lease]] = defaultdict(list)
+    for lease in watched.leases:
+        if lease.actual_owner is not None and not lease.is_finished:
+            found[lease.actual_owner].append(lease)
+    return found
+
+
+def _silence(watched: Watched, leases: Sequence[Lease]) -> float:
+    """Seconds since an owner renewed anything, as far as it was watched."""
+    return min(watched.still_for(lease.key) for lease in leases)
+
+
+def _shard(lease: Lease, state: LeaseState, lag: Lag | None, *, is_read: bool) -> ShardRow:
+    is_held = state in {LeaseState.HELD, LeaseState.HANDED_OVER}
+    why = lag.why if lag else ""
+    notes = [
+        f"to {lease.owner}" if state is LeaseState.HANDED_OVER else "",
+        why if why in SHORT_REASONS else "lag unknown" if why else "",
+        f"at {shortened(lease.checkpoint)}",
+    ]
+    return ShardRow(
+        lease.key,
+        lease.actual_owner,
+        state.value,
+        lag.millis_behind_latest if lag else None,
+        # What its last owner wrote, which may be gone, says nothing of now.
+        lease.throughput_kbps if is_held and is_read else None,
+        ", ".join(note for note in notes if note),
+        is_amiss=bool(why),
+    )
+
+
+def _object(lease: Lease, state: LeaseState, watched: Watched, lag: Lag | None) -> dict[str, Any]:
+    ago = watched.renewed_ago(lease.key)
+    return {
+        "lease": lease.key,
+        "shard": lease.shard_id,
+        "state": state.value,
+        "owner": lease.actual_owner,
+        "handed_over_to": lease.owner if lease.checkpoint_owner else None,
+        "checkpoint": place(lease.checkpoint, lease.timestamp_ms),
+        "millis_behind_latest": lag and lag.millis_behind_latest,
+        "lag_unknown_because": (lag and lag.why) or None,
+        "kilobytes_per_second": lease.throughput_kbps,
+        "renewed_seconds_ago": None if ago is None else round(ago, 1),
+    }

@@ -1,0 +1,190 @@
+"""Where a sink's files are: a file system, how files come into it whole, and stay there."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from sparkinesis.errors import OptionError, SinkUnavailableError
+
+
+@dataclass(frozen=True)
+class Storage:
+    """A directory in a file system. Every method raises what the file system does.
+
+    A file is written under a hidden name, which Spark and pyarrow do not look at, and then moved:
+    at its visible name it is whole from the first moment.
+    """
+
+    filesystem: fs.FileSystem
+    root: str
+    """Within the file system."""
+    name: str
+    """For logs and errors: without what may be secret."""
+
+    @property
+    def _is_local(self) -> bool:
+        return isinstance(self.filesystem, fs.LocalFileSystem)
+
+    def write_hidden(self, path: str, table: pa.Table, compression: str | None) -> None:
+        """Write what will be ``path`` (relative), so that it survives a power failure."""
+        hidden = self._hidden(path)
+        with self._open(hidden) as stream:
+            pq.write_table(table, stream, compression=compression)
+        if self._is_local:
+            _sync(Path(hidden))
+
+    def show(self, path: str) -> None:
+        """Move it from its hidden name to ``path``, which must be new."""
+        self.filesystem.move(self._hidden(path), self._at(path))
+
+    def settle(self, paths: Iterable[str]) -> None:
+        """Make sure that the moves to ``paths`` survive a power failure."""
+        if self._is_local:
+            files = [Path(self._at(path)) for path in paths]
+            for folder in {parent for file in files for parent in file.parents}:
+                # Up to the root: any of them may be new.
+                with contextlib.suppress(PermissionError):
+                    _sync(folder)
+
+    def discard(self, path: str) -> None:
+        """Delete its hidden file, if there is one and it can be done."""
+        with contextlib.suppress(Exception):
+            self.filesystem.delete_file(self._hidden(path))
+
+    def _open(self, path: str) -> pa.NativeFile:
+        try:
+            return self.filesystem.open_output_stream(path)
+        except FileNotFoundError:
+            # Not each time: where directories do not exist, making one is a call for nothing.
+            self.filesystem.create_dir(str(PurePosixPath(path).parent), recursive=True)
+            return self.filesystem.open_output_stream(path)
+
+    def _at(self, path: str) -> str:
+        return f"{self.root.rstrip('/')}/{path}" if self.root else path
+
+    def _hidden(self, path: str) -> str:
+        at = PurePosixPath(self._at(path))
+        return str(at.with_name(f".{at.name}"))
+
+
+def open_storage(path: str | os.PathLike[str], filesystem: object | None = None) -> Storage:
+    """The storage that a user names; nothing is written.
+
+    Raises `OptionError`, and `SinkUnavailableError` if a client of it cannot be made.
+    """
+    if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+        raise OptionError(
+            f"path is {path!r}; it must be a path, or a URI such as s3://bucket/path."
+        )
+    text = os.fspath(path)
+    if filesystem is not None:
+        if "://" in text:
+            raise OptionError(
+                f"path is the URI {_redacted(text)}; with a filesystem it is a path within that."
+            )
+        known, base = _inner(_of_pyarrow(filesystem), text)
+        return Storage(known, base, text)
+    if "://" in text:
+        return _by_uri(text)
+    return Storage(fs.LocalFileSystem(), os.path.abspath(text), text)  # noqa: PTH100 - no symlinks
+
+
+def _by_uri(uri: str) -> Storage:
+    name = _redacted(uri)
+    if urlsplit(uri).password:
+        raise OptionError(
+            f"The path {name} has a password or secret key in it; give a filesystem with "
+            "credentials instead, or leave them to be found."
+        )
+    scheme, _, rest = uri.partition("://")
+    try:
+        try:
+            # The names that Hadoop has for S3.
+            known = f"s3://{rest}" if scheme in {"s3a", "s3n"} else uri
+            filesystem, base = fs.FileSystem.from_uri(known)
+        except pa.ArrowInvalid as error:
+            if "Unrecognized filesystem type" not in str(error):
+                raise
+            filesystem, base = _by_fsspec(uri, name)
+    except OptionError:
+        raise
+    except (ValueError, NotImplementedError, ImportError) as error:
+        raise OptionError(f"The path {name} cannot be used: {_without(uri, error)}") from None
+    except OSError as error:
+        raise SinkUnavailableError(
+            f"No connection can be made to {name}: {_without(uri, error)}. Nothing was written."
+        ) from None
+    return Storage(filesystem, base, name)
+
+
+def _by_fsspec(uri: str, name: str) -> tuple[fs.FileSystem, str]:
+    try:
+        from fsspec.core import url_to_fs  # noqa: PLC0415
+    except ImportError:
+        raise OptionError(
+            f"The path {name} has a scheme that pyarrow does not know. Install fsspec, and its "
+            "package for this scheme, or give a filesystem."
+        ) from None
+    filesystem, path = url_to_fs(uri)
+    return _of_pyarrow(filesystem), path
+
+
+def _of_pyarrow(filesystem: object) -> fs.FileSystem:
+    if isinstance(filesystem, fs.FileSystem):
+        return filesystem
+    try:
+        from fsspec import AbstractFileSystem  # noqa: PLC0415
+    except ImportError:
+        is_fsspec = False
+    else:
+        is_fsspec = isinstance(filesystem, AbstractFileSystem)
+    if not is_fsspec:
+        raise OptionError(
+            f"filesystem is of type {type(filesystem).__name__}; it must be a file system of "
+            "pyarrow.fs or of fsspec."
+        )
+    protocol = getattr(filesystem, "protocol", "")
+    if "file" in ((protocol,) if isinstance(protocol, str) else protocol):
+        return fs.LocalFileSystem()  # which we know to be one, and what it needs to last
+    return fs.PyFileSystem(fs.FSSpecHandler(filesystem))
+
+
+def _inner(filesystem: fs.FileSystem, path: str) -> tuple[fs.FileSystem, str]:
+    """What a sub-tree is a part of: a local one has to be known as such."""
+    while isinstance(filesystem, fs.SubTreeFileSystem):
+        path = f"{filesystem.base_path.rstrip('/')}/{path.lstrip('/')}"
+        filesystem = filesystem.base_fs
+    if isinstance(filesystem, fs.LocalFileSystem):
+        path = os.path.abspath(path)  # noqa: PTH100 - no symlinks
+    return filesystem, path
+
+
+def _redacted(uri: str) -> str:
+    """Without user, password and query."""
+    parts = urlsplit(uri)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def _without(uri: str, error: BaseException) -> str:
+    return str(error).replace(uri, _redacted(uri))
+
+
+def _sync(path: Path) -> None:
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a file system that cannot
+            raise
+    finally:
+        os.close(opened)

@@ -1,0 +1,409 @@
+"""A Parquet sink: files are whole, and there before the checkpoint, whatever happens."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pyarrow.parquet as pq
+import pytest
+from moto.server import ThreadedMotoServer
+from pyarrow import fs
+
+from sparkinesis.lease.extended_sequence_number import TRIM_HORIZON
+from sparkinesis.lease.table import LeaseTable
+from sparkinesis.local import LocalServer
+from sparkinesis.worker.application import Application
+from sparkinesis.worker.checkpointer import Checkpointer
+from sparkinesis.worker.dead_letter import FailedRecords
+from sparkinesis.worker.on_error import DeadLetter
+from sparkinesis.worker.processor import ProcessorShard
+from sparkinesis.worker.worker import Worker
+from tests.flaky import flaky
+from tests.integration.worker.sink_process import SCHEMA, Storing
+from tests.journal import PATIENCE, Journal, Journaling
+from tests.lake import rows_of, visible_files, visible_rows
+from tests.streams import put_at
+
+Start = Callable[[Application], Worker]
+Make = Callable[..., Application]
+
+FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
+UPPER = 2**127
+
+
+class Lake:
+    """Looks at the lease table and then at the files, again and again, in a thread of its own.
+
+    Whatever a checkpoint covers must be in the files; a file that cannot be read is a failure.
+    """
+
+    def __init__(self, folder: Path, table: LeaseTable) -> None:
+        self.folder = folder
+        self.put: dict[str, list[tuple[int, bytes]]] = {}
+        """By shard: the sequence number and data of each record, in order."""
+        self.checkpoints: set[tuple[str, str]] = set()
+        """(shard, checkpoint), of those that were seen, and found behind the files."""
+        self._table = table
+        self._failure: BaseException | None = None
+        self._stored: set[bytes] = set()
+        self._files: set[str] = set()
+        """Those that were read: a file is read as soon as it is seen, and never changes."""
+        self._stopping = False
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._watch)
+
+    def add(self, kinesis: Any, stream: str, data: bytes, hash_key: int) -> None:
+        shard = FIRST if hash_key < UPPER else SECOND
+        number = put_at(kinesis, stream, data, hash_key)
+        self.put.setdefault(shard, []).append((int(number), data))
+
+    def __enter__(self) -> Lake:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping = True
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def wait(self, condition: Callable[[set[bytes], int], bool]) -> None:
+        """Wait for ``condition`` on what is stored and on how many checkpoints were seen."""
+
+        def is_over() -> bool:
+            done = condition(self._stored, len(self.checkpoints))
+            return done or self._failure is not None
+
+        with self._changed:
+            assert self._changed.wait_for(is_over, PATIENCE), (self._stored, self.checkpoints)
+
+    def wait_for_all(self) -> None:
+        everything = {data for records in self.put.values() for _, data in records}
+        self.wait(lambda stored, _: everything <= stored)
+
+    def _watch(self) -> None:
+        try:
+            while not self._stopping:
+                self._look()
+        except BaseException as error:  # noqa: BLE001 - raised where the test can see it
+            self._failure = error
+        finally:
+            with self._changed:
+                self._changed.notify_all()
+
+    def _look(self) -> None:
+        leases = self._table.leases()  # first: what is in it must be in the files by now
+        new = set(visible_files(self.folder)) - self._files
+        stored = self._stored | {row["data"] for file in new for row in rows_of(self.folder / file)}
+        self._files |= new
+        for lease in leases:
+            place = lease.checkpoint
+            if place.sequence_number.isdecimal():
+                until = int(place.sequence_number)
+                covered = {
+                    data for at, data in list(self.put.get(lease.shard_id, ())) if at <= until
+                }
+                assert covered <= stored, f"{lease.shard_id} is ahead of its files, at {place}"
+                self.checkpoints.add((lease.shard_id, str(place)))
+        with self._changed:
+            self._stored = stored
+            self._changed.notify_all()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "lake"
+
+
+class Journaled(Storing):
+    """Writes its calls down, and may use another file system."""
+
+    def __init__(self, journal: Journal, *arguments: Any, filesystem: Any = None) -> None:
+        super().__init__(*arguments)
+        self._journal = journal
+        self._filesystem = filesystem
+
+    def initialize(self, shard: ProcessorShard) -> None:
+        self.shard = shard
+        self.sink = shard.sink(
+            str(self._folder),
+            SCHEMA,
+            max_bytes=self._limits[0],
+            max_age=self._limits[1],
+            filesystem=self._filesystem,
+        )
+
+    def process_records(self, batch: Any, checkpointer: Checkpointer) -> None:
+        try:
+            super().process_records(batch, checkpointer)
+        except BaseException as error:
+            self._journal.write(self.shard.id, "failed", (batch, error))
+            raise
+        self._journal.write(self.shard.id, "process_records", batch)
+
+
+def test_a_checkpoint_is_never_ahead_of_the_files(
+    application: Make, start: Start, kinesis: Any, stream: str, folder: Path
+) -> None:
+    made = application(
+        processor=functools.partial(Storing, folder, 1000, 0.5), options={"max_records": 10}
+    )
+    worker = start(made)
+    with Lake(folder, made.table()) as lake:
+        for n in range(300):
+            lake.add(kinesis, stream, b"%d" % n, UPPER * (n % 2))
+        lake.wait_for_all()
+    assert worker.shutdown(PATIENCE)
+    assert len(lake.checkpoints) > 2, "they were looked at all the time"
+    rows = visible_rows(folder)
+    assert len(rows) == 300, "nothing went wrong, so nothing comes twice"
+    stored = {shard: [int(r["data"]) for r in rows if r["shardId"] == shard] for shard in lake.put}
+    assert all(sorted(numbers) == numbers for numbers in stored.values())
+    assert all(
+        lease.checkpoint.sequence_number == str(lake.put[lease.shard_id][-1][0])
+        for lease in made.table().leases()
+    )
+
+
+@pytest.fixture
+def run(server: LocalServer, stream: str, folder: Path) -> Iterator[Callable[[], Any]]:
+    """Starts worker processes; they are killed when the test is over."""
+    module = "tests.integration.worker.sink_process"
+    command = [sys.executable, "-m", module, server.endpoint_url, stream, str(folder)]
+    running: list[subprocess.Popen[bytes]] = []
+
+    def start_one() -> subprocess.Popen[bytes]:
+        running.append(subprocess.Popen(command))
+        return running[-1]
+
+    yield start_one
+    for process in running:
+        process.kill()
+        process.wait()
+
+
+def test_a_killed_worker_leaves_no_part_of_a_file_and_loses_nothing(
+    application: Make, kinesis: Any, stream: str, folder: Path, run: Callable[[], Any]
+) -> None:
+    table = application().table()
+    process = run()
+    lake = Lake(folder, table)
+    lake.add(kinesis, stream, b"before", 0)
+    while not folder.exists():  # nor is there a lease table before that
+        assert process.poll() is None
+        time.sleep(0.05)
+    with lake:
+        for n in range(400):
+            lake.add(kinesis, stream, b"%d" % n, UPPER * (n % 2))
+            if n % 200 == 150:
+                # In the middle of something: records come all the time.
+                seen = len(lake.checkpoints)
+                lake.wait(lambda _, checkpoints, seen=seen: checkpoints > seen)  # type: ignore[misc]
+                process.kill()
+                process.wait()
+                process = run()
+        lake.wait_for_all()
+        process.terminate()
+        assert process.wait(PATIENCE) == 0
+    everything = {data for records in lake.put.values() for _, data in records}
+    assert {row["data"] for row in visible_rows(folder)} == everything
+    assert all(lease.owner is None for lease in table.leases())
+
+
+def test_storage_that_fails_holds_up_the_checkpoint_and_asks_no_policy(
+    application: Make, start: Start, kinesis: Any, stream: str, folder: Path, *, journal: Journal
+) -> None:
+    filesystem, faults = flaky()
+    faults.fail("open")
+    letters: list[FailedRecords] = []
+    made = application(
+        processor=lambda: Journaled(journal, folder, 1, filesystem=filesystem),
+        on_error=DeadLetter(letters.append),
+        options={"task_backoff": 0.05},
+    )
+    start(made)
+    with Lake(folder, made.table()) as lake:
+        lake.add(kinesis, stream, b"x", 0)
+        lake.add(kinesis, stream, b"y", UPPER)
+        journal.wait(lambda: len(journal.calls("failed")) > 5)
+        assert {lease.checkpoint.sequence_number for lease in made.table().leases()} == {
+            TRIM_HORIZON
+        }
+        assert not visible_files(folder)
+        faults.mend()
+        lake.wait_for_all()
+        lake.wait(lambda _, checkpoints: checkpoints == 2)
+    assert not letters
+    assert sorted(row["data"] for row in visible_rows(folder)) == [b"x", b"y"]
+
+
+def test_files_appear_by_their_age_while_no_record_comes(
+    application: Make, start: Start, kinesis: Any, stream: str, folder: Path, *, journal: Journal
+) -> None:
+    made = application(processor=lambda: Journaled(journal, folder, 2**20, 1.0))
+    start(made)
+    with Lake(folder, made.table()) as lake:
+        lake.add(kinesis, stream, b"the only one", 0)
+        lake.wait_for_all()
+        lake.wait(lambda _, checkpoints: checkpoints == 1)
+    sizes = [len(what) for _, call, what in list(journal.entries) if call == "process_records"]
+    assert sizes[:2] == [1, 0], "called without records, as the sink was due"
+    assert sizes.count(0) == 1, "and not again"
+
+
+def test_an_age_limit_holds_while_storage_fails_too(
+    application: Make, start: Start, kinesis: Any, stream: str, folder: Path, *, journal: Journal
+) -> None:
+    filesystem, faults = flaky()
+    faults.fail("move", times=3)
+    made = application(
+        processor=lambda: Journaled(journal, folder, 2**20, 0.2, filesystem=filesystem),
+        options={"task_backoff": 0.05},
+    )
+    start(made)
+    with Lake(folder, made.table()) as lake:
+        lake.add(kinesis, stream, b"x", 0)
+        lake.wait_for_all()
+        lake.wait(lambda _, checkpoints: checkpoints == 1)
+    failed = [len(what[0]) for _, call, what in list(journal.entries) if call == "failed"]
+    assert failed == [0, 0, 0]
+    assert faults.failed == 3
+    assert [row["data"] for row in visible_rows(folder)] == [b"x"]
+
+
+def test_a_shard_that_ends_is_stored_before_its_children_begin(
+    application: Make, start: Start, kinesis: Any, stream: str, folder: Path, *, journal: Journal
+) -> None:
+    seen: dict[str, set[bytes]] = {}
+
+    class Looking(Journaled):
+        def initialize(self, shard: ProcessorShard) -> None:
+            super().initialize(shard)
+            seen[shard.id] = {row["data"] for row in visible_rows(folder)}
+
+    for n in range(20):
+        put_at(kinesis, stream, b"parent %d" % n)
+    kinesis.split_shard(StreamName=stream, ShardToSplit=FIRST, NewStartingHashKey=str(UPPER // 2))
+    put_at(kinesis, stream, b"child")
+    made = application(
+        processor=lambda: Looking(journal, folder, 2**20),
+        options={"parent_poll_interval": 0.1},
+    )
+    worker = start(made)
+    journal.wait_for_data(b"child")
+    parents = {b"parent %d" % n for n in range(20)}
+    assert parents <= seen["shardId-000000000002"]
+    assert seen[FIRST] == set()
+    assert worker.shutdown(PATIENCE)
+    assert {row["data"] for row in visible_rows(folder)} == parents | {b"child"}
+
+
+def test_what_was_not_checkpointed_is_dropped_and_comes_again(
+    application: Make, start: Start, kinesis: Any, stream: str, folder: Path, *, journal: Journal
+) -> None:
+    processors: list[Any] = []
+
+    class Careless(Journaled):
+        def initialize(self, shard: ProcessorShard) -> None:
+            super().initialize(shard)
+            processors.append(self)
+
+        def shutdown_requested(self, checkpointer: Checkpointer) -> None:
+            journal.write(self.shard.id, "left", self.sink.buffered_rows)
+
+    put_at(kinesis, stream, b"x")
+    put_at(kinesis, stream, b"y", UPPER)
+    worker = start(application(processor=lambda: Careless(journal, folder, 2**20)))
+    journal.wait_for_data(b"x", b"y")
+    assert worker.shutdown(PATIENCE)
+    assert [left for _, call, left in journal.entries if call == "left"] == [1, 1]
+    assert [processor.sink.buffered_rows for processor in processors] == [0, 0]
+    assert visible_files(folder) == []
+    next_one = Journal()
+    worker = start(application(processor=lambda: Journaled(next_one, folder, 1)))
+    next_one.wait_for_data(b"x", b"y")
+    assert sorted(row["data"] for row in visible_rows(folder)) == [b"x", b"y"]
+
+
+def test_a_bad_argument_is_logged_with_the_reason(
+    application: Make, start: Start, stream: str, folder: Path, *, journal: Journal, caplog: Any
+) -> None:
+    tried = threading.Event()
+
+    def open_sink(shard: ProcessorShard) -> None:
+        try:
+            shard.sink(folder, SCHEMA, partition_by=["day"])
+        finally:
+            if len(journal.calls("initialize")) > 2:
+                tried.set()
+
+    start(
+        application(
+            processor=lambda: Journaling(journal, on_initialize=open_sink),
+            options={"task_backoff": 0.05},
+        )
+    )
+    assert tried.wait(PATIENCE)
+    assert "partition_by names 'day', which is not in the schema" in caplog.text
+    assert not folder.exists()
+
+
+@pytest.fixture
+def s3() -> Iterator[str]:
+    """The address of an S3 with a bucket "lake"."""
+    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    endpoint = f"http://{host}:{port}"
+    client = boto3.client("s3", region_name="us-east-1", endpoint_url=endpoint)
+    client.create_bucket(Bucket="lake")
+    yield endpoint
+    client.close()
+    server.stop()
+
+
+def test_an_object_store(
+    application: Make, start: Start, kinesis: Any, stream: str, *, s3: str, journal: Journal
+) -> None:
+    lake = f"s3://lake/records?region=us-east-1&endpoint_override={s3}"
+    made = application(processor=lambda: AtOnce(journal, lake))
+    worker = start(made)
+    put_at(kinesis, stream, b"x")
+    put_at(kinesis, stream, b"y", UPPER)
+    journal.wait_for_data(b"x", b"y")
+    assert worker.shutdown(PATIENCE)
+    bucket, path = fs.FileSystem.from_uri(lake)
+    found = bucket.get_file_info(fs.FileSelector(path, recursive=True))
+    names = [info.base_name for info in found if info.is_file]
+    assert len(names) == 2
+    assert all(name.startswith("part-shardId-") for name in names), "none is hidden"
+    stored = [
+        pq.read_table(bucket.open_input_file(info.path)).column("data").to_pylist()
+        for info in found
+        if info.is_file
+    ]
+    assert sorted(stored) == [[b"x"], [b"y"]]
+    assert all(lease.checkpoint.sequence_number.isdecimal() for lease in made.table().leases())
+
+
+class AtOnce(Journaling):
+    """Stores each batch."""
+
+    def __init__(self, journal: Journal, path: str) -> None:
+        super().__init__(journal, on_initialize=self._open, on_records=self._store)
+        self._path = path
+
+    def _open(self, shard: ProcessorShard) -> None:
+        self._sink = shard.sink(self._path, SCHEMA)
+
+    def _store(self, batch: Any, checkpointer: Checkpointer) -> None:
+        self._sink.write(batch.to_arrow().select(SCHEMA.names))
+        checkpointer.checkpoint()

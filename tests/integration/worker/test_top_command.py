@@ -1,0 +1,326 @@
+"""`sparkinesis top` as a process, beside a worker that runs: once, as JSON, and on a terminal."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.lease.lag_watch import LagWatch
+from sparkinesis.lease.watching import Lag, lag_client
+from sparkinesis.local import LocalServer
+from sparkinesis.local.faults import Call, Fault
+from sparkinesis.worker.application import Application
+from sparkinesis.worker.worker import Worker
+from tests.journal import Journal
+
+Start = Callable[[Application], Worker]
+Make = Callable[..., Application]
+
+COMMAND = str(Path(sys.executable).with_name("sparkinesis"))
+FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
+PATIENCE = 60.0
+LEAVES_ALTERNATE_SCREEN = "\x1b[?1049l"
+
+
+@pytest.fixture
+def arguments(server: LocalServer, stream: str) -> Callable[..., list[str]]:
+    """The command line for the application, which has its stream's name."""
+
+    def make(*options: str, app: str = stream) -> list[str]:
+        place = ["--region", "us-east-1", "--endpoint", server.endpoint_url]
+        return [COMMAND, "top", app, *options, *place]
+
+    return make
+
+
+Arguments = Callable[..., list[str]]
+
+
+def run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
+    )
+
+
+@pytest.fixture
+def open_process() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts processes that are killed when the test is over."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def start(command: list[str], **given: Any) -> subprocess.Popen[str]:
+        process = subprocess.Popen(command, text=True, **given)
+        processes.append(process)
+        return process
+
+    yield start
+    for process in processes:
+        with process:
+            process.kill()
+
+
+Open = Callable[..., "subprocess.Popen[str]"]
+
+
+def put_one(kinesis: Any, stream: str, data: bytes) -> None:
+    kinesis.put_record(StreamName=stream, Data=data, PartitionKey="k", ExplicitHashKey="0")
+
+
+@pytest.fixture
+def behind(application: Make, start: Start, kinesis: Any, stream: str, journal: Journal) -> Worker:
+    """A worker that has read a record of the first shard, and checkpoints none."""
+    worker = start(application(worker_id="a"))
+    put_one(kinesis, stream, b"x")
+    journal.wait_for_data(b"x")
+    journal.wait(lambda: len(journal.calls("initialize")) == 2)
+    return worker
+
+
+@pytest.mark.usefixtures("behind")
+def test_once(arguments: Arguments, stream: str) -> None:
+    result = run(arguments("--stream", stream, "--once"))
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "\x1b" not in result.stdout
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert lines[0][:3] == [f"{stream},", "stream", stream]
+    assert lines[1][:6] == ["2", "shards", "(2", "held)", "1", "owner"]
+    assert lines[3] == ["owner", "shards", "behind", "KB/s"]
+    assert lines[4][:2] == ["a", "2"]
+    assert lines[6] == ["shard", "owner", "state", "behind", "KB/s"]
+    late, fresh = sorted(lines[7:], key=lambda line: line[0])
+    assert late[:3] == ["0", "a", "held"]
+    assert late[3:5] != ["0.0", "s"]
+    assert fresh[:5] == ["1", "a", "held", "0.0", "s"]
+    assert fresh[-2:] == ["at", "TRIM_HORIZON:0"] or fresh[-2:] == ["at", "TRIM_HORIZON"]
+
+    without_stream = run(arguments("--once"))
+    assert "lag unknown" in without_stream.stdout.splitlines()[1]
+
+
+@pytest.mark.usefixtures("behind")
+def test_json_once(arguments: Arguments, stream: str) -> None:
+    result = run(arguments("--stream", stream, "--once", "--json"))
+    assert (result.returncode, result.stderr) == (0, "")
+    found = json.loads(result.stdout)
+    assert result.stdout.count("\n") == 1
+    assert [(one["owner"], one["shards"]) for one in found["owners"]] == [("a", 2)]
+    first, second = found["shards"]
+    assert (first["lease"], first["state"], first["owner"]) == (FIRST, "held", "a")
+    assert first["millis_behind_latest"] > 0
+    assert found["owners"][0]["millis_behind_latest"] == first["millis_behind_latest"]
+    assert second["millis_behind_latest"] == 0
+
+
+@pytest.mark.usefixtures("behind")
+def test_json_look_by_look(arguments: Arguments, open_process: Open, stream: str) -> None:
+    """Until Ctrl-C. The worker renews, and tells how much it reads."""
+    command = arguments("--stream", stream, "--json", "--interval", "0.5")
+    process = open_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    watched = []
+    while True:
+        look = json.loads(process.stdout.readline())
+        watched.append(look["watched_seconds"])
+        if all(
+            one["renewed_seconds_ago"] is not None and one["kilobytes_per_second"] is not None
+            for one in look["shards"]
+        ):
+            break
+        assert watched[-1] < PATIENCE
+    assert watched[0] == 0
+    assert watched == sorted(watched)
+    assert look["shards"][0]["millis_behind_latest"] > 0
+    assert look["owners"][0]["kilobytes_per_second"] is not None
+    process.send_signal(signal.SIGINT)
+    rest, error = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, error) == (0, "")
+    assert all(json.loads(line)["shards"] for line in rest.splitlines())
+
+
+class Terminal:
+    """The far end of a pseudo-terminal, and what was written to it so far."""
+
+    def __init__(self, width: int, height: int) -> None:
+        self._ours, self.its = pty.openpty()
+        self.resize(width, height)
+        self.text = ""
+
+    def resize(self, width: int, height: int) -> None:
+        fcntl.ioctl(self.its, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+
+    def read_until(self, is_there: Callable[[str], object]) -> None:
+        end = time.monotonic() + PATIENCE
+        while not is_there(self.text):
+            ready, _, _ = select.select([self._ours], [], [], end - time.monotonic())
+            assert ready, f"not written within {PATIENCE} s; this was: {self.text!r}"
+            self.text += os.read(self._ours, 65_536).decode()
+
+    def press_ctrl_c(self) -> None:
+        os.write(self._ours, b"\x03")
+
+    def close(self) -> None:
+        os.close(self._ours)
+        os.close(self.its)
+
+
+@pytest.fixture
+def terminal() -> Iterator[Terminal]:
+    opened = Terminal(100, 30)
+    yield opened
+    opened.close()
+
+
+def on_terminal(terminal: Terminal, command: list[str], open_process: Open) -> Any:
+    """The process, to whom the pseudo-terminal is its controlling one, as to a shell's."""
+    plain = {key: value for key, value in os.environ.items() if key not in {"COLUMNS", "LINES"}}
+    take_terminal = (
+        "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+        "os.execv(sys.argv[1], sys.argv[1:])"
+    )
+    return open_process(
+        [sys.executable, "-c", take_terminal, *command],
+        stdin=terminal.its,
+        stdout=terminal.its,
+        stderr=terminal.its,
+        start_new_session=True,
+        env={**plain, "TERM": "xterm-256color"},
+    )
+
+
+def test_a_terminal_is_updated_in_place_until_ctrl_c(
+    behind: Worker, arguments: Arguments, terminal: Terminal, open_process: Open, stream: str
+) -> None:
+    command = arguments("--stream", stream, "--interval", "0.5")
+    process = on_terminal(terminal, command, open_process)
+    headline = f"{stream}, stream {stream}"
+    # Lag grows while nothing is checkpointed.
+    terminal.read_until(lambda text: text.count(headline) >= 3)
+    seen = set(re.findall(r" +(\d+\.\d) s", terminal.text))
+    assert len(seen) > 1
+    behind.shutdown(20)
+    terminal.read_until(lambda text: "2 unowned" in text)
+    terminal.press_ctrl_c()
+    terminal.read_until(lambda text: headline in text.partition(LEAVES_ALTERNATE_SCREEN)[2])
+    assert process.wait(PATIENCE) == 0
+    during, _, after = terminal.text.partition(LEAVES_ALTERNATE_SCREEN)
+    assert during.count("\x1b[?1049h") == 1
+    assert during.count("\x1b[H") >= 3, "each view begins at the top"
+    assert "\x1b[2J" not in during, "nothing is wiped in between"
+    assert "2 unowned" in after, "the last view is left behind"
+    assert "Traceback" not in terminal.text
+    assert "\x1b[?25h" in terminal.text, "the cursor is shown again"
+
+
+@pytest.mark.usefixtures("behind")
+def test_off_a_terminal_it_tells_in_a_line(
+    arguments: Arguments, open_process: Open, stream: str
+) -> None:
+    command = arguments("--stream", stream, "--interval", "0.5")
+    process = open_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line.startswith(f"{stream}, stream {stream}: a look every ")
+    assert "; 2 shards (2 held), 1 owner, " in line
+    assert "\x1b" not in line
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=PATIENCE)[1] == ""
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--stream", "nope"], "There is no stream 'nope'"),
+        ([], "There is no lease table"),
+        (["--json", "--once"], "There is no lease table"),
+        (["--stream", "arn:aws:s3:::x"], "a stream's ARN looks like"),
+    ],
+)
+def test_an_error_is_one_line_and_exit_1(
+    arguments: Arguments, options: list[str], text: str
+) -> None:
+    result = run(arguments(*options, app="no-such-application"))
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.count("\n") == 1
+    assert result.stderr.startswith("sparkinesis top: ")
+    assert text in result.stderr
+
+
+def test_each_shard_is_asked_about_at_its_pace_and_again_after_trouble(
+    application: Make, kinesis: Any, stream: str, server: LocalServer
+) -> None:
+    """A lag stays as it was while asking fails; a slow shard keeps no other waiting."""
+    application().worker()._caretaker.sync()
+    put_one(kinesis, stream, b"x")
+    leases = application().table().leases()
+
+    def delay_the_second(call: Call) -> Fault | None:
+        is_it = call.operation == "GetRecords" and call.stream == stream and call.shard == SECOND
+        return Fault(delay_ms=30_000) if is_it else None
+
+    every = 0.5
+    client = lag_client(application().address(), give_up_after=0.1)
+    server.kinesis.faults = delay_the_second
+    calls = server.kinesis.calls
+
+    def count() -> int:
+        return calls.count("GetRecords", stream=stream, shard=FIRST)
+
+    try:
+        with LagWatch(client, every=every) as watch:
+            watch.ask_for(leases)
+            end = time.monotonic() + PATIENCE
+            began = time.monotonic()
+            while count() < 4:
+                assert time.monotonic() < end
+                known = watch.known(0.05)
+                watch.ask_for(leases)
+            took = time.monotonic() - began
+            assert took >= 3 * every
+            assert (known[FIRST].millis_behind_latest or 0) > 0
+            assert SECOND not in known
+
+            server.kinesis.faults = lambda call: (
+                Fault.error("InvalidArgumentException", "no reason")
+                if call.operation == "GetRecords" and call.stream == stream
+                else None
+            )
+            before = count()
+            while count() < before + 3:
+                assert time.monotonic() < end
+                known = watch.known(0.05)
+                watch.ask_for(leases)
+            assert (known[FIRST].millis_behind_latest or 0) > 0
+            watch.ask_for(leases[1:])
+            assert FIRST not in watch.known(), "it is forgotten"
+    finally:
+        server.kinesis.faults = None
+
+
+def test_a_lost_position_is_told_at_once(application: Make, stream: str) -> None:
+    application().worker()._caretaker.sync()
+    table = application().table()
+    with LagWatch(lag_client(application().address()), every=0.2) as watch:
+        watch.ask_for(table.leases())
+        assert watch.known(None) == {FIRST: Lag(0), SECOND: Lag(0)}
+        table.checkpoint(table.leases()[0], ExtendedSequenceNumber("12"))
+        watch.ask_for(table.leases())
+        end = time.monotonic() + PATIENCE
+        while watch.known()[FIRST] != Lag(why="expired"):
+            assert time.monotonic() < end
+            time.sleep(0.05)

@@ -1,0 +1,99 @@
+"""An application in `sparkinesis top`: who renews, what is late, and which rates are of now."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.status import Watched
+from sparkinesis.lease.top_view import top_object, top_view
+from sparkinesis.lease.view import OwnerRow, ShardRow
+from sparkinesis.lease.watching import Lag
+
+
+def lease(key: str, at: str = "5", **given: object) -> Lease:
+    given = {"owner": "v", "counter": 3, "throughput_kbps": 8.0, **given}
+    return replace(Lease(key, key, ExtendedSequenceNumber(at)), **given)  # type: ignore[arg-type]
+
+
+ROWS = [
+    lease("1"),
+    lease("2", checkpoint_owner="dead"),
+    lease("3", owner=None),
+    lease("4", "SHARD_END", owner="gone"),
+    lease("5", owner="dead"),
+    lease("6", throughput_kbps=None),
+]
+
+
+def watched(seconds: float) -> Watched:
+    """Of all owners, only v renews, and only its first lease."""
+    first, *others = ROWS
+    return Watched().look(ROWS, 10.0).look([replace(first, counter=4), *others], 10.0 + seconds)
+
+
+LAGS = {"1": Lag(20), "2": Lag(30_000), "3": Lag(why="expired"), "4": Lag(), "6": Lag(why="Slow.")}
+
+
+def test_an_owner_whose_counters_stand_still_shows() -> None:
+    view = top_view("t", "s", watched(7.2), LAGS, messages=["first"])
+    assert view.owners == (
+        OwnerRow("dead", 2, 30_000, None, "not renewed for 7 s", is_amiss=True),
+        OwnerRow("v", 2, 20, 8.0),
+    )
+    assert view.shards == (
+        ShardRow("1", "v", "held", 20, 8.0, "at 5:0"),
+        ShardRow("2", "dead", "handed over", 30_000, None, "to v, at 5:0"),
+        ShardRow("3", None, "unowned", None, None, "expired, at 5:0", is_amiss=True),
+        ShardRow("4", "gone", "finished", None, None, "at SHARD_END"),
+        ShardRow("5", "dead", "held", None, None, "at 5:0"),
+        ShardRow("6", "v", "held", None, None, "lag unknown, at 5:0", is_amiss=True),
+    )
+    assert view.messages == ("first", "Slow.")
+    assert view.rate_unit == "KB/s"
+
+
+def test_no_owner_is_said_to_be_silent_before_one_could_know() -> None:
+    dead = top_view("t", "s", watched(6.9), {}).owners[0]
+    assert dead == OwnerRow("dead", 2, None, 16.0)
+    assert top_view("t", "s", watched(11), {}, quiet=12).owners[0].note == ""
+
+
+def test_as_an_object() -> None:
+    found = top_object("app", "flights", watched(7.2), LAGS)
+    assert (found["application"], found["stream"], found["watched_seconds"]) == (
+        "app",
+        "flights",
+        7.2,
+    )
+    assert found["owners"] == [
+        {
+            "owner": "dead",
+            "shards": 2,
+            "millis_behind_latest": 30_000,
+            "kilobytes_per_second": 16.0,
+            "still_for_seconds": 7.2,
+        },
+        {
+            "owner": "v",
+            "shards": 2,
+            "millis_behind_latest": 20,
+            "kilobytes_per_second": 8.0,
+            "still_for_seconds": 0.0,
+        },
+    ]
+    assert found["shards"][1] == {
+        "lease": "2",
+        "shard": "2",
+        "state": "handed over",
+        "owner": "dead",
+        "handed_over_to": "v",
+        "checkpoint": {"sequence_number": "5", "sub_sequence_number": 0},
+        "millis_behind_latest": 30_000,
+        "lag_unknown_because": None,
+        "kilobytes_per_second": 8.0,
+        "renewed_seconds_ago": None,
+    }
+    assert found["shards"][0]["renewed_seconds_ago"] == 0.0
+    assert found["shards"][2]["lag_unknown_because"] == "expired"
