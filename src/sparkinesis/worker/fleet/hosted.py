@@ -298,13 +298,17 @@ class HostedWorker:
         ).start()
 
     def _notice_request(self) -> None:
-        """Tell the driver if a record processor has asked for the application's shutdown."""
+        """Tell the driver if a record processor has asked for the application's shutdown.
+
+        That, and a failure, end the worker, in time even if some record processor does not return.
+        """
         worker = self._worker
-        if worker is None or self._is_leaving or self._shutdown_within is not None:
+        if worker is None or self._shutdown_within is not None or not worker.is_shutting_down:
             return
-        if worker.is_shutting_down and worker.failure is None:
+        if worker.failure is None:
             self._is_leaving = True
             self._link.send(Leaving("a record processor asked for it", is_for_all=True))
+        self._shut_down(self._posting.application.options.shutdown_timeout)
 
     def _gone(self) -> Ended:
         assert self._worker is not None

@@ -231,6 +231,31 @@ def test_a_record_processor_ends_the_application(
     assert_released(application(), is_checkpointed=False)
 
 
+def test_a_processor_that_is_stuck_does_not_hold_up_what_another_asked_for(
+    application: Callable[..., Application], driver: Driver, journal: Journal
+) -> None:
+    is_over, first = threading.Event(), threading.Lock()
+
+    def make() -> Journaling:
+        def ask_or_wait(*_: Any) -> None:
+            if first.acquire(blocking=False):
+                is_over.wait(PATIENCE)
+            else:
+                processor.shard.request_shutdown()
+
+        processor = Journaling(journal, ask_or_wait)
+        return processor
+
+    options = WorkerOptions(failover_time=2.0, idle_time=0.2, shutdown_timeout=0.5)
+    row = hosted(posting(application(processor=make, options=options), driver))
+    driver.wait_for(Hello)
+    driver.say(Start())
+    assert driver.wait_for(Ended) == Ended(False)
+    assert driver.wait_for(Leaving).is_for_all
+    row.result(PATIENCE)
+    is_over.set()
+
+
 def test_a_worker_that_cannot_start_says_why(
     application: Callable[..., Application], driver: Driver
 ) -> None:
