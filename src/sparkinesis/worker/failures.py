@@ -134,7 +134,11 @@ def _traceback(error: BaseException) -> str:
 
 
 def _cut(text: str, limit: int) -> str:
-    """Without its middle, if it is too long: a traceback's ends tell most."""
+    """Without its middle, if it is too long: a traceback's ends tell most.
+
+    What is no character, such as half of a surrogate pair, is written out: it cannot be sent.
+    """
+    text = text.encode("utf-8", "backslashreplace").decode()
     if len(text) <= limit:
         return text
     gap = " [...] "

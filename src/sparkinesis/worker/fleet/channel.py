@@ -16,6 +16,7 @@ import os
 import socket
 import struct
 import threading
+import time
 from typing import NoReturn
 
 from sparkinesis.errors import SparkinesisError
@@ -26,10 +27,14 @@ _NONCE = 32
 _MAC = 32
 _LENGTH = struct.Struct(">I")
 _NUMBER = struct.Struct(">Q")
+_TIMEVAL = struct.Struct("@ll")
 MAX_MESSAGE = 16 * 1_048_576
 """Bytes; more is a mistake, or an attack."""
 HANDSHAKE_TIMEOUT = 10.0
 """Seconds for the other side to prove itself."""
+SEND_TIMEOUT = 10.0
+"""Seconds in which the other side has to take something of a message. Without it, a sender would
+wait for a machine that is gone as long as TCP does: a quarter of an hour."""
 
 
 class ChannelClosedError(SparkinesisError):
@@ -52,7 +57,10 @@ class Channel:
         self._received = 0
 
     def send(self, message: bytes) -> None:
-        """Raises `ChannelClosedError`, and ValueError for a message that is too large."""
+        """Raises `ChannelClosedError`, and ValueError for a message that is too large.
+
+        A message that cannot be sent ends the connection: half of it may have gone out.
+        """
         if len(message) > MAX_MESSAGE:
             raise ValueError(f"A message of {len(message):,} bytes; {MAX_MESSAGE:,} may be sent.")
         with self._sending:
@@ -61,6 +69,7 @@ class Channel:
             try:
                 self._connection.sendall(_LENGTH.pack(len(message)) + message + mac)
             except OSError as error:
+                self.close()  # wakes who receives
                 _closed(error)
 
     def receive(self) -> bytes:
@@ -84,36 +93,47 @@ class Channel:
         self._connection.close()
 
 
-def accept_worker(connection: socket.socket, secret: bytes) -> Channel:
-    """The driver's side of the handshake.
+def accept_worker(
+    connection: socket.socket, secret: bytes, timeout: float = HANDSHAKE_TIMEOUT
+) -> Channel:
+    """The driver's side of the handshake; ``timeout``: seconds for all of it.
 
     Raises `NotAuthenticatedError` and `ChannelClosedError`; the connection is closed then.
     """
-    return _shake_hands(connection, secret, is_driver=True)
+    return _shake_hands(connection, secret, timeout, is_driver=True)
 
 
-def connect_to_driver(host: str, port: int, secret: bytes) -> Channel:
+def connect_to_driver(
+    host: str, port: int, secret: bytes, timeout: float = HANDSHAKE_TIMEOUT
+) -> Channel:
     """The worker's side. Raises as `accept_worker` does."""
     try:
-        connection = socket.create_connection((host, port), HANDSHAKE_TIMEOUT)
+        connection = socket.create_connection((host, port), timeout)
     except OSError as error:
         raise ChannelClosedError(
             f"The driver cannot be reached at {host}:{port}: {error}"
         ) from None
-    return _shake_hands(connection, secret, is_driver=False)
+    return _shake_hands(connection, secret, timeout, is_driver=False)
 
 
-def _shake_hands(connection: socket.socket, secret: bytes, *, is_driver: bool) -> Channel:
+def _shake_hands(
+    connection: socket.socket, secret: bytes, timeout: float, *, is_driver: bool
+) -> Channel:
+    # One deadline for all that is read, or who sends a byte now and then could stay for long.
+    until = time.monotonic() + timeout
     try:
-        connection.settimeout(HANDSHAKE_TIMEOUT)
+        connection.settimeout(timeout)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # A peer whose machine went away shows as silence; this ends reads that wait for it.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if is_driver:
-            nonces = _prove_as_driver(connection, secret)
+            nonces = _prove_as_driver(connection, secret, until)
         else:
-            nonces = _prove_as_worker(connection, secret)
+            nonces = _prove_as_worker(connection, secret, until)
         connection.settimeout(None)
+        connection.setsockopt(
+            socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIMEVAL.pack(round(SEND_TIMEOUT), 0)
+        )
     except OSError as error:
         connection.close()
         _closed(error)
@@ -127,10 +147,10 @@ def _shake_hands(connection: socket.socket, secret: bytes, *, is_driver: bool) -
     return Channel(connection, to_driver, to_worker)
 
 
-def _prove_as_driver(connection: socket.socket, secret: bytes) -> bytes:
+def _prove_as_driver(connection: socket.socket, secret: bytes, until: float) -> bytes:
     mine = os.urandom(_NONCE)
     connection.sendall(_MAGIC + mine)
-    answer = _read(connection, _NONCE + _MAC)
+    answer = _read(connection, _NONCE + _MAC, until)
     nonces = mine + answer[:_NONCE]
     if not hmac.compare_digest(answer[_NONCE:], _mac(secret, b"I am a worker", nonces)):
         raise NotAuthenticatedError("Somebody connected who does not know the run's secret.")
@@ -138,14 +158,15 @@ def _prove_as_driver(connection: socket.socket, secret: bytes) -> bytes:
     return nonces
 
 
-def _prove_as_worker(connection: socket.socket, secret: bytes) -> bytes:
-    greeting = _read(connection, len(_MAGIC) + _NONCE)
+def _prove_as_worker(connection: socket.socket, secret: bytes, until: float) -> bytes:
+    greeting = _read(connection, len(_MAGIC) + _NONCE, until)
     if not greeting.startswith(_MAGIC):
         raise NotAuthenticatedError("What answers in the driver's place is something else.")
     mine = os.urandom(_NONCE)
     nonces = greeting[len(_MAGIC) :] + mine
     connection.sendall(mine + _mac(secret, b"I am a worker", nonces))
-    if not hmac.compare_digest(_read(connection, _MAC), _mac(secret, b"I am the driver", nonces)):
+    proof = _read(connection, _MAC, until)
+    if not hmac.compare_digest(proof, _mac(secret, b"I am the driver", nonces)):
         raise NotAuthenticatedError("Who answers in the driver's place does not know the secret.")
     return nonces
 
@@ -154,10 +175,12 @@ def _mac(key: bytes, label: bytes, message: bytes) -> bytes:
     return hmac.new(key, label + b"\0" + message, hashlib.sha256).digest()
 
 
-def _read(connection: socket.socket, count: int) -> bytes:
+def _read(connection: socket.socket, count: int, until: float | None = None) -> bytes:
     data = bytearray()
     while len(data) < count:
         try:
+            if until is not None:
+                connection.settimeout(max(0.001, until - time.monotonic()))
             piece = connection.recv(min(count - len(data), 1_048_576))
         except OSError as error:
             _closed(error)

@@ -14,6 +14,7 @@ import msgspec
 
 from sparkinesis.errors import FleetError
 from sparkinesis.worker.fleet.channel import (
+    HANDSHAKE_TIMEOUT,
     Channel,
     ChannelClosedError,
     NotAuthenticatedError,
@@ -31,6 +32,8 @@ _log = logging.getLogger(__name__)
 
 MAX_STRANGERS = 64
 """Connections that have not proved themselves yet; more are refused."""
+_PAUSE = 0.1
+"""Seconds, after a connection that could not be accepted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +51,23 @@ with a lock held: it must not wait, nor call back."""
 class Control:
     """Listens from `__init__` to `close`; a thread accepts, and each connection has one."""
 
-    def __init__(self, address: str, port: int, secret: bytes, on_message: OnMessage) -> None:
+    def __init__(
+        self,
+        address: str,
+        port: int,
+        secret: bytes,
+        on_message: OnMessage,
+        *,
+        handshake_timeout: float = HANDSHAKE_TIMEOUT,
+    ) -> None:
         """Raises `FleetError` if the address cannot be listened on."""
         self._secret = secret
+        self._handshake_timeout = handshake_timeout
         self._on_message = on_message
         self._lock = threading.Lock()
         self._channels: dict[str, Channel] = {}
         self._strangers = threading.BoundedSemaphore(MAX_STRANGERS)
-        self._is_closed = False
+        self._closed = threading.Event()
         try:
             family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
             self._listener = socket.create_server((address, port), family=family)
@@ -89,7 +101,7 @@ class Control:
 
     def close(self) -> None:
         with self._lock:
-            self._is_closed = True
+            self._closed.set()
             channels = list(self._channels.values())
         with contextlib.suppress(OSError):
             # Wakes the thread that accepts; closing alone does not.
@@ -103,9 +115,11 @@ class Control:
             try:
                 connection, _ = self._listener.accept()
             except OSError as error:
-                if self._is_closed:
+                if self._closed.is_set():
                     return
                 _log.warning("Accepting a worker's connection failed: %s", error)
+                # Too many open files, say: the next try would fail as well, and at once.
+                self._closed.wait(_PAUSE)
                 continue
             if not self._strangers.acquire(blocking=False):
                 connection.close()
@@ -123,7 +137,7 @@ class Control:
         peer = _peer(connection)
         try:
             try:
-                channel = accept_worker(connection, self._secret)
+                channel = accept_worker(connection, self._secret, self._handshake_timeout)
                 hello = decode_for_driver(channel.receive())
             finally:
                 self._strangers.release()
@@ -137,7 +151,7 @@ class Control:
         worker_id = hello.worker_id
         with self._lock:
             before = self._channels.pop(worker_id, None)
-            if self._is_closed:
+            if self._closed.is_set():
                 channel.close()
                 return
             self._channels[worker_id] = channel
@@ -146,7 +160,11 @@ class Control:
             before.close()
         try:
             while True:
-                self._on_message(worker_id, decode_for_driver(channel.receive()))
+                message = decode_for_driver(channel.receive())
+                with self._lock:
+                    if self._channels.get(worker_id) is not channel:
+                        break  # it has come again, and said newer things
+                    self._on_message(worker_id, message)
         except (ChannelClosedError, NotAuthenticatedError, msgspec.DecodeError) as error:
             _log.debug("The connection of %s has ended: %s", worker_id, error)
         channel.close()

@@ -106,21 +106,18 @@ class Fleet:
         group = options.job_group or f"sparkinesis {application.name}"
         self._jobs = SparkJobs(spark, group, f"{application.name} on stream {self._stream}")
         place = self._jobs.place(options)
-        secret = secrets.token_bytes(SECRET_BYTES)
-        self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._control = Control(
-            place.bind, options.port, secret, lambda worker, what: self._events.put((worker, what))
-        )
-        self._posting = Posting(
+        posting = Posting(
             application,
             place.host,
-            self._control.port,
-            secret,
+            options.port,
+            secrets.token_bytes(SECRET_BYTES),
             options.heartbeat_interval,
             options.lost_after,
             options.log_level,
         )
-        self._roster = Roster(options).scaled(workers)
+        check_can_travel(posting)
+        self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._roster = Roster(options, self._jobs.max_failures()).scaled(workers)
         self._ledger = Ledger()
         self._waiting = 0
         """Workers that were said to wait for a free core."""
@@ -129,13 +126,19 @@ class Fleet:
         self._shutdown_within = application.options.shutdown_timeout
         self._status = self._ledger.status(application.name, self._stream, self._roster, clock())
         self._changed = threading.Condition()
+        self._control = Control(
+            place.bind,
+            options.port,
+            posting.secret,
+            lambda worker, what: self._events.put((worker, what)),
+        )
+        self._posting = replace(posting, port=self._control.port)
+        self._thread = threading.Thread(target=self._run, name=f"{group}-fleet", daemon=True)
         try:
-            check_can_travel(self._posting)
+            self._thread.start()
         except BaseException:
             self._control.close()
             raise
-        self._thread = threading.Thread(target=self._run, name=f"{group}-fleet", daemon=True)
-        self._thread.start()
         atexit.register(self._at_exit)
 
     # --- for any thread
@@ -220,16 +223,15 @@ class Fleet:
 
     def _run(self) -> None:
         try:
-            self._supervise()
-        except BaseException as error:  # noqa: BLE001 - or whoever waits for the fleet would for ever
-            _log.exception("The fleet of %s has failed", self._application.name)
-            self._roster = replace(self._roster, state=FleetState.FAILED, error=describe(error))
+            self._decide()
+        except BaseException as error:  # noqa: BLE001 - or who waits for the end waits for ever
+            _log.exception("Fleet of %s: cannot go on", self._application.name)
+            self._roster = self._roster.failed(describe(error))
             self._publish(self._clock())
-        # Workers that are left shut down gracefully once they have lost their driver.
-        self._control.close()
+        self._control.close()  # workers that are still there have lost their driver
         atexit.unregister(self._at_exit)
 
-    def _supervise(self) -> None:
+    def _decide(self) -> None:
         next_beat = self._clock()
         while self._roster.state not in _OVER:
             now = self._clock()
@@ -275,10 +277,10 @@ class Fleet:
         self._roster, actions = self._roster.settle(now)
         for action in actions:
             self._act(action)
-        self._ledger = self._ledger.only(self._roster.members)
         self._publish(now)
 
     def _publish(self, now: float) -> None:
+        self._ledger = self._ledger.only(self._roster.members)
         status = self._ledger.status(self._application.name, self._stream, self._roster, now)
         with self._changed:
             self._status = status

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import queue
 import random
@@ -131,11 +132,18 @@ class HostedWorker:
         self._log_place = LogPlace(posting.application.name, self._worker_id)
         self._worker: Worker | None = None
         self._is_starting = False
+        self._begun: Worker | None = None
+        """The worker, also while it starts."""
+        self._stop_starting = threading.Event()
+        self._give_up_at = math.inf
+        """When starting has taken too long for a shutdown that was asked for; an instant."""
         self._shutdown_within: float | None = None
         """Seconds; a shutdown was asked for, and not by a record processor."""
         self._is_leaving = False
         self._counts: dict[str, int] = {}
-        """Of failures that were reported, by fingerprint."""
+        """Of failures that were reported, by fingerprint, ..."""
+        self._counts_of = 0
+        """... on this connection: earlier reports may be lost."""
 
     def run(self) -> pa.RecordBatch:
         """Work until the end. Raises `FleetError` if the driver cannot be reached at first."""
@@ -161,6 +169,9 @@ class HostedWorker:
             self._link.send_last(ended)
         finally:
             self._link.close()
+            if self._begun is not None:
+                # After an error in here too: Spark uses the process again, with what runs in it.
+                self._begun.request_shutdown()
         return ended
 
     def _say_hello(self) -> Hello:
@@ -177,6 +188,9 @@ class HostedWorker:
                 if ended is not None:
                     return ended
                 continue
+            if self._is_starting and time.monotonic() >= self._give_up_at:
+                _log.warning("The worker was still starting when its time was up")
+                return Ended(False)
             next_report = time.monotonic() + self._posting.heartbeat_interval
             self._link.send(self._report())
             if self._link.is_lost and self._shutdown_within is None:
@@ -216,11 +230,14 @@ class HostedWorker:
     def _start(self) -> None:
         """Begin to start the worker: it takes calls, during which heartbeats go on."""
         self._is_starting = True
-        application = replace(self._posting.application, worker_id=self._worker_id)
 
         def start() -> None:
             try:
-                worker = application.worker()
+                # Checks what it is made of: a region that the driver found may be missing here.
+                application = replace(self._posting.application, worker_id=self._worker_id)
+                worker = self._begun = application.worker()
+                if self._stop_starting.is_set():
+                    worker.request_shutdown()
                 worker.start()
             except BaseException as error:  # noqa: BLE001 - told to the driver
                 self._events.put(_Ready(None, error))
@@ -261,8 +278,13 @@ class HostedWorker:
         again = self._shutdown_within is not None
         self._shutdown_within = timeout
         if self._worker is None:
-            return None if self._is_starting else Ended(True)
-        if not again:
+            if not self._is_starting:
+                return Ended(True)
+            self._stop_starting.set()
+            if self._begun is not None:
+                self._begun.request_shutdown()
+            self._give_up_at = min(self._give_up_at, time.monotonic() + timeout)
+        elif not again:
             self._shut_down_worker(timeout)
         return None
 
@@ -300,6 +322,9 @@ class HostedWorker:
         )
 
     def _new_failures(self, worker: Worker) -> tuple[Failure, ...]:
+        connection = self._link.connections
+        if connection != self._counts_of:
+            self._counts, self._counts_of = {}, connection
         found = tuple(
             failure
             for failure in worker.failures()

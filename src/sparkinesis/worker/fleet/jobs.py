@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import re
+import secrets
 import socket
 import threading
 from collections.abc import Callable, Sequence
@@ -38,6 +40,8 @@ class SparkJobs:
         self._spark = spark
         self._group = group
         self._description = description
+        self._run_id = secrets.token_hex(4)
+        """Another fleet of the application, in the same session, has jobs of the same numbers."""
         self._executors: dict[int, str] = {}
         """By task attempt id."""
         self._is_connect = type(spark).__module__.startswith("pyspark.sql.connect")
@@ -56,6 +60,17 @@ class SparkJobs:
             raise OptionError("Spark does not tell the driver's host; set host of FleetOptions.")
         bind = options.bind or (None if is_local else conf.get("spark.driver.bindAddress"))
         return Place(bind or host, host)
+
+    def max_failures(self) -> int:
+        """How often one of Spark's tasks may fail until its job is given up."""
+        try:
+            master = "" if self._is_connect else self._spark.sparkContext.master
+            if local := re.fullmatch(r"local(?:\[[^,\]]*(?:,\s*(\d+)\s*)?\])?", master):
+                return int(local[1] or 1)  # Spark's option does not count there
+            return int(self._spark.conf.get("spark.task.maxFailures", "4") or 4)
+        except Exception as error:  # noqa: BLE001 - whatever a server does not tell
+            _log.debug("Spark does not tell of spark.task.maxFailures: %s", error)
+            return 4
 
     def _address_towards_server(self) -> str:
         client: Any = self._spark.client
@@ -92,7 +107,11 @@ class SparkJobs:
                 error = reason(raised)
             on_end(error)
 
-        threading.Thread(target=run, name=f"{self._group}-{job}", daemon=True).start()
+        thread = threading.Thread(target=run, name=f"{self._group}-{job}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # the interpreter is ending
+            on_end(reason(error))
 
     def _run(self, job: int, slots: Sequence[int], posting: Posting) -> None:
         # Tags and group are the thread's: nothing else of the session has them.
@@ -111,7 +130,7 @@ class SparkJobs:
             _log.warning("Cancelling a job of %s failed: %s", self._group, reason(error))
 
     def _tag(self, job: int) -> str:
-        return f"{self._group}/{job}"
+        return f"{self._group}/{self._run_id}/{job}"
 
     def is_decommissioned(self, stage_id: int, task_attempt_id: int) -> bool:
         """Whether the executor of a task is to go, as far as Spark tells (not with Connect)."""

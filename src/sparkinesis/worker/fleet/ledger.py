@@ -15,6 +15,8 @@ from sparkinesis.worker.status import Failure, ShardStatus
 NOTES = 20
 """Notes that are kept."""
 FAILURES = 50
+GONE = 20
+"""Workers whose figures can be told from others', should they come back after all."""
 _LATEST = 0.5
 """The weight of the latest report in a rate."""
 
@@ -67,15 +69,19 @@ class Ledger:
     """All that workers have reported."""
 
     workers: Mapping[str, Reported] = field(default_factory=lambda: MappingProxyType({}))
+    gone: Mapping[str, Reported] = field(default_factory=lambda: MappingProxyType({}))
+    """The last workers that went, in that order."""
     past_failures: tuple[Failure, ...] = ()
-    """Of workers that are gone."""
+    """Of those that went before."""
     past_records: int = 0
     notes: tuple[str, ...] = ()
 
     def hello(self, hello: Hello, now: float) -> Ledger:
-        known = self.workers.get(hello.worker_id)
+        key = hello.worker_id
+        known = self.workers.get(key) or self.gone.get(key)
         reported = Reported(hello, now) if known is None else replace(known, hello=hello)
-        return replace(self, workers={**self.workers, hello.worker_id: reported})
+        gone = {other: each for other, each in self.gone.items() if other != key}
+        return replace(self, workers={**self.workers, key: reported}, gone=gone)
 
     def report(self, worker_id: str, report: Report, now: float) -> tuple[Ledger, list[Failure]]:
         """With another report; and the failures that no worker has met before."""
@@ -90,15 +96,18 @@ class Ledger:
     def only(self, worker_ids: Iterable[str]) -> Ledger:
         """Without workers that are gone, but for their failures and figures."""
         kept = set(worker_ids)
-        gone = [reported for key, reported in self.workers.items() if key not in kept]
-        if not gone:
+        went = {key: each for key, each in self.workers.items() if key not in kept}
+        if not went:
             return self
-        past = merge([self.past_failures, *(each.failures.values() for each in gone)])
+        gone = {**self.gone, **went}
+        long_gone = [gone.pop(key) for key in list(gone)[:-GONE]]
+        past = merge([self.past_failures, *(each.failures.values() for each in long_gone)])
         return replace(
             self,
             workers={key: each for key, each in self.workers.items() if key in kept},
+            gone=gone,
             past_failures=past[-FAILURES:],
-            past_records=self.past_records + sum(each.records for each in gone),
+            past_records=self.past_records + sum(each.records for each in long_gone),
         )
 
     def note(self, text: str) -> Ledger:
@@ -107,9 +116,16 @@ class Ledger:
     @property
     def failures(self) -> tuple[Failure, ...]:
         """Of all workers, each once."""
-        return merge(
-            [self.past_failures, *(each.failures.values() for each in self.workers.values())]
-        )
+        return merge([self.past_failures, *(each.failures.values() for each in self._told)])
+
+    @property
+    def records(self) -> int:
+        """User records processed so far, as far as was told."""
+        return self.past_records + sum(each.records for each in self._told)
+
+    @property
+    def _told(self) -> list[Reported]:
+        return [*self.gone.values(), *self.workers.values()]
 
     def status(self, application: str, stream: str, roster: Roster, now: float) -> FleetStatus:
         """The fleet's status."""
@@ -148,7 +164,7 @@ class Ledger:
             tuple(sorted(shards, key=lambda shard: shard.shard_id)),
             self.failures,
             self.notes,
-            self.past_records + sum(each.records for each in self.workers.values()),
+            self.records,
         )
 
 

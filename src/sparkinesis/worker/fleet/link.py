@@ -56,6 +56,8 @@ class DriverLink:
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="driver-link", daemon=True)
         self._leaving: Leaving | None = None
+        self.connections = 0
+        """Made so far. Of what was sent on earlier ones, the last may be lost."""
 
     def open(self) -> None:
         """Connect, trying for as long as a driver may be lost.
@@ -116,10 +118,15 @@ class DriverLink:
     def _connect(self) -> None:
         channel = connect_to_driver(*self._place, self._secret)
         channel.send(encode(self._hello()))
-        if self._leaving is not None:
-            channel.send(encode(self._leaving))
+        told = self._leaving
+        if told is not None:
+            channel.send(encode(told))
         self._heard = self._clock()
+        self.connections += 1
         self._channel = channel
+        said = self._leaving
+        if said is not None and said is not told:
+            self.send(said)  # meanwhile, when there was no connection yet
         if self._closing.is_set():
             channel.close()
 

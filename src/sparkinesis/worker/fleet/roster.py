@@ -2,9 +2,9 @@
 
 A fleet has a slot for each worker that is wanted. The tasks of slots that are due together are one
 Spark job, so that Spark spreads them over the executors. Spark gives up on a job, and kills all its
-tasks, once one of them has failed a few times. So a task that Spark had to run again only says that
-it is there and ends, and its slot gets another job: failures never add up in a job that others are
-part of.
+tasks, once one of them has failed ``spark.task.maxFailures`` times. So a task that has used up all
+but two of its tries only says that it is there and ends, and its slot gets another job: failures
+never add up to where others are killed. Where one failure is enough, each slot has its own job.
 
 Facts come in by the methods that return a new roster; `Roster.settle` compares them with what is
 wanted, and returns what is to be done.
@@ -104,9 +104,10 @@ class Job:
 
     number: int
     has_joined: bool = False
-    is_cancelled: bool = False
+    cancelled: float | None = None
+    """When it was cancelled last: in vain, if Spark did not know it yet."""
     emptied: float = 0.0
-    """When its last worker was gone."""
+    """When the last connection of a worker of it ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,8 @@ class Roster:
     """A fleet's slots, jobs and workers at one moment."""
 
     options: FleetOptions
+    max_failures: int = 4
+    """Of one task, until Spark gives up on its job."""
     slots: Mapping[int, Slot] = field(default_factory=lambda: MappingProxyType({}))
     """Those that are wanted."""
     jobs: Mapping[int, Job] = field(default_factory=lambda: MappingProxyType({}))
@@ -151,6 +154,10 @@ class Roster:
         error = self.error or error
         return replace(self, slots={}, state=FleetState.SHUTTING_DOWN, error=error)
 
+    def failed(self, error: str) -> Roster:
+        """Nothing can be done any more, not even shut down."""
+        return replace(self, slots={}, state=FleetState.FAILED, error=self.error or error)
+
     def abandoned(self) -> Roster:
         """The shutdown takes too long: cancel what is left."""
         return replace(self, is_abandoned=True)
@@ -184,7 +191,8 @@ class Roster:
         mine = self.slots.get(slot)
         if mine is None or mine.job != job:
             return roster
-        if attempt and not is_running and not self._is_manned(mine):
+        is_last_try = attempt >= max(1, self.max_failures - 2)
+        if is_last_try and not is_running and not self._is_manned(mine):
             return roster._vacated(mine, now, is_failure=True)
         return roster._with_slot(replace(mine, has_joined=True))
 
@@ -238,7 +246,7 @@ class Roster:
             return self
         if member.state is WorkerState.STANDBY:
             return self._without(worker_id, now)  # it has nothing to lose
-        return self._with(replace(member, is_connected=False, heard=now))
+        return self._cut_off(member, now)
 
     def job_ended(self, job: int, error: str | None, now: float) -> Roster:
         """Spark is done with a job, well (no ``error``) or not."""
@@ -265,8 +273,10 @@ class Roster:
             roster = roster._settle_slot(number, now, actions)
         roster = roster._dismiss_others(actions)
         due = [s for _, s in sorted(roster.slots.items()) if s.job is None and s.retry_at <= now]
-        if due and roster.state is FleetState.RUNNING:
-            roster = roster._submit(due, now, actions)
+        if roster.state is FleetState.RUNNING:
+            together = [due] if self.max_failures > 1 else [[slot] for slot in due]
+            for slots in filter(None, together):
+                roster = roster._submit(slots, now, actions)
         for job in roster.jobs.values():
             roster = roster._settle_job(job, now, actions)
         if roster.state is FleetState.SHUTTING_DOWN and not roster.jobs:
@@ -287,7 +297,7 @@ class Roster:
                 continue
             if member.is_connected:
                 actions.append(Drop(member.worker_id))
-                roster = roster._with(replace(member, is_connected=False, heard=now))
+                roster = roster._cut_off(member, now)
             else:
                 roster = roster._without(member.worker_id, now)
         return roster
@@ -322,14 +332,17 @@ class Roster:
     def _dismiss_others(self, actions: list[Action]) -> Roster:
         """Workers whose slot is not wanted any more, or has another job."""
         roster = self
-        leaving_jobs = {
-            (m.job, m.slot) for m in self._connected() if m.state is not WorkerState.STANDBY
+        # One that leaves and is cut off may be finishing its batch.
+        busy_tasks = {
+            (m.job, m.slot)
+            for m in self.members.values()
+            if m.state is WorkerState.LEAVING or (m.is_connected and m.state in _AT_WORK)
         }
         for member in self._connected():
             slot = self.slots.get(member.slot)
             if member.state is WorkerState.LEAVING or (slot and slot.job == member.job):
                 continue
-            if member.state is WorkerState.STANDBY and (member.job, member.slot) in leaving_jobs:
+            if member.state is WorkerState.STANDBY and (member.job, member.slot) in busy_tasks:
                 continue  # Spark would kill the other copy of its task, which is not done yet
             actions.append(TellShutDown(member.worker_id))
             roster = roster._with(replace(member, state=WorkerState.LEAVING))
@@ -343,7 +356,8 @@ class Roster:
         return replace(self, slots={**self.slots, **slots}, jobs=jobs, submitted=job)
 
     def _settle_job(self, job: Job, now: float, actions: list[Action]) -> Roster:
-        if job.is_cancelled:
+        pause = self.options.heartbeat_interval
+        if job.cancelled is not None and now - job.cancelled < pause:
             return self
         is_wanted = any(slot.job == job.number for slot in self.slots.values())
         is_manned = any(member.job == job.number for member in self._connected())
@@ -353,7 +367,7 @@ class Roster:
             if job.has_joined and now - job.emptied < self.options.lost_after:
                 return self  # its tasks are about to end
         actions.append(Cancel(job.number))
-        return self._with_job(replace(job, is_cancelled=True))
+        return self._with_job(replace(job, cancelled=now))
 
     def _vacated(self, slot: Slot, now: float, *, is_failure: bool) -> Roster:
         """Nobody is in this slot any more: it needs another job."""
@@ -387,9 +401,15 @@ class Roster:
         slot, job = self.slots.get(gone.slot), self.jobs.get(gone.job)
         if slot is not None and slot.job == gone.job:
             roster = roster._with_slot(replace(slot, emptied=now))
-        if job is not None:
+        if job is not None and gone.is_connected:
             roster = roster._with_job(replace(job, emptied=now))
         return roster
+
+    def _cut_off(self, member: Member, now: float) -> Roster:
+        """Without its connection, and with some time to make another one."""
+        roster = self._with(replace(member, is_connected=False, heard=now))
+        job = self.jobs.get(member.job)
+        return roster if job is None else roster._with_job(replace(job, emptied=now))
 
     def _with_slot(self, slot: Slot) -> Roster:
         return replace(self, slots={**self.slots, slot.number: slot})
