@@ -64,7 +64,7 @@ class SparkJobs:
     def max_failures(self) -> int:
         """How often one of Spark's tasks may fail until its job is given up."""
         try:
-            master = "" if self._is_connect else self._spark.sparkContext.master
+            master = "" if self._is_connect else self._spark.sparkContext.master or ""
             if local := re.fullmatch(r"local(?:\[[^,\]]*(?:,\s*(\d+)\s*)?\])?", master):
                 return int(local[1] or 1)  # Spark's option does not count there
             return int(self._spark.conf.get("spark.task.maxFailures", "4") or 4)
