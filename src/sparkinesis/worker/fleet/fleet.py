@@ -103,7 +103,8 @@ class Fleet:
         self._options = options
         self._clock = clock
         self._stream = application.address().name
-        group = options.job_group or f"sparkinesis {application.name}"
+        # A comma would end Spark's tag.
+        group = (options.job_group or f"sparkinesis {application.name}").replace(",", " ")
         self._jobs = SparkJobs(spark, group, f"{application.name} on stream {self._stream}")
         place = self._jobs.place(options)
         posting = Posting(
