@@ -103,7 +103,8 @@ class Fleet:
         self._options = options
         self._clock = clock
         self._stream = application.address().name
-        group = options.job_group or f"sparkinesis {application.name}"
+        # A comma would end Spark's tag.
+        group = (options.job_group or f"sparkinesis {application.name}").replace(",", " ")
         self._jobs = SparkJobs(spark, group, f"{application.name} on stream {self._stream}")
         place = self._jobs.place(options)
         posting = Posting(
@@ -117,7 +118,7 @@ class Fleet:
         )
         check_can_travel(posting)
         self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._roster = Roster(options).scaled(workers)
+        self._roster = Roster(options, self._jobs.max_failures()).scaled(workers)
         self._ledger = Ledger()
         self._waiting = 0
         """Workers that were said to wait for a free core."""
@@ -223,17 +224,16 @@ class Fleet:
 
     def _run(self) -> None:
         try:
-            self._supervise()
+            self._decide()
         except BaseException as error:  # noqa: BLE001 - or who waits for the end waits for ever
-            _log.exception("The fleet of %s has failed", self._application.name)
-            self._roster = replace(self._roster, state=FleetState.FAILED, error=describe(error))
+            _log.exception("Fleet of %s: cannot go on", self._application.name)
+            self._roster = self._roster.failed(describe(error))
             self._are_graceful = False
             self._publish(self._clock())
-        # Workers that are left shut down gracefully once they have lost their driver.
-        self._control.close()
+        self._control.close()  # workers that are still there have lost their driver
         atexit.unregister(self._at_exit)
 
-    def _supervise(self) -> None:
+    def _decide(self) -> None:
         next_beat = self._clock()
         while self._roster.state not in _OVER:
             now = self._clock()
@@ -279,10 +279,10 @@ class Fleet:
         self._roster, actions = self._roster.settle(now)
         for action in actions:
             self._act(action)
-        self._ledger = self._ledger.only(self._roster.members)
         self._publish(now)
 
     def _publish(self, now: float) -> None:
+        self._ledger = self._ledger.only(self._roster.members)
         status = self._ledger.status(self._application.name, self._stream, self._roster, now)
         with self._changed:
             self._status = status

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import secrets
 import socket
 import threading
@@ -59,6 +60,17 @@ class SparkJobs:
             raise OptionError("Spark does not tell the driver's host; set host of FleetOptions.")
         bind = options.bind or (None if is_local else conf.get("spark.driver.bindAddress"))
         return Place(bind or host, host)
+
+    def max_failures(self) -> int:
+        """How often one of Spark's tasks may fail until its job is given up."""
+        try:
+            master = "" if self._is_connect else self._spark.sparkContext.master or ""
+            if local := re.fullmatch(r"local(?:\[[^,\]]*(?:,\s*(\d+)\s*)?\])?", master):
+                return int(local[1] or 1)  # Spark's option does not count there
+            return int(self._spark.conf.get("spark.task.maxFailures", "4") or 4)
+        except Exception as error:  # noqa: BLE001 - whatever a server does not tell
+            _log.debug("Spark does not tell of spark.task.maxFailures: %s", error)
+            return 4
 
     def _address_towards_server(self) -> str:
         client: Any = self._spark.client

@@ -2,9 +2,9 @@
 
 A fleet has a slot for each worker that is wanted. The tasks of slots that are due together are one
 Spark job, so that Spark spreads them over the executors. Spark gives up on a job, and kills all its
-tasks, once one of them has failed a few times. So a task that Spark had to run again only says that
-it is there and ends, and its slot gets another job: failures never add up in a job that others are
-part of.
+tasks, once one of them has failed ``spark.task.maxFailures`` times. So a task that has used up all
+but two of its tries only says that it is there and ends, and its slot gets another job: failures
+never add up to where others are killed. Where one failure is enough, each slot has its own job.
 
 Facts come in by the methods that return a new roster; `Roster.settle` compares them with what is
 wanted, and returns what is to be done.
@@ -115,6 +115,8 @@ class Roster:
     """A fleet's slots, jobs and workers at one moment."""
 
     options: FleetOptions
+    max_failures: int = 4
+    """Of one task, until Spark gives up on its job."""
     slots: Mapping[int, Slot] = field(default_factory=lambda: MappingProxyType({}))
     """Those that are wanted."""
     jobs: Mapping[int, Job] = field(default_factory=lambda: MappingProxyType({}))
@@ -185,7 +187,8 @@ class Roster:
         mine = self.slots.get(slot)
         if mine is None or mine.job != job:
             return roster
-        if attempt and not is_running and not self._is_manned(mine):
+        is_last_try = attempt >= max(1, self.max_failures - 2)
+        if is_last_try and not is_running and not self._is_manned(mine):
             return roster._vacated(mine, now, is_failure=True)
         return roster._with_slot(replace(mine, has_joined=True))
 
@@ -266,8 +269,10 @@ class Roster:
             roster = roster._settle_slot(number, now, actions)
         roster = roster._dismiss_others(actions)
         due = [s for _, s in sorted(roster.slots.items()) if s.job is None and s.retry_at <= now]
-        if due and roster.state is FleetState.RUNNING:
-            roster = roster._submit(due, now, actions)
+        if roster.state is FleetState.RUNNING:
+            together = [due] if self.max_failures > 1 else [[slot] for slot in due]
+            for slots in filter(None, together):
+                roster = roster._submit(slots, now, actions)
         for job in roster.jobs.values():
             roster = roster._settle_job(job, now, actions)
         if roster.state is FleetState.SHUTTING_DOWN and not roster.jobs:

@@ -126,10 +126,17 @@ def test_a_second_copy_of_a_task_waits_until_the_first_is_gone() -> None:
     assert play.roster.slots[0].failures == 0
 
 
-def test_a_task_that_spark_had_to_run_again_ends_and_its_slot_gets_another_job() -> None:
+def test_a_task_that_spark_runs_again_goes_on() -> None:
     play = at_work()
     play.then(breaks("a"))
-    assert play.then(joins("b", attempt=1)) == (TellShutDown("b"),)
+    assert play.then(joins("b", attempt=1)) == (TellStart("b"),)
+    assert play.then(joins("a", is_running=True)) == (TellShutDown("a"),), "it came too late"
+
+
+def test_a_task_with_few_tries_left_ends_and_its_slot_gets_another_job() -> None:
+    play = at_work()
+    play.then(breaks("a"))
+    assert play.then(joins("b", attempt=2)) == (TellShutDown("b"),)
     play.then(ends("b"))
     assert play.after(OPTIONS.first_backoff - 0.1) == ()
     assert play.after(0.1) == (Submit(2, (0,)),)
