@@ -154,6 +154,10 @@ class Roster:
         error = self.error or error
         return replace(self, slots={}, state=FleetState.SHUTTING_DOWN, error=error)
 
+    def failed(self, error: str) -> Roster:
+        """Nothing can be done any more, not even shut down."""
+        return replace(self, slots={}, state=FleetState.FAILED, error=self.error or error)
+
     def abandoned(self) -> Roster:
         """The shutdown takes too long: cancel what is left."""
         return replace(self, is_abandoned=True)
