@@ -56,18 +56,19 @@ class Nothing(RecordProcessor):
             self._is_ready = True
             self._write("ready", worker=self._shard.worker_id)
         if (self._folder / "go").exists():
-            self._has_begun = True
             checkpointer.reset("TRIM_HORIZON")
+            self._has_begun = True
 
     def _process(self, batch: RecordBatch, checkpointer: Checkpointer) -> None:
         now = time.monotonic()
-        if not self._records:
+        if not self._first:
             self._first = {"first": now, "cpu_first": time.process_time()}
-        self._records += len(batch)
-        if now >= self._checkpoint_at or self._records == self._expected:
-            checkpointer.checkpoint()
+        records = self._records + len(batch)
+        if now >= self._checkpoint_at or records == self._expected:
+            checkpointer.checkpoint()  # if it raises, the batch comes again
             self._checkpoint_at = now + CHECKPOINT_SECONDS
-        if self._records == self._expected:
+        self._records = records
+        if records == self._expected:
             last = {"last": time.monotonic(), "cpu_last": time.process_time()}
             self._write("done", worker=self._shard.worker_id, **self._first, **last)
 

@@ -23,7 +23,6 @@ from sparkinesis import (
     RecordProcessor,
     WorkerOptions,
 )
-from sparkinesis.worker.processor import ProcessorFactory
 
 
 class ActiveUsers:
@@ -94,7 +93,7 @@ class Heartbeats(RecordProcessor):
 
 
 def application(
-    stream: str, region: str, endpoint: str, minute: float, processor: ProcessorFactory
+    stream: str, region: str, endpoint: str, minute: float, processor: Callable[[], RecordProcessor]
 ) -> Application:
     """The application, for one worker or many. ``minute``: how many seconds a minute has."""
     return Application(
