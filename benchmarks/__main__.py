@@ -1,5 +1,5 @@
 """Runs all benchmarks, or those named: decode, deaggregate, source, backlog, local_server,
-leases."""
+leases, fleet."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import backlog, deaggregate, decode, leases, local_server, source
+from benchmarks import backlog, deaggregate, decode, fleet, leases, local_server, source
 from benchmarks.report import Result, print_table, write_json
 
 BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
@@ -21,6 +21,7 @@ BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
     "backlog": backlog.run,
     "local_server": local_server.run,
     "leases": leases.run,
+    "fleet": fleet.run,
 }
 OUTPUT = Path("build/benchmarks.json")
 

@@ -12,10 +12,14 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from examples.active_users.demo import REGION, STREAM, Demo, DemoFailedError, Start
 from examples.active_users.display import Display
 from sparkinesis.errors import SparkinesisError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SHORTEST_MINUTE = 0.5
 """Seconds; in less, a shard does not change hands."""
@@ -31,15 +35,31 @@ def processor(minute: float, _: Path) -> Iterator[Start]:
 @contextlib.contextmanager
 def query(minute: float, folder: Path) -> Iterator[Start]:
     from examples.active_users.query import start_query  # noqa: PLC0415 - needs PySpark
-    from examples.flights.processes import FOR_A_SHORT_LIFE  # noqa: PLC0415
+
+    with session() as spark:
+        spark.conf.set("spark.sql.shuffle.partitions", "1")  # it is a small crowd
+        start = functools.partial(start_query, spark, folder / "checkpoint")
+        yield functools.partial(start, stream=STREAM, region=REGION, minute=minute)
+
+
+@contextlib.contextmanager
+def fleet(minute: float, _: Path) -> Iterator[Start]:
+    from examples.active_users.fleet import WORKERS, start_fleet  # noqa: PLC0415
+
+    with session(f"local[{WORKERS}]") as spark:
+        start = functools.partial(start_fleet, spark)
+        yield functools.partial(start, stream=STREAM, region=REGION, minute=minute)
+
+
+@contextlib.contextmanager
+def session(master: str = "local[2]") -> Iterator[SparkSession]:
+    from examples.flights.processes import FOR_A_SHORT_LIFE  # noqa: PLC0415 - needs PySpark
     from examples.flights.query import start_spark  # noqa: PLC0415
 
     os.environ["JDK_JAVA_OPTIONS"] = FOR_A_SHORT_LIFE
-    spark = start_spark()
-    spark.conf.set("spark.sql.shuffle.partitions", "1")  # it is a small crowd
+    spark = start_spark(master)
     try:
-        start = functools.partial(start_query, spark, folder / "checkpoint")
-        yield functools.partial(start, stream=STREAM, region=REGION, minute=minute)
+        yield spark
     finally:
         spark.stop()
 
@@ -50,16 +70,19 @@ def main() -> int:
         description="Shows who is active on a local stream of heartbeats, by a record processor "
         "that is stopped, started again and resharded, and checks it.",
     )
-    parser.add_argument("--spark", action="store_true", help="by a Spark query instead")
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument("--spark", action="store_true", help="by a Spark query instead")
+    kinds.add_argument("--fleet", action="store_true", help="by a fleet of workers on Spark")
     parser.add_argument("--minute", type=float, help="seconds in a minute (1, with Spark 2)")
     arguments = parser.parse_args()
-    minute = arguments.minute if arguments.minute is not None else 1.0 + arguments.spark
+    is_on_spark = arguments.spark or arguments.fleet
+    minute = arguments.minute if arguments.minute is not None else 1.0 + is_on_spark
     if minute < SHORTEST_MINUTE:
         parser.error(f"--minute is {minute:g}; a minute has at least {SHORTEST_MINUTE:g} seconds.")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that it cleans up as on Ctrl-C
     os.environ.update(AWS_ACCESS_KEY_ID="demo", AWS_SECRET_ACCESS_KEY="demo")
     folder = Path(tempfile.mkdtemp(prefix="active-users-"))
-    kind = query if arguments.spark else processor
+    kind = query if arguments.spark else fleet if arguments.fleet else processor
     reason = ""
     try:
         display = Display()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 
@@ -16,6 +16,11 @@ def evicted_at(heard: float, listening_since: float, silence: float) -> float:
     shard changes hands.
     """
     return max(heard, listening_since) + silence
+
+
+def is_old(arrived: float, started: float, silence: float) -> bool:
+    """Whether a heartbeat had arrived too long before the application started to be of interest."""
+    return arrived < started - silence
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,7 @@ class Board:
         self.old = 0
         self._silence = silence
         self._clock = clock
-        self._started = clock()
+        self.started = clock()
         self._heard: dict[str, float] = {}
         self._evictions: list[Eviction] = []
         self._lock = threading.Lock()
@@ -59,9 +64,16 @@ class Board:
         """
         with self._lock:
             self.heartbeats += 1
-            self.old += arrived < min(planned, self._started) - self._silence
+            self.old += is_old(arrived, min(planned, self.started), self._silence)
             # Different shards' heartbeats come in no order, and a reshard moves a user.
             self._heard[user] = max(arrived, self._heard.get(user, 0.0))
+
+    def copy(self, heard: Mapping[str, float], heartbeats: int, old: int) -> None:
+        """What was heard and counted elsewhere: when each active user was heard last."""
+        with self._lock:
+            self._heard = dict(heard)
+            self.heartbeats = heartbeats
+            self.old = old
 
     def evict(self, user: str, heard: float) -> None:
         with self._lock:

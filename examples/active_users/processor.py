@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
-from examples.active_users.board import Board, Running, evicted_at
+from examples.active_users.board import Board, Running
+from examples.active_users.listening import Listening
 from sparkinesis import (
     Application,
     Checkpointer,
@@ -31,38 +32,43 @@ class ActiveUsers:
         self, board: Board, silence: float, clock: Callable[[], float] = time.time
     ) -> None:
         self._board = board
-        self._silence = silence
-        self._clock = clock
-        self._read_until: dict[str, float] = {}
-        """By shard: nobody is silent because a shard was not read."""
-        self._listening_since = clock()
+        self._listening = Listening(silence, clock)
         self._lock = threading.Lock()
 
     def listen(self, shard: str) -> None:
         with self._lock:
-            self._listening_since = self._clock()
-            self._read_until[shard] = self._listening_since
+            self._listening.begin(shard)
 
     def stop_listening(self, shard: str) -> None:
-        """Its users are heard from another shard soon, here or by another worker."""
         with self._lock:
-            self._read_until.pop(shard, None)
-            self._listening_since = self._clock()
+            self._listening.end(shard)
 
     def hear(self, shard: str, batch: RecordBatch) -> None:
         """Take up a batch, and evict who fell silent; the batch may be empty."""
         with self._lock:
-            for record in batch.records:
-                arrived = record.approximate_arrival_timestamp
-                if arrived is not None:
-                    self._board.hear(record.partition_key, arrived.timestamp())
-            behind = (batch.millis_behind_latest or 0) / 1000
-            if batch.fetched_at is not None:
-                self._read_until[shard] = batch.fetched_at.timestamp() - behind
-            read_until = min(self._read_until.values())
-            for user, heard in self._board.active.items():
-                if evicted_at(heard, self._listening_since, self._silence) < read_until:
-                    self._board.evict(user, heard)
+            for user, arrived in heartbeats(batch):
+                self._board.hear(user, arrived)
+            until = read_until(batch)
+            if until is not None:
+                self._listening.read(shard, until)
+            active = self._board.active
+            for user in self._listening.silent(active):
+                self._board.evict(user, active[user])
+
+
+def heartbeats(batch: RecordBatch) -> Iterator[tuple[str, float]]:
+    """Who sent each heartbeat, and when it arrived; epoch seconds."""
+    for record in batch.records:
+        arrived = record.approximate_arrival_timestamp
+        if arrived is not None:
+            yield record.partition_key, arrived.timestamp()
+
+
+def read_until(batch: RecordBatch) -> float | None:
+    """Up to when its shard is read with this batch, if one knows; epoch seconds."""
+    if batch.fetched_at is None:
+        return None
+    return batch.fetched_at.timestamp() - (batch.millis_behind_latest or 0) / 1000
 
 
 class Heartbeats(RecordProcessor):
@@ -87,14 +93,13 @@ class Heartbeats(RecordProcessor):
 
 
 def application(
-    stream: str, region: str, endpoint: str, minute: float, board: Board
+    stream: str, region: str, endpoint: str, minute: float, processor: Callable[[], RecordProcessor]
 ) -> Application:
-    """The application, which keeps ``board``. ``minute``: how many seconds a minute has."""
-    users = ActiveUsers(board, silence=2 * minute)
+    """The application, for one worker or many. ``minute``: how many seconds a minute has."""
     return Application(
         "active-users",
         stream,
-        lambda: Heartbeats(users),
+        processor,
         region=region,
         endpoint=endpoint,
         initial_position="trim_horizon",  # and yet nothing that is older than the silence
@@ -110,8 +115,10 @@ def application(
 def start_processor(
     *, stream: str, region: str, endpoint: str, minute: float, board: Board
 ) -> Running:
-    """Start a worker. As a process of its own it would be ``application(...).run()``."""
-    worker = application(stream, region, endpoint, minute, board).worker().start()
+    """Start a worker that keeps ``board``. As a process of its own it would be ``run()``."""
+    users = ActiveUsers(board, silence=2 * minute)
+    active_users = application(stream, region, endpoint, minute, lambda: Heartbeats(users))
+    worker = active_users.worker().start()
 
     def stop() -> None:
         if not worker.shutdown(10.0):

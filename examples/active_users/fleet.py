@@ -1,0 +1,285 @@
+"""Who is active, as a fleet: the workers are Spark jobs, and what they hear is in a table.
+
+A reshard moves a user to another shard, and so maybe to a worker on another machine. What all of
+them hear comes together in a DynamoDB table of the example's own; the driver looks at it, and
+evicts. The table outlasts the fleet: who was active when it was stopped is so when it starts again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import boto3
+
+from examples.active_users.board import Board, Running, is_old
+from examples.active_users.listening import Listening
+from examples.active_users.processor import application, heartbeats, read_until
+from sparkinesis import Checkpointer, FleetOptions, ProcessorShard, RecordBatch, RecordProcessor
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+WORKERS = 2
+TABLE = "active-users-heard"
+SHUTDOWN_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class ShardHeard:
+    """What a shard had to say since the fleet was started."""
+
+    reader: str | None
+    """The record processor that listens to it, behind its worker; None: nobody does."""
+    read_until: float
+    """Epoch seconds."""
+    heartbeats: int
+    old: int
+
+
+class Table:
+    """What the fleet has heard: an item for each user, and one for each shard.
+
+    Threads may share it; another process makes one of its own.
+    """
+
+    def __init__(self, region: str, endpoint: str) -> None:
+        # A session of its own: boto3's is not for two threads that make clients at once.
+        session = boto3.Session(region_name=region)
+        self._dynamodb = session.client("dynamodb", endpoint_url=endpoint)
+
+    def prepare(self) -> None:
+        """Create the table if there is none, and forget the shards of an earlier run."""
+        with contextlib.suppress(self._dynamodb.exceptions.ResourceInUseException):
+            self._dynamodb.create_table(
+                TableName=TABLE,
+                AttributeDefinitions=[
+                    {"AttributeName": "kind", "AttributeType": "S"},
+                    {"AttributeName": "name", "AttributeType": "S"},
+                ],
+                KeySchema=[
+                    {"AttributeName": "kind", "KeyType": "HASH"},
+                    {"AttributeName": "name", "KeyType": "RANGE"},
+                ],
+                BillingMode="PAY_PER_REQUEST",
+            )
+        self._dynamodb.get_waiter("table_exists").wait(TableName=TABLE)
+        for shard in self.shards():
+            self._dynamodb.delete_item(TableName=TABLE, Key=_key("shard", shard))
+
+    # --- for record processors
+
+    def listen(self, shard: str, reader: str) -> None:
+        """Nothing was read yet: until something is, nobody is silent."""
+        values = {":reader": {"S": reader}, ":never": _number(0.0)}
+        self._update("shard", shard, "SET reader = :reader, read_until = :never", values)
+
+    def stop_listening(self, shard: str, reader: str) -> None:
+        """Unless another has begun to listen."""
+        mine = {":reader": {"S": reader}}
+        self._update("shard", shard, "REMOVE reader", mine, only_if="reader = :reader")
+
+    def hear(self, user: str, arrived: float) -> None:
+        """Different shards' heartbeats come in no order: the latest counts."""
+        later = "attribute_not_exists(heard) OR heard < :at"
+        self._update("user", user, "SET heard = :at", {":at": _number(arrived)}, only_if=later)
+
+    def read(self, shard: str, until: float, beats: int, old: int) -> None:
+        """After `hear`: what the shard had to say until then is in the table."""
+        values = {":until": _number(until), ":beats": _number(beats), ":old": _number(old)}
+        change = "SET read_until = :until ADD heartbeats :beats, old_ones :old"
+        self._update("shard", shard, change, values)
+
+    # --- for the driver
+
+    def shards(self) -> dict[str, ShardHeard]:
+        return {
+            item["name"]["S"]: ShardHeard(
+                item["reader"]["S"] if "reader" in item else None,
+                float(item["read_until"]["N"]),
+                int(item["heartbeats"]["N"]) if "heartbeats" in item else 0,
+                int(item["old_ones"]["N"]) if "old_ones" in item else 0,
+            )
+            for item in self._items("shard")
+        }
+
+    def users(self) -> dict[str, float]:
+        """The active users, and when each was heard last."""
+        return {item["name"]["S"]: float(item["heard"]["N"]) for item in self._items("user")}
+
+    def forget(self, user: str, heard: float) -> bool:
+        """Whether the user is gone: not if heard again meanwhile."""
+        try:
+            self._dynamodb.delete_item(
+                TableName=TABLE,
+                Key=_key("user", user),
+                ConditionExpression="heard = :heard",
+                ExpressionAttributeValues={":heard": _number(heard)},
+            )
+        except self._dynamodb.exceptions.ConditionalCheckFailedException:
+            return False
+        return True
+
+    def _items(self, kind: str) -> Iterator[dict[str, Any]]:
+        pages = self._dynamodb.get_paginator("query").paginate(
+            TableName=TABLE,
+            KeyConditionExpression="kind = :kind",
+            ExpressionAttributeValues={":kind": {"S": kind}},
+            ConsistentRead=True,
+        )
+        for page in pages:
+            yield from page["Items"]
+
+    def _update(
+        self, kind: str, name: str, change: str, values: dict[str, Any], only_if: str | None = None
+    ) -> None:
+        """Change an item, or leave it as it is if that is not so."""
+        condition = {} if only_if is None else {"ConditionExpression": only_if}
+        with contextlib.suppress(self._dynamodb.exceptions.ConditionalCheckFailedException):
+            self._dynamodb.update_item(
+                TableName=TABLE,
+                Key=_key(kind, name),
+                UpdateExpression=change,
+                ExpressionAttributeValues=values,
+                **condition,
+            )
+
+
+def _key(kind: str, name: str) -> dict[str, Any]:
+    return {"kind": {"S": kind}, "name": {"S": name}}
+
+
+def _number(value: float) -> dict[str, str]:
+    return {"N": repr(value)}
+
+
+class Heartbeats(RecordProcessor):
+    """Writes down what one shard has to say. It is made, and works, where Spark runs it.
+
+    started: when the fleet was; heartbeats from before the silence until then are old.
+    """
+
+    def __init__(self, region: str, endpoint: str, started: float, silence: float) -> None:
+        self._where = region, endpoint
+        self._is_old = functools.partial(is_old, started=started, silence=silence)
+
+    def initialize(self, shard: ProcessorShard) -> None:
+        self._shard = shard.id
+        self._reader = f"{shard.worker_id} {uuid.uuid4()}"  # a worker may have a shard again
+        self._read_until = 0.0
+        self._table = Table(*self._where)
+        self._table.listen(self._shard, self._reader)
+
+    def process_records(self, batch: RecordBatch, checkpointer: Checkpointer) -> None:  # noqa: ARG002
+        heard: dict[str, float] = {}
+        beats = old = 0
+        for user, arrived in heartbeats(batch):
+            heard[user] = max(arrived, heard.get(user, 0.0))
+            beats += 1
+            old += self._is_old(arrived)
+        for user, arrived in heard.items():
+            self._table.hear(user, arrived)
+        self._read_until = read_until(batch) or self._read_until
+        self._table.read(self._shard, self._read_until, beats, old)
+
+    def lease_lost(self) -> None:
+        self._table.stop_listening(self._shard, self._reader)
+
+    def shard_ended(self, checkpointer: Checkpointer) -> None:
+        checkpointer.checkpoint()  # lets the shard's children begin
+        self._table.stop_listening(self._shard, self._reader)
+
+
+class Watcher(threading.Thread):
+    """Looks at the table, on the driver: keeps the board, and evicts who fell silent."""
+
+    def __init__(
+        self,
+        table: Table,
+        board: Board,
+        silence: float,
+        interval: float,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__(name="active-users", daemon=True)
+        self.failure: Exception | None = None
+        self.workers: set[str] = set()
+        """Those who have listened so far."""
+        self._table = table
+        self._board = board
+        self._listening = Listening(silence, clock)
+        self._readers: dict[str, str] = {}
+        self._interval = interval
+        self._stopping = threading.Event()
+
+    def look(self) -> None:
+        # Shards first: all that was heard up to where they were read is in the table then.
+        shards = self._table.shards()
+        heard = self._table.users()
+        self._listen(shards)
+        given = sum(shard.heartbeats for shard in shards.values())
+        self._board.copy(heard, given, sum(shard.old for shard in shards.values()))
+        for user in self._listening.silent(heard):
+            if self._table.forget(user, heard[user]):
+                self._board.evict(user, heard[user])
+
+    def _listen(self, shards: dict[str, ShardHeard]) -> None:
+        """A shard that has changed hands was not listened to in between."""
+        readers = {name: shard.reader for name, shard in shards.items() if shard.reader is not None}
+        for shard in self._readers.keys() - readers.keys():
+            self._listening.end(shard)
+        for shard, reader in readers.items():
+            if self._readers.get(shard) != reader:
+                self._listening.begin(shard)
+            self._listening.read(shard, shards[shard].read_until)
+        self._readers = readers
+        self.workers.update(reader.split()[0] for reader in readers.values())
+
+    def run(self) -> None:
+        try:
+            while not self._stopping.wait(self._interval):
+                self.look()
+        except Exception as error:  # noqa: BLE001 - raised by whoever watches the fleet
+            self.failure = error
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self.join()
+
+
+def start_fleet(
+    spark: SparkSession, *, stream: str, region: str, endpoint: str, minute: float, board: Board
+) -> Running:
+    """Start a fleet of workers, and on the driver a thread that keeps ``board``."""
+    silence = 2 * minute
+    table = Table(region, endpoint)
+    table.prepare()
+    processor = functools.partial(Heartbeats, region, endpoint, board.started, silence)
+    fleet = application(stream, region, endpoint, minute, processor).run(
+        spark, workers=WORKERS, fleet=FleetOptions(log_level="ERROR")
+    )
+    watcher = Watcher(table, board, silence, interval=min(1.0, minute / 5))
+    watcher.start()
+
+    def check() -> None:
+        if fleet.await_termination(0):  # raises if it has failed
+            raise RuntimeError("The fleet has ended.")
+        if watcher.failure is not None:
+            raise RuntimeError(f"Looking at the table failed: {watcher.failure!r}")
+
+    def stop() -> None:
+        is_graceful = fleet.shutdown(SHUTDOWN_SECONDS)
+        watcher.stop()
+        if not is_graceful:
+            raise RuntimeError(f"The fleet did not shut down within {SHUTDOWN_SECONDS:g} seconds.")
+        watcher.look()  # the last that was processed
+        if len(watcher.workers) < WORKERS:
+            raise RuntimeError(f"Of {WORKERS} workers, only {watcher.workers} had shards.")
+
+    return Running(check, stop)

@@ -1,0 +1,189 @@
+"""The example of who is active now, as a fleet: what goes through its table, and a whole run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+from examples.active_users.board import Board, Eviction
+from examples.active_users.fleet import TABLE, Heartbeats, Table, Watcher
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.local import LocalServer
+from sparkinesis.stream.page import Record
+from sparkinesis.worker.batch import RecordBatch, make_batch
+from sparkinesis.worker.processor import ProcessorShard
+
+ROOT = Path(__file__).parents[2]
+REGION = "eu-west-1"
+SILENCE = 120.0
+BEGAN = datetime(2026, 11, 21, tzinfo=timezone.utc).timestamp()
+
+
+class Time:
+    """A clock that moves when it is told to; epoch seconds."""
+
+    now = BEGAN
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[LocalServer]:
+    with LocalServer(port=0, dynamodb=True) as server:
+        yield server
+
+
+@pytest.fixture
+def endpoint(server: LocalServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "local")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "local")
+    Table(REGION, server.endpoint_url).prepare()
+    yield server.endpoint_url
+    server.client("dynamodb", REGION).delete_table(TableName=TABLE)
+
+
+@pytest.fixture
+def table(endpoint: str) -> Table:
+    return Table(REGION, endpoint)
+
+
+def listener(endpoint: str, shard: str, worker: str = "one") -> Heartbeats:
+    heartbeats = Heartbeats(REGION, endpoint, BEGAN, SILENCE)
+    start = ExtendedSequenceNumber("TRIM_HORIZON")
+    heartbeats.initialize(ProcessorShard(shard, "active-users", "s", worker, start))
+    return heartbeats
+
+
+def batch(*beats: tuple[str, float], at: float) -> RecordBatch:
+    """Heartbeats (who, and when it arrived) that were fetched then."""
+    records = [Record(b"heartbeat", user, "1", arrived) for user, arrived in beats]
+    made, _ = make_batch(
+        records, stream="s", shard_id="a", millis_behind_latest=0, fetched_ms=round(at * 1000)
+    )
+    return made
+
+
+def process(heartbeats: Heartbeats, *beats: tuple[str, float], at: float) -> None:
+    heartbeats.process_records(batch(*beats, at=at), None)  # type: ignore[arg-type]
+
+
+def test_the_latest_heartbeat_counts_whichever_worker_tells_of_it_first(
+    endpoint: str, table: Table
+) -> None:
+    one, two = listener(endpoint, "a", "one"), listener(endpoint, "b", "two")
+    process(one, ("ann", BEGAN + 5), ("ann", BEGAN + 65), at=BEGAN + 70)
+    process(two, ("ann", BEGAN + 30), ("bob", BEGAN + 31), at=BEGAN + 71)
+    assert table.users() == {"ann": BEGAN + 65, "bob": BEGAN + 31}
+
+
+def test_a_shard_item_counts_what_was_processed_and_what_of_it_was_old(
+    endpoint: str, table: Table
+) -> None:
+    one = listener(endpoint, "a")
+    process(one, ("ann", BEGAN - SILENCE - 1), ("ann", BEGAN - SILENCE), at=BEGAN + 1)
+    process(one, ("bob", BEGAN + 2), at=BEGAN + 3)
+    (heard,) = table.shards().values()
+    assert (heard.heartbeats, heard.old, heard.read_until) == (3, 1, BEGAN + 3)
+    board = Board(SILENCE)
+    Watcher(table, board, SILENCE, 1.0).look()
+    assert (board.heartbeats, board.old) == (3, 1)
+    table.prepare()
+    assert table.shards() == {}, "the next run counts for itself"
+    assert table.users().keys() == {"ann", "bob"}, "but it knows who was active"
+
+
+def test_who_lost_a_shard_does_not_silence_who_has_it_now(endpoint: str, table: Table) -> None:
+    one = listener(endpoint, "a", "one")
+    two = listener(endpoint, "a", "two")
+    one.lease_lost()
+    assert str(table.shards()["a"].reader).startswith("two ")
+    two.lease_lost()
+    assert table.shards()["a"].reader is None
+
+
+def test_a_user_is_evicted_after_the_silence_by_what_all_workers_read(
+    endpoint: str, table: Table
+) -> None:
+    clock = Time()
+    board = Board(SILENCE, clock)
+    watcher = Watcher(table, board, SILENCE, 1.0, clock)
+    one, two = listener(endpoint, "a", "one"), listener(endpoint, "b", "two")
+    process(one, ("ann", BEGAN), ("bob", BEGAN + 100), at=BEGAN)
+    process(two, at=BEGAN)
+    watcher.look()
+    clock.now += SILENCE + 1
+    process(one, at=clock.now)
+    watcher.look()
+    assert board.active == {"ann": BEGAN, "bob": BEGAN + 100}, "b was not read for as long"
+    process(two, at=clock.now)
+    watcher.look()
+    assert board.active == {"bob": BEGAN + 100}
+    assert board.evictions == [Eviction("ann", BEGAN, clock.now)]
+    assert table.users() == board.active
+    assert watcher.workers == {"one", "two"}
+
+
+def test_a_shard_that_changes_hands_begins_the_silence_anew(endpoint: str, table: Table) -> None:
+    clock = Time()
+    board = Board(SILENCE, clock)
+    watcher = Watcher(table, board, SILENCE, 1.0, clock)
+    process(listener(endpoint, "a", "one"), ("ann", BEGAN), at=BEGAN)
+    watcher.look()
+    clock.now += SILENCE - 1
+    two = listener(endpoint, "a", "two")
+    watcher.look()
+    clock.now += SILENCE - 1
+    process(two, at=clock.now)
+    watcher.look()
+    assert board.active.keys() == {"ann"}
+    clock.now += 2
+    process(two, at=clock.now)
+    watcher.look()
+    assert board.active == {}
+
+
+def test_who_is_heard_again_meanwhile_is_not_forgotten(table: Table) -> None:
+    table.hear("ann", BEGAN)
+    table.hear("ann", BEGAN + 60)
+    assert not table.forget("ann", BEGAN)
+    assert table.users() == {"ann": BEGAN + 60}
+
+
+def test_nobody_is_silent_while_nobody_listens(table: Table) -> None:
+    clock = Time()
+    board = Board(SILENCE, clock)
+    table.hear("ann", BEGAN)
+    watcher = Watcher(table, board, SILENCE, 1.0, clock)
+    clock.now += 10 * SILENCE
+    watcher.look()
+    assert board.active == {"ann": BEGAN}
+
+
+def test_the_watcher_tells_what_stopped_it(endpoint: str) -> None:
+    elsewhere = Watcher(Table("us-west-2", endpoint), Board(SILENCE), SILENCE, 0.0)
+    elsewhere.start()
+    elsewhere.join(60)
+    assert type(elsewhere.failure).__name__ == "ResourceNotFoundException"
+
+
+def test_old_heartbeats_are_skipped_and_nobody_is_evicted_wrongly() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "examples.active_users", "--fleet"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[-1] == "active users: OK"
+    assert any(line.endswith("heartbeats processed, 0 of them old") for line in lines)
+    assert any(line.endswith("evictions, 0 of them wrong") for line in lines)
+    assert not any(line.startswith("0 heartbeats") for line in lines)
