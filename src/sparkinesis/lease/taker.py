@@ -16,6 +16,8 @@ from sparkinesis.lease.lease import Lease
 _VERY_OLD = 3
 """Failover times after which a lease that nobody takes is anybody's (KCL
 ``veryOldLeaseDurationMultiplier``)."""
+_LEFT_LYING = 2
+"""Looks after which an expired lease that nobody has taken is anybody's, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +193,15 @@ class _Look:
         return self.now - self.observations[row.key].since
 
     def is_very_old(self, row: Lease) -> bool:
-        return self._age(row) > _VERY_OLD * self.settings.failover_time
+        """Whether nobody takes it whose share has room for it.
+
+        A worker that has only just started counts for the shares of others, and cannot know for a
+        failover time which leases have expired. Those of a crash do not wait for it.
+        """
+        failover_time = self.settings.failover_time
+        if row.owner is None:
+            return self._age(row) > _VERY_OLD * failover_time
+        return self._age(row) > failover_time + _LEFT_LYING * self.settings.share_for
 
     def is_new(self, row: Lease) -> bool:
         """Never owned, and only just created."""

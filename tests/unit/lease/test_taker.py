@@ -160,6 +160,16 @@ def test_very_old_leases_are_anybodys() -> None:
     assert (takes.need, takes.take[0].key) == (1, "old")
 
 
+def test_expired_leases_do_not_wait_for_workers_that_cannot_know_of_them() -> None:
+    """Two of four workers have crashed, two have just started, and each of them has one lease."""
+    rows = [*leases(me=4, other=4, new1=1, new2=1), *leases(dead=6)]
+    crashed = {row.key: F + 0.1 for row in rows if row.owner == "dead"}
+    assert plan(rows, crashed).need == 0, "they are the others' share"
+    left_lying = dict.fromkeys(crashed, F + 2 * SETTINGS.share_for + 0.1)
+    assert plan(rows, left_lying).need == 6
+    assert plan(rows, left_lying, with_settings=replace(SETTINGS, max_leases=5)).need == 1
+
+
 def test_finished_leases_do_not_exist() -> None:
     rows = [lease("x", at=SHARD_END), lease("y", "a", at=SHARD_END), lease("z", ME, at=SHARD_END)]
     assert plan(rows, {"y": 100, "z": 100}, held=()) == Takes()
