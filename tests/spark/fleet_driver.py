@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
+from pyspark.sql.utils import is_remote
 
 from sparkinesis import Application, FleetOptions, RecordProcessor, WorkerOptions
 
@@ -119,9 +120,11 @@ def main(arguments: list[str]) -> None:
             began = time.monotonic()
             graceful = fleet.shutdown(30)
             seconds = time.monotonic() - began
-            tracker = spark.sparkContext.statusTracker()
-            jobs = tracker.getJobIdsForGroup(f"sparkinesis {stream}")
-            states = [info.status for job in jobs if (info := tracker.getJobInfo(job))]
+            states = []
+            if not is_remote():
+                tracker = spark.sparkContext.statusTracker()
+                jobs = tracker.getJobIdsForGroup(f"sparkinesis {stream}")
+                states = [info.status for job in jobs if (info := tracker.getJobInfo(job))]
             answer(
                 graceful=graceful,
                 seconds=seconds,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,7 +14,7 @@ from typing import Any
 
 from sparkinesis.lease.table import LeaseTable
 from tests.spark.cluster import Cluster
-from tests.spark.query_process import kill, wait_until
+from tests.spark.query_process import group_process, kill, wait_until
 
 DRIVER = Path(__file__).with_name("fleet_driver.py")
 
@@ -77,17 +79,44 @@ def start_fleet(
     settings: Mapping[str, str] | None = None,
 ) -> Iterator[FleetRun]:
     """Submit a driver. The folder is the fleet's, also of the next driver's."""
-    (folder / "commands").write_text("")
-    (folder / "results.jsonl").write_text("")
-    log = folder / f"driver-{len(list(folder.glob('driver-*')))}.log"
+    log = _prepare(folder)
     arguments = [endpoint, stream, str(folder), str(workers), str(failover_time), checkpoints]
-    table = LeaseTable(stream, "eu-west-1", endpoint)
     with cluster.submit(
         arguments, py_files=py_files, settings=settings or {}, log=log, application=DRIVER
     ) as process:
-        run = FleetRun(process, log, folder, table)
-        run.wait(lambda: "joined" in log.read_text(), every=0.2)
-        yield run
+        yield _running(process, log, folder, endpoint, stream)
+
+
+@contextmanager
+def start_connect_fleet(
+    endpoint: str, stream: str, folder: Path, *, workers: int, failover_time: float
+) -> Iterator[FleetRun]:
+    """Run a driver with a Spark Connect server of its own."""
+    log = _prepare(folder)
+    arguments = [endpoint, stream, str(folder), str(workers), str(failover_time), "each"]
+    environment = {
+        **os.environ,
+        "SPARK_REMOTE": "local[4]",
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    with group_process([sys.executable, str(DRIVER), *arguments], log, environment) as process:
+        yield _running(process, log, folder, endpoint, stream)
+
+
+def _prepare(folder: Path) -> Path:
+    """The next driver's log."""
+    (folder / "commands").write_text("")
+    (folder / "results.jsonl").write_text("")
+    return folder / f"driver-{len(list(folder.glob('driver-*')))}.log"
+
+
+def _running(
+    process: subprocess.Popen[bytes], log: Path, folder: Path, endpoint: str, stream: str
+) -> FleetRun:
+    run = FleetRun(process, log, folder, LeaseTable(stream, "eu-west-1", endpoint))
+    run.wait(lambda: "joined" in log.read_text(), every=0.2)
+    return run
 
 
 def events(folder: Path) -> list[dict[str, Any]]:
