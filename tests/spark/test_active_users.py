@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
 from examples.active_users.query import update_user
+from tests.active_users import run_active_users
 
-ROOT = Path(__file__).parents[2]
 SILENCE_MS = 120_000
 STARTED_MS = 1_800_000_000_000
 
@@ -84,16 +81,4 @@ def test_a_timer_that_went_off_while_the_query_was_stopped_is_set_once_more(
 
 
 def test_old_heartbeats_are_skipped_and_nobody_is_evicted_wrongly() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "examples.active_users", "--spark"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    lines = done.stdout.splitlines()
-    assert lines[-1] == "active users: OK"
-    assert any(line.endswith("heartbeats processed, 0 of them old") for line in lines)
-    assert any(line.endswith("evictions, 0 of them wrong") for line in lines)
+    run_active_users("--spark")

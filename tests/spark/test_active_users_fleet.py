@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import datetime, timezone
-from pathlib import Path
 
 import pytest
 
@@ -17,8 +14,8 @@ from sparkinesis.local import LocalServer
 from sparkinesis.stream.page import Record
 from sparkinesis.worker.batch import RecordBatch, make_batch
 from sparkinesis.worker.processor import ProcessorShard
+from tests.active_users import run_active_users
 
-ROOT = Path(__file__).parents[2]
 REGION = "eu-west-1"
 SILENCE = 120.0
 BEGAN = datetime(2026, 11, 21, tzinfo=timezone.utc).timestamp()
@@ -173,17 +170,4 @@ def test_the_watcher_tells_what_stopped_it(endpoint: str) -> None:
 
 
 def test_old_heartbeats_are_skipped_and_nobody_is_evicted_wrongly() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "examples.active_users", "--fleet"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    lines = done.stdout.splitlines()
-    assert lines[-1] == "active users: OK"
-    assert any(line.endswith("heartbeats processed, 0 of them old") for line in lines)
-    assert any(line.endswith("evictions, 0 of them wrong") for line in lines)
-    assert not any(line.startswith("0 heartbeats") for line in lines)
+    run_active_users("--fleet")

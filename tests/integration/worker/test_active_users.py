@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from datetime import datetime, timezone
-from pathlib import Path
 
 import pytest
 
@@ -14,8 +11,8 @@ from examples.active_users.processor import ActiveUsers
 from examples.active_users.users import Sent, was_silent
 from sparkinesis.stream.page import Record
 from sparkinesis.worker.batch import make_batch
+from tests.active_users import run_active_users
 
-ROOT = Path(__file__).parents[3]
 SILENCE = 120.0
 
 
@@ -158,16 +155,4 @@ def test_an_eviction_is_right_if_there_was_a_silence_before_it(
 
 
 def test_old_heartbeats_are_skipped_and_nobody_is_evicted_wrongly() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "examples.active_users"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=180,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    lines = done.stdout.splitlines()
-    assert lines[-1] == "active users: OK"
-    assert any(line.endswith("heartbeats processed, 0 of them old") for line in lines)
-    assert any(line.endswith("evictions, 0 of them wrong") for line in lines)
+    run_active_users()

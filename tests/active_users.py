@@ -1,0 +1,27 @@
+"""A whole run of the example of who is active now, by its command."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def run_active_users(*arguments: str) -> None:
+    """It checks itself, and says so."""
+    done = subprocess.run(
+        [sys.executable, "-m", "examples.active_users", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[-1] == "active users: OK"
+    assert any(line.endswith("heartbeats processed, 0 of them old") for line in lines)
+    assert any(line.endswith("evictions, 0 of them wrong") for line in lines)
+    assert not any(line.startswith("0 heartbeats") for line in lines)
