@@ -1,0 +1,182 @@
+"""Fleets on the executors of a local Spark: what processors do to them, and how they fail."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sparkinesis import (
+    Application,
+    Fleet,
+    FleetError,
+    FleetOptions,
+    ProcessorError,
+    ProcessorShard,
+    RecordBatch,
+    RecordProcessor,
+    WorkerOptions,
+)
+from sparkinesis.local import LocalServer
+from sparkinesis.worker.checkpointer import Checkpointer
+from sparkinesis.worker.fleet.status import FleetState
+from tests.streams import put
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PATIENCE = 90.0
+OPTIONS = WorkerOptions(failover_time=2.0, idle_time=0.2)
+FLEET = FleetOptions(heartbeat_interval=0.3, lost_after=5.0, first_backoff=0.3, log_level="ERROR")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[LocalServer]:
+    with LocalServer(port=0, dynamodb=True) as running:
+        yield running
+
+
+@pytest.fixture
+def stream(server: LocalServer, stream_name: str) -> str:
+    server.client("kinesis").create_stream(StreamName=stream_name, ShardCount=4)
+    return stream_name
+
+
+@pytest.fixture
+def run(server: LocalServer, stream: str, spark: SparkSession) -> Iterator[Callable[..., Fleet]]:
+    """Starts fleets; they are shut down when the test is over."""
+    fleets: list[Fleet] = []
+
+    def start(processor: Any, workers: int = 2, of: str = stream) -> Fleet:
+        application = Application(
+            stream,
+            of,
+            processor,
+            region="us-east-1",
+            endpoint=server.endpoint_url,
+            initial_position="trim_horizon",
+            options=OPTIONS,
+        )
+        fleets.append(application.run(spark, workers=workers, fleet=FLEET))
+        return fleets[-1]
+
+    yield start
+    for fleet in fleets:
+        fleet.shutdown(10)
+
+
+def wait(condition: Callable[[], object]) -> None:
+    """Looked at again and again; only a failure takes as long as this waits."""
+    again = threading.Event()
+    for _ in range(int(PATIENCE / 0.1)):
+        if condition():
+            return
+        again.wait(0.1)
+    raise AssertionError("it did not come to that")
+
+
+class Noting(RecordProcessor):
+    """Makes an empty file named after each record, and does what a record says."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def initialize(self, shard: ProcessorShard) -> None:
+        self._shard = shard
+
+    def process_records(self, batch: RecordBatch, checkpointer: Checkpointer) -> None:
+        for record in batch.records:
+            name = record.data.decode()
+            if name == "crash" and len(list(Path(self._folder).glob("crashed-*"))) < 2:
+                Path(self._folder, f"crashed-{os.getpid()}").touch()
+                os._exit(1)
+            if name.startswith("bad"):
+                raise ValueError(f"{name} cannot be processed, seen {os.urandom(4).hex()}")
+            if name == "stop":
+                self._shard.request_shutdown()
+            Path(self._folder, name).touch()
+        checkpointer.checkpoint()
+
+
+def test_a_worker_whose_process_dies_is_started_again_and_others_go_on(
+    run: Callable[..., Fleet], server: LocalServer, stream: str, tmp_path: Path
+) -> None:
+    fleet = run(functools.partial(Noting, str(tmp_path)))
+    kinesis = server.client("kinesis")
+    put(kinesis, stream, [f"record-{n}".encode() for n in range(50)])
+    wait(lambda: len(list(tmp_path.glob("record-*"))) == 50)
+    before = {worker.worker_id for worker in fleet.status().workers}
+    put(kinesis, stream, [b"crash"])
+    put(kinesis, stream, [f"record-{n}".encode() for n in range(50, 100)])
+    wait(lambda: len(list(tmp_path.glob("crashed-*"))) == 2)
+    wait(lambda: (tmp_path / "crash").exists() and len(list(tmp_path.glob("record-*"))) == 100)
+    wait(lambda: [w.state.value for w in fleet.status().workers] == ["running", "running"])
+    status = fleet.status()
+    assert any("Lost worker" in note for note in status.notes)
+    again = [note for note in status.notes if "is submitted again" in note]
+    assert again, "local Spark gives a job up at its first failure"
+    assert all("Python worker exited unexpectedly" in note for note in again)
+    assert {worker.worker_id for worker in status.workers} != before
+    assert fleet.shutdown(10)
+
+
+def test_a_traceback_reaches_the_driver_once(
+    run: Callable[..., Fleet],
+    server: LocalServer,
+    stream: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    fleet = run(functools.partial(Noting, str(tmp_path)))
+    # Enough for each shard to have some, of both workers.
+    put(server.client("kinesis"), stream, [f"bad-{n}".encode() for n in range(40)])
+    wait(lambda: sum(failure.count for failure in fleet.status().failures) >= 12)
+    (failure,) = fleet.status().failures
+    assert failure.error.startswith("ValueError: bad-")
+    assert "in process_records" in failure.traceback
+    assert len(failure.shard_ids) == 4
+    logged = [record for record in caplog.records if "Traceback" in record.getMessage()]
+    assert [record.levelno for record in logged] == [logging.ERROR]
+    assert "cannot be processed" in logged[0].getMessage()
+
+
+def test_a_processor_that_asks_for_a_shutdown_ends_the_fleet(
+    run: Callable[..., Fleet], server: LocalServer, stream: str, tmp_path: Path
+) -> None:
+    fleet = run(functools.partial(Noting, str(tmp_path)))
+    put(server.client("kinesis"), stream, [b"stop"])
+    assert fleet.await_termination(PATIENCE)
+    assert fleet.status().state is FleetState.ENDED
+    rows = server.client("dynamodb").scan(TableName=stream)["Items"]
+    assert len([row for row in rows if "leaseKey" in row]) == 4
+    assert not [row for row in rows if "leaseOwner" in row]
+
+
+def test_what_keeps_the_first_worker_from_starting_fails_the_fleet(
+    run: Callable[..., Fleet], tmp_path: Path
+) -> None:
+    fleet = run(functools.partial(Noting, str(tmp_path)), of="no-such-stream")
+    with pytest.raises(FleetError, match=r"StreamNotFoundError: .*no-such-stream"):
+        fleet.await_termination(PATIENCE)
+    assert fleet.status().state is FleetState.FAILED
+
+
+def test_what_cannot_be_sent_to_executors_is_told_before_anything_is_called(
+    run: Callable[..., Fleet], stream: str, server: LocalServer
+) -> None:
+    lock = threading.Lock()
+
+    class Locked(RecordProcessor):
+        def process_records(self, batch: RecordBatch, checkpointer: Checkpointer) -> None:
+            with lock:
+                checkpointer.checkpoint()
+
+    with pytest.raises(ProcessorError, match=r"initialize\(\)"):
+        run(Locked)
+    assert stream not in server.client("dynamodb").list_tables()["TableNames"]
