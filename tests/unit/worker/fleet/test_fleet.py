@@ -5,8 +5,12 @@ In Spark's place stands a session whose jobs run nothing: they last until they a
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -35,11 +39,22 @@ class IdleSpark:
         self.is_slow = False
         """Its jobs are not known until some cancel has been in vain."""
         self.sparkContext = self
+        self.error = "cancelled"
+        self._jsc: Any = self
+        self.is_stopped: bool | Exception = False
 
     # the context
 
     def getConf(self) -> dict[str, str]:
         return {"spark.master": "local[2]"}
+
+    def sc(self) -> IdleSpark:
+        return self
+
+    def isStopped(self) -> bool:
+        if isinstance(self.is_stopped, Exception):
+            raise self.is_stopped
+        return self.is_stopped
 
     def setJobGroup(self, group: str, description: str) -> None:
         pass
@@ -71,7 +86,7 @@ class IdleSpark:
             self.jobs[frozenset(self.tags.mine)] = cancelled
             self.lock.notify_all()
         assert cancelled.wait(PATIENCE)
-        raise RuntimeError("cancelled")
+        raise RuntimeError(self.error)
 
     def wait_for_jobs(self, count: int) -> None:
         with self.lock:
@@ -216,6 +231,91 @@ def test_an_error_of_the_fleets_own_ends_it(spark: Any, monkeypatch: pytest.Monk
     assert not fleet.shutdown()
     fleet._thread.join(PATIENCE)
     fleet._control.send_to_all(Ping())  # to nobody
+
+
+def test_a_status_that_cannot_be_made_any_more_ends_the_fleet_too(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet = make(spark)
+
+    def publish(now: float) -> None:
+        raise KeyError("a mistake")
+
+    monkeypatch.setattr(fleet, "_publish", publish)
+    with pytest.raises(FleetError, match="a mistake"):
+        fleet.await_termination(PATIENCE)
+
+
+@pytest.mark.parametrize("how", [True, ConnectionRefusedError("the JVM is dead"), None])
+def test_a_session_that_was_stopped_ends_the_fleet(spark: Any, how: Any) -> None:
+    fleet = make(spark)
+    spark.wait_for_jobs(1)
+    fleet._roster = replace(fleet._roster, has_started=True)  # from here on, jobs are run again
+    if how is None:
+        spark._jsc = None  # as SparkContext.stop() leaves it
+    else:
+        spark.is_stopped = how
+    for cancelled in spark.jobs.values():
+        cancelled.set()
+    with pytest.raises(FleetError, match=r"shutdown\(\) before spark.stop\(\)"):
+        fleet.await_termination(PATIENCE)
+    assert len(spark.jobs) == 1, "it was not submitted again"
+    assert "spark.stop()" in fleet.status().notes[-1]
+
+
+def test_what_keeps_the_first_job_from_running_is_noted_with_advice(spark: Any) -> None:
+    spark.error = "ModuleNotFoundError: No module named 'flights.processors'"
+    fleet = make(spark)
+    spark.wait_for_jobs(1)
+    for cancelled in spark.jobs.values():
+        cancelled.set()
+    with pytest.raises(FleetError, match=r"Executors cannot import 'flights'.*--py-files"):
+        fleet.await_termination(PATIENCE)
+    assert "cannot import 'flights'" in fleet.status().notes[-1]
+    assert not fleet.shutdown(), "it has not ended gracefully"
+
+
+def test_an_interrupt_while_waiting_cancels_no_jobs(spark: Any) -> None:
+    cancelled = []
+
+    def cancel_all_jobs(number: int, _: Any) -> None:
+        cancelled.append(number)
+
+    cancel_all_jobs.__module__ = "pyspark.core.context"  # whose handler does so
+    before = signal.signal(signal.SIGINT, cancel_all_jobs)
+    fleet = make(spark)
+    try:
+        # Once it waits, or it would be the handler of before that is called.
+        with (
+            interrupted_when(lambda: signal.getsignal(signal.SIGINT) is not cancel_all_jobs),
+            pytest.raises(KeyboardInterrupt),
+        ):
+            fleet.await_termination(PATIENCE)
+        assert signal.getsignal(signal.SIGINT) is cancel_all_jobs
+    finally:
+        signal.signal(signal.SIGINT, before)
+        fleet.shutdown()
+    assert cancelled == []
+
+
+@contextmanager
+def interrupted_when(condition: Callable[[], bool]) -> Iterator[None]:
+    """Within the block, Ctrl-C once the condition holds."""
+    left = threading.Event()
+
+    def interrupt() -> None:
+        while not condition():
+            if left.wait(0.01):
+                return
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        yield
+    finally:
+        left.set()
+        thread.join(PATIENCE)
 
 
 def test_at_exit_a_fleet_is_shut_down(spark: Any) -> None:
