@@ -369,6 +369,11 @@ class Fleet:
             self._are_graceful = self._are_graceful and message.was_graceful
             if message.error is not None:
                 self._note(f"Worker {worker_id} has ended: {message.error}")
+            elif not message.was_graceful:
+                self._note(
+                    f"Worker {worker_id} was out of time, and released its leases without waiting "
+                    "for its record processors: their last batches are processed again"
+                )
             self._roster = self._roster.ended(worker_id, message.error, now)
         elif isinstance(message, Disconnected):
             self._disconnected(worker_id, now)
@@ -377,11 +382,16 @@ class Fleet:
         member = self._roster.members.get(worker_id)
         if member is not None and member.state is not WorkerState.STANDBY:
             reported = self._ledger.workers[worker_id]
-            shards = ", ".join(shard.shard_id for shard in reported.shards[:5]) or "no shards"
+            what = "no shards"
+            if reported.shards:
+                what = (
+                    ", ".join(shard.shard_id for shard in reported.shards[:5])
+                    + (" and more" if len(reported.shards) > 5 else "")
+                    + ": other workers go on with them once its leases are released or have expired"
+                )
             self._note(
-                f"Lost worker {worker_id} on {reported.hello.host}, which had {shards}"
-                f"{' and more' if len(reported.shards) > 5 else ''}: other workers go on with them "
-                "once its leases are released or have expired"
+                f"Lost worker {worker_id} on {reported.hello.host}, which, when last heard, had "
+                f"{what}"
             )
         self._roster = self._roster.disconnected(worker_id, now)
 

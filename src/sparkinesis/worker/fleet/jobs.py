@@ -195,20 +195,22 @@ def reason(error: BaseException) -> str:
     java = getattr(error, "java_exception", None)
     if java is not None:
         text = str(java.getMessage() or text)
-    for end in ("\nDriver stacktrace:", "\n\tat ", "\nJVM stacktrace:"):
+    for end in ("\nDriver stacktrace:", "\n\tat ", "\nJVM stacktrace:", "\n SQLSTATE:"):
         text = text.split(end)[0]
-    text = text.strip()
+    text = _own_words(text.strip())
     if len(text) > _LONGEST_REASON:
         half = _LONGEST_REASON // 2
         text = f"{text[:half]} [...] {text[-half:]}"
-    return _with_advice(text) or type(error).__name__
+    return text or type(error).__name__
 
 
-def _with_advice(text: str) -> str:
-    missing = re.search(r"ModuleNotFoundError: No module named '([^'.]+)", text)
-    if missing is None:
-        return text
-    return (
-        f"Executors cannot import {missing[1]!r}: install it there, or ship it by --py-files or "
-        f"spark.addArtifacts(..., pyfile=True). Spark says: {text}"
-    )
+def _own_words(text: str) -> str:
+    """Without the traceback, of Spark's code and ours, where what was raised says what to do."""
+    if ours := re.search(r"^sparkinesis\.errors\.(\w+: .*)", text, re.MULTILINE | re.DOTALL):
+        return ours[1]
+    if missing := re.search(r"^ModuleNotFoundError: No module named '([^']+)'", text, re.MULTILINE):
+        return (
+            f"{missing[0]}. Executors cannot import it: install it there, or ship it by --py-files "
+            "or spark.addArtifacts(..., pyfile=True)."
+        )
+    return text

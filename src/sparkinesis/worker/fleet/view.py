@@ -35,7 +35,7 @@ def fleet_view(status: FleetStatus) -> View:
     failures = map(_failure, reversed(status.failures[-_MESSAGES:]))
     return View(
         f"{status.application}, stream {status.stream}",
-        f"{status.state.value}, {len(status.workers)} of {status.wanted} workers",
+        f"{status.state.value}, {_workers(status)}",
         "records/s",
         tuple(map(_owner, status.workers)),
         tuple(map(_shard, status.shards)),
@@ -75,6 +75,13 @@ def watch(
                 return
             is_over = wait(refresh)
             refreshes += 1
+
+
+def _workers(status: FleetStatus) -> str:
+    here = len(status.workers)
+    if status.wanted:
+        return f"{here} of {status.wanted} workers"
+    return f"{here} worker{'' if here == 1 else 's'} left"
 
 
 def _owner(worker: WorkerStatus) -> OwnerRow:

@@ -17,12 +17,15 @@ import pytest
 
 from sparkinesis.errors import FleetError, OptionError, ProcessorError
 from sparkinesis.worker.application import Application
+from sparkinesis.worker.fleet.control import Disconnected
 from sparkinesis.worker.fleet.fleet import Fleet
-from sparkinesis.worker.fleet.messages import Ping
+from sparkinesis.worker.fleet.messages import Ended, Hello, Ping, Report
 from sparkinesis.worker.fleet.options import FleetOptions
 from sparkinesis.worker.fleet.status import FleetState
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processor import RecordProcessor
+from sparkinesis.worker.states import State
+from sparkinesis.worker.status import ShardStatus
 from tests.unit.worker.fleet.wire import PATIENCE, listening, port_of
 
 OPTIONS = FleetOptions(heartbeat_interval=0.1, lost_after=0.5, first_backoff=0.1)
@@ -264,15 +267,47 @@ def test_a_session_that_was_stopped_ends_the_fleet(spark: Any, how: Any) -> None
 
 
 def test_what_keeps_the_first_job_from_running_is_noted_with_advice(spark: Any) -> None:
-    spark.error = "ModuleNotFoundError: No module named 'flights.processors'"
+    spark.error = (
+        "An exception was thrown from the Python worker: Traceback (most recent call last):\n"
+        '  File "pyspark.zip/pyspark/worker.py", line 1, in main\n'
+        "ModuleNotFoundError: No module named 'flights.processors'\n SQLSTATE: 38000"
+    )
     fleet = make(spark)
     spark.wait_for_jobs(1)
     for cancelled in spark.jobs.values():
         cancelled.set()
-    with pytest.raises(FleetError, match=r"Executors cannot import 'flights'.*--py-files"):
+    with pytest.raises(FleetError, match=r"'flights.processors'. Executors .*--py-files") as raised:
         fleet.await_termination(PATIENCE)
-    assert "cannot import 'flights'" in fleet.status().notes[-1]
+    assert "worker.py" not in str(raised.value), "what Spark was doing is no help"
+    assert "'flights.processors'. Executors" in fleet.status().notes[-1]
     assert not fleet.shutdown(), "it has not ended gracefully"
+
+
+def notes_after(spark: Any, *messages: Any) -> tuple[str, ...]:
+    """Of a fleet that heard these of a running worker."""
+    fleet = make(spark)
+    spark.wait_for_jobs(1)
+    hello = Hello("w", 0, 1, 0, "host", 1, 0, 0, is_running=True)
+    for message in (hello, *messages):
+        fleet._events.put(("w", message))
+    fleet.shutdown()
+    return fleet.status().notes
+
+
+def test_a_worker_that_was_out_of_time_is_noted(spark: Any) -> None:
+    assert "without waiting for its record processors" in notes_after(spark, Ended(False))[-1]
+    assert "has joined" in notes_after(spark, Ended(True))[-1]
+
+
+@pytest.mark.parametrize(
+    ("count", "had"),
+    [(0, "had no shards"), (1, "had s0: other workers"), (6, "s4 and more: other workers")],
+)
+def test_a_lost_worker_is_noted_with_its_shards(spark: Any, count: int, had: str) -> None:
+    shards = tuple(ShardStatus(f"s{n}", State.PROCESSING, 0, None) for n in range(count))
+    notes = notes_after(spark, Report(shards, 0, is_running=True), Disconnected("w"))
+    (lost,) = (note for note in notes if note.startswith("Lost worker w on host"))
+    assert had in lost
 
 
 def test_an_interrupt_while_waiting_cancels_no_jobs(spark: Any) -> None:
