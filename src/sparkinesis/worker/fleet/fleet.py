@@ -371,8 +371,8 @@ class Fleet:
                 self._note(f"Worker {worker_id} has ended: {message.error}")
             elif not message.was_graceful:
                 self._note(
-                    f"Worker {worker_id} was out of time, and released its leases without waiting "
-                    "for its record processors: their last batches are processed again"
+                    f"Worker {worker_id} was out of time when it shut down: what its record "
+                    "processors had not finished is processed again"
                 )
             self._roster = self._roster.ended(worker_id, message.error, now)
         elif isinstance(message, Disconnected):

@@ -295,7 +295,7 @@ def notes_after(spark: Any, *messages: Any) -> tuple[str, ...]:
 
 
 def test_a_worker_that_was_out_of_time_is_noted(spark: Any) -> None:
-    assert "without waiting for its record processors" in notes_after(spark, Ended(False))[-1]
+    assert "out of time" in notes_after(spark, Ended(False))[-1]
     assert "has joined" in notes_after(spark, Ended(True))[-1]
 
 
