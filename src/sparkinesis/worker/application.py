@@ -177,9 +177,10 @@ class Application:
         second one at once. Raises what starting the worker raises, and the error that ended it, if
         one did.
 
-        ``run(spark, workers=8)`` starts a Spark job for each worker, on any executors that the
-        session has, and returns at once, with a handle. Raises `OptionError`, `ProcessorError` and
-        `FleetError` before any of them is submitted; the handle tells of what fails later.
+        ``run(spark, workers=8)`` submits a Spark job with a task for each worker, on any executors
+        that the session has, and returns at once, with a handle. Raises `OptionError`,
+        `ProcessorError` and `FleetError` before it is submitted; the handle tells of what fails
+        later.
         """
         if spark is not None:
             from sparkinesis.worker.fleet.fleet import Fleet  # noqa: PLC0415 - needs PySpark

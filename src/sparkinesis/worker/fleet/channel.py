@@ -111,7 +111,7 @@ def connect_to_driver(
         connection = socket.create_connection((host, port), timeout)
     except OSError as error:
         raise ChannelClosedError(
-            f"The driver cannot be reached at {host}:{port}: {error}"
+            f"The driver cannot be reached at {host}:{port}: {error}."
         ) from None
     return _shake_hands(connection, secret, timeout, is_driver=False)
 

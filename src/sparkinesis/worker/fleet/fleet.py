@@ -19,6 +19,7 @@ from sparkinesis.worker.failures import describe
 from sparkinesis.worker.fleet.channel import SECRET_BYTES
 from sparkinesis.worker.fleet.control import Control, Disconnected
 from sparkinesis.worker.fleet.hosted import Posting
+from sparkinesis.worker.fleet.interrupt import own_interrupt
 from sparkinesis.worker.fleet.jobs import SparkJobs, check_can_travel
 from sparkinesis.worker.fleet.ledger import Ledger
 from sparkinesis.worker.fleet.messages import (
@@ -168,14 +169,16 @@ class Fleet:
         """Shut down gracefully, and wait for it.
 
         Every worker finishes the batches at hand, lets its processors checkpoint, releases its
-        leases, and ends its Spark job. timeout: seconds that they have for it; None: the
+        leases, and ends its Spark task. timeout: seconds that they have for it; None: the
         application's ``shutdown_timeout``. Jobs of workers that have not ended after it, and what
-        it takes to lose one, are cancelled. Returns whether all ended gracefully.
+        it takes to lose one, are cancelled. Returns whether all ended gracefully; False for a
+        fleet that has failed.
         """
         seconds = self._application.options.shutdown_timeout if timeout is None else timeout
         self._events.put(_ShutDown(seconds))
         if self._wait(seconds + self._options.lost_after):
-            return not self._roster.is_abandoned and self._are_graceful
+            has_ended = self._status.state is FleetState.ENDED
+            return has_ended and not self._roster.is_abandoned and self._are_graceful
         self._events.put(_Abandon())
         self._wait(self._options.lost_after)
         return False
@@ -184,7 +187,7 @@ class Fleet:
         """Wait for the fleet's end, at most ``timeout`` seconds; whether it has ended.
 
         It ends by `shutdown`, or when a record processor asks for it. Raises `FleetError` if it
-        has failed.
+        has failed. Ctrl-C raises KeyboardInterrupt, and leaves the fleet as it is.
         """
         ended = self._wait(timeout)
         if self._status.state is FleetState.FAILED:
@@ -212,7 +215,8 @@ class Fleet:
         self.shutdown()
 
     def _wait(self, timeout: float | None) -> bool:
-        with self._changed:
+        # Who leaves by Ctrl-C leaves the workers the time that a graceful shutdown takes.
+        with own_interrupt(only_for_spark=True), self._changed:
             return self._changed.wait_for(lambda: self._status.state in _OVER, timeout)
 
     def _at_exit(self) -> None:
@@ -228,8 +232,7 @@ class Fleet:
         except BaseException as error:  # noqa: BLE001 - or who waits for the end waits for ever
             _log.exception("Fleet of %s: cannot go on", self._application.name)
             self._roster = self._roster.failed(describe(error))
-            self._are_graceful = False
-            self._publish(self._clock())
+            self._publish_failure()
         self._control.close()  # workers that are still there have lost their driver
         atexit.unregister(self._at_exit)
 
@@ -286,6 +289,12 @@ class Fleet:
         status = self._ledger.status(self._application.name, self._stream, self._roster, now)
         with self._changed:
             self._status = status
+            self._changed.notify_all()
+
+    def _publish_failure(self) -> None:
+        # The rest stays as it was last seen: what cannot be worked out may be why it failed.
+        with self._changed:
+            self._status = replace(self._status, state=FleetState.FAILED)
             self._changed.notify_all()
 
     def _act(self, action: Action) -> None:
@@ -360,6 +369,11 @@ class Fleet:
             self._are_graceful = self._are_graceful and message.was_graceful
             if message.error is not None:
                 self._note(f"Worker {worker_id} has ended: {message.error}")
+            elif not message.was_graceful:
+                self._note(
+                    f"Worker {worker_id} was out of time when it shut down: what its record "
+                    "processors had not finished is processed again"
+                )
             self._roster = self._roster.ended(worker_id, message.error, now)
         elif isinstance(message, Disconnected):
             self._disconnected(worker_id, now)
@@ -368,17 +382,32 @@ class Fleet:
         member = self._roster.members.get(worker_id)
         if member is not None and member.state is not WorkerState.STANDBY:
             reported = self._ledger.workers[worker_id]
-            shards = ", ".join(shard.shard_id for shard in reported.shards[:5]) or "no shards"
+            what = "no shards"
+            if reported.shards:
+                what = (
+                    ", ".join(shard.shard_id for shard in reported.shards[:5])
+                    + (" and more" if len(reported.shards) > 5 else "")
+                    + ": other workers go on with them once its leases are released or have expired"
+                )
             self._note(
-                f"Lost worker {worker_id} on {reported.hello.host}, which had {shards}"
-                f"{' and more' if len(reported.shards) > 5 else ''}: other workers go on with them "
-                "once its leases are released or have expired"
+                f"Lost worker {worker_id} on {reported.hello.host}, which, when last heard, had "
+                f"{what}"
             )
         self._roster = self._roster.disconnected(worker_id, now)
 
     def _job_ended(self, event: _JobEnded, now: float) -> None:
         before = self._roster
+        if (
+            event.error is not None
+            and before.state is FleetState.RUNNING
+            and self._jobs.is_stopped()
+        ):
+            why = "the Spark session was stopped. Call the fleet's shutdown() before spark.stop()"
+            self._note(f"No worker can be had any more: {why}")
+            before = before.shut_down(why)
         self._roster = before.job_ended(event.job, event.error, now)
+        if before.error is None and self._roster.error is not None:
+            self._note(f"The first workers cannot be had, and the fleet fails: {event.error}")
         again = [
             slot
             for number, slot in self._roster.slots.items()
@@ -388,8 +417,8 @@ class Fleet:
             numbers = ", ".join(str(slot.number) for slot in again)
             why = event.error or "they have left"
             self._note(
-                f"The job with the workers of slots {numbers} has ended and is submitted again in "
-                f"{min(slot.retry_at for slot in again) - now:.1f} s: {why}"
+                f"The job of slot{'s' if len(again) > 1 else ''} {numbers} has ended and is "
+                f"submitted again in {min(slot.retry_at for slot in again) - now:.1f} s: {why}"
             )
 
     def _note(self, text: str, level: int = logging.WARNING) -> None:

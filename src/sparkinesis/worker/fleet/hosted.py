@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import msgspec
 import pyarrow as pa
 
-from sparkinesis.errors import FleetError
+from sparkinesis.errors import FleetError, SparkinesisError
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.failures import describe
 from sparkinesis.worker.fleet.channel import ChannelClosedError, NotAuthenticatedError
@@ -252,7 +252,8 @@ class HostedWorker:
         self._is_starting = False
         if ready.worker is None:
             assert ready.error is not None
-            _log.error("The worker could not start: %s", ready.error, exc_info=ready.error)
+            trace = None if isinstance(ready.error, SparkinesisError) else ready.error
+            _log.error("The worker could not start: %s", ready.error, exc_info=trace)
             return Ended(False, describe(ready.error))
         self._worker = ready.worker
         worker = ready.worker

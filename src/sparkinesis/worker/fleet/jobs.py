@@ -122,6 +122,22 @@ class SparkJobs:
         rows = self._spark.range(0, len(slots), 1, len(slots))
         rows.mapInArrow(task_of(posting, job, slots, _this_task), RESULT).collect()
 
+    def is_stopped(self) -> bool:
+        """Whether the session has been stopped, or its JVM is gone: it runs no job any more."""
+        if self._is_connect:
+            return bool(self._spark.client.is_closed)
+        from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]  # noqa: PLC0415
+
+        context: Any = self._spark.sparkContext
+        try:
+            return context._jsc is None or bool(context._jsc.sc().isStopped())
+        except (OSError, Py4JNetworkError) as error:
+            _log.debug("Spark's JVM does not answer: %s", error)
+            return True
+        except Exception as error:  # noqa: BLE001 - not a public interface of Spark's
+            _log.debug("Spark does not tell whether it was stopped: %s", error)
+            return False
+
     def cancel(self, job: int) -> None:
         """Kill a job's tasks, if any run."""
         try:
@@ -174,15 +190,27 @@ def check_can_travel(posting: Posting) -> None:
 
 
 def reason(error: BaseException) -> str:
-    """Why a job failed, without the Java stack that Spark puts behind it."""
+    """Why a job failed, without the Java stack that Spark puts behind it; and what to do."""
     text = str(error)
     java = getattr(error, "java_exception", None)
     if java is not None:
         text = str(java.getMessage() or text)
-    for end in ("\nDriver stacktrace:", "\n\tat ", "\nJVM stacktrace:"):
+    for end in ("\nDriver stacktrace:", "\n\tat ", "\nJVM stacktrace:", "\n SQLSTATE:"):
         text = text.split(end)[0]
-    text = text.strip()
+    text = _own_words(text.strip())
     if len(text) > _LONGEST_REASON:
         half = _LONGEST_REASON // 2
         text = f"{text[:half]} [...] {text[-half:]}"
     return text or type(error).__name__
+
+
+def _own_words(text: str) -> str:
+    """Without the traceback, of Spark's code and ours, where what was raised says what to do."""
+    if ours := re.search(r"^sparkinesis\.errors\.(\w+: .*)", text, re.MULTILINE | re.DOTALL):
+        return ours[1]
+    if missing := re.search(r"^ModuleNotFoundError: No module named '([^']+)'", text, re.MULTILINE):
+        return (
+            f"{missing[0]}. Executors cannot import it: install it there, or ship it by --py-files "
+            "or spark.addArtifacts(..., pyfile=True)."
+        )
+    return text

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 
 from rich.console import Console
 
 from sparkinesis.lease.live import LiveView, can_update, print_line
 from sparkinesis.lease.view import OwnerRow, ShardRow, View
+from sparkinesis.worker.fleet.interrupt import own_interrupt
 from sparkinesis.worker.fleet.status import (
     FleetShard,
     FleetState,
@@ -36,7 +35,7 @@ def fleet_view(status: FleetStatus) -> View:
     failures = map(_failure, reversed(status.failures[-_MESSAGES:]))
     return View(
         f"{status.application}, stream {status.stream}",
-        f"{status.state.value}, {len(status.workers)} of {status.wanted} workers",
+        f"{status.state.value}, {_workers(status)}",
         "records/s",
         tuple(map(_owner, status.workers)),
         tuple(map(_shard, status.shards)),
@@ -60,7 +59,7 @@ def watch(
     true: look once more, and return.
     """
     console = console or Console(highlight=False)
-    with suppress(KeyboardInterrupt), _own_interrupt(), ExitStack() as stack:
+    with suppress(KeyboardInterrupt), own_interrupt(), ExitStack() as stack:
         live = stack.enter_context(LiveView(console)) if can_update(console) else None
         told: FleetState | None = None
         refreshes = 0
@@ -78,19 +77,11 @@ def watch(
             refreshes += 1
 
 
-@contextmanager
-def _own_interrupt() -> Iterator[None]:
-    """Python's own answer to Ctrl-C: that of a SparkContext cancels all jobs, the fleet's too."""
-    before = signal.getsignal(signal.SIGINT)
-    # Only the main thread may set a handler, and one that is not Python's cannot be put back.
-    if before is None or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+def _workers(status: FleetStatus) -> str:
+    here = len(status.workers)
+    if status.wanted:
+        return f"{here} of {status.wanted} workers"
+    return f"{here} worker{'' if here == 1 else 's'} left"
 
 
 def _owner(worker: WorkerStatus) -> OwnerRow:

@@ -5,20 +5,27 @@ In Spark's place stands a session whose jobs run nothing: they last until they a
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from sparkinesis.errors import FleetError, OptionError, ProcessorError
 from sparkinesis.worker.application import Application
+from sparkinesis.worker.fleet.control import Disconnected
 from sparkinesis.worker.fleet.fleet import Fleet
-from sparkinesis.worker.fleet.messages import Ping
+from sparkinesis.worker.fleet.messages import Ended, Hello, Ping, Report
 from sparkinesis.worker.fleet.options import FleetOptions
 from sparkinesis.worker.fleet.status import FleetState
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processor import RecordProcessor
+from sparkinesis.worker.states import State
+from sparkinesis.worker.status import ShardStatus
 from tests.unit.worker.fleet.wire import PATIENCE, listening, port_of
 
 OPTIONS = FleetOptions(heartbeat_interval=0.1, lost_after=0.5, first_backoff=0.1)
@@ -35,11 +42,22 @@ class IdleSpark:
         self.is_slow = False
         """Its jobs are not known until some cancel has been in vain."""
         self.sparkContext = self
+        self.error = "cancelled"
+        self._jsc: Any = self
+        self.is_stopped: bool | Exception = False
 
     # the context
 
     def getConf(self) -> dict[str, str]:
         return {"spark.master": "local[2]"}
+
+    def sc(self) -> IdleSpark:
+        return self
+
+    def isStopped(self) -> bool:
+        if isinstance(self.is_stopped, Exception):
+            raise self.is_stopped
+        return self.is_stopped
 
     def setJobGroup(self, group: str, description: str) -> None:
         pass
@@ -71,7 +89,7 @@ class IdleSpark:
             self.jobs[frozenset(self.tags.mine)] = cancelled
             self.lock.notify_all()
         assert cancelled.wait(PATIENCE)
-        raise RuntimeError("cancelled")
+        raise RuntimeError(self.error)
 
     def wait_for_jobs(self, count: int) -> None:
         with self.lock:
@@ -216,6 +234,123 @@ def test_an_error_of_the_fleets_own_ends_it(spark: Any, monkeypatch: pytest.Monk
     assert not fleet.shutdown()
     fleet._thread.join(PATIENCE)
     fleet._control.send_to_all(Ping())  # to nobody
+
+
+def test_a_status_that_cannot_be_made_any_more_ends_the_fleet_too(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet = make(spark)
+
+    def publish(now: float) -> None:
+        raise KeyError("a mistake")
+
+    monkeypatch.setattr(fleet, "_publish", publish)
+    with pytest.raises(FleetError, match="a mistake"):
+        fleet.await_termination(PATIENCE)
+
+
+@pytest.mark.parametrize("how", [True, ConnectionRefusedError("the JVM is dead"), None])
+def test_a_session_that_was_stopped_ends_the_fleet(spark: Any, how: Any) -> None:
+    fleet = make(spark)
+    spark.wait_for_jobs(1)
+    fleet._roster = replace(fleet._roster, has_started=True)  # from here on, jobs are run again
+    if how is None:
+        spark._jsc = None  # as SparkContext.stop() leaves it
+    else:
+        spark.is_stopped = how
+    for cancelled in spark.jobs.values():
+        cancelled.set()
+    with pytest.raises(FleetError, match=r"shutdown\(\) before spark.stop\(\)"):
+        fleet.await_termination(PATIENCE)
+    assert len(spark.jobs) == 1, "it was not submitted again"
+    assert "spark.stop()" in fleet.status().notes[-1]
+
+
+def test_what_keeps_the_first_job_from_running_is_noted_with_advice(spark: Any) -> None:
+    spark.error = (
+        "An exception was thrown from the Python worker: Traceback (most recent call last):\n"
+        '  File "pyspark.zip/pyspark/worker.py", line 1, in main\n'
+        "ModuleNotFoundError: No module named 'flights.processors'\n SQLSTATE: 38000"
+    )
+    fleet = make(spark)
+    spark.wait_for_jobs(1)
+    for cancelled in spark.jobs.values():
+        cancelled.set()
+    with pytest.raises(FleetError, match=r"'flights.processors'. Executors .*--py-files") as raised:
+        fleet.await_termination(PATIENCE)
+    assert "worker.py" not in str(raised.value), "what Spark was doing is no help"
+    assert "'flights.processors'. Executors" in fleet.status().notes[-1]
+    assert not fleet.shutdown(), "it has not ended gracefully"
+
+
+def notes_after(spark: Any, *messages: Any) -> tuple[str, ...]:
+    """Of a fleet that heard these of a running worker."""
+    fleet = make(spark)
+    spark.wait_for_jobs(1)
+    hello = Hello("w", 0, 1, 0, "host", 1, 0, 0, is_running=True)
+    for message in (hello, *messages):
+        fleet._events.put(("w", message))
+    fleet.shutdown()
+    return fleet.status().notes
+
+
+def test_a_worker_that_was_out_of_time_is_noted(spark: Any) -> None:
+    assert "out of time" in notes_after(spark, Ended(False))[-1]
+    assert "has joined" in notes_after(spark, Ended(True))[-1]
+
+
+@pytest.mark.parametrize(
+    ("count", "had"),
+    [(0, "had no shards"), (1, "had s0: other workers"), (6, "s4 and more: other workers")],
+)
+def test_a_lost_worker_is_noted_with_its_shards(spark: Any, count: int, had: str) -> None:
+    shards = tuple(ShardStatus(f"s{n}", State.PROCESSING, 0, None) for n in range(count))
+    notes = notes_after(spark, Report(shards, 0, is_running=True), Disconnected("w"))
+    (lost,) = (note for note in notes if note.startswith("Lost worker w on host"))
+    assert had in lost
+
+
+def test_an_interrupt_while_waiting_cancels_no_jobs(spark: Any) -> None:
+    cancelled = []
+
+    def cancel_all_jobs(number: int, _: Any) -> None:
+        cancelled.append(number)
+
+    cancel_all_jobs.__module__ = "pyspark.core.context"  # whose handler does so
+    before = signal.signal(signal.SIGINT, cancel_all_jobs)
+    fleet = make(spark)
+    try:
+        # Once it waits, or it would be the handler of before that is called.
+        with (
+            interrupted_when(lambda: signal.getsignal(signal.SIGINT) is not cancel_all_jobs),
+            pytest.raises(KeyboardInterrupt),
+        ):
+            fleet.await_termination(PATIENCE)
+        assert signal.getsignal(signal.SIGINT) is cancel_all_jobs
+    finally:
+        signal.signal(signal.SIGINT, before)
+        fleet.shutdown()
+    assert cancelled == []
+
+
+@contextmanager
+def interrupted_when(condition: Callable[[], bool]) -> Iterator[None]:
+    """Within the block, Ctrl-C once the condition holds."""
+    left = threading.Event()
+
+    def interrupt() -> None:
+        while not condition():
+            if left.wait(0.01):
+                return
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        yield
+    finally:
+        left.set()
+        thread.join(PATIENCE)
 
 
 def test_at_exit_a_fleet_is_shut_down(spark: Any) -> None:

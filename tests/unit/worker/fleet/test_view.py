@@ -57,6 +57,11 @@ RUNNING = FleetStatus(
 )
 
 
+def test_a_fleet_that_ends_wants_no_workers() -> None:
+    ending = replace(RUNNING, state=FleetState.SHUTTING_DOWN, wanted=0)
+    assert fleet_view(ending).summary == "shutting down, 3 workers left"
+
+
 def test_a_fleet() -> None:
     view = fleet_view(RUNNING)
     assert (view.title, view.summary) == ("delays, stream flights", "running, 3 of 3 workers")
