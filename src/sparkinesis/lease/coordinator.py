@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 from sparkinesis.errors import DuplicateWorkerIdError
@@ -166,18 +165,26 @@ class LeaseCoordinator:
         return True
 
     def decline(self) -> None:
-        """Release what this worker asked for and was given, but did not take up yet: it leaves.
+        """Let go of what this worker asked for and did not take up yet: it leaves.
 
-        For the thread that takes, or after its end. Raises as `take` does.
+        What its owner has not let go of stays the owner's: given later, when nobody is here to
+        take it, it would be left to expire. For the thread that takes, or after its end. Raises as
+        `take` does.
         """
         for key in list(self._asked):
-            row = self._table.get(key)
-            if row is None or (row.owner, row.checkpoint_owner) != (self._worker_id, None):
-                continue
-            if key in self._renewer.held():
-                continue
-            with suppress(LeaseChangedError):
-                self._table.evict(row)
+            row = self._table.get(key, consistent=True)
+            while row is not None and row.owner == self._worker_id:
+                if key in self._renewer.held():
+                    break
+                try:
+                    if row.checkpoint_owner is None:
+                        self._table.evict(row)
+                    else:
+                        self._table.withdraw_handoff(row)
+                except LeaseChangedError as changed:
+                    row = changed.row
+                else:
+                    break
 
     def are_finished(self, shard_ids: Sequence[str]) -> bool:
         """Whether all these shards are done, or have no lease. Raises as `take` does."""

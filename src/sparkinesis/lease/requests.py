@@ -1,7 +1,8 @@
 """The conditional writes to a lease's row: what each demands of the row, and what it leaves. Pure.
 
 Conditions and effects are those of the KCL's ``DynamoDBLeaseRefresher`` and
-``DynamoDBLeaseSerializer`` (3.x). Two are ours: `reset`, and the attribute ``checkpointTimestamp``.
+``DynamoDBLeaseSerializer`` (3.x). Ours are `reset`, `withdraw_handoff`, and the attribute
+``checkpointTimestamp``.
 """
 
 from __future__ import annotations
@@ -154,6 +155,18 @@ def initiate_handoff(lease: Lease, new_owner: str) -> Update:
     )
 
 
+def withdraw_handoff(lease: Lease) -> Update:
+    """Ask for it no more: it is its ``checkpointOwner``'s again, who need not have noticed."""
+    if lease.checkpoint_owner is None:
+        raise ValueError(f"{lease.key} was not asked for")
+    return Update(
+        replace(lease, owner=lease.checkpoint_owner, checkpoint_owner=None),
+        _owners(lease),
+        {"leaseOwner": {"S": lease.checkpoint_owner}},
+        remove=("checkpointOwner",),
+    )
+
+
 def evict(lease: Lease) -> Update:
     """Let go of a lease. One that was asked for goes to whoever asked."""
     is_asked_for = lease.checkpoint_owner is not None
@@ -281,14 +294,14 @@ def delete(lease: Lease, table: str) -> dict[str, Any]:
 def has_landed(update: Update, row: Lease) -> bool:
     """Whether ``row`` is what ``update`` leaves. Ask only of an update whose answer was lost.
 
-    Since then, the lease may also have been asked for, which leaves the counter alone.
+    Since then, the lease may also have been asked for, or asked for no more, which leaves the
+    counter alone.
     """
-    before_handoff = replace(row, owner=row.checkpoint_owner, checkpoint_owner=None)
-    return _fenced(update.after) in (_fenced(row), _fenced(before_handoff))
+    return _fenced(update.after) == _fenced(row)
 
 
 def _fenced(row: Lease) -> tuple[object, ...]:
-    return (row.counter, row.owner, row.checkpoint_owner, row.checkpoint, row.pending)
+    return (row.counter, row.actual_owner, row.checkpoint, row.pending)
 
 
 def _owners(lease: Lease) -> dict[str, AttributeValue | None]:

@@ -127,6 +127,9 @@ class LeaseTable:
     def initiate_handoff(self, lease: Lease, new_owner: str) -> Lease:
         return self.write(requests.initiate_handoff(lease, new_owner))
 
+    def withdraw_handoff(self, lease: Lease) -> Lease:
+        return self.write(requests.withdraw_handoff(lease))
+
     def evict(self, lease: Lease) -> Lease:
         return self.write(requests.evict(lease))
 

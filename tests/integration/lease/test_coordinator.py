@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -88,8 +89,6 @@ def test_what_was_given_to_a_worker_that_leaves_is_not_left_to_expire(
     new = coordinator(table, time, "new")
     assert new.take()
     (asked,) = [row for row in table.leases() if row.checkpoint_owner == "old"]
-    new.decline()
-    assert table.get(asked.key) == asked  # it is still being read by its owner
     table.assign(asked, "new")
     new.decline()
     row = table.get(asked.key)
@@ -98,3 +97,34 @@ def test_what_was_given_to_a_worker_that_leaves_is_not_left_to_expire(
     other = coordinator(table, time, "other")
     other.take()
     assert asked.key in other.held()
+
+
+@pytest.mark.parametrize("has_noticed", [False, True])
+def test_what_a_worker_that_leaves_had_asked_for_stays_its_owners(
+    table: LeaseTable, time: ManualTime, has_noticed: bool
+) -> None:
+    """Both leave at once: what is given to somebody who has left would have to expire."""
+    for key in ("a", "b"):
+        table.create(lease(key))
+    old = coordinator(table, time, "old")
+    time.now += 5
+    for _ in range(2):
+        old.take()
+    assert len(old.held()) == 2
+    new = coordinator(table, time, "new")
+    new.take()
+    (asked,) = [row for row in table.leases() if row.checkpoint_owner == "old"]
+    held = old.held()[asked.key]
+    if has_noticed:
+        held.observe(asked)
+        assert held.handoff_to == "new"
+    new.decline()
+    assert table.get(asked.key) == replace(asked, owner="old", checkpoint_owner=None)
+    old.renew()
+    assert held.is_held(), held.lost_because
+    held.checkpoint(ExtendedSequenceNumber("7"))
+    assert held.handoff_to is None
+    held.release()
+    row = table.get(asked.key)
+    assert row is not None
+    assert (row.owner, row.checkpoint_owner) == (None, None)

@@ -120,6 +120,17 @@ CASES: dict[str, tuple[requests.Update, str, str, dict[str, Any], Lease]] = {
         },
         ASKED,
     ),
+    "withdraw from a handoff": (
+        requests.withdraw_handoff(ASKED),
+        "leaseOwner = :known_leaseOwner AND checkpointOwner = :known_checkpointOwner",
+        "SET leaseOwner = :leaseOwner REMOVE checkpointOwner",
+        {
+            ":known_leaseOwner": {"S": "thief"},
+            ":known_checkpointOwner": {"S": "me"},
+            ":leaseOwner": {"S": "me"},
+        },
+        MINE,
+    ),
     "evict": (
         requests.evict(MINE),
         "leaseOwner = :known_leaseOwner AND attribute_not_exists(checkpointOwner)",
@@ -283,3 +294,5 @@ def test_what_makes_no_sense_is_refused_before_it_is_sent() -> None:
     for lease in (FREE, ASKED):
         with pytest.raises(ValueError, match="no owner to ask, or was asked already"):
             requests.initiate_handoff(lease, "thief")
+    with pytest.raises(ValueError, match="was not asked for"):
+        requests.withdraw_handoff(MINE)
