@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from sparkinesis.errors import FleetError, OptionError
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.failures import describe
+from sparkinesis.worker.fleet import notes
 from sparkinesis.worker.fleet.channel import SECRET_BYTES
 from sparkinesis.worker.fleet.control import Control, Disconnected
 from sparkinesis.worker.fleet.hosted import Posting
@@ -73,17 +74,12 @@ class _ShutDown:
     """Seconds that workers have."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Abandon:
-    """The shutdown has taken too long."""
-
-
 class Fleet:
     """Workers of one application, one for each task slot of Spark that they are given.
 
     Made by `Application.run`. All methods are for any thread; one thread of the fleet's own decides
-    and acts. As a context manager, it shuts down at the end of the block; so it does when the
-    driver's program ends.
+    and acts. As a context manager, it shuts down at the end of the block, and raises `FleetError`
+    if it has failed; it also shuts down when the driver's program ends.
     """
 
     def __init__(
@@ -125,6 +121,8 @@ class Fleet:
         """Workers that were said to wait for a free core."""
         self._are_graceful = True
         """No worker had to be forced so far."""
+        self._deadline: float | None = None
+        """When a shutdown has taken too long."""
         self._shutdown_within = application.options.shutdown_timeout
         self._status = self._ledger.status(application.name, self._stream, self._roster, clock())
         self._changed = threading.Condition()
@@ -176,12 +174,9 @@ class Fleet:
         """
         seconds = self._application.options.shutdown_timeout if timeout is None else timeout
         self._events.put(_ShutDown(seconds))
-        if self._wait(seconds + self._options.lost_after):
-            has_ended = self._status.state is FleetState.ENDED
-            return has_ended and not self._roster.is_abandoned and self._are_graceful
-        self._events.put(_Abandon())
-        self._wait(self._options.lost_after)
-        return False
+        self._wait(seconds + 2 * self._options.lost_after)  # by then what is left was cancelled
+        has_ended = self._status.state is FleetState.ENDED
+        return has_ended and not self._roster.is_abandoned and self._are_graceful
 
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait for the fleet's end, at most ``timeout`` seconds; whether it has ended.
@@ -190,11 +185,14 @@ class Fleet:
         has failed. Ctrl-C raises KeyboardInterrupt, and leaves the fleet as it is.
         """
         ended = self._wait(timeout)
+        self._raise_failure()
+        return ended
+
+    def _raise_failure(self) -> None:
         if self._status.state is FleetState.FAILED:
             raise FleetError(
-                f"The fleet of {self._application.name!r} has failed: {self._roster.error}"
+                f"The fleet of {self._application.name!r} has failed: {self._status.error}"
             )
-        return ended
 
     def watch(self) -> None:
         """Show the fleet on the terminal, updated in place, until it ends or Ctrl-C.
@@ -213,6 +211,8 @@ class Fleet:
         trace: TracebackType | None,
     ) -> None:
         self.shutdown()
+        if error is None:
+            self._raise_failure()
 
     def _wait(self, timeout: float | None) -> bool:
         # Who leaves by Ctrl-C leaves the workers the time that a graceful shutdown takes.
@@ -243,6 +243,7 @@ class Fleet:
             if now >= next_beat:
                 next_beat = now + self._options.heartbeat_interval
                 self._beat()
+            self._watch_shutdown(now)
             self._settle()
             due = min(next_beat, self._roster.next_at(now))
             try:
@@ -252,6 +253,17 @@ class Fleet:
             except queue.Empty:
                 pass
 
+    def _watch_shutdown(self, now: float) -> None:
+        """Whoever asked for it: it ends."""
+        roster = self._roster
+        if roster.state is not FleetState.SHUTTING_DOWN or roster.is_abandoned:
+            return
+        if self._deadline is None:
+            self._deadline = now + self._shutdown_within + self._options.lost_after
+        elif now >= self._deadline:
+            self._note("The shutdown took too long: cancelling what is left")
+            self._roster = roster.abandoned()
+
     def _beat(self) -> None:
         self._control.send_to_all(Ping())
         self._tell_of_waiting()
@@ -260,10 +272,7 @@ class Fleet:
                 continue
             hello = self._ledger.workers[member.worker_id].hello
             if self._jobs.is_decommissioned(hello.stage_id, hello.task_attempt_id):
-                self._note(
-                    f"The executor of worker {member.worker_id} on {hello.host} is being "
-                    "decommissioned: the worker moves"
-                )
+                self._note(notes.decommissioned(hello))
                 self._roster = self._roster.moved(member.worker_id)
 
     def _tell_of_waiting(self) -> None:
@@ -271,10 +280,7 @@ class Fleet:
         slots = self._roster.slots.values()
         waiting = sum(s.job is not None and not s.has_joined and s.emptied < late for s in slots)
         if waiting > self._waiting:
-            self._note(
-                f"{waiting} of {len(slots)} workers still wait for Spark to run their tasks: each "
-                "needs a free core (spark.task.cpus) for as long as the fleet lives"
-            )
+            self._note(notes.waiting(waiting, len(slots)))
         self._waiting = waiting
 
     def _settle(self) -> None:
@@ -294,7 +300,7 @@ class Fleet:
     def _publish_failure(self) -> None:
         # The rest stays as it was last seen: what cannot be worked out may be why it failed.
         with self._changed:
-            self._status = replace(self._status, state=FleetState.FAILED)
+            self._status = replace(self._status, state=FleetState.FAILED, error=self._roster.error)
             self._changed.notify_all()
 
     def _act(self, action: Action) -> None:
@@ -331,17 +337,14 @@ class Fleet:
             self._roster = self._roster.scaled(event.workers)
         elif isinstance(event, _ShutDown):
             self._shutdown_within = event.within
+            self._deadline = None
             self._roster = self._roster.shut_down()
-        elif isinstance(event, _Abandon):
-            self._note("The shutdown took too long: cancelling what is left")
-            self._roster = self._roster.abandoned()
 
     def _hear(self, worker_id: str, message: Any, now: float) -> None:
         if isinstance(message, Hello):
             self._ledger = self._ledger.hello(message, now)
             if worker_id not in self._roster.members:
-                text = f"worker {worker_id} of slot {message.slot} has joined from {message.host}"
-                self._note(text, logging.INFO)
+                self._note(notes.joined(message), logging.INFO)
             self._roster = self._roster.joined(
                 worker_id,
                 message.slot,
@@ -367,32 +370,18 @@ class Fleet:
             self._roster = self._roster.leaving(worker_id, is_for_all=message.is_for_all)
         elif isinstance(message, Ended):
             self._are_graceful = self._are_graceful and message.was_graceful
-            if message.error is not None:
-                self._note(f"Worker {worker_id} has ended: {message.error}")
-            elif not message.was_graceful:
-                self._note(
-                    f"Worker {worker_id} was out of time when it shut down: what its record "
-                    "processors had not finished is processed again"
-                )
-            self._roster = self._roster.ended(worker_id, message.error, now)
+            if (text := notes.ended(worker_id, message)) is not None:
+                self._note(text)
+            self._roster = self._roster.ended(
+                worker_id, message.error, now, is_transient=message.is_transient
+            )
         elif isinstance(message, Disconnected):
             self._disconnected(worker_id, now)
 
     def _disconnected(self, worker_id: str, now: float) -> None:
         member = self._roster.members.get(worker_id)
         if member is not None and member.state is not WorkerState.STANDBY:
-            reported = self._ledger.workers[worker_id]
-            what = "no shards"
-            if reported.shards:
-                what = (
-                    ", ".join(shard.shard_id for shard in reported.shards[:5])
-                    + (" and more" if len(reported.shards) > 5 else "")
-                    + ": other workers go on with them once its leases are released or have expired"
-                )
-            self._note(
-                f"Lost worker {worker_id} on {reported.hello.host}, which, when last heard, had "
-                f"{what}"
-            )
+            self._note(notes.lost(self._ledger.workers[worker_id]))
         self._roster = self._roster.disconnected(worker_id, now)
 
     def _job_ended(self, event: _JobEnded, now: float) -> None:
@@ -414,12 +403,7 @@ class Fleet:
             if slot.job is None and before.slots[number].job == event.job
         ]
         if again:
-            numbers = ", ".join(str(slot.number) for slot in again)
-            why = event.error or "they have left"
-            self._note(
-                f"The job of slot{'s' if len(again) > 1 else ''} {numbers} has ended and is "
-                f"submitted again in {min(slot.retry_at for slot in again) - now:.1f} s: {why}"
-            )
+            self._note(notes.submitted_again(again, event.error, now))
 
     def _note(self, text: str, level: int = logging.WARNING) -> None:
         _log.log(level, "Fleet of %s: %s", self._application.name, text)

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import msgspec
 import pyarrow as pa
 
-from sparkinesis.errors import FleetError, SparkinesisError
+from sparkinesis.errors import FleetError, ServiceError, SparkinesisError
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.failures import describe
 from sparkinesis.worker.fleet.channel import ChannelClosedError, NotAuthenticatedError
@@ -254,7 +254,8 @@ class HostedWorker:
             assert ready.error is not None
             trace = None if isinstance(ready.error, SparkinesisError) else ready.error
             _log.error("The worker could not start: %s", ready.error, exc_info=trace)
-            return Ended(False, describe(ready.error))
+            is_transient = isinstance(ready.error, ServiceError)
+            return Ended(False, describe(ready.error), is_transient)
         self._worker = ready.worker
         worker = ready.worker
 

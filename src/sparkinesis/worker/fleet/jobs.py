@@ -45,6 +45,10 @@ class SparkJobs:
         self._executors: dict[int, str] = {}
         """By task attempt id."""
         self._is_connect = type(spark).__module__.startswith("pyspark.sql.connect")
+        self._tells_of_decommissioning = (
+            not self._is_connect
+            and spark.sparkContext.getConf().get("spark.decommission.enabled") == "true"
+        )
 
     def place(self, options: FleetOptions) -> Place:
         """Raises `OptionError` if nothing tells."""
@@ -150,7 +154,7 @@ class SparkJobs:
 
     def is_decommissioned(self, stage_id: int, task_attempt_id: int) -> bool:
         """Whether the executor of a task is to go, as far as Spark tells (not with Connect)."""
-        if self._is_connect:
+        if not self._tells_of_decommissioning:
             return False
         try:
             context: Any = self._spark.sparkContext._jsc.sc()

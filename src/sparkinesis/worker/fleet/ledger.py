@@ -160,6 +160,7 @@ class Ledger:
             stream,
             roster.state,
             len(roster.slots),
+            roster.error,
             tuple(workers),
             tuple(sorted(shards, key=lambda shard: shard.shard_id)),
             self.failures,

@@ -55,6 +55,8 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
     was_graceful: bool
     error: str | None = None
     """What ended the worker, or kept it from starting."""
+    is_transient: bool = False
+    """The error is one that trying again may help against."""
 
 
 class Start(msgspec.Struct, frozen=True, tag="start"):

@@ -225,12 +225,14 @@ class Roster:
         member = self.members.get(worker_id)
         return self if member is None else self._with(replace(member, must_leave=True))
 
-    def ended(self, worker_id: str, error: str | None, now: float) -> Roster:
+    def ended(
+        self, worker_id: str, error: str | None, now: float, *, is_transient: bool = False
+    ) -> Roster:
         """A worker has said its last word: its task is over."""
         member = self.members.get(worker_id)
         if member is None:
             return self
-        if error is not None and not self.has_started:
+        if error is not None and not is_transient and not self.has_started:
             return self._without(worker_id, now).shut_down(error)
         roster = self._without(worker_id, now)
         slot = roster.slots.get(member.slot)

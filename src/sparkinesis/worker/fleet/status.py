@@ -74,6 +74,8 @@ class FleetStatus:
     state: FleetState
     wanted: int
     """How many workers there should be."""
+    error: str | None = None
+    """Why the fleet has failed, or is about to."""
     workers: tuple[WorkerStatus, ...] = ()
     shards: tuple[FleetShard, ...] = ()
     failures: tuple[Failure, ...] = ()
