@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 from datetime import date
 from pathlib import Path
@@ -98,6 +99,9 @@ def numbers(folder: Path) -> list[int]:
         ({"path": 7}, "path is 7"),
         ({"path": "nosuch://bucket/x"}, "nosuch://bucket/x.*(Install fsspec|nosuch)"),
         ({"path": "s3://key:hush@bucket/x"}, "s3://bucket/x has a password"),
+        ({"path": "s3a://key:hu/sh#hush@bucket/x"}, "s3a://bucket/x has a password"),
+        ({"path": "s3a://b x?secret_key=hush"}, "s3a://b x cannot be used: Cannot parse"),
+        ({"path": "s3://b:1/x@y?secret_key=hush&z=1"}, "s3://b:1/x@y cannot be used"),
         ({"path": "s3://bucket/x", "filesystem": fs.LocalFileSystem()}, "path within"),
         ({"filesystem": "s3"}, "filesystem is of type str"),
     ],
@@ -355,6 +359,29 @@ def test_a_local_file_system_is_known_by_any_name(tmp_path: Path) -> None:
     ):
         assert isinstance(storage.filesystem, fs.LocalFileSystem)
         assert Path(storage.root) == tmp_path
+
+
+def test_files_are_synced_before_they_are_shown_and_directories_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[int, int]] = []
+    """What was synced, and how many files could be seen then."""
+
+    def note(opened: int) -> None:
+        sync(opened)
+        synced.append((os.fstat(opened).st_ino, len(visible_files(tmp_path))))
+
+    sync = os.fsync
+    monkeypatch.setattr(os, "fsync", note)
+    sinks = ShardSinks()
+    schema = pa.schema([("key", pa.int8()), ("n", pa.int64())])
+    sink = shard(sinks).sink(tmp_path / "new" / "lake", schema, partition_by=["key"])
+    sink.write([{"key": key, "n": key} for key in range(2)])
+    flush(sinks)
+    files = {path.stat().st_ino for path in tmp_path.rglob("*.parquet")}
+    folders = {path.stat().st_ino for path in tmp_path.rglob("*") if path.is_dir()}
+    assert {(file, 0) for file in files} == {each for each in synced if each[1] == 0}
+    assert {(folder, 2) for folder in {*folders, tmp_path.stat().st_ino}} <= {*synced}
 
 
 # --- with checkpoints
