@@ -18,8 +18,8 @@ from pyarrow import fs
 from sparkinesis.errors import OptionError, SinkUnavailableError
 
 _PASSWORD = re.compile(r"[^/@:]*:(?!\d+/).*@", re.DOTALL)
-"""Behind ``://``; a number and a slash would be a port. Secret keys often have characters, such as a
-slash, that a URI has to escape: if it does not, it is cut in the middle of the secret."""
+"""Behind ``://``; a number and a slash would be a port. Secret keys often have characters, such as
+a slash, that a URI has to escape: if it does not, it is cut in the middle of the secret."""
 
 
 @dataclass(frozen=True)
