@@ -93,7 +93,9 @@ class ParquetSink:
         """Take rows, to be stored before the next checkpoint. Nothing is written but memory.
 
         rows: a ``pyarrow.RecordBatch``, a ``pyarrow.Table``, or a list of dicts, in which a key
-        that is not there is null.
+        that is not there is null. They should be of records that the present call of
+        ``process_records`` was given: if it fails, these rows are forgotten, and only its records
+        come again. One write for all of them is best: each takes about a KB a column beside.
 
         Raises `SchemaMismatchError` (nothing was taken), and `LeaseLostError` once the processor's
         `lease_lost` is over.

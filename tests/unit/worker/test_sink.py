@@ -406,7 +406,8 @@ class Held:
             raise LeaseLostError(doing)
 
     def prepare(self, pending: Any) -> None:
-        """It is noted; no checkpoint moves."""
+        place = f"{pending.at.sequence_number}, prepared"
+        self.seen.append((place, sorted(numbers(self.folder))))
 
     def checkpoint(self, at: Any, timestamp_ms: int | None = None) -> None:
         if self.is_down:
@@ -495,6 +496,7 @@ def test_files_come_before_the_checkpoint(case: Case) -> None:
     case.checkpointer.checkpoint()
     assert case.held.seen == [
         ("2", [1, 2]),
+        ("3, prepared", [1, 2, 3]),
         ("3", [1, 2, 3]),
         ("TRIM_HORIZON", [1, 2, 3, 4]),
         ("SHARD_END", [1, 2, 3, 4, 5]),
