@@ -98,7 +98,7 @@ class ParquetSink:
         come again. One write for all of them is best: each takes about a KB a column beside.
 
         Raises `SchemaMismatchError` (nothing was taken), and `LeaseLostError` once the processor's
-        `lease_lost` is over.
+        `lease_lost` is over, or its shard has ended and the lease was let go.
         """
         found = self._plan.split(self._plan.fit(rows))
         with self._sinks.lock:
@@ -243,7 +243,7 @@ class ShardSinks:
                     sink.discard(files)
 
     def close(self) -> None:
-        """The lease is lost: drop what is left, and take no more."""
+        """The lease is held no more: drop what is left, and take no more."""
         with self.lock:
             self.is_closed = True
             for sink in self._sinks:
