@@ -84,6 +84,10 @@ def numbers(folder: Path) -> list[int]:
             "hidden",
         ),
         (
+            {"schema": pa.schema([("n", pa.int64()), ("_x", pa.int8())]), "partition_by": ["_x"]},
+            "hidden",
+        ),
+        (
             {
                 "schema": pa.schema([("n", pa.int64()), ("x", pa.int8())]),
                 "partition_by": ["x", "x"],
@@ -144,6 +148,29 @@ def test_rows_that_do_not_fit_are_refused_by_column(tmp_path: Path, rows: Any, w
     with pytest.raises(SchemaMismatchError, match=why):
         sink.write(rows)
     assert sink.buffered_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (pa.list_(pa.field("i", pa.int8(), nullable=False)), [None]),
+        (pa.struct([pa.field("i", pa.int8(), nullable=False)]), {"i": None}),
+        (pa.timestamp("s"), 2**62),
+    ],
+)
+def test_what_parquet_refuses_is_refused_at_once(
+    tmp_path: Path, kind: pa.DataType, value: object
+) -> None:
+    """Later it would be taken for storage that fails, and hold up the shard for ever."""
+    sinks = ShardSinks()
+    sink = shard(sinks).sink(tmp_path, pa.schema([("n", pa.int64()), ("x", kind)]))
+    for rows in ([{"x": value}], pa.table({"n": [1], "x": pa.array([value], kind)})):
+        with pytest.raises(SchemaMismatchError, match="Column 'x' .* cannot be"):
+            sink.write(rows)
+    assert sink.buffered_rows == 0
+    sink.write([{"n": 1, "x": None}])
+    flush(sinks)
+    assert numbers(tmp_path) == [1]
 
 
 def test_rows_are_cast_and_what_a_dict_lacks_is_null(tmp_path: Path) -> None:
