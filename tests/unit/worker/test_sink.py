@@ -165,7 +165,7 @@ def test_what_parquet_refuses_is_refused_at_once(
     sinks = ShardSinks()
     sink = shard(sinks).sink(tmp_path, pa.schema([("n", pa.int64()), ("x", kind)]))
     for rows in ([{"x": value}], pa.table({"n": [1], "x": pa.array([value], kind)})):
-        with pytest.raises(SchemaMismatchError, match="Column 'x' .* cannot be"):
+        with pytest.raises(SchemaMismatchError, match=r"Column 'x' .* cannot be"):
             sink.write(rows)
     assert sink.buffered_rows == 0
     sink.write([{"n": 1, "x": None}])
