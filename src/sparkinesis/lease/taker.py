@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from sparkinesis.lease.lease import Lease
 
 _VERY_OLD = 3
-"""Failover times after which a lease that nobody takes is anybody's (KCL
+"""Failover times after which a lease without owner that nobody takes is anybody's (KCL
 ``veryOldLeaseDurationMultiplier``)."""
 _LEFT_LYING = 2
 """Looks after which an expired lease that nobody has taken is anybody's, too."""

@@ -145,10 +145,11 @@ class Checkpointer:
         """The first of two phases: note where a checkpoint will be, with a state of your own.
 
         Whoever acquires the shard before the second phase finds both in
-        ``shard.pending_checkpoint``.
+        ``shard.pending_checkpoint``, and may make it good: what sinks hold is stored before.
         """
         with self._lock:
             wanted = self._permitted.resolve(*_parts(at, sub_sequence_number))
+            self._flush("prepare a checkpoint")
             if wanted != self._permitted.last:
                 self._held.prepare(PendingCheckpoint(wanted, state))
             return PreparedCheckpoint(self, wanted)

@@ -309,5 +309,8 @@ class ShardConsumer:
                 f"shard_ended returned without a checkpoint on {self}, so the shards that follow "
                 "cannot begin: call checkpointer.checkpoint() in it. It is called again."
             )
+        # What was written behind it: no other one follows, which would store that.
+        self._checkpointer.checkpoint()
+        self._checkpointer.sinks.close()
         self._release()
         return None

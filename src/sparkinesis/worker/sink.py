@@ -93,10 +93,12 @@ class ParquetSink:
         """Take rows, to be stored before the next checkpoint. Nothing is written but memory.
 
         rows: a ``pyarrow.RecordBatch``, a ``pyarrow.Table``, or a list of dicts, in which a key
-        that is not there is null.
+        that is not there is null. They should be of records that the present call of
+        ``process_records`` was given: if it fails, these rows are forgotten, and only its records
+        come again. One write for all of them is best: each takes about a KB a column beside.
 
         Raises `SchemaMismatchError` (nothing was taken), and `LeaseLostError` once the processor's
-        `lease_lost` is over.
+        `lease_lost` is over, or its shard has ended and the lease was let go.
         """
         found = self._plan.split(self._plan.fit(rows))
         with self._sinks.lock:
@@ -241,7 +243,7 @@ class ShardSinks:
                     sink.discard(files)
 
     def close(self) -> None:
-        """The lease is lost: drop what is left, and take no more."""
+        """The lease is held no more: drop what is left, and take no more."""
         with self.lock:
             self.is_closed = True
             for sink in self._sinks:

@@ -85,6 +85,8 @@ class SinkPlan:
                     f"Column {field.name!r} has {column.null_count} nulls (or rows without it), "
                     "and is not nullable in the sink's schema."
                 )
+        for field, column in zip(self.schema, columns, strict=True):
+            _check_storable(column, field)
         return pa.Table.from_arrays(columns, schema=self.schema)
 
     def split(self, table: pa.Table) -> list[tuple[str, pa.Table]]:
@@ -148,8 +150,11 @@ class SinkPlan:
                     f"partition_by names {name!r}, which is of type {kind}; a directory's name can "
                     "be an integer, a boolean, a string or a date."
                 )
-            if name.startswith("."):
-                raise OptionError(f"partition_by names {name!r}: that makes hidden directories.")
+            if name.startswith((".", "_")):
+                raise OptionError(
+                    f"partition_by names {name!r}: that makes directories that some readers take "
+                    "for hidden ones. Rename the column."
+                )
         if len(set(self.partition_by)) < len(self.partition_by):
             raise OptionError("partition_by names a column twice.")
         if not len(self.file_schema):
@@ -204,6 +209,23 @@ def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
         raise SchemaMismatchError(
             f"Column {field.name!r} is of type {column.type}, and cannot be made {field.type} as "
             f"in the sink's schema: {error}"
+        ) from error
+
+
+def _check_storable(column: pa.ChunkedArray, field: pa.Field) -> None:
+    """Arrow takes what Parquet refuses: nulls within nested values, seconds that are too many.
+
+    Once taken, they would hold up each checkpoint.
+    """
+    is_of_seconds = pa.types.is_timestamp(field.type) and field.type.unit == "s"
+    if not is_of_seconds and not pa.types.is_nested(field.type):
+        return
+    try:
+        table = pa.Table.from_arrays([column], schema=pa.schema([field]))
+        pq.write_table(table, pa.BufferOutputStream(), compression=None)
+    except pa.ArrowException as error:
+        raise SchemaMismatchError(
+            f"Column {field.name!r} has a value that cannot be stored as {field.type}: {error}"
         ) from error
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -15,6 +16,10 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from sparkinesis.errors import OptionError, SinkUnavailableError
+
+_PASSWORD = re.compile(r"[^/@:]*:(?!\d+/).*@", re.DOTALL)
+"""Behind ``://``; a number and a slash would be a port. Secret keys often have characters, such as
+a slash, that a URI has to escape: if it does not, it is cut in the middle of the secret."""
 
 
 @dataclass(frozen=True)
@@ -101,16 +106,16 @@ def open_storage(path: str | os.PathLike[str], filesystem: object | None = None)
 
 def _by_uri(uri: str) -> Storage:
     name = _redacted(uri)
-    if urlsplit(uri).password:
+    scheme, _, rest = uri.partition("://")
+    if _PASSWORD.match(rest):
         raise OptionError(
             f"The path {name} has a password or secret key in it; give a filesystem with "
             "credentials instead, or leave them to be found."
         )
-    scheme, _, rest = uri.partition("://")
+    # The names that Hadoop has for S3.
+    known = f"s3://{rest}" if scheme in {"s3a", "s3n"} else uri
     try:
         try:
-            # The names that Hadoop has for S3.
-            known = f"s3://{rest}" if scheme in {"s3a", "s3n"} else uri
             filesystem, base = fs.FileSystem.from_uri(known)
         except pa.ArrowInvalid as error:
             if "Unrecognized filesystem type" not in str(error):
@@ -119,10 +124,10 @@ def _by_uri(uri: str) -> Storage:
     except OptionError:
         raise
     except (ValueError, NotImplementedError, ImportError) as error:
-        raise OptionError(f"The path {name} cannot be used: {_without(uri, error)}") from None
+        raise OptionError(f"The path {name} cannot be used: {_without(known, error)}") from None
     except OSError as error:
         raise SinkUnavailableError(
-            f"No connection can be made to {name}: {_without(uri, error)}. Nothing was written."
+            f"No connection can be made to {name}: {_without(known, error)}. Nothing was written."
         ) from None
     return Storage(filesystem, base, name)
 
@@ -171,7 +176,8 @@ def _inner(filesystem: fs.FileSystem, path: str) -> tuple[fs.FileSystem, str]:
 
 def _redacted(uri: str) -> str:
     """Without user, password and query."""
-    parts = urlsplit(uri)
+    scheme, _, rest = uri.partition("://")
+    parts = urlsplit(f"{scheme}://{_PASSWORD.sub('', rest, count=1)}")
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 

@@ -228,6 +228,9 @@ def test_a_function_that_makes_something_else_ends_the_worker(
     worker = launch(application(processor=lambda: made))
     with pytest.raises(ProcessorError, match=f"{type(made).__name__} is no record processor"):
         worker.wait(PATIENCE)
+    (failure,) = worker.failures()
+    assert "is no record processor" in failure.error
+    assert failure.shard_ids == (), "it concerns all of them"
     assert owners(application) == {FIRST: None, SECOND: None}
     assert process_all(application, start, kinesis, stream, b"x") == [b"x", b"and on"]
 

@@ -17,6 +17,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 from pyarrow import fs
 
+from sparkinesis.errors import LeaseLostError
 from sparkinesis.lease.extended_sequence_number import TRIM_HORIZON
 from sparkinesis.lease.table import LeaseTable
 from sparkinesis.local import LocalServer
@@ -304,6 +305,45 @@ def test_a_shard_that_ends_is_stored_before_its_children_begin(
     assert seen[FIRST] == set()
     assert worker.shutdown(PATIENCE)
     assert {row["data"] for row in visible_rows(folder)} == parents | {b"child"}
+
+
+def test_what_shard_ended_writes_behind_its_checkpoint_is_stored_too(
+    application: Make, start: Start, kinesis: Any, stream: str, folder: Path, *, journal: Journal
+) -> None:
+    """Nothing that comes later would store it; storage that fails at first is asked again."""
+    filesystem, faults = flaky()
+    ended: list[Any] = []
+
+    class Late(Journaled):
+        def shard_ended(self, checkpointer: Checkpointer) -> None:
+            checkpointer.checkpoint()
+            row = {"shardId": self.shard.id, "sequenceNumber": "", "data": b"late"}
+            self.sink.write([row])
+            faults.fail("open", times=2)
+            ended.append((self.sink, row))
+
+    put_at(kinesis, stream, b"parent")
+    kinesis.split_shard(StreamName=stream, ShardToSplit=FIRST, NewStartingHashKey=str(UPPER // 2))
+    put_at(kinesis, stream, b"child")
+    made = application(
+        processor=lambda: Late(journal, folder, 2**20, filesystem=filesystem),
+        options={"parent_poll_interval": 0.1, "task_backoff": 0.05},
+    )
+    start(made)
+    journal.wait_for_data(b"child")
+    table = made.table()
+    deadline = time.monotonic() + PATIENCE
+    while any(one.shard_id == FIRST and one.owner is not None for one in table.leases()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert faults.failed == 2
+    assert [row["data"] for row in visible_rows(folder) if row["shardId"] == FIRST] == [
+        b"parent",
+        b"late",
+    ]
+    ((sink, row),) = ended
+    with pytest.raises(LeaseLostError, match="none was taken"):
+        sink.write([row])
 
 
 def test_what_was_not_checkpointed_is_dropped_and_comes_again(

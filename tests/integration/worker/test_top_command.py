@@ -13,6 +13,7 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from sparkinesis.errors import AccessDeniedError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lag_watch import LagWatch
 from sparkinesis.lease.watching import Lag, lag_client
@@ -324,3 +326,38 @@ def test_a_lost_position_is_told_at_once(application: Make, stream: str) -> None
         while watch.known()[FIRST] != Lag(why="expired"):
             assert time.monotonic() < end
             time.sleep(0.05)
+
+
+def test_a_lease_that_is_gone_is_not_asked_about(
+    application: Make, stream: str, server: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    application().worker()._caretaker.sync()
+    leases = application().table().leases()
+    died: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", died.append)
+    watch = LagWatch(lag_client(application().address()), every=0.2)
+    watch.ask_for(leases)
+    watch.ask_for(leases[:1])
+    with watch:
+        assert watch.known(PATIENCE).keys() == {FIRST}
+        watch.ask_for(leases[1:])
+        assert watch.known(PATIENCE).keys() == {SECOND}
+    assert not died
+
+
+def test_access_that_is_denied_ends_the_waiting_for_lags(
+    application: Make, kinesis: Any, stream: str, server: LocalServer
+) -> None:
+    application().worker()._caretaker.sync()
+    put_one(kinesis, stream, b"x")
+    leases = application().table().leases()
+    server.kinesis.faults = lambda call: (
+        Fault.error("AccessDeniedException", "not you") if call.stream == stream else None
+    )
+    try:
+        with LagWatch(lag_client(application().address())) as watch:
+            watch.ask_for(leases)
+            with pytest.raises(AccessDeniedError, match="not you"):
+                watch.known(PATIENCE)
+    finally:
+        server.kinesis.faults = None

@@ -156,6 +156,7 @@ def test_of_new_leases_half_of_the_target_is_left_for_workers_unknown() -> None:
 def test_very_old_leases_are_anybodys() -> None:
     rows = [lease("old"), lease("new", counter=0), *leases(me=3, a=1)]
     assert plan(rows).need == 0
+    assert plan(rows, {"old": 3 * F}).need == 0
     takes = plan(rows, {"old": 3 * F + 0.1})
     assert (takes.need, takes.take[0].key) == (1, "old")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.lease import Lease, StreamIdentifier
 from sparkinesis.lease.status import Watched
 from sparkinesis.lease.top_view import top_object, top_view
 from sparkinesis.lease.view import OwnerRow, ShardRow
-from sparkinesis.lease.watching import Lag
+from sparkinesis.lease.watching import Lag, of_stream
 
 
 def lease(key: str, at: str = "5", **given: object) -> Lease:
@@ -58,6 +58,13 @@ def test_no_owner_is_said_to_be_silent_before_one_could_know() -> None:
     dead = top_view("t", "s", watched(6.9), {}).owners[0]
     assert dead == OwnerRow("dead", 2, None, 16.0)
     assert top_view("t", "s", watched(11), {}, quiet=12).owners[0].note == ""
+
+
+def test_only_leases_of_the_stream_are_asked_about() -> None:
+    """A table may be of an application that reads several; else the leases do not name it."""
+    one, other = StreamIdentifier("1", "one", 1), StreamIdentifier("1", "other", 1)
+    rows = [lease("1", stream=one), lease("2", stream=other), lease("3")]
+    assert [row.key for row in of_stream(rows, "one")] == ["1", "3"]
 
 
 def test_as_an_object() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 from datetime import date
 from pathlib import Path
@@ -83,6 +84,10 @@ def numbers(folder: Path) -> list[int]:
             "hidden",
         ),
         (
+            {"schema": pa.schema([("n", pa.int64()), ("_x", pa.int8())]), "partition_by": ["_x"]},
+            "hidden",
+        ),
+        (
             {
                 "schema": pa.schema([("n", pa.int64()), ("x", pa.int8())]),
                 "partition_by": ["x", "x"],
@@ -98,6 +103,9 @@ def numbers(folder: Path) -> list[int]:
         ({"path": 7}, "path is 7"),
         ({"path": "nosuch://bucket/x"}, "nosuch://bucket/x.*(Install fsspec|nosuch)"),
         ({"path": "s3://key:hush@bucket/x"}, "s3://bucket/x has a password"),
+        ({"path": "s3a://key:hu/sh#hush@bucket/x"}, "s3a://bucket/x has a password"),
+        ({"path": "s3a://b x?secret_key=hush"}, "s3a://b x cannot be used: Cannot parse"),
+        ({"path": "s3://b:1/x@y?secret_key=hush&z=1"}, "s3://b:1/x@y cannot be used"),
         ({"path": "s3://bucket/x", "filesystem": fs.LocalFileSystem()}, "path within"),
         ({"filesystem": "s3"}, "filesystem is of type str"),
     ],
@@ -140,6 +148,29 @@ def test_rows_that_do_not_fit_are_refused_by_column(tmp_path: Path, rows: Any, w
     with pytest.raises(SchemaMismatchError, match=why):
         sink.write(rows)
     assert sink.buffered_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (pa.list_(pa.field("i", pa.int8(), nullable=False)), [None]),
+        (pa.struct([pa.field("i", pa.int8(), nullable=False)]), {"i": None}),
+        (pa.timestamp("s"), 2**62),
+    ],
+)
+def test_what_parquet_refuses_is_refused_at_once(
+    tmp_path: Path, kind: pa.DataType, value: object
+) -> None:
+    """Later it would be taken for storage that fails, and hold up the shard for ever."""
+    sinks = ShardSinks()
+    sink = shard(sinks).sink(tmp_path, pa.schema([("n", pa.int64()), ("x", kind)]))
+    for rows in ([{"x": value}], pa.table({"n": [1], "x": pa.array([value], kind)})):
+        with pytest.raises(SchemaMismatchError, match=r"Column 'x' .* cannot be"):
+            sink.write(rows)
+    assert sink.buffered_rows == 0
+    sink.write([{"n": 1, "x": None}])
+    flush(sinks)
+    assert numbers(tmp_path) == [1]
 
 
 def test_rows_are_cast_and_what_a_dict_lacks_is_null(tmp_path: Path) -> None:
@@ -357,6 +388,29 @@ def test_a_local_file_system_is_known_by_any_name(tmp_path: Path) -> None:
         assert Path(storage.root) == tmp_path
 
 
+def test_files_are_synced_before_they_are_shown_and_directories_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[int, int]] = []
+    """What was synced, and how many files could be seen then."""
+
+    def note(opened: int) -> None:
+        sync(opened)
+        synced.append((os.fstat(opened).st_ino, len(visible_files(tmp_path))))
+
+    sync = os.fsync
+    monkeypatch.setattr(os, "fsync", note)
+    sinks = ShardSinks()
+    schema = pa.schema([("key", pa.int8()), ("n", pa.int64())])
+    sink = shard(sinks).sink(tmp_path / "new" / "lake", schema, partition_by=["key"])
+    sink.write([{"key": key, "n": key} for key in range(2)])
+    flush(sinks)
+    files = {path.stat().st_ino for path in tmp_path.rglob("*.parquet")}
+    folders = {path.stat().st_ino for path in tmp_path.rglob("*") if path.is_dir()}
+    assert {(file, 0) for file in files} == {each for each in synced if each[1] == 0}
+    assert {(folder, 2) for folder in {*folders, tmp_path.stat().st_ino}} <= {*synced}
+
+
 # --- with checkpoints
 
 
@@ -379,7 +433,8 @@ class Held:
             raise LeaseLostError(doing)
 
     def prepare(self, pending: Any) -> None:
-        """It is noted; no checkpoint moves."""
+        place = f"{pending.at.sequence_number}, prepared"
+        self.seen.append((place, sorted(numbers(self.folder))))
 
     def checkpoint(self, at: Any, timestamp_ms: int | None = None) -> None:
         if self.is_down:
@@ -468,6 +523,7 @@ def test_files_come_before_the_checkpoint(case: Case) -> None:
     case.checkpointer.checkpoint()
     assert case.held.seen == [
         ("2", [1, 2]),
+        ("3, prepared", [1, 2, 3]),
         ("3", [1, 2, 3]),
         ("TRIM_HORIZON", [1, 2, 3, 4]),
         ("SHARD_END", [1, 2, 3, 4, 5]),
