@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -23,6 +25,8 @@ from tests.streams import merge_neighbours, split
 FAILOVER_TIME = 6.0
 EVENTS_PER_SECOND = 400
 
+Start: TypeAlias = Callable[..., AbstractContextManager[FleetRun]]
+
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
@@ -35,6 +39,16 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def server() -> Iterator[LocalServer]:
     with LocalServer(port=0, dynamodb=True) as running:
         yield running
+
+
+@pytest.fixture
+def start(
+    cluster: Cluster, py_files: list[Path], server: LocalServer, stream_name: str, tmp_path: Path
+) -> Start:
+    """Submits a driver of a fleet on the stream; see `start_fleet` for the rest."""
+    return functools.partial(
+        start_fleet, cluster, py_files, server.endpoint_url, stream_name, tmp_path
+    )
 
 
 class Flights:
@@ -101,17 +115,12 @@ def wait_for_workers(run: FleetRun, count: int) -> set[str]:
 
 
 def test_a_fleet_through_a_killed_executor_scaling_and_a_reshard(
-    cluster: Cluster, py_files: list[Path], server: LocalServer, stream_name: str, tmp_path: Path
+    start: Start, cluster: Cluster, server: LocalServer, stream_name: str, tmp_path: Path
 ) -> None:
     kinesis = server.client("kinesis", region=REGION)
     kinesis.create_stream(StreamName=stream_name, ShardCount=16)
     flights = Flights(kinesis, stream_name, 6_000)
-    with start_fleet(
-        cluster,
-        py_files,
-        server.endpoint_url,
-        stream_name,
-        tmp_path,
+    with start(
         workers=4,
         failover_time=FAILOVER_TIME,
     ) as run:
@@ -170,26 +179,15 @@ def test_a_fleet_through_a_killed_executor_scaling_and_a_reshard(
 
 
 def test_workers_of_a_killed_driver_checkpoint_release_and_exit(
-    cluster: Cluster, py_files: list[Path], server: LocalServer, stream_name: str, tmp_path: Path
+    start: Start, cluster: Cluster, server: LocalServer, stream_name: str, tmp_path: Path
 ) -> None:
     kinesis = server.client("kinesis", region=REGION)
     kinesis.create_stream(StreamName=stream_name, ShardCount=4)
     flights = Flights(kinesis, stream_name, 1_000)
 
-    def start() -> Any:
-        # A failover time that this test does not live to see: leases have to be released.
-        return start_fleet(
-            cluster,
-            py_files,
-            server.endpoint_url,
-            stream_name,
-            tmp_path,
-            workers=2,
-            failover_time=60.0,
-            checkpoints="shutdown",
-        )
-
-    with start() as run:
+    # A failover time that this test does not live to see: leases have to be released.
+    start_again = functools.partial(start, workers=2, failover_time=60.0, checkpoints="shutdown")
+    with start_again() as run:
         wait_for_workers(run, 2)
         producer = flights.put(0.5)
         run.wait(lambda: len(processed(tmp_path)) > 100, every=0.2)
@@ -207,7 +205,7 @@ def test_workers_of_a_killed_driver_checkpoint_release_and_exit(
     print(f"kill -9 of the driver: released after {released_after:.1f} s, gone {gone_after:.1f} s")
     stopped = [e for e in events(tmp_path) if e["event"] == "shutdown_requested"]
     assert len(stopped) == 4, "each shard's processor had the time to checkpoint"
-    with start() as run:
+    with start_again() as run:
         join(flights.put(1.0))
         run.wait(lambda: set(processed(tmp_path)) >= set(flights.ids), every=0.5)
         assert run.ask("shutdown")["graceful"]
@@ -218,17 +216,12 @@ def test_workers_of_a_killed_driver_checkpoint_release_and_exit(
 
 
 def test_a_worker_leaves_an_executor_that_is_decommissioned(
-    cluster: Cluster, py_files: list[Path], server: LocalServer, stream_name: str, tmp_path: Path
+    start: Start, cluster: Cluster, server: LocalServer, stream_name: str, tmp_path: Path
 ) -> None:
     kinesis = server.client("kinesis", region=REGION)
     kinesis.create_stream(StreamName=stream_name, ShardCount=4)
     flights = Flights(kinesis, stream_name, 300)
-    with start_fleet(
-        cluster,
-        py_files,
-        server.endpoint_url,
-        stream_name,
-        tmp_path,
+    with start(
         workers=4,
         failover_time=60.0,
         checkpoints="shutdown",
@@ -252,16 +245,11 @@ def test_a_worker_leaves_an_executor_that_is_decommissioned(
 
 
 def test_a_speculative_copy_stands_by_and_a_shipped_module_is_found(
-    cluster: Cluster, py_files: list[Path], server: LocalServer, stream_name: str, tmp_path: Path
+    start: Start, cluster: Cluster, server: LocalServer, stream_name: str, tmp_path: Path
 ) -> None:
     kinesis = server.client("kinesis", region=REGION)
     kinesis.create_stream(StreamName=stream_name, ShardCount=2)
-    with start_fleet(
-        cluster,
-        py_files,
-        server.endpoint_url,
-        stream_name,
-        tmp_path,
+    with start(
         workers=1,
         failover_time=FAILOVER_TIME,
         checkpoints="imported",

@@ -160,12 +160,12 @@ class Ledger:
             stream,
             roster.state,
             len(roster.slots),
-            roster.error,
             tuple(workers),
             tuple(sorted(shards, key=lambda shard: shard.shard_id)),
             self.failures,
             self.notes,
             self.records,
+            roster.error,
         )
 
 

@@ -74,8 +74,6 @@ class FleetStatus:
     state: FleetState
     wanted: int
     """How many workers there should be."""
-    error: str | None = None
-    """Why the fleet has failed, or is about to."""
     workers: tuple[WorkerStatus, ...] = ()
     shards: tuple[FleetShard, ...] = ()
     failures: tuple[Failure, ...] = ()
@@ -85,6 +83,8 @@ class FleetStatus:
 
     records: int = 0
     """User records processed since the fleet was started, as far as workers told."""
+    error: str | None = None
+    """Why the fleet has failed, or is about to."""
 
     @property
     def records_per_second(self) -> float:

@@ -283,6 +283,38 @@ def test_what_keeps_the_first_job_from_running_is_noted_with_advice(spark: Any) 
     assert not fleet.shutdown(), "it has not ended gracefully"
 
 
+def test_a_shutdown_that_nobody_waits_for_ends_though_a_worker_does_not(spark: Any) -> None:
+    fleet = make(spark)
+    spark.wait_for_jobs(1)
+    fleet._events.put(("w", Hello("w", 0, 1, 0, "host", 1, 0, 0, is_running=True)))
+    fleet.request_shutdown(0.2)
+    for _ in range(int(PATIENCE / 0.1)):
+        fleet._events.put(("w", Report((), 0, is_running=True)))  # it is alive, and goes on
+        if fleet.await_termination(0.1):
+            break
+    status = fleet.status()
+    assert status.state is FleetState.ENDED
+    assert "took too long" in status.notes[-1]
+    assert not fleet.shutdown(), "not all was graceful"
+
+
+@pytest.mark.parametrize("raised", [None, ZeroDivisionError()])
+def test_a_block_whose_fleet_has_failed_ends_with_an_error(
+    spark: Any, raised: Exception | None
+) -> None:
+    def run() -> None:
+        with make(spark) as fleet:
+            spark.wait_for_jobs(1)
+            fleet._events.put(("w", Hello("w", 0, 1, 0, "host", 1, 0, 0)))
+            fleet._events.put(("w", Ended(False, "no such stream")))
+            if raised is not None:
+                raise raised
+
+    with pytest.raises(ZeroDivisionError if raised else FleetError) as caught:
+        run()
+    assert raised or "no such stream" in str(caught.value)
+
+
 def notes_after(spark: Any, *messages: Any) -> tuple[str, ...]:
     """Of a fleet that heard these of a running worker."""
     fleet = make(spark)

@@ -339,6 +339,15 @@ def test_a_fleet_that_has_started_tries_again(fact: Callable[[Roster, float], Ro
     assert Submit(2, (0,)) in play.after(OPTIONS.first_backoff)
 
 
+def test_what_may_pass_does_not_end_a_fleet_that_has_not_started() -> None:
+    play = Play()
+    play.then()
+    play.then(joins())
+    play.then(lambda roster, now: roster.ended("a", "throttled", now, is_transient=True))
+    assert play.roster.state is FleetState.RUNNING
+    assert Submit(2, (0,)) in play.after(OPTIONS.first_backoff)
+
+
 def test_a_record_processor_may_end_the_fleet() -> None:
     play = Play(Roster(OPTIONS).scaled(2))
     play.then()
