@@ -17,6 +17,8 @@ Record processors:
             checkpointer.checkpoint()
 
     Application("flights-app", "flights", Flights, region="eu-west-1").run()
+
+and the same on Spark's executors: ``.run(spark, workers=8)``.
 """
 
 from __future__ import annotations
