@@ -223,6 +223,11 @@ def test_the_last_word_waits_for_a_connection() -> None:
     with joined(driver, PATIENCE) as worker:
         driver.control.close()
         driver.expect(Disconnected)
+        # What is given to TCP before it knows that nobody is there is gone.
+        until = time.monotonic() + PATIENCE
+        while worker.link.send(Report((), 0)):
+            assert time.monotonic() < until
+            time.sleep(0.01)
         saying = in_thread(worker.link.send_last, Ended(True, "an error"))
         again = Driver(port)
         again.expect(Hello)
