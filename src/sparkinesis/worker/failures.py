@@ -59,7 +59,7 @@ class Failures:
         """
         mark = fingerprint(error)
         shards = () if shard_id is None else (shard_id,)
-        now = Failure(mark, _cut(what, MAX_ERROR), describe(error), "", 1, shards)
+        now = Failure(mark, cut(what, MAX_ERROR), describe(error), "", 1, shards)
         with self._lock:
             before = self._seen.pop(mark, None)
             if before is None:
@@ -84,7 +84,7 @@ def describe(error: BaseException) -> str:
     except Exception:  # noqa: BLE001 - a user's class may do anything
         message = "<its message could not be made>"
     name = type(error).__name__
-    return _cut(f"{name}: {message}" if message else name, MAX_ERROR)
+    return cut(f"{name}: {message}" if message else name, MAX_ERROR)
 
 
 def _add(before: Failure, after: Failure) -> Failure:
@@ -130,10 +130,10 @@ def _traceback(error: BaseException) -> str:
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     except Exception:  # noqa: BLE001 - as above
         text = "<its traceback could not be made>"
-    return _cut(text, MAX_TRACEBACK)
+    return cut(text, MAX_TRACEBACK)
 
 
-def _cut(text: str, limit: int) -> str:
+def cut(text: str, limit: int) -> str:
     """Without its middle, if it is too long: a traceback's ends tell most.
 
     What is no character, such as half of a surrogate pair, is written out: it cannot be sent.

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT shut a worker down gracefully."""
+"""Signals that shut a worker down gracefully: SIGTERM and SIGINT, and what its host adds."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import contextlib
 import logging
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
-from typing import Any
+from typing import Any, TypeAlias
 
 from sparkinesis.worker.worker import Worker
 
@@ -16,17 +16,34 @@ _log = logging.getLogger(__name__)
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
+Handler: TypeAlias = Callable[[int, FrameType | None], Any]
+
+
+@contextlib.contextmanager
+def handling(numbers: Iterable[signal.Signals], handler: Handler) -> Iterator[None]:
+    """Within the block, these signals go to ``handler``; behind it, to who had them before.
+
+    Python lets only the main thread handle signals: elsewhere nothing is changed.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before: dict[signal.Signals, Any] = {}
+    try:
+        for each in numbers:
+            before[each] = signal.signal(each, handler)
+        yield
+    finally:
+        for each, was in before.items():
+            signal.signal(each, was)
+
 
 @contextlib.contextmanager
 def graceful_on_signals(worker: Worker) -> Iterator[None]:
     """Within the block, a first signal begins a graceful shutdown, and a second one forces it.
 
-    The handlers of before are back in force behind the block. Python lets only the main thread
-    handle signals: elsewhere nothing is changed.
+    As `handling` has it, in the main thread only.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     shutdown: list[threading.Thread] = []
 
     def handle(number: int, _: FrameType | None) -> None:
@@ -47,11 +64,5 @@ def graceful_on_signals(worker: Worker) -> Iterator[None]:
         shutdown.append(thread)
         thread.start()
 
-    before: dict[signal.Signals, Any] = {}
-    try:
-        for each in _SIGNALS:
-            before[each] = signal.signal(each, handle)
+    with handling(_SIGNALS, handle):
         yield
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)

@@ -175,10 +175,8 @@ class Control:
 
 
 def _send(channel: Channel, message: ToWorker) -> None:
-    try:
+    with contextlib.suppress(ChannelClosedError):  # the thread that receives tells of the end
         channel.send(encode(message))
-    except ChannelClosedError:
-        channel.close()  # its thread tells of the end
 
 
 def _peer(connection: socket.socket) -> str:

@@ -54,7 +54,6 @@ _log = logging.getLogger(__name__)
 
 _LONG_WAIT = 30.0
 """Seconds that Spark may take to run a task before it is told."""
-_OVER = frozenset({FleetState.ENDED, FleetState.FAILED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +172,7 @@ class Fleet:
         fleet that has failed.
         """
         seconds = self._application.options.shutdown_timeout if timeout is None else timeout
-        self._events.put(_ShutDown(seconds))
+        self.request_shutdown(seconds)
         self._wait(seconds + 2 * self._options.lost_after)  # by then what is left was cancelled
         has_ended = self._status.state is FleetState.ENDED
         return has_ended and not self._roster.is_abandoned and self._are_graceful
@@ -217,10 +216,10 @@ class Fleet:
     def _wait(self, timeout: float | None) -> bool:
         # Who leaves by Ctrl-C leaves the workers the time that a graceful shutdown takes.
         with own_interrupt(only_for_spark=True), self._changed:
-            return self._changed.wait_for(lambda: self._status.state in _OVER, timeout)
+            return self._changed.wait_for(lambda: self._status.state.is_over, timeout)
 
     def _at_exit(self) -> None:
-        if self._status.state not in _OVER:
+        if not self._status.state.is_over:
             _log.info("The program ends: shutting the fleet down")
             self.shutdown()
 
@@ -238,7 +237,7 @@ class Fleet:
 
     def _decide(self) -> None:
         next_beat = self._clock()
-        while self._roster.state not in _OVER:
+        while not self._roster.state.is_over:
             now = self._clock()
             if now >= next_beat:
                 next_beat = now + self._options.heartbeat_interval

@@ -35,6 +35,7 @@ from sparkinesis.worker.fleet.messages import (
     Wait,
 )
 from sparkinesis.worker.log_context import LogPlace, log_to_stderr
+from sparkinesis.worker.signals import handling
 from sparkinesis.worker.status import Failure
 from sparkinesis.worker.worker import Worker, default_worker_id
 
@@ -147,7 +148,7 @@ class HostedWorker:
 
     def run(self) -> pa.RecordBatch:
         """Work until the end. Raises `FleetError` if the driver cannot be reached at first."""
-        with log_to_stderr(self._posting.log_level), self._signals():
+        with log_to_stderr(self._posting.log_level), handling(_SIGNALS, self._on_signal):
             ended = self._log_place.run(self._work_for_driver)
         records = self._worker.records_total() if self._worker is not None else 0
         row: list[list[object]] = [[self._hello.slot], [self._worker_id], [records], [ended.error]]
@@ -339,19 +340,5 @@ class HostedWorker:
         self._counts.update((failure.fingerprint, failure.count) for failure in found)
         return found
 
-    @contextlib.contextmanager
-    def _signals(self) -> Iterator[None]:
-        """Within the block, signals shut the worker down gracefully."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-
-        def handle(number: int, _: FrameType | None) -> None:
-            self._events.put(_Signal(number))
-
-        before = {each: signal.signal(each, handle) for each in _SIGNALS}
-        try:
-            yield
-        finally:
-            for each, handler in before.items():
-                signal.signal(each, handler)
+    def _on_signal(self, number: int, _: FrameType | None) -> None:
+        self._events.put(_Signal(number))

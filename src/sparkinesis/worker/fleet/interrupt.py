@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import signal
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from sparkinesis.worker.signals import handling
 
 
 @contextmanager
@@ -17,16 +18,9 @@ def own_interrupt(*, only_for_spark: bool = False) -> Iterator[None]:
     """
     before = signal.getsignal(signal.SIGINT)
     is_sparks = (getattr(before, "__module__", None) or "").startswith("pyspark.")
-    # Only the main thread may set a handler, and one that is not Python's cannot be put back.
-    if (
-        before is None
-        or threading.current_thread() is not threading.main_thread()
-        or (only_for_spark and not is_sparks)
-    ):
+    # A handler that is not Python's could not be put back.
+    if before is None or (only_for_spark and not is_sparks):
         yield
         return
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
+    with handling([signal.SIGINT], signal.default_int_handler):
         yield
-    finally:
-        signal.signal(signal.SIGINT, before)

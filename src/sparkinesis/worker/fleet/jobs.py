@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from sparkinesis.errors import OptionError, ProcessorError
+from sparkinesis.worker.failures import cut
 from sparkinesis.worker.fleet.hosted import RESULT, Posting, Task, task_of
 from sparkinesis.worker.fleet.options import FleetOptions
 
@@ -81,9 +82,8 @@ class SparkJobs:
         server = urlsplit("//" + str(client.host))
         try:
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-                probe.connect(
-                    (server.hostname or "localhost", server.port or 15002)
-                )  # sends nothing
+                # Of a datagram socket, this sends nothing.
+                probe.connect((server.hostname or "localhost", server.port or 15002))
                 return str(probe.getsockname()[0])
         except OSError as error:
             raise OptionError(
@@ -201,11 +201,7 @@ def reason(error: BaseException) -> str:
         text = str(java.getMessage() or text)
     for end in ("\nDriver stacktrace:", "\n\tat ", "\nJVM stacktrace:", "\n SQLSTATE:"):
         text = text.split(end)[0]
-    text = _own_words(text.strip())
-    if len(text) > _LONGEST_REASON:
-        half = _LONGEST_REASON // 2
-        text = f"{text[:half]} [...] {text[-half:]}"
-    return text or type(error).__name__
+    return cut(_own_words(text.strip()), _LONGEST_REASON) or type(error).__name__
 
 
 def _own_words(text: str) -> str:

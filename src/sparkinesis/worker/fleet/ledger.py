@@ -88,8 +88,10 @@ class Ledger:
         known = self.workers.get(worker_id)
         if known is None:
             return self, []
-        seen = {failure.fingerprint for failure in self.failures}
-        new = [failure for failure in report.failures if failure.fingerprint not in seen]
+        new = list(report.failures)
+        if new:  # in most reports there are none, and all workers' are many
+            seen = {failure.fingerprint for failure in self.failures}
+            new = [failure for failure in new if failure.fingerprint not in seen]
         workers = {**self.workers, worker_id: known.report(report, now)}
         return replace(self, workers=workers), new
 

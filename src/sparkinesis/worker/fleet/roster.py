@@ -149,7 +149,7 @@ class Roster:
 
     def shut_down(self, error: str | None = None) -> Roster:
         """No worker is wanted any more; ``error``: since the fleet has failed."""
-        if self.state in {FleetState.ENDED, FleetState.FAILED}:
+        if self.state.is_over:
             return self
         error = self.error or error
         return replace(self, slots={}, state=FleetState.SHUTTING_DOWN, error=error)

@@ -17,6 +17,11 @@ class FleetState(Enum):
     ENDED = "ended"
     FAILED = "failed"
 
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of the fleet is left."""
+        return self in {FleetState.ENDED, FleetState.FAILED}
+
 
 class WorkerState(Enum):
     """What a worker of a fleet is doing, as the driver sees it."""

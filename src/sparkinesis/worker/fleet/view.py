@@ -71,7 +71,7 @@ def watch(
             elif seen.state is not told or refreshes % _LINE_EVERY == 0:
                 told = seen.state
                 print_line(fleet_view(seen), console)
-            if is_over or seen.state in {FleetState.ENDED, FleetState.FAILED}:
+            if is_over or seen.state.is_over:
                 return
             is_over = wait(refresh)
             refreshes += 1
