@@ -29,6 +29,9 @@ DynamoDBEndpoint: TypeAlias = Annotated[
     str | None,
     typer.Option("--dynamodb-endpoint", metavar="URL", help="If DynamoDB is elsewhere again."),
 ]
+LagStream: TypeAlias = Annotated[
+    str | None, typer.Option(help="The stream that it reads, to tell how far it is behind.")
+]
 Profile: TypeAlias = Annotated[str | None, typer.Option(help="A profile of ~/.aws.")]
 
 
@@ -47,6 +50,24 @@ def find_table(
     from sparkinesis.lease.table import LeaseTable  # noqa: PLC0415
 
     return LeaseTable(name, region, endpoint, CredentialSource(profile))
+
+
+def find_stream_and_table(
+    stream: str | None,
+    name: str,
+    *,
+    region: str | None,
+    endpoint: str | None,
+    dynamodb_endpoint: str | None,
+    profile: str | None,
+) -> tuple[StreamAddress | None, LeaseTable]:
+    """The stream, if one is given, and the application's lease table, in the stream's region.
+
+    Raises `OptionError`; nothing is called.
+    """
+    address = None if stream is None else find_stream(stream, region, endpoint, profile)
+    where = address.region if address else region
+    return address, find_table(name, where, dynamodb_endpoint or endpoint, profile)
 
 
 @contextmanager

@@ -15,11 +15,11 @@ from sparkinesis.lease.command_options import (
     AppName,
     DynamoDBEndpoint,
     Endpoint,
+    LagStream,
     Profile,
     Region,
     errors_in_one_line,
-    find_stream,
-    find_table,
+    find_stream_and_table,
     place,
 )
 from sparkinesis.lease.lease import Lease
@@ -40,9 +40,7 @@ if TYPE_CHECKING:
 def leases(
     *,
     app: AppName,
-    stream: Annotated[
-        str | None, typer.Option(help="The stream that it reads, to tell how far it is behind.")
-    ] = None,
+    stream: LagStream = None,
     region: Region = None,
     endpoint: Endpoint = None,
     dynamodb_endpoint: DynamoDBEndpoint = None,
@@ -58,9 +56,13 @@ def leases(
     from sparkinesis.lease.watching import lag_client, lags, watch  # noqa: PLC0415 - slow to import
 
     with errors_in_one_line("leases"):
-        address = None if stream is None else find_stream(stream, region, endpoint, profile)
-        table = find_table(
-            app, address.region if address else region, dynamodb_endpoint or endpoint, profile
+        address, table = find_stream_and_table(
+            stream,
+            app,
+            region=region,
+            endpoint=endpoint,
+            dynamodb_endpoint=dynamodb_endpoint,
+            profile=profile,
         )
         client = None
         if address is not None:

@@ -16,11 +16,11 @@ from sparkinesis.lease.command_options import (
     AppName,
     DynamoDBEndpoint,
     Endpoint,
+    LagStream,
     Profile,
     Region,
     errors_in_one_line,
-    find_stream,
-    find_table,
+    find_stream_and_table,
 )
 from sparkinesis.lease.status import Watched
 from sparkinesis.lease.top_view import QUIET, top_object, top_view
@@ -40,9 +40,7 @@ _FIRST_LAGS = 2.0
 def top(
     *,
     app: AppName,
-    stream: Annotated[
-        str | None, typer.Option(help="The stream that it reads, to tell how far it is behind.")
-    ] = None,
+    stream: LagStream = None,
     region: Region = None,
     endpoint: Endpoint = None,
     dynamodb_endpoint: DynamoDBEndpoint = None,
@@ -61,9 +59,13 @@ def top(
             from sparkinesis.lease.lag_watch import LagWatch  # noqa: PLC0415 - slow to import
             from sparkinesis.lease.watching import lag_client  # noqa: PLC0415
 
-            address = None if stream is None else find_stream(stream, region, endpoint, profile)
-            table = find_table(
-                app, address.region if address else region, dynamodb_endpoint or endpoint, profile
+            address, table = find_stream_and_table(
+                stream,
+                app,
+                region=region,
+                endpoint=endpoint,
+                dynamodb_endpoint=dynamodb_endpoint,
+                profile=profile,
             )
             lags = None
             if address is not None:
