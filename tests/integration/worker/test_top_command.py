@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import fcntl
 import json
 import os
@@ -160,6 +161,7 @@ class Terminal:
     def __init__(self, width: int, height: int) -> None:
         self._ours, self.its = pty.openpty()
         self.resize(width, height)
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
         self.text = ""
 
     def resize(self, width: int, height: int) -> None:
@@ -170,7 +172,7 @@ class Terminal:
         while not is_there(self.text):
             ready, _, _ = select.select([self._ours], [], [], end - time.monotonic())
             assert ready, f"not written within {PATIENCE} s; this was: {self.text!r}"
-            self.text += os.read(self._ours, 65_536).decode()
+            self.text += self._decoder.decode(os.read(self._ours, 65_536))
 
     def press_ctrl_c(self) -> None:
         os.write(self._ours, b"\x03")
@@ -217,13 +219,14 @@ def test_a_terminal_is_updated_in_place_until_ctrl_c(
     behind.shutdown(20)
     terminal.read_until(lambda text: "2 unowned" in text)
     terminal.press_ctrl_c()
-    terminal.read_until(lambda text: headline in text.partition(LEAVES_ALTERNATE_SCREEN)[2])
+    # The last view is left behind; a read may give a part of it.
+    terminal.read_until(lambda text: "2 unowned" in text.partition(LEAVES_ALTERNATE_SCREEN)[2])
     assert process.wait(PATIENCE) == 0
     during, _, after = terminal.text.partition(LEAVES_ALTERNATE_SCREEN)
     assert during.count("\x1b[?1049h") == 1
     assert during.count("\x1b[H") >= 3, "each view begins at the top"
     assert "\x1b[2J" not in during, "nothing is wiped in between"
-    assert "2 unowned" in after, "the last view is left behind"
+    assert headline in after
     assert "Traceback" not in terminal.text
     assert "\x1b[?25h" in terminal.text, "the cursor is shown again"
 
