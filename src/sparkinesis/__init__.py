@@ -28,6 +28,8 @@ from typing import TYPE_CHECKING
 from sparkinesis.errors import (
     AccessDeniedError,
     CheckpointError,
+    ConsumerLimitError,
+    ConsumerNotFoundError,
     DataLossError,
     DuplicateWorkerIdError,
     FleetError,
@@ -71,6 +73,8 @@ __all__ = [
     "Application",
     "CheckpointError",
     "Checkpointer",
+    "ConsumerLimitError",
+    "ConsumerNotFoundError",
     "CredentialSource",
     "DataLossError",
     "DeadLetter",

@@ -31,6 +31,18 @@ class ServiceError(SparkinesisError):
     """A call to the service failed for good: every retry was used up, or none would help."""
 
 
+class ConsumerNotFoundError(SparkinesisError):
+    """The registered consumer (enhanced fan-out) does not exist, or is being deregistered."""
+
+
+class ConsumerLimitError(SparkinesisError):
+    """The stream has as many registered consumers (enhanced fan-out) as it may have."""
+
+
+class CorruptEventStreamError(ServiceError):
+    """What came over a subscription are no events; a new subscription may help."""
+
+
 class ShardNotFoundError(DataLossError):
     """The shard does not exist any more, and with it what had not been read of it."""
 

@@ -1,13 +1,11 @@
 """The calls that reading and writing a stream need, over boto3.
 
 boto3 finds credentials and endpoints, signs, and pools connections. Two things are ours: retries
-(`sparkinesis.stream.retry`), and the decoding of GetRecords answers, which botocore's parser would
-spend most of a reader's time on (`sparkinesis.stream.page`).
+(`sparkinesis.stream.retry`), and the decoding of records (`sparkinesis.stream.transport`).
 """
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -18,26 +16,18 @@ from typing import Any, NamedTuple, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from sparkinesis.errors import (
-    ServiceError,
-)
+from sparkinesis.errors import ServiceError
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.credentials import CredentialSource
 from sparkinesis.stream.entry import Entry
 from sparkinesis.stream.explain import explain
-from sparkinesis.stream.page import ChildShard, Page, decode_page
-from sparkinesis.stream.position import (
-    LATEST,
-    SHARD_END,
-    TRIM_HORIZON,
-    AfterRecord,
-    AtTimestamp,
-    Position,
-)
+from sparkinesis.stream.page import ChildShard, Page
+from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, Position
 from sparkinesis.stream.retry import Retry
 from sparkinesis.stream.routing import HashRange, ShardMap
-from sparkinesis.stream.session import open_client
 from sparkinesis.stream.shard import Shard
+from sparkinesis.stream.starting import iterator_type, starting_position
+from sparkinesis.stream.subscription import Subscription, subscribe
+from sparkinesis.stream.transport import call_client, subscription_client
 
 _T = TypeVar("_T")
 
@@ -54,11 +44,11 @@ class StreamSummary:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """One GetRecords answer, and the service's clock (epoch ms) when it was given."""
+    """One GetRecords answer or event, and the service's clock (epoch ms) when it was given."""
 
     page: Page
     size: int
-    """Bytes that the answer takes from the shard's budget, nearly."""
+    """Bytes that it takes from the shard's budget, or the subscription's, nearly."""
     service_time_ms: int
 
 
@@ -96,48 +86,6 @@ def service_time(headers: Mapping[str, str], local_ms: int) -> int:
     return local_ms if second <= local_ms < second + 1000 else second
 
 
-_RECORD_FRAME = len(
-    '{"SequenceNumber":"","ApproximateArrivalTimestamp":1.790000000123E9,"Data":"",'
-    '"PartitionKey":""},'
-)
-
-
-def _data_size(size: int, page: Page) -> int:
-    """Bytes of the records in an answer of ``size`` bytes, nearly, without a walk over them.
-
-    What surrounds the data is much the same for each; the data is in base64, four bytes for three.
-    """
-    if not page.records:
-        return 0
-    first = page.records[0]
-    frame = _RECORD_FRAME + len(first.sequence_number) + len(first.partition_key)
-    data = max(size - len(page.records) * frame, 0) * 3 // 4
-    return data + len(page.records) * len(first.partition_key)
-
-
-def _decode_get_records(
-    response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any
-) -> None:
-    """Decode a page ourselves and leave botocore's parser an empty document.
-
-    ``before-parse`` is botocore's own hook for custom parsing.
-    """
-    if response_dict["status_code"] < 300:
-        body = response_dict["body"]
-        page = decode_page(body)
-        customized_response_dict["Size"] = _data_size(len(body), page)
-        customized_response_dict["Page"] = page
-        response_dict["body"] = b"{}"
-
-
-@functools.lru_cache(maxsize=64)
-def _boto_client(region: str | None, endpoint: str | None, credentials: CredentialSource) -> Any:
-    """One client, and so one pool of connections, per process, region, endpoint and role."""
-    client = open_client("kinesis", credentials, region, endpoint)
-    client.meta.events.register("before-parse.kinesis.GetRecords", _decode_get_records)
-    return client
-
-
 class StreamClient:
     """The calls on one stream. Safe to share between threads; holds no position.
 
@@ -157,7 +105,7 @@ class StreamClient:
 
     def describe(self) -> StreamSummary:
         """DescribeStreamSummary: the retention period, if the stream exists."""
-        answer = self._call(
+        answer = self.call(
             "DescribeStreamSummary", lambda c: c.describe_stream_summary(**self._id())
         )
         hours = answer["StreamDescriptionSummary"]["RetentionPeriodHours"]
@@ -176,7 +124,7 @@ class StreamClient:
         shards: list[Shard] = []
         first_time: int | None = None
         while True:
-            answer = self._call("ListShards", lambda c: c.list_shards(**request), retry=retry)  # noqa: B023
+            answer = self.call("ListShards", lambda c: c.list_shards(**request), retry=retry)  # noqa: B023
             if first_time is None:
                 first_time = self._service_time(answer)
             shards.extend(map(_shard, answer["Shards"]))
@@ -208,8 +156,8 @@ class StreamClient:
         ``inclusive`` begins AT the record of an `AfterRecord` position, so that the caller sees
         whether it is still kept. Each attempt is made within ``turn``.
         """
-        request = {**self._id(), "ShardId": shard_id, **_iterator_type(position, inclusive)}
-        answer = self._call(
+        request = {**self._id(), "ShardId": shard_id, **iterator_type(position, inclusive)}
+        answer = self.call(
             "GetShardIterator",
             lambda c: c.get_shard_iterator(**request),
             shard_id=shard_id,
@@ -238,7 +186,7 @@ class StreamClient:
         request: dict[str, Any] = {"ShardIterator": iterator, "Limit": limit}
         if self.address.arn:
             request["StreamARN"] = self.address.arn
-        answer = self._call(
+        answer = self.call(
             "GetRecords",
             lambda c: c.get_records(**request),
             shard_id=shard_id,
@@ -246,13 +194,39 @@ class StreamClient:
         )
         return Fetched(answer["Page"], answer["Size"], self._service_time(answer))
 
+    def subscribe(
+        self, consumer_arn: str, shard_id: str, position: Position, *, inclusive: bool = False
+    ) -> Subscription:
+        """SubscribeToShard, one attempt: a subscription to what follows ``position``.
+
+        ``inclusive`` as in `shard_iterator`. Raises what botocore raises: when to try again, and
+        what a refusal means, is for the one who knows about the subscription before
+        (`sparkinesis.stream.fanout`).
+        """
+        return subscribe(
+            subscription_client(self.address),
+            consumer_arn,
+            shard_id,
+            starting_position(position, inclusive),
+            self._service_time,
+        )
+
+    def stream_arn(self) -> str:
+        """The stream's ARN: that of its address, or DescribeStreamSummary's."""
+        if self.address.arn:
+            return self.address.arn
+        answer = self.call(
+            "DescribeStreamSummary", lambda c: c.describe_stream_summary(**self._id())
+        )
+        return str(answer["StreamDescriptionSummary"]["StreamARN"])
+
     def put_records(self, entries: Sequence[Entry]) -> list[PutResult]:
         """PutRecords of 1 to 500 entries: what became of each, in order.
 
         A call whose answer is lost is made again, so that an entry may be stored more than once.
         """
         request = {**self._id(), "Records": [_put_entry(entry) for entry in entries]}
-        answer = self._call("PutRecords", lambda c: c.put_records(**request))
+        answer = self.call("PutRecords", lambda c: c.put_records(**request))
         return [
             PutResult(
                 result.get("ShardId"), result.get("ErrorCode"), result.get("ErrorMessage", "")
@@ -269,7 +243,7 @@ class StreamClient:
         headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
         return service_time(headers, self._wall_clock_ms())
 
-    def _call(
+    def call(
         self,
         operation: str,
         call: Callable[[Any], _T],
@@ -279,10 +253,12 @@ class StreamClient:
         turn: AbstractContextManager[object] = _AT_ONCE,
         retry: Retry | None = None,
     ) -> _T:
+        """Make ``call`` with boto3's client, with retries; each attempt is made within ``turn``.
+
+        What botocore raises in the end is told as an error of ours.
+        """
         try:
-            client = _boto_client(
-                self.address.region, self.address.endpoint, self.address.credentials
-            )
+            client = call_client(self.address)
 
             def attempt() -> _T:
                 with turn:
@@ -320,15 +296,3 @@ def _shard_filter(position: Position) -> dict[str, Any]:
     if position in {TRIM_HORIZON, LATEST}:
         return {"Type": f"AT_{position}"}
     raise ValueError(f"no shard filter is for {position}")
-
-
-def _iterator_type(position: Position, inclusive: bool) -> dict[str, Any]:
-    if isinstance(position, AfterRecord):
-        inclusive = inclusive or position.sub_sequence_number is not None
-        kind = "AT_SEQUENCE_NUMBER" if inclusive else "AFTER_SEQUENCE_NUMBER"
-        return {"ShardIteratorType": kind, "StartingSequenceNumber": position.sequence_number}
-    if isinstance(position, AtTimestamp):
-        return {"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": position.instant}
-    if position in {TRIM_HORIZON, LATEST}:
-        return {"ShardIteratorType": str(position)}
-    raise ValueError(f"nothing follows {SHARD_END}: a closed shard has no iterator at its end")

@@ -19,7 +19,7 @@ from sparkinesis.errors import (
 from sparkinesis.stream.access import explain_credentials
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position
-from sparkinesis.stream.retry import THROTTLED, error_code
+from sparkinesis.stream.retry import error_code, is_retryable
 
 ACCESS_DENIED = frozenset(
     {
@@ -36,6 +36,15 @@ ACCESS_DENIED = frozenset(
         "NotAuthorized",
         "OptInRequired",
         "KMSAccessDeniedException",
+    }
+)
+
+CONSUMER_OPERATIONS = frozenset(
+    {
+        "RegisterStreamConsumer",
+        "DeregisterStreamConsumer",
+        "DescribeStreamConsumer",
+        "ListStreamConsumers",
     }
 )
 
@@ -104,10 +113,16 @@ def explain(
             "lies in its future. Set the option initialPosition (of a batch read startingPosition) "
             f"to an instant that has passed, or to latest. The service said: {said}"
         )
+    if code == "ResourceInUseException" and operation == "SubscribeToShard":
+        return ServiceError(
+            f"Other subscriptions keep {where} from being read: something else reads with the same "
+            "registered consumer, or the consumer is not ACTIVE. Give each query and each "
+            f"application a consumer of its own (option consumerName). The service said: {said}"
+        )
     if code in ACCESS_DENIED:
         return AccessDeniedError(
             f"Not allowed to call {operation} on {where}. Give the credentials in use "
-            f"{_needed(operation)} on the stream. The service said: {said}"
+            f"{_needed(operation)}. The service said: {said}"
         )
     if code == "NoRegionError":
         return ServiceError(
@@ -120,15 +135,27 @@ def explain(
             "if it is given, for a typing error, and that this machine reaches the endpoint. "
             f"botocore said: {said}"
         )
-    advice = "Every retry was used up." if code in THROTTLED else "A retry would not help."
+    advice = "Every retry was used up." if is_retryable(error) else "A retry would not help."
     return ServiceError(f"{operation} failed on {where}. {advice} The service said: {said}")
 
 
 def _needed(operation: str) -> str:
-    """The permissions of all that one who makes this call does."""
+    """The permissions of all that one who makes this call does, and on what."""
     if operation == "PutRecords":
-        return "kinesis:PutRecords and kinesis:ListShards"
+        return "kinesis:PutRecords and kinesis:ListShards on the stream"
+    if operation == "SubscribeToShard":
+        return (
+            "kinesis:SubscribeToShard and kinesis:DescribeStreamConsumer on the stream's consumers "
+            "(their ARNs are the stream's with /consumer/* behind it)"
+        )
+    if operation in CONSUMER_OPERATIONS:
+        return (
+            f"kinesis:{operation} on the stream and its consumers (their ARNs are the stream's "
+            "with /consumer/* behind it); enhanced fan-out needs kinesis:RegisterStreamConsumer, "
+            "kinesis:DescribeStreamConsumer, kinesis:ListStreamConsumers and "
+            "kinesis:SubscribeToShard there"
+        )
     return (
         "kinesis:DescribeStreamSummary, kinesis:ListShards, kinesis:GetShardIterator and "
-        "kinesis:GetRecords"
+        "kinesis:GetRecords on the stream"
     )

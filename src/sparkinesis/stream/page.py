@@ -1,14 +1,15 @@
-"""One GetRecords answer, decoded from its JSON body into typed values in a single pass in C.
+"""One GetRecords answer, or one event, decoded from JSON into typed values in a single pass in C.
 
-The field names are those of the service's API reference, GetRecords, "Response Syntax". Fields that
-reading does not need (``EncryptionType``, and whatever the service adds later) are skipped.
+The field names are those of the service's API reference: GetRecords, "Response Syntax", and
+SubscribeToShardEvent. Fields that reading does not need (``EncryptionType``, and whatever the
+service adds later) are skipped.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from sparkinesis.errors import ServiceError
+from sparkinesis.errors import CorruptEventStreamError, ServiceError
 
 
 class Record(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
@@ -55,7 +56,21 @@ class Page(msgspec.Struct, frozen=True, rename="pascal"):
     """Given with the last page of a closed shard only."""
 
 
+class Event(msgspec.Struct, frozen=True, rename="pascal"):
+    """What a subscription gives at a time."""
+
+    records: list[Record]
+    continuation_sequence_number: str | None = None
+    """Reading goes on exactly behind this event AFTER this number, also if it has no records.
+
+    None with the last event of a closed shard."""
+    millis_behind_latest: int | None = None
+    child_shards: list[ChildShard] | None = None
+    """Given with the last event of a closed shard only."""
+
+
 _DECODER = msgspec.json.Decoder(Page)
+_EVENT_DECODER = msgspec.json.Decoder(Event)
 
 
 def decode_page(body: bytes) -> Page:
@@ -72,4 +87,14 @@ def decode_page(body: bytes) -> Page:
             f"GetRecords was answered by {len(body)} bytes that are not a page of records{begin}: "
             f"{error}. If a proxy or an endpoint of your own stands between, check that it passes "
             "the service's answers on unchanged."
+        ) from error
+
+
+def decode_event(payload: bytes | memoryview) -> Event:
+    """Decode the payload of a SubscribeToShardEvent. Raises `CorruptEventStreamError`."""
+    try:
+        return _EVENT_DECODER.decode(payload)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise CorruptEventStreamError(
+            f"An event's payload of {len(payload)} bytes is none: {error}."
         ) from error

@@ -65,7 +65,9 @@ def open_client(
     source: CredentialSource,
     region: str | None,
     endpoint: str | None,
+    *,
     read_timeout: float = 30,
+    max_pool_connections: int = 64,
 ) -> Any:
     """A boto3 client that leaves retries to `sparkinesis.stream.retry`; see `open_session`."""
     session = open_session(source, region, endpoint)
@@ -76,7 +78,7 @@ def open_client(
             retries={"total_max_attempts": 1, "mode": "standard"},
             connect_timeout=min(10, read_timeout),
             read_timeout=read_timeout,
-            max_pool_connections=64,
+            max_pool_connections=max_pool_connections,
             user_agent_extra="sparkinesis",
         ),
     )

@@ -73,7 +73,7 @@ def refusal(code: str, operation: str = "AssumeRole", status: int = 403) -> Clie
             "cannot be had",
         ),
         (refusal("AccessDeniedException", "GetRecords"), AccessDeniedError, "kinesis:GetRecords"),
-        (ReadTimeoutError(endpoint_url="https://x"), ServiceError, "A retry would not help"),
+        (ReadTimeoutError(endpoint_url="https://x"), ServiceError, "Every retry was used up"),
     ],
 )
 def test_errors_of_credentials_say_what_to_do(

@@ -1,0 +1,95 @@
+"""The calls on a stream's registered consumers, those who read it by enhanced fan-out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from sparkinesis.stream.client import StreamClient
+from sparkinesis.stream.retry import Retry, error_code
+from sparkinesis.stream.transport import call_client
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """A registered consumer: it has 2 MiB/s of each shard for itself."""
+
+    name: str
+    arn: str
+    status: str
+    """``CREATING``, ``ACTIVE`` or ``DELETING``."""
+
+    @property
+    def is_active(self) -> bool:
+        return self.status == "ACTIVE"
+
+
+def describe_consumer(
+    client: StreamClient, name: str, stream_arn: str, retry: Retry | None = None
+) -> Consumer | None:
+    """DescribeStreamConsumer: the stream's consumer of that name, if there is one."""
+    return _describe(client, retry, StreamARN=stream_arn, ConsumerName=name)
+
+
+def describe_consumer_arn(
+    client: StreamClient, consumer_arn: str, retry: Retry | None = None
+) -> Consumer | None:
+    """DescribeStreamConsumer: the consumer with that ARN, if it is still registered."""
+    return _describe(client, retry, ConsumerARN=consumer_arn)
+
+
+def list_consumers(client: StreamClient, stream_arn: str) -> list[Consumer]:
+    """ListStreamConsumers, all pages."""
+    request = {"StreamARN": stream_arn}
+    consumers: list[Consumer] = []
+    while True:
+        answer = client.call("ListStreamConsumers", lambda c: c.list_stream_consumers(**request))  # noqa: B023
+        consumers.extend(map(_consumer, answer["Consumers"]))
+        token = answer.get("NextToken")
+        if not token:
+            return consumers
+        request = {"StreamARN": stream_arn, "NextToken": token}
+
+
+def try_to_register(client: StreamClient, name: str, stream_arn: str) -> Consumer:
+    """RegisterStreamConsumer, one attempt; raises what botocore raises."""
+    answer = call_client(client.address).register_stream_consumer(
+        StreamARN=stream_arn, ConsumerName=name
+    )
+    return _consumer(answer["Consumer"])
+
+
+def deregister_consumer(client: StreamClient, consumer_arn: str) -> None:
+    """DeregisterStreamConsumer; fine if the consumer is gone already.
+
+    Its subscriptions end. Raises the errors of `StreamClient`.
+    """
+
+    def deregister(boto_client: Any) -> None:
+        try:
+            boto_client.deregister_stream_consumer(ConsumerARN=consumer_arn)
+        except ClientError as error:
+            if error_code(error) != "ResourceNotFoundException":
+                raise
+
+    client.call("DeregisterStreamConsumer", deregister)
+
+
+def _describe(client: StreamClient, retry: Retry | None, **which: str) -> Consumer | None:
+    def describe(boto_client: Any) -> Consumer | None:
+        try:
+            answer = boto_client.describe_stream_consumer(**which)
+        except ClientError as error:
+            if error_code(error) != "ResourceNotFoundException":
+                raise
+            return None
+        return _consumer(answer["ConsumerDescription"])
+
+    return client.call("DescribeStreamConsumer", describe, retry=retry)
+
+
+def _consumer(answer: Mapping[str, Any]) -> Consumer:
+    return Consumer(answer["ConsumerName"], answer["ConsumerARN"], answer["ConsumerStatus"])

@@ -1,0 +1,143 @@
+"""AWS event stream messages, decoded from bytes as they come: any cut of them gives the same.
+
+A message is a prelude (total length, length of the headers, CRC-32 of both), headers, a payload,
+and a CRC-32 of all that came before; numbers are big-endian. See "Amazon event stream encoding" in
+the reference of Smithy, and of Amazon Transcribe.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import NamedTuple, TypeAlias
+
+from sparkinesis.errors import CorruptEventStreamError
+
+HeaderValue: TypeAlias = bool | int | bytes | str
+
+MAX_HEADERS = 128 * 1024
+MAX_PAYLOAD = 24 * 1024 * 1024
+"""Bytes that the headers and the payload of a message have at most, by the encoding's rules."""
+
+_PRELUDE = struct.Struct("!III")
+_CRC = struct.Struct("!I")
+_FRAME = _PRELUDE.size + _CRC.size
+
+_FIXED = {2: "!b", 3: "!h", 4: "!i", 5: "!q", 8: "!q"}
+"""Header types that are numbers: byte, short, integer, long, and timestamp in epoch ms."""
+_BYTES, _STRING, _UUID = 6, 7, 9
+
+
+class Message(NamedTuple):
+    """One message. The payload is a view of the bytes that were fed, where they held all of it."""
+
+    headers: dict[str, HeaderValue]
+    payload: memoryview
+
+
+class EventStreamDecoder:
+    """Takes bytes, gives messages. Keeps the bytes of the message that is not complete, no more.
+
+    Raises `CorruptEventStreamError` for bytes that are no messages; what follows them cannot be
+    decoded either.
+    """
+
+    def __init__(self) -> None:
+        self._chunks: list[memoryview] = []
+        self._size = 0
+        self._needed = _PRELUDE.size
+
+    @property
+    def is_between_messages(self) -> bool:
+        """Whether every byte that was fed belongs to a message that was given."""
+        return not self._size
+
+    def feed(self, data: bytes | memoryview) -> Iterator[Message]:
+        """The messages that ``data`` completes. To be used up before more is fed."""
+        self._chunks.append(memoryview(data))
+        self._size += len(data)
+        while self._size >= self._needed:
+            view = self._contiguous()
+            # Checked before its lengths are believed, so that nobody waits for bytes that a broken
+            # length promises.
+            total = _total_length(view)
+            if self._size < total:
+                self._needed = total
+                return
+            rest = view[total:]
+            self._chunks, self._size = ([rest] if rest else []), len(rest)
+            self._needed = _PRELUDE.size
+            yield _decode(view[:total])
+
+    def _contiguous(self) -> memoryview:
+        if len(self._chunks) > 1:
+            self._chunks = [memoryview(b"".join(self._chunks))]
+        return self._chunks[0]
+
+
+def _total_length(view: memoryview) -> int:
+    total, headers, crc = _PRELUDE.unpack_from(view)
+    computed = zlib.crc32(view[:8])
+    if computed != crc:
+        raise CorruptEventStreamError(
+            f"The lengths at the head of an event have the checksum {crc:08x}, but {computed:08x} "
+            "was computed."
+        )
+    if headers > MAX_HEADERS or not headers + _FRAME <= total <= headers + _FRAME + MAX_PAYLOAD:
+        raise CorruptEventStreamError(
+            f"An event claims to have {total} bytes, {headers} of them headers; no event has."
+        )
+    return int(total)
+
+
+def _decode(view: memoryview) -> Message:
+    total, header_length, _ = _PRELUDE.unpack_from(view)
+    (crc,) = _CRC.unpack_from(view, total - _CRC.size)
+    computed = zlib.crc32(view[: -_CRC.size])
+    if computed != crc:
+        raise CorruptEventStreamError(
+            f"An event of {total} bytes has the checksum {crc:08x}, but {computed:08x} was "
+            "computed."
+        )
+    end = _PRELUDE.size + header_length
+    return Message(_headers(bytes(view[_PRELUDE.size : end])), view[end : -_CRC.size])
+
+
+def _headers(data: bytes) -> dict[str, HeaderValue]:
+    headers: dict[str, HeaderValue] = {}
+    at = 0
+    try:
+        while at < len(data):
+            length = data[at]
+            name = _slice(data, at + 1, length).decode()
+            if name in headers:
+                raise CorruptEventStreamError(f"An event has the header {name} twice.")
+            headers[name], at = _value(data, at + 1 + length)
+    except (IndexError, struct.error, UnicodeDecodeError) as error:
+        raise CorruptEventStreamError(f"The headers of an event are broken: {error}.") from None
+    return headers
+
+
+def _value(data: bytes, at: int) -> tuple[HeaderValue, int]:
+    """The value whose type is at ``at``, and where the next header begins."""
+    kind = data[at]
+    at += 1
+    if kind in {0, 1}:
+        return kind == 0, at
+    if kind in _FIXED:
+        (number,) = struct.unpack_from(_FIXED[kind], data, at)
+        return int(number), at + struct.calcsize(_FIXED[kind])
+    if kind == _UUID:
+        return _slice(data, at, 16), at + 16
+    if kind not in {_BYTES, _STRING}:
+        raise CorruptEventStreamError(f"An event has a header of the unknown type {kind}.")
+    (length,) = struct.unpack_from("!H", data, at)
+    value = _slice(data, at + 2, length)
+    return (value.decode() if kind == _STRING else value), at + 2 + length
+
+
+def _slice(data: bytes, at: int, length: int) -> bytes:
+    if at + length > len(data):
+        raise IndexError("they end early")
+    return data[at : at + length]

@@ -1,0 +1,202 @@
+"""A place in a shard from which enhanced fan-out goes on: a subscription that renews itself."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from sparkinesis.errors import ConsumerNotFoundError, CorruptEventStreamError, SparkinesisError
+from sparkinesis.stream.budget import MAX_RECORDS_PER_CALL
+from sparkinesis.stream.client import Fetched, StreamClient
+from sparkinesis.stream.consumers import describe_consumer_arn
+from sparkinesis.stream.explain import explain
+from sparkinesis.stream.interruption import NO_TROUBLE, Cause, cause_of, pause_after
+from sparkinesis.stream.page import Page
+from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position, Sentinel
+from sparkinesis.stream.retry import Retry, error_code
+from sparkinesis.stream.subscription import OPERATION, ReceivedEvent, Subscription
+from sparkinesis.stream.transport import data_size
+
+_log = logging.getLogger(__name__)
+
+_UNIFORM = random.SystemRandom().uniform
+
+RENEWAL = (240.0, 290.0)
+"""The age in seconds at which a subscription is renewed, drawn evenly for each: before the service
+ends it at 300, and not those of all shards at once."""
+
+
+class FanOutCursor:
+    """Fetches a shard's events one after the other, each once, whatever happens to subscriptions.
+
+    The counterpart of `ShardCursor`. `fetch` is for one thread at a time, `stop` for any. Between
+    two calls of `fetch` nothing is read from the socket.
+
+    ``position`` is TRIM_HORIZON, an `AtTimestamp`, or an `AfterRecord`, with ``inclusive`` as in
+    `ShardCursor`. Not LATEST (ValueError): what arrives before the first event is lost when the
+    subscription breaks before it; an `AtTimestamp` of the service's clock is the same without that.
+
+    clock: seconds. wait: waits so many seconds, or until the event is set.
+    """
+
+    def __init__(
+        self,
+        client: StreamClient,
+        consumer_arn: str,
+        shard_id: str,
+        position: Position,
+        *,
+        inclusive: bool = False,
+        give_up_after: float = 300.0,
+        clock: Callable[[], float] = time.monotonic,
+        wait: Callable[[threading.Event, float], object] = threading.Event.wait,
+        uniform: Callable[[float, float], float] = _UNIFORM,
+    ) -> None:
+        if not isinstance(position, AfterRecord | AtTimestamp | Sentinel) or position in {
+            Sentinel.LATEST,
+            Sentinel.SHARD_END,
+        }:
+            raise ValueError(f"a subscription to shard {shard_id} cannot begin at {position}")
+        self.shard_id = shard_id
+        self.at_end = False
+        """True once the shard is closed and every record of it was fetched."""
+        self._client = client
+        self._consumer_arn = consumer_arn
+        self._position = position
+        self._inclusive = inclusive
+        self._clock = clock
+        self._wait = wait
+        self._retry = Retry(
+            base=0.5, cap=30.0, give_up_after=give_up_after, clock=clock, uniform=uniform
+        )
+        self._stopped = threading.Event()
+        self._lock = threading.Lock()
+        self._subscription: Subscription | None = None
+        self._subscribed_at: float | None = None
+        self._renew_at = 0.0
+        self._trouble = NO_TROUBLE
+
+    def fetch(self, limit: int = MAX_RECORDS_PER_CALL) -> Fetched | None:  # noqa: ARG002
+        """The next event, waiting for it; None once the cursor was stopped. Not when `at_end`.
+
+        It may have no records: the service sends one every few seconds. ``limit`` is not used: an
+        event holds what the service puts into it.
+
+        Raises what will not pass (`AccessDeniedError`, `StreamNotFoundError`, `DataLossError`,
+        `ConsumerNotFoundError`), and `ServiceError` when no event came for ``give_up_after``
+        seconds of failures.
+        """
+        while not self._stopped.is_set():
+            subscription = self._subscription
+            try:
+                if subscription is not None and self._clock() >= self._renew_at:
+                    self._drop()
+                    subscription = None
+                subscription = subscription or self._subscribe()
+                received = subscription.next_event()
+            except (ClientError, BotoCoreError, CorruptEventStreamError) as error:
+                self._interrupted(error, had_begun=subscription is not None)
+                continue
+            if received is not None:
+                return self._accept(received, subscription.service_time_ms)
+            self._interrupted(None, had_begun=True)
+        return None
+
+    def stop(self) -> None:
+        """End a `fetch` that waits, and the subscription. From any thread; returns at once.
+
+        A SubscribeToShard call that is under way is not interrupted; its subscription is closed.
+        """
+        with self._lock:
+            self._stopped.set()
+            if self._subscription is not None:
+                self._subscription.close()
+
+    def _subscribe(self) -> Subscription:
+        subscription = self._client.subscribe(
+            self._consumer_arn, self.shard_id, self._position, inclusive=self._inclusive
+        )
+        self._subscribed_at = self._clock()
+        self._renew_at = self._subscribed_at + self._retry.uniform(*RENEWAL)
+        with self._lock:
+            self._subscription = subscription
+            if self._stopped.is_set():
+                subscription.close()
+        return subscription
+
+    def _drop(self) -> None:
+        with self._lock:
+            if self._subscription is not None:
+                self._subscription.close()
+                self._subscription = None
+
+    def _accept(self, received: ReceivedEvent, begun_ms: int) -> Fetched:
+        event = received.event
+        self._trouble = NO_TROUBLE
+        self.at_end = bool(event.child_shards)
+        number = event.continuation_sequence_number
+        if number is None and event.records:
+            number = event.records[-1].sequence_number
+        if number is not None:
+            self._position = AfterRecord(number)
+            self._inclusive = False
+        if self.at_end:
+            self._drop()
+        assert self._subscribed_at is not None
+        age_ms = int((self._clock() - self._subscribed_at) * 1000)
+        page = Page(event.records, None, event.millis_behind_latest, event.child_shards)
+        return Fetched(page, data_size(received.size, page), begun_ms + age_ms)
+
+    def _interrupted(
+        self,
+        error: ClientError | BotoCoreError | CorruptEventStreamError | None,
+        *,
+        had_begun: bool,
+    ) -> None:
+        """Wait until it is time to subscribe again; raise what will not pass."""
+        self._drop()
+        if self._stopped.is_set():
+            return
+        now = self._clock()
+        cause = cause_of(error, had_begun=had_begun)
+        before = self._trouble
+        self._trouble = before.after(now)
+        age = None if self._subscribed_at is None else now - self._subscribed_at
+        pause = pause_after(cause, before.failures, age, self._retry)
+        is_too_long = now + pause - self._trouble.since > self._retry.give_up_after
+        if error is not None and (cause is Cause.FINAL or is_too_long):
+            raise self._explained(error) from None
+        if pause:
+            _log.info(
+                "The subscription to shard %s of %s: %s (%s). Again in %.1f seconds.",
+                self.shard_id,
+                self._client.address,
+                cause.value,
+                error,
+                pause,
+            )
+            self._wait(self._stopped, pause)
+
+    def _explained(
+        self, error: ClientError | BotoCoreError | CorruptEventStreamError
+    ) -> SparkinesisError:
+        if isinstance(error, CorruptEventStreamError):
+            return error
+        if error_code(error) == "ResourceNotFoundException":
+            # Of the shard, the consumer or the stream? Raises if it is the stream.
+            self._client.describe()
+            consumer = describe_consumer_arn(self._client, self._consumer_arn)
+            if consumer is None or not consumer.is_active:
+                return ConsumerNotFoundError(
+                    f"The consumer {self._consumer_arn} of {self._client.address} "
+                    f"{'is not registered' if consumer is None else f'is {consumer.status}'}, so "
+                    f"that shard {self.shard_id} cannot be read with it at position "
+                    f"{self._position}. Did somebody deregister it? No record is lost: register it "
+                    f"again, which a new start does, and go on. The service said: {error}"
+                )
+        return explain(error, OPERATION, self._client.address, self.shard_id, self._position)

@@ -1,0 +1,116 @@
+"""A service over real HTTP that answers as a test has written down, one answer for each call."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+DATE = "Mon, 21 Sep 2026 14:13:20 GMT"
+DATE_MS = 1_790_000_000_000
+
+
+@dataclass(frozen=True)
+class Answer:
+    """chunks: what the body has, one HTTP chunk each. ends: how it goes on behind them.
+
+    "end" is the body's end; "reset" and "close" are the connection's; "hold" waits until the
+    client or the script is gone.
+    """
+
+    chunks: Sequence[bytes] = ()
+    ends: str = "end"
+    status: int = 200
+    date: str = DATE
+
+
+def refusal(code: str, text: str = "Said so.", status: int = 400) -> Answer:
+    body = json.dumps({"__type": code, "message": text}).encode()
+    return Answer([body], status=status)
+
+
+def answer(body: dict[str, Any]) -> Answer:
+    return Answer([json.dumps(body).encode()])
+
+
+@dataclass
+class Script:
+    """The answers that are left, by operation, and the calls that were made: (operation, body)."""
+
+    answers: dict[str, deque[Answer]] = field(default_factory=dict)
+    calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    endpoint: str = ""
+    held: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    """Released for each answer that holds, once its chunks were sent."""
+    gone: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    """Released for each client that has left an answer that holds."""
+
+    def on(self, operation: str, *answers: Answer) -> Script:
+        self.answers.setdefault(operation, deque()).extend(answers)
+        return self
+
+    def of(self, operation: str) -> list[dict[str, Any]]:
+        return [body for name, body in self.calls if name == operation]
+
+
+@contextmanager
+def scripted() -> Iterator[Script]:
+    script = Script()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+        def do_POST(self) -> None:
+            operation = self.headers["X-Amz-Target"].partition(".")[2]
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            script.calls.append((operation, body))
+            waiting = script.answers.get(operation)
+            given = waiting.popleft() if waiting else refusal("Unscripted", operation, 418)
+            self.send_response_only(given.status)
+            self.send_header("Date", given.date)
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            try:
+                self._send(given)
+            except OSError:
+                self.close_connection = True
+                script.gone.release()
+
+        def _send(self, given: Answer) -> None:
+            for chunk in given.chunks:
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
+                self.wfile.flush()
+            if given.ends == "end":
+                self.wfile.write(b"0\r\n\r\n")
+                return
+            self.close_connection = True
+            if given.ends == "hold":
+                script.held.release()
+                self.connection.recv(1)  # the client's end
+                script.gone.release()
+            elif given.ends == "reset":
+                linger = struct.pack("ii", 1, 0)
+                self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+                self.connection.close()
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    script.endpoint = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield script
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
