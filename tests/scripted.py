@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import struct
+import sys
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -51,6 +52,9 @@ class Script:
     """Released for each answer that holds, once its chunks were sent."""
     gone: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     """Released for each client that has left an answer that holds."""
+    called: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    gate: threading.Event = field(default_factory=threading.Event)
+    """Nothing is answered while it is not set; `called` is released for each call before that."""
 
     def on(self, operation: str, *answers: Answer) -> Script:
         self.answers.setdefault(operation, deque()).extend(answers)
@@ -63,6 +67,7 @@ class Script:
 @contextmanager
 def scripted() -> Iterator[Script]:
     script = Script()
+    script.gate.set()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -76,6 +81,8 @@ def scripted() -> Iterator[Script]:
             script.calls.append((operation, body))
             waiting = script.answers.get(operation)
             given = waiting.popleft() if waiting else refusal("Unscripted", operation, 418)
+            script.called.release()
+            script.gate.wait()
             self.send_response_only(given.status)
             self.send_header("Date", given.date)
             self.send_header("Transfer-Encoding", "chunked")
@@ -103,7 +110,12 @@ def scripted() -> Iterator[Script]:
                 self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
                 self.connection.close()
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            if not isinstance(sys.exc_info()[1], ConnectionError):  # a client that went away
+                super().handle_error(request, client_address)
+
+    server = Server(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     script.endpoint = f"http://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})

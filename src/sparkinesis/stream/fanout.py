@@ -7,20 +7,28 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from typing import TypeAlias
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from sparkinesis.errors import ConsumerNotFoundError, CorruptEventStreamError, SparkinesisError
+from sparkinesis.errors import (
+    ConsumerNotFoundError,
+    CorruptEventStreamError,
+    ServiceError,
+    SparkinesisError,
+)
 from sparkinesis.stream.budget import MAX_RECORDS_PER_CALL
 from sparkinesis.stream.client import Fetched, StreamClient
 from sparkinesis.stream.consumers import describe_consumer_arn
-from sparkinesis.stream.explain import explain
+from sparkinesis.stream.explain import explain, words
 from sparkinesis.stream.interruption import NO_TROUBLE, Cause, cause_of, pause_after
 from sparkinesis.stream.page import Page
 from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position, Sentinel
 from sparkinesis.stream.retry import Retry, error_code
 from sparkinesis.stream.subscription import OPERATION, ReceivedEvent, Subscription
 from sparkinesis.stream.transport import data_size
+
+Failure: TypeAlias = ClientError | BotoCoreError | CorruptEventStreamError
 
 _log = logging.getLogger(__name__)
 
@@ -152,51 +160,54 @@ class FanOutCursor:
         page = Page(event.records, None, event.millis_behind_latest, event.child_shards)
         return Fetched(page, data_size(received.size, page), begun_ms + age_ms)
 
-    def _interrupted(
-        self,
-        error: ClientError | BotoCoreError | CorruptEventStreamError | None,
-        *,
-        had_begun: bool,
-    ) -> None:
+    def _interrupted(self, error: Failure | None, *, had_begun: bool) -> None:
         """Wait until it is time to subscribe again; raise what will not pass."""
         self._drop()
         if self._stopped.is_set():
             return
         now = self._clock()
         cause = cause_of(error, had_begun=had_begun)
-        before = self._trouble
-        self._trouble = before.after(now)
+        failures = self._trouble.failures
+        self._trouble = self._trouble.after(now)
         age = None if self._subscribed_at is None else now - self._subscribed_at
-        pause = pause_after(cause, before.failures, age, self._retry)
-        is_too_long = now + pause - self._trouble.since > self._retry.give_up_after
-        if error is not None and (cause is Cause.FINAL or is_too_long):
+        pause = pause_after(cause, failures, age, self._retry)
+        if cause is Cause.FINAL or self._trouble.lasts(now + pause) > self._retry.give_up_after:
             raise self._explained(error) from None
         if pause:
             _log.info(
-                "The subscription to shard %s of %s: %s (%s). Again in %.1f seconds.",
+                "No subscription to shard %s of %s for %.1f seconds: %s%s",
                 self.shard_id,
                 self._client.address,
-                cause.value,
-                error,
                 pause,
+                cause.value,
+                "." if error is None else f" ({_words(error)}).",
             )
             self._wait(self._stopped, pause)
 
-    def _explained(
-        self, error: ClientError | BotoCoreError | CorruptEventStreamError
-    ) -> SparkinesisError:
-        if isinstance(error, CorruptEventStreamError):
-            return error
+    def _explained(self, error: Failure | None) -> SparkinesisError:
+        address, shard_id = self._client.address, self.shard_id
+        if error is None or isinstance(error, CorruptEventStreamError):
+            return ServiceError(
+                f"No event came from shard {shard_id} of {address} at position {self._position} "
+                f"for {self._retry.give_up_after:.0f} seconds, however often it was subscribed to: "
+                f"{error or 'each subscription was over at once.'} If a proxy or an endpoint of "
+                "your own stands between, check that it passes the service's answers on as they "
+                "come, unchanged."
+            )
         if error_code(error) == "ResourceNotFoundException":
             # Of the shard, the consumer or the stream? Raises if it is the stream.
             self._client.describe()
             consumer = describe_consumer_arn(self._client, self._consumer_arn)
             if consumer is None or not consumer.is_active:
                 return ConsumerNotFoundError(
-                    f"The consumer {self._consumer_arn} of {self._client.address} "
+                    f"The consumer {self._consumer_arn} of {address} "
                     f"{'is not registered' if consumer is None else f'is {consumer.status}'}, so "
-                    f"that shard {self.shard_id} cannot be read with it at position "
-                    f"{self._position}. Did somebody deregister it? No record is lost: register it "
-                    f"again, which a new start does, and go on. The service said: {error}"
+                    f"that shard {shard_id} cannot be read with it at position {self._position}. "
+                    "Did somebody deregister it? Nothing is lost: register it again, as a new "
+                    f"start does, and go on from there. The service said: {words(error)}"
                 )
-        return explain(error, OPERATION, self._client.address, self.shard_id, self._position)
+        return explain(error, OPERATION, address, shard_id, self._position)
+
+
+def _words(error: Failure) -> str:
+    return str(error) if isinstance(error, CorruptEventStreamError) else words(error)

@@ -54,6 +54,10 @@ class Trouble:
         """With one more failure, at ``now``."""
         return Trouble(self.failures + 1, self.since if self.failures else now)
 
+    def lasts(self, now: float) -> float:
+        """How long it does, in seconds."""
+        return now - self.since if self.failures else 0.0
+
 
 NO_TROUBLE = Trouble()
 

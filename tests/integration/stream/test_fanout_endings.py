@@ -7,16 +7,30 @@ from collections.abc import Iterator
 
 import pytest
 
+from sparkinesis.errors import (
+    AccessDeniedError,
+    ConsumerNotFoundError,
+    PositionNotFoundError,
+    ServiceError,
+    ShardNotFoundError,
+    SparkinesisError,
+    StreamNotFoundError,
+)
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.client import StreamClient
 from sparkinesis.stream.fanout import FanOutCursor
 from sparkinesis.stream.position import (
+    LATEST,
+    SHARD_END,
     TRIM_HORIZON,
+    AfterRecord,
+    AtTimestamp,
+    FromApplication,
     Position,
 )
 from sparkinesis.stream.retry import Retry
-from tests.event_stream import INITIAL_RESPONSE, records_event
-from tests.scripted import DATE_MS, Answer, Script, scripted
+from tests.event_stream import INITIAL_RESPONSE, event, exception, message, records_event
+from tests.scripted import DATE_MS, Answer, Script, answer, refusal, scripted
 
 STREAM_ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/s"
 CONSUMER_ARN = f"{STREAM_ARN}/consumer/c:1790000000"
@@ -119,3 +133,395 @@ def test_an_interruption_goes_on_behind_the_last_event(
     assert starts(script)[1:] == [after(7)]
     assert clock.waits == [5.5]  # the rest of five seconds, and the first backoff
     fan_out.stop()
+
+
+def test_what_broke_before_its_first_event_begins_again_where_it_began(
+    script: Script, clock: Turned
+) -> None:
+    start = {"Type": "AT_SEQUENCE_NUMBER", "SequenceNumber": "5"}
+    script.on(
+        "SubscribeToShard",
+        Answer([INITIAL_RESPONSE, records_event([5, 6], 6)[:-1]], "reset"),
+        Answer([INITIAL_RESPONSE], "reset"),
+        Answer([INITIAL_RESPONSE, records_event([5, 6], 6)], "reset"),
+        Answer([INITIAL_RESPONSE, records_event([7], 7)], "hold"),
+    )
+    fan_out = cursor(script, clock, AfterRecord("5"), inclusive=True)
+    assert numbers(fan_out) == [5, 6]
+    assert numbers(fan_out) == [7]
+    assert starts(script) == [start, start, start, after(6)]
+    # The backoff grows until an event comes.
+    assert clock.waits == [5.5, 6.0, 5.5]
+    fan_out.stop()
+
+
+@pytest.mark.parametrize(
+    ("position", "inclusive", "start"),
+    [
+        (TRIM_HORIZON, False, {"Type": "TRIM_HORIZON"}),
+        (AtTimestamp(1_790_000_000_123), False, {"Type": "AT_TIMESTAMP", "Timestamp": 1.79e9}),
+        (AfterRecord("5"), False, after(5)),
+        (AfterRecord("5"), True, {"Type": "AT_SEQUENCE_NUMBER", "SequenceNumber": "5"}),
+        # Inside of an aggregate: that record again.
+        (
+            AfterRecord("5", None, 3),
+            False,
+            {"Type": "AT_SEQUENCE_NUMBER", "SequenceNumber": "5"},
+        ),
+    ],
+)
+def test_where_it_begins(
+    script: Script, clock: Turned, position: Position, inclusive: bool, start: dict[str, object]
+) -> None:
+    script.on("SubscribeToShard", Answer([INITIAL_RESPONSE, records_event([6], 6)], "hold"))
+    fan_out = cursor(script, clock, position, inclusive)
+    assert numbers(fan_out) == [6]
+    fan_out.stop()
+    (sent,) = script.of("SubscribeToShard")
+    assert sent["StartingPosition"] == pytest.approx(start, abs=0.2)
+
+
+@pytest.mark.parametrize("position", [LATEST, SHARD_END, FromApplication("app")])
+def test_where_it_cannot_begin(script: Script, position: Position) -> None:
+    with pytest.raises(ValueError, match="cannot begin at"):
+        FanOutCursor(client(script), CONSUMER_ARN, "shardId-0", position)
+
+
+def test_the_end_of_the_shard(script: Script, clock: Turned) -> None:
+    script.on(
+        "SubscribeToShard",
+        Answer([INITIAL_RESPONSE, records_event([1], None, ["shardId-1", "shardId-2"])], "hold"),
+    )
+    fan_out = cursor(script, clock)
+    fetched = fan_out.fetch()
+    assert fetched is not None
+    assert fan_out.at_end
+    assert [child.shard_id for child in fetched.page.child_shards or ()] == [
+        "shardId-1",
+        "shardId-2",
+    ]
+    assert [record.data for record in fetched.page.records] == [b"1"]
+    # Nobody will ask for more, so the connection is closed without being asked to.
+    assert script.gone.acquire(timeout=10)
+
+
+def test_events_of_other_kinds_are_passed_over(script: Script, clock: Turned) -> None:
+    other = event({"Anything": 1}, name="SomethingNewEvent")
+    script.on("SubscribeToShard", Answer([INITIAL_RESPONSE, other, records_event([1], 1)], "hold"))
+    fan_out = cursor(script, clock)
+    assert numbers(fan_out) == [1]
+    fan_out.stop()
+
+
+PASSING = [
+    "InternalFailureException",
+    "LimitExceededException",
+    "KMSThrottlingException",
+    "ThrottlingException",
+    "ServiceUnavailableException",
+]
+
+
+@pytest.mark.parametrize("code", PASSING)
+def test_an_exception_that_passes_is_waited_for(script: Script, clock: Turned, code: str) -> None:
+    script.on(
+        "SubscribeToShard",
+        Answer([INITIAL_RESPONSE, records_event([1], 1), exception(code)]),
+        refusal(code),
+        refusal(code),
+        Answer([INITIAL_RESPONSE, records_event([2], 2)], "hold"),
+    )
+    fan_out = cursor(script, clock)
+    assert [numbers(fan_out), numbers(fan_out)] == [[1], [2]]
+    assert clock.waits == [5.5, 1.0, 2.0]
+    fan_out.stop()
+
+
+def test_a_service_that_fails_without_words_is_called_again(script: Script, clock: Turned) -> None:
+    script.on(
+        "SubscribeToShard",
+        Answer([b"<html>"], status=503),
+        Answer([INITIAL_RESPONSE, records_event([1], 1)], "hold"),
+    )
+    fan_out = cursor(script, clock)
+    assert numbers(fan_out) == [1]
+    assert clock.waits == [0.5]
+    fan_out.stop()
+
+
+def test_whoever_subscribed_a_moment_ago_is_waited_for(script: Script, clock: Turned) -> None:
+    script.on(
+        "SubscribeToShard",
+        *[refusal("ResourceInUseException")] * 4,
+        Answer([INITIAL_RESPONSE, records_event([1], 1)], "hold"),
+    )
+    fan_out = cursor(script, clock)
+    assert numbers(fan_out) == [1]
+    assert clock.waits == [0.5, 1.0, 2.0, 4.0]
+    fan_out.stop()
+
+
+def test_a_newer_subscription_is_left_alone_for_longer(script: Script, clock: Turned) -> None:
+    script.on(
+        "SubscribeToShard",
+        Answer([INITIAL_RESPONSE, records_event([1], 1), exception("ResourceInUseException")]),
+        Answer([INITIAL_RESPONSE, records_event([2], 2)], "hold"),
+    )
+    fan_out = cursor(script, clock)
+    assert [numbers(fan_out), numbers(fan_out)] == [[1], [2]]
+    assert clock.waits == [20.5]
+    fan_out.stop()
+
+
+DESCRIBED = {
+    "StreamDescriptionSummary": {
+        "StreamName": "s",
+        "StreamARN": STREAM_ARN,
+        "StreamStatus": "ACTIVE",
+        "RetentionPeriodHours": 24,
+        "StreamCreationTimestamp": 1.79e9,
+        "EnhancedMonitoring": [],
+        "OpenShardCount": 1,
+    }
+}
+
+
+def described_consumer(status: str) -> dict[str, object]:
+    return {
+        "ConsumerDescription": {
+            "ConsumerName": "c",
+            "ConsumerARN": CONSUMER_ARN,
+            "ConsumerStatus": status,
+            "ConsumerCreationTimestamp": 1.79e9,
+            "StreamARN": STREAM_ARN,
+        }
+    }
+
+
+@pytest.mark.parametrize("is_event", [False, True])
+@pytest.mark.parametrize(
+    ("code", "raised", "says"),
+    [
+        ("AccessDeniedException", AccessDeniedError, "kinesis:SubscribeToShard"),
+        ("KMSAccessDeniedException", AccessDeniedError, "KMSAccessDeniedException"),
+        ("KMSDisabledException", ServiceError, "A retry would not help"),
+        ("KMSInvalidStateException", ServiceError, "A retry would not help"),
+        ("KMSNotFoundException", ServiceError, "A retry would not help"),
+        ("KMSOptInRequired", ServiceError, "A retry would not help"),
+        ("InvalidArgumentException", PositionNotFoundError, "failOnDataLoss"),
+        ("ValidationException", ServiceError, "A retry would not help"),
+        ("SomethingNewException", ServiceError, "A retry would not help"),
+    ],
+)
+def test_what_will_not_pass_is_raised(
+    script: Script,
+    clock: Turned,
+    *,
+    code: str,
+    raised: type[SparkinesisError],
+    says: str,
+    is_event: bool,
+) -> None:
+    refused = Answer([INITIAL_RESPONSE, exception(code)]) if is_event else refusal(code)
+    script.on("SubscribeToShard", refused)
+    fan_out = cursor(script, clock, AfterRecord("5"))
+    with pytest.raises(raised) as told:
+        fan_out.fetch()
+    assert type(told.value) is raised
+    text = str(told.value)
+    for part in (says, "shardId-000000000000", "stream 's'", "position 5", f"{code}: Said so."):
+        assert part in text
+    assert clock.waits == []
+
+
+@pytest.mark.parametrize("is_event", [False, True])
+@pytest.mark.parametrize(
+    ("stream", "consumer", "raised", "says"),
+    [
+        (answer(DESCRIBED), answer(described_consumer("ACTIVE")), ShardNotFoundError, "retention"),
+        (
+            answer(DESCRIBED),
+            refusal("ResourceNotFoundException"),
+            ConsumerNotFoundError,
+            "is not registered",
+        ),
+        (
+            answer(DESCRIBED),
+            answer(described_consumer("DELETING")),
+            ConsumerNotFoundError,
+            "is DELETING",
+        ),
+        (
+            refusal("ResourceNotFoundException"),
+            refusal("ResourceNotFoundException"),
+            StreamNotFoundError,
+            "There is no stream 's'",
+        ),
+    ],
+)
+def test_what_is_not_found(
+    script: Script,
+    clock: Turned,
+    *,
+    stream: Answer,
+    consumer: Answer,
+    raised: type[SparkinesisError],
+    says: str,
+    is_event: bool,
+) -> None:
+    code = "ResourceNotFoundException"
+    refused = Answer([INITIAL_RESPONSE, exception(code)]) if is_event else refusal(code)
+    script.on("SubscribeToShard", refused)
+    script.on("DescribeStreamSummary", stream)
+    script.on("DescribeStreamConsumer", consumer)
+    with pytest.raises(raised, match=says) as told:
+        cursor(script, clock).fetch()
+    assert type(told.value) is raised
+
+
+BROKEN = bytearray(records_event([2], 2))
+BROKEN[-6] ^= 1
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        bytes(BROKEN),
+        b"<html>Bad gateway</html>",
+        event({"Records": [{"Data": "?"}]}),
+        message(b"{}", {":message-type": "unheard-of"}),
+        message(b"", {}),
+    ],
+)
+def test_what_is_no_event_is_asked_for_again(script: Script, clock: Turned, chunk: bytes) -> None:
+    script.on(
+        "SubscribeToShard",
+        Answer([INITIAL_RESPONSE, records_event([1], 1), chunk, records_event([3], 3)], "hold"),
+        Answer([INITIAL_RESPONSE, records_event([2, 3], 3)], "hold"),
+    )
+    fan_out = cursor(script, clock)
+    assert [numbers(fan_out), numbers(fan_out)] == [[1], [2, 3]]
+    assert starts(script)[1:] == [after(1)]
+    assert script.gone.acquire(timeout=10)  # the broken one was closed, not kept
+    fan_out.stop()
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (refusal("LimitExceededException"), "Every retry was used up"),
+        (refusal("ResourceInUseException"), "consumer of its own"),
+        (Answer([b"<html>"], status=502), "Every retry was used up"),
+        (Answer([INITIAL_RESPONSE, b"<html></html>"]), "checksum .* was computed"),
+        (Answer([INITIAL_RESPONSE, b"\x00"]), "in the middle of an event"),
+        # The service ends subscriptions that way, but not at once: that is no busy loop, either.
+        (Answer([INITIAL_RESPONSE]), "each subscription was over"),
+    ],
+)
+def test_five_minutes_without_an_event_are_too_many(
+    script: Script, clock: Turned, given: Answer, says: str
+) -> None:
+    script.on("SubscribeToShard", *[given] * 100)
+    fan_out = cursor(script, clock)
+    with pytest.raises(ServiceError, match=says) as told:
+        fan_out.fetch()
+    assert "shardId-000000000000" in str(told.value)
+    assert "stream 's'" in str(told.value)
+    assert 250 < sum(clock.waits) <= 300
+    assert len(clock.waits) < 30
+
+
+def test_an_event_every_time_is_no_reason_to_give_up(script: Script, clock: Turned) -> None:
+    for number in range(1, 101):
+        script.on("SubscribeToShard", Answer([INITIAL_RESPONSE, records_event([number], number)]))
+    fan_out = cursor(script, clock)
+    assert [numbers(fan_out) for _ in range(100)] == [[n] for n in range(1, 101)]
+    assert clock.waits == [5.5] * 99
+
+
+@pytest.mark.parametrize("age", [239, 291])
+def test_a_subscription_is_renewed_before_its_time_is_over(
+    script: Script, clock: Turned, age: float
+) -> None:
+    first = Answer([INITIAL_RESPONSE, records_event([1], 1), records_event([2], 2)], "hold")
+    second = Answer([INITIAL_RESPONSE, records_event([2], 2)], "hold")
+    script.on("SubscribeToShard", first, second)
+    fan_out = cursor(script, clock)
+    assert numbers(fan_out) == [1]
+    clock.now += age
+    assert numbers(fan_out) == [2]
+    fan_out.stop()
+    assert len(starts(script)) == (2 if age > 290 else 1)
+    assert clock.waits == []
+
+
+def test_the_age_of_an_event_is_added_to_the_clock_of_the_service(
+    script: Script, clock: Turned
+) -> None:
+    script.on(
+        "SubscribeToShard",
+        Answer([INITIAL_RESPONSE, records_event([1], 1), records_event([2], 2)], "hold"),
+    )
+    fan_out = cursor(script, clock)
+    numbers(fan_out)
+    clock.now += 100.25
+    fetched = fan_out.fetch()
+    fan_out.stop()
+    assert fetched is not None
+    assert fetched.service_time_ms == DATE_MS + 100_250
+
+
+def test_a_stop_ends_a_waiting_fetch_and_the_connection(script: Script, clock: Turned) -> None:
+    script.on("SubscribeToShard", Answer([INITIAL_RESPONSE], "hold"))
+    fan_out = cursor(script, clock)
+    answers: list[object] = []
+    reader = threading.Thread(target=lambda: answers.append(fan_out.fetch()))
+    reader.start()
+    assert script.held.acquire(timeout=10)
+    fan_out.stop()
+    reader.join(timeout=10)  # far below the 30 seconds after which a silent connection is given up
+    assert answers == [None]
+    assert script.gone.acquire(timeout=10)
+    assert fan_out.fetch() is None
+    assert len(script.calls) == 1
+
+
+def test_a_stop_closes_a_connection_that_nobody_reads(script: Script, clock: Turned) -> None:
+    script.on("SubscribeToShard", Answer([INITIAL_RESPONSE, records_event([1], 1)], "hold"))
+    fan_out = cursor(script, clock)
+    numbers(fan_out)
+    fan_out.stop()
+    assert script.gone.acquire(timeout=10)
+
+
+def test_a_stop_ends_a_wait_between_subscriptions(script: Script) -> None:
+    script.on("SubscribeToShard", refusal("LimitExceededException"))
+    waiting = threading.Event()
+
+    def wait(stopped: threading.Event, seconds: float) -> None:
+        waiting.set()
+        assert stopped.wait(60)
+
+    fan_out = FanOutCursor(client(script), CONSUMER_ARN, "shardId-0", TRIM_HORIZON, wait=wait)
+    answers: list[object] = []
+    reader = threading.Thread(target=lambda: answers.append(fan_out.fetch()))
+    reader.start()
+    assert waiting.wait(10)
+    fan_out.stop()
+    reader.join(timeout=10)
+    assert answers == [None]
+
+
+def test_a_stop_during_the_call_closes_what_it_opens(script: Script, clock: Turned) -> None:
+    script.on("SubscribeToShard", Answer([INITIAL_RESPONSE, records_event([1], 1)], "hold"))
+    script.gate.clear()
+    fan_out = cursor(script, clock)
+    answers: list[object] = []
+    reader = threading.Thread(target=lambda: answers.append(fan_out.fetch()))
+    reader.start()
+    assert script.called.acquire(timeout=10)
+    fan_out.stop()
+    script.gate.set()
+    reader.join(timeout=10)
+    assert answers == [None]
+    assert script.gone.acquire(timeout=10)
