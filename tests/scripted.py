@@ -41,19 +41,25 @@ def answer(body: dict[str, Any]) -> Answer:
     return Answer([json.dumps(body).encode()])
 
 
+def _open_gate() -> threading.Event:
+    gate = threading.Event()
+    gate.set()
+    return gate
+
+
 @dataclass
 class Script:
     """The answers that are left, by operation, and the calls that were made: (operation, body)."""
 
+    endpoint: str
     answers: dict[str, deque[Answer]] = field(default_factory=dict)
     calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
-    endpoint: str = ""
     held: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     """Released for each answer that holds, once its chunks were sent."""
     gone: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     """Released for each client that has left an answer that holds."""
     called: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
-    gate: threading.Event = field(default_factory=threading.Event)
+    gate: threading.Event = field(default_factory=_open_gate)
     """Nothing is answered while it is not set; `called` is released for each call before that."""
 
     def on(self, operation: str, *answers: Answer) -> Script:
@@ -64,64 +70,83 @@ class Script:
         return [body for name, body in self.calls if name == operation]
 
 
-@contextmanager
-def scripted() -> Iterator[Script]:
-    script = Script()
-    script.gate.set()
+class Scripted:
+    """The server, and the script that it follows now. One server does for many scripts, and a
+    client of boto3's, which takes long to make, for all of them."""
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def __init__(self, endpoint: str) -> None:
+        self.endpoint = endpoint
+        self.script = Script(endpoint)
 
-        def log_message(self, *_: object) -> None:
-            pass
+    def begin(self) -> Script:
+        self.script = Script(self.endpoint)
+        return self.script
 
-        def do_POST(self) -> None:
-            operation = self.headers["X-Amz-Target"].partition(".")[2]
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            script.calls.append((operation, body))
-            waiting = script.answers.get(operation)
-            given = waiting.popleft() if waiting else refusal("Unscripted", operation, 418)
-            script.called.release()
-            script.gate.wait()
-            self.send_response_only(given.status)
-            self.send_header("Date", given.date)
-            self.send_header("Transfer-Encoding", "chunked")
-            self.end_headers()
-            try:
-                self._send(given)
-            except OSError:
-                self.close_connection = True
-                script.gone.release()
 
-        def _send(self, given: Answer) -> None:
-            for chunk in given.chunks:
-                self.wfile.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
-                self.wfile.flush()
-            if given.ends == "end":
-                self.wfile.write(b"0\r\n\r\n")
-                return
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    scripted: Scripted
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def do_POST(self) -> None:
+        script = self.scripted.script
+        operation = self.headers["X-Amz-Target"].partition(".")[2]
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        script.calls.append((operation, body))
+        waiting = script.answers.get(operation)
+        given = waiting.popleft() if waiting else refusal("Unscripted", operation, 418)
+        script.called.release()
+        script.gate.wait()
+        self.send_response_only(given.status)
+        self.send_header("Date", given.date)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        try:
+            self._send(given, script)
+        except OSError:
             self.close_connection = True
-            if given.ends == "hold":
-                script.held.release()
-                self.connection.recv(1)  # the client's end
-                script.gone.release()
-            elif given.ends == "reset":
-                linger = struct.pack("ii", 1, 0)
-                self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-                self.connection.close()
+            script.gone.release()
 
-    class Server(ThreadingHTTPServer):
-        def handle_error(self, request: Any, client_address: Any) -> None:
-            if not isinstance(sys.exc_info()[1], ConnectionError):  # a client that went away
-                super().handle_error(request, client_address)
+    def _send(self, given: Answer, script: Script) -> None:
+        for chunk in given.chunks:
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
+            self.wfile.flush()
+        if given.ends == "end":
+            self.wfile.write(b"0\r\n\r\n")
+            return
+        self.close_connection = True
+        if given.ends == "hold":
+            script.held.release()
+            self.connection.recv(1)  # the client's end
+            script.gone.release()
+        elif given.ends == "reset":
+            linger = struct.pack("ii", 1, 0)
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            self.connection.close()
 
-    server = Server(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    script.endpoint = f"http://127.0.0.1:{server.server_address[1]}"
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exc_info()[1], ConnectionError):  # a client that went away
+            super().handle_error(request, client_address)
+
+
+@contextmanager
+def serving() -> Iterator[Scripted]:
+    class Handler(_Handler):
+        pass
+
+    server = _Server(("127.0.0.1", 0), Handler)
+    scripted = Handler.scripted = Scripted(f"http://127.0.0.1:{server.server_address[1]}")
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
-        yield script
+        yield scripted
     finally:
         server.shutdown()
         thread.join()

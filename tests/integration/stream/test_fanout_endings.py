@@ -30,16 +30,21 @@ from sparkinesis.stream.position import (
 )
 from sparkinesis.stream.retry import Retry
 from tests.event_stream import INITIAL_RESPONSE, event, exception, message, records_event
-from tests.scripted import DATE_MS, Answer, Script, answer, refusal, scripted
+from tests.scripted import DATE_MS, Answer, Script, Scripted, answer, refusal, serving
 
 STREAM_ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/s"
 CONSUMER_ARN = f"{STREAM_ARN}/consumer/c:1790000000"
 
 
-@pytest.fixture
-def script() -> Iterator[Script]:
-    with scripted() as running:
+@pytest.fixture(scope="module")
+def service() -> Iterator[Scripted]:
+    with serving() as running:
         yield running
+
+
+@pytest.fixture
+def script(service: Scripted) -> Script:
+    return service.begin()
 
 
 class Turned:
