@@ -174,7 +174,9 @@ class FanOutCursor:
         if cause is Cause.FINAL or self._trouble.lasts(now + pause) > self._retry.give_up_after:
             raise self._explained(error) from None
         if pause:
-            _log.info(
+            _log.log(
+                # Unless a lease has just moved, somebody else reads with the same consumer.
+                logging.WARNING if cause is Cause.TAKEN_OVER else logging.INFO,
                 "No subscription to shard %s of %s for %.1f seconds: %s%s",
                 self.shard_id,
                 self._client.address,

@@ -53,12 +53,11 @@ def register_consumer(
     deadline = clock() + timeout
     attempt = 0
     while True:
-        consumer = describe_consumer(client, name, stream_arn)
+        consumer, said = describe_consumer(client, name, stream_arn), ""
+        if consumer is None:
+            consumer, said = _register(client, name, stream_arn)
         if consumer is not None and consumer.is_active:
             return consumer.arn
-        said = ""
-        if consumer is None:
-            said = _register(client, name, stream_arn)
         pause = 0.5 + pace.pause(attempt)
         if clock() + pause > deadline:
             raise ServiceError(_not_active(client.address, name, consumer, timeout, said))
@@ -66,10 +65,10 @@ def register_consumer(
         attempt += 1
 
 
-def _register(client: StreamClient, name: str, stream_arn: str) -> str:
-    """Try once; what was said if it did not work, but may at another time."""
+def _register(client: StreamClient, name: str, stream_arn: str) -> tuple[Consumer | None, str]:
+    """Try once: the new consumer; or none, and what was said, if another time it may work."""
     try:
-        try_to_register(client, name, stream_arn)
+        return try_to_register(client, name, stream_arn), ""
     except (ClientError, BotoCoreError) as error:
         code = error_code(error)
         if code == "LimitExceededException":
@@ -79,8 +78,7 @@ def _register(client: StreamClient, name: str, stream_arn: str) -> str:
         # ResourceInUse: another worker has just registered it, or it is being deleted.
         elif code != "ResourceInUseException" and not is_retryable(error):
             raise explain(error, "RegisterStreamConsumer", client.address, None, None) from None
-        return f" RegisterStreamConsumer was last answered by {code}."
-    return ""
+        return None, f" RegisterStreamConsumer was last answered by {code}."
 
 
 def is_full(consumers: Sequence[Consumer]) -> bool:

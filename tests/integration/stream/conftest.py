@@ -1,0 +1,80 @@
+"""A local Kinesis on a clock that a test turns, with all limits, and a stream of one shard."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from sparkinesis.local import LocalServer, ManualClock
+from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.client import StreamClient
+from sparkinesis.stream.fanout import FanOutCursor
+from sparkinesis.stream.position import TRIM_HORIZON, Position
+from sparkinesis.stream.registration import register_consumer
+from sparkinesis.stream.retry import Retry
+
+START_MS = 1_790_000_000_000
+SHARD = "shardId-000000000000"
+
+OpenCursor = Callable[..., FanOutCursor]
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(START_MS)
+
+
+@pytest.fixture
+def server(clock: ManualClock) -> Iterator[LocalServer]:
+    with LocalServer(clock=clock) as running:
+        yield running
+
+
+@pytest.fixture
+def kinesis(server: LocalServer) -> Any:
+    client = server.client("kinesis")
+    client.create_stream(StreamName="s", ShardCount=1)
+    return client
+
+
+@pytest.fixture
+def client(server: LocalServer, kinesis: Any, clock: ManualClock) -> StreamClient:
+    return StreamClient(
+        StreamAddress("s", None, "us-east-1", server.endpoint_url),
+        Retry(sleep=lambda seconds: waited(clock, seconds), clock=lambda: clock() / 1000),
+        wall_clock_ms=clock,
+    )
+
+
+def waited(clock: ManualClock, seconds: float) -> None:
+    clock.advance(math.ceil(seconds * 1000))
+
+
+@pytest.fixture
+def consumer(client: StreamClient, clock: ManualClock) -> str:
+    return register_consumer(client, "c", sleep=lambda seconds: waited(clock, seconds))
+
+
+@pytest.fixture
+def open_cursor(client: StreamClient, consumer: str, clock: ManualClock) -> Iterator[OpenCursor]:
+    """Cursors on the server's clock, which goes on while they wait. They are stopped at the end."""
+    opened: list[FanOutCursor] = []
+
+    def open_one(
+        position: Position = TRIM_HORIZON, shard_id: str = SHARD, **options: Any
+    ) -> FanOutCursor:
+        def wait(_: threading.Event, seconds: float) -> None:
+            waited(clock, seconds)
+
+        defaults = {"clock": lambda: clock() / 1000, "wait": wait}
+        cursor = FanOutCursor(client, consumer, shard_id, position, **{**defaults, **options})
+        opened.append(cursor)
+        return cursor
+
+    yield open_one
+    for cursor in opened:
+        cursor.stop()

@@ -1,0 +1,292 @@
+"""The fan-out cursor on the local Kinesis: every record once, whatever happens to subscriptions."""
+
+from __future__ import annotations
+
+import io
+import threading
+from typing import Any
+
+import pytest
+from urllib3 import HTTPResponse
+
+from sparkinesis.errors import ConsumerNotFoundError, ShardNotFoundError, StreamNotFoundError
+from sparkinesis.local import Call, Fault, LocalServer, ManualClock
+from sparkinesis.stream.client import StreamClient
+from sparkinesis.stream.event_stream import EventStreamDecoder
+from sparkinesis.stream.fanout import FanOutCursor
+from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp
+from sparkinesis.stream.registration import deregister_consumer
+from sparkinesis.stream.subscription import CHUNK, Subscription
+from sparkinesis.stream.transport import subscription_client
+from tests.event_stream import INITIAL_RESPONSE, records_event
+from tests.integration.stream.conftest import SHARD, START_MS, OpenCursor
+from tests.streams import put, put_at, split
+
+
+def read_up_to(cursor: FanOutCursor, last: bytes) -> list[bytes]:
+    """The data of all records up to one that a test put last."""
+    datas: list[bytes] = []
+    while last not in datas:
+        fetched = cursor.fetch()
+        assert fetched is not None
+        datas.extend(record.data for record in fetched.page.records)
+    return datas
+
+
+def once(fault: Fault) -> Any:
+    """A fault plan that does this to the next subscription alone."""
+    faults = [fault]
+
+    def plan(call: Call) -> Fault | None:
+        return faults.pop() if faults and call.operation == "SubscribeToShard" else None
+
+    return plan
+
+
+def body_length(client: StreamClient, consumer: str, position: AfterRecord) -> int:
+    """Bytes of an event stream up to the end of its first event."""
+    body = subscription_client(client.address).subscribe_to_shard(
+        ConsumerARN=consumer,
+        ShardId=SHARD,
+        StartingPosition={
+            "Type": "AFTER_SEQUENCE_NUMBER",
+            "SequenceNumber": position.sequence_number,
+        },
+    )["Body"]
+    decoder, length, messages = EventStreamDecoder(), 0, 0
+    while messages < 2:
+        data = body.read1(CHUNK)
+        length += len(data)
+        messages += len(list(decoder.feed(data)))
+    assert decoder.is_between_messages
+    body.close()
+    return length
+
+
+@pytest.mark.parametrize("inclusive", [False, True])
+def test_cut_at_every_byte(
+    server: LocalServer,
+    kinesis: Any,
+    client: StreamClient,
+    consumer: str,
+    *,
+    open_cursor: OpenCursor,
+    clock: ManualClock,
+    inclusive: bool,
+) -> None:
+    start = AfterRecord(put_at(kinesis, "s", b"start"))
+    put(kinesis, "s", [b"1", b"2", b"3"], "k")
+    length = body_length(client, consumer, start)
+    assert length > 400
+    expected = [b"start"] * inclusive + [b"1", b"2", b"3", b"last"]
+    cuts = 0
+    # Behind the event, too: numbers and times have more digits in some events than in others.
+    for cut_after in range(length + 200):
+        clock.advance(5000)
+        server.kinesis.faults = once(Fault(cut_after=cut_after))
+        cursor = open_cursor(start, inclusive=inclusive)
+        found = read_up_to(cursor, b"3")
+        last = put_at(kinesis, "s", b"last")
+        found += read_up_to(cursor, b"last")
+        assert found == expected, cut_after
+        cursor.stop()
+        cuts += server.kinesis.calls.count("SubscribeToShard") - 1
+        server.kinesis.calls.clear()
+        start = AfterRecord(put_at(kinesis, "s", b"start") if inclusive else last)
+        put(kinesis, "s", [b"1", b"2", b"3"], "k")
+        clock.advance(1000)
+    assert cuts > length
+
+
+def test_an_hour_of_silence_costs_a_renewal_every_few_minutes(
+    server: LocalServer, kinesis: Any, open_cursor: OpenCursor, clock: ManualClock
+) -> None:
+    cursor = open_cursor()
+    while clock() < START_MS + 3_600_000:
+        fetched = cursor.fetch()
+        assert fetched is not None
+        assert not fetched.page.records
+        assert fetched.service_time_ms == pytest.approx(clock(), abs=1000)
+        clock.advance(5000)
+    put(kinesis, "s", [b"at last"], "k")
+    assert read_up_to(cursor, b"at last") == [b"at last"]
+    calls = server.kinesis.calls.select("SubscribeToShard")
+    assert 3600 / 290 - 1 <= len(calls) <= 3600 / 240 + 1
+    assert {call.error for call in calls} == {None}
+
+
+def test_the_service_ends_a_subscription(
+    server: LocalServer, kinesis: Any, open_cursor: OpenCursor, clock: ManualClock
+) -> None:
+    # By a clock of its own, which stands still, its subscriptions never get old.
+    cursor = open_cursor(clock=lambda: 0.0)
+    for number in range(5):
+        put(kinesis, "s", [b"%d" % number], "k")
+        assert read_up_to(cursor, b"%d" % number) == [b"%d" % number]
+        clock.advance(300_000)
+    assert server.kinesis.calls.count("SubscribeToShard") == 5
+
+
+def test_a_newer_subscription_takes_over_and_both_see_every_record(
+    server: LocalServer, kinesis: Any, open_cursor: OpenCursor, clock: ManualClock
+) -> None:
+    older, newer = open_cursor(), open_cursor()
+    put(kinesis, "s", [b"1"], "k")
+    assert read_up_to(older, b"1") == [b"1"]
+    assert read_up_to(newer, b"1") == [b"1"]  # refused for five seconds, then it takes over
+    put(kinesis, "s", [b"2"], "k")
+    taken_over = clock()
+    assert read_up_to(older, b"2") == [b"2"]
+    assert clock() >= taken_over + 10_000
+    put(kinesis, "s", [b"3"], "k")
+    assert read_up_to(newer, b"3") == [b"2", b"3"]
+    refused = [c.error for c in server.kinesis.calls.select("SubscribeToShard") if c.error]
+    assert set(refused) <= {"ResourceInUseException"}
+    assert len(refused) < 20
+
+
+def test_a_reshard_ends_the_shard_with_its_children(kinesis: Any, open_cursor: OpenCursor) -> None:
+    cursor = open_cursor()
+    put(kinesis, "s", [b"1", b"2"], "k")
+    assert read_up_to(cursor, b"2") == [b"1", b"2"]
+    split(kinesis, "s")
+    fetched = cursor.fetch()
+    assert fetched is not None
+    assert cursor.at_end
+    assert fetched.page.child_shards is not None
+    children = [child.shard_id for child in fetched.page.child_shards]
+    assert children == ["shardId-000000000001", "shardId-000000000002"]
+
+
+def test_a_closed_shard_is_read_to_its_end(kinesis: Any, open_cursor: OpenCursor) -> None:
+    put(kinesis, "s", [b"%d" % n for n in range(100)], "k")
+    split(kinesis, "s")
+    cursor = open_cursor()
+    found = []
+    while not cursor.at_end:
+        fetched = cursor.fetch()
+        assert fetched is not None
+        found += [record.data for record in fetched.page.records]
+    assert found == [b"%d" % n for n in range(100)]
+
+
+def test_it_begins_at_an_instant(kinesis: Any, open_cursor: OpenCursor, clock: ManualClock) -> None:
+    for number in range(4):
+        put(kinesis, "s", [b"%d" % number], "k")
+        clock.advance(1)  # a millisecond counts
+    cursor = open_cursor(AtTimestamp(START_MS + 2))
+    assert read_up_to(cursor, b"3") == [b"2", b"3"]
+
+
+@pytest.mark.parametrize("after", [0, 1, 2])
+@pytest.mark.parametrize(
+    "code", ["InternalFailureException", "KMSThrottlingException", "ResourceInUseException"]
+)
+def test_an_exception_after_some_events(
+    server: LocalServer, kinesis: Any, open_cursor: OpenCursor, code: str, after: int
+) -> None:
+    server.kinesis.faults = once(Fault(stream_code=code, stream_after=after))
+    cursor = open_cursor()
+    for number in range(4):
+        put(kinesis, "s", [b"%d" % number], "k")
+        assert read_up_to(cursor, b"%d" % number) == [b"%d" % number]
+    assert server.kinesis.calls.count("SubscribeToShard") == 2
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_call_whose_answer_is_lost(
+    server: LocalServer, kinesis: Any, open_cursor: OpenCursor, when: str
+) -> None:
+    put(kinesis, "s", [b"1"], "k")
+    server.kinesis.faults = once(Fault.dropped(when))  # type: ignore[arg-type]
+    assert read_up_to(open_cursor(), b"1") == [b"1"]
+
+
+@pytest.mark.parametrize("delay_ms", [0, 60_000])
+def test_a_deregistered_consumer(
+    server: LocalServer,
+    client: StreamClient,
+    consumer: str,
+    open_cursor: OpenCursor,
+    delay_ms: int,
+) -> None:
+    cursor = open_cursor()
+    assert cursor.fetch() is not None
+    server.kinesis.consumer_delay_ms = delay_ms
+    deregister_consumer(client, consumer)
+    with pytest.raises(ConsumerNotFoundError) as told:
+        cursor.fetch()
+    for part in (consumer, "stream 's'", SHARD, "DELETING" if delay_ms else "not registered"):
+        assert part in str(told.value)
+
+
+def test_a_shard_that_is_not_there(open_cursor: OpenCursor) -> None:
+    with pytest.raises(ShardNotFoundError, match="shardId-000000000099"):
+        open_cursor(shard_id="shardId-000000000099").fetch()
+
+
+def test_a_stream_that_was_deleted(kinesis: Any, open_cursor: OpenCursor) -> None:
+    cursor = open_cursor()
+    assert cursor.fetch() is not None
+    kinesis.delete_stream(StreamName="s", EnforceConsumerDeletion=True)
+    with pytest.raises(StreamNotFoundError, match="'s'"):
+        cursor.fetch()
+
+
+def test_a_stop_ends_a_waiting_fetch(
+    server: LocalServer, kinesis: Any, open_cursor: OpenCursor
+) -> None:
+    cursor = open_cursor()
+    assert cursor.fetch() is not None
+    answers: list[object] = []
+    reader = threading.Thread(target=lambda: answers.append(cursor.fetch()))
+    reader.start()
+    cursor.stop()
+    reader.join(timeout=10)
+    assert answers == [None]
+
+
+def test_large_records_in_large_numbers(server: LocalServer, open_cursor: OpenCursor) -> None:
+    server.kinesis.limits = None
+    datas = [bytes([n]) * 500_000 for n in range(60)]
+    for data in datas:
+        server.kinesis.call("PutRecord", StreamName="s", Data=data, PartitionKey="k")
+    cursor = open_cursor()
+    found: list[bytes] = []
+    size = 0
+    while len(found) < len(datas):
+        fetched = cursor.fetch()
+        assert fetched is not None
+        found += [record.data for record in fetched.page.records]
+        size += fetched.size
+    assert found == datas
+    assert size == pytest.approx(60 * 500_001, rel=0.01)
+    assert server.kinesis.calls.count("SubscribeToShard") == 1
+
+
+def test_nothing_is_read_ahead_of_the_reader() -> None:
+    events = [records_event(range(n * 2000, n * 2000 + 2000), n * 2000 + 1999) for n in range(20)]
+    stream = io.BytesIO(b"".join([INITIAL_RESPONSE, *events]))
+    subscription = Subscription(HTTPResponse(stream, preload_content=False), START_MS)
+    given = len(INITIAL_RESPONSE)
+    for event in events:
+        received = subscription.next_event()
+        assert received is not None
+        assert len(received.event.records) == 2000
+        given += len(event)
+        assert stream.tell() < given + CHUNK
+    assert subscription.next_event() is None
+    assert len(b"".join(events)) > 10 * CHUNK
+
+
+def test_events_of_a_subscription_one_by_one(
+    client: StreamClient, kinesis: Any, consumer: str
+) -> None:
+    put(kinesis, "s", [b"1", b"2"], "k")
+    split(kinesis, "s")
+    subscription = client.subscribe(consumer, SHARD, TRIM_HORIZON)
+    (event,) = subscription
+    assert [record.data for record in event.records] == [b"1", b"2"]
+    assert event.continuation_sequence_number is None
+    assert event.child_shards
+    subscription.close()

@@ -1,0 +1,203 @@
+"""Registering a consumer: one for all who ask, and whatever state an earlier one is in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sparkinesis.errors import (
+    AccessDeniedError,
+    ConsumerLimitError,
+    ServiceError,
+    StreamNotFoundError,
+)
+from sparkinesis.local import Call, Fault, LocalServer, ManualClock
+from sparkinesis.stream.client import StreamClient
+from sparkinesis.stream.consumers import describe_consumer_arn, list_consumers
+from sparkinesis.stream.registration import deregister_consumer, register_consumer
+from tests.integration.stream.conftest import START_MS, waited
+
+Register = Callable[..., str]
+
+
+@pytest.fixture
+def register(client: StreamClient, clock: ManualClock) -> Register:
+    """`register_consumer` on the server's clock, which goes on while it waits."""
+
+    def call(name: str = "c", **options: Any) -> str:
+        return register_consumer(
+            client,
+            name,
+            clock=lambda: clock() / 1000,
+            sleep=lambda seconds: waited(clock, seconds),
+            **options,
+        )
+
+    return call
+
+
+def failing(operation: str, *faults: Fault) -> Callable[[Call], Fault | None]:
+    """A fault plan for the next calls of an operation."""
+    left = list(faults)
+
+    def plan(call: Call) -> Fault | None:
+        return left.pop(0) if left and call.operation == operation else None
+
+    return plan
+
+
+def test_a_new_consumer_is_registered_and_waited_for(
+    server: LocalServer, client: StreamClient, register: Register, clock: ManualClock
+) -> None:
+    server.kinesis.consumer_delay_ms = 30_000
+    arn = register("c")
+    assert clock() >= START_MS + 30_000
+    consumer = describe_consumer_arn(client, arn)
+    assert consumer is not None
+    assert (consumer.name, consumer.arn, consumer.status) == ("c", arn, "ACTIVE")
+    assert server.kinesis.calls.count("RegisterStreamConsumer") == 1
+
+
+def test_an_existing_consumer_is_used(server: LocalServer, register: Register) -> None:
+    first = register()
+    server.kinesis.calls.clear()
+    assert register() == first
+    assert server.kinesis.calls.count("RegisterStreamConsumer") == 0
+    assert register("another") != first
+
+
+def test_a_consumer_that_another_worker_has_just_asked_for(
+    server: LocalServer, kinesis: Any, client: StreamClient, register: Register
+) -> None:
+    server.kinesis.consumer_delay_ms = 30_000
+    kinesis.register_stream_consumer(StreamARN=client.stream_arn(), ConsumerName="c")
+    server.kinesis.calls.clear()
+    arn = register()
+    assert server.kinesis.calls.count("RegisterStreamConsumer") == 0
+    assert describe_consumer_arn(client, arn) is not None
+
+
+def test_a_consumer_that_is_being_deleted_is_registered_anew(
+    server: LocalServer, client: StreamClient, register: Register, clock: ManualClock
+) -> None:
+    first = register()
+    server.kinesis.consumer_delay_ms = 30_000
+    clock.advance(1000)
+    deregister_consumer(client, first)
+    second = register()
+    assert second != first
+    assert clock() >= START_MS + 60_000
+    assert describe_consumer_arn(client, first) is None
+
+
+def test_a_race_gives_all_workers_one_consumer(server: LocalServer, register: Register) -> None:
+    def plan(call: Call) -> Fault | None:
+        # All of them see that it is not there.
+        if call.operation == "DescribeStreamConsumer" and call.ordinal <= workers:
+            return Fault.error("ResourceNotFoundException")
+        return None
+
+    workers = 4
+    server.kinesis.faults = plan
+    with ThreadPoolExecutor(workers) as pool:
+        arns = set(pool.map(lambda _: register(), range(workers)))
+    assert len(arns) == 1
+    answers = [c.error for c in server.kinesis.calls.select("RegisterStreamConsumer")]
+    assert answers.count(None) == 1
+    assert "ResourceInUseException" in answers
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault.error("LimitExceededException"),  # too many calls a second
+        Fault.error("ThrottlingException"),
+        Fault.error("InternalFailure", status=500),
+        Fault.dropped("before"),
+        Fault.dropped("after"),
+    ],
+)
+def test_a_passing_trouble(server: LocalServer, register: Register, fault: Fault) -> None:
+    server.kinesis.faults = failing("RegisterStreamConsumer", fault, fault)
+    assert ":stream/s/consumer/c:" in register()
+
+
+def test_a_stream_with_as_many_consumers_as_it_may_have(
+    server: LocalServer, kinesis: Any, client: StreamClient, register: Register, clock: ManualClock
+) -> None:
+    for number in range(20):
+        register(f"app-{number}")
+        clock.advance(1000)
+    with pytest.raises(ConsumerLimitError) as told:
+        register("one-more")
+    text = str(told.value)
+    for part in ("'one-more'", "stream 's'", "20 registered", "app-0, app-1, app-10", "Deregister"):
+        assert part in text
+    assert "/consumer/app-7:" in register("app-7")
+    # One that is being deleted makes room.
+    server.kinesis.consumer_delay_ms = 5000
+    deregister_consumer(client, register("app-3"))
+    assert "/consumer/one-more:" in register("one-more")
+    assert len(list_consumers(client, client.stream_arn())) == 20
+
+
+def test_others_that_are_being_created_are_waited_for(
+    server: LocalServer, kinesis: Any, client: StreamClient, register: Register, clock: ManualClock
+) -> None:
+    server.kinesis.consumer_delay_ms = 20_000
+    for number in range(5):
+        clock.advance(1000)
+        kinesis.register_stream_consumer(
+            StreamARN=client.stream_arn(), ConsumerName=f"app-{number}"
+        )
+    assert "/consumer/c:" in register()
+    assert clock() >= START_MS + 41_000
+
+
+def test_one_that_never_gets_active(
+    server: LocalServer, register: Register, clock: ManualClock
+) -> None:
+    server.kinesis.consumer_delay_ms = 10_000_000
+    with pytest.raises(ServiceError, match=r"'c' of stream 's' .* is CREATING, 120 seconds"):
+        register(timeout=120)
+    assert clock() <= START_MS + 120_000
+
+
+def test_one_that_can_never_be_registered(server: LocalServer, register: Register) -> None:
+    fault = Fault.error("LimitExceededException")
+    server.kinesis.faults = failing("RegisterStreamConsumer", *[fault] * 1000)
+    with pytest.raises(ServiceError, match=r"is not there, .* answered by LimitExceededException"):
+        register()
+
+
+@pytest.mark.parametrize("operation", ["DescribeStreamConsumer", "RegisterStreamConsumer"])
+def test_what_is_not_allowed(server: LocalServer, register: Register, operation: str) -> None:
+    server.kinesis.faults = failing(operation, Fault.error("AccessDeniedException"))
+    with pytest.raises(AccessDeniedError, match=f"Give .* kinesis:{operation} on the stream and"):
+        register()
+
+
+@pytest.mark.parametrize("by_arn", [False, True])
+def test_a_stream_that_is_not_there(client: StreamClient, by_arn: bool) -> None:
+    arn = "arn:aws:kinesis:us-east-1:123456789012:stream/other"
+    address = replace(client.address, name="other", arn=arn if by_arn else None)
+    with pytest.raises(StreamNotFoundError, match="'other'"):
+        register_consumer(StreamClient(address), "c")
+
+
+def test_deregistering_what_is_gone_already(
+    server: LocalServer, client: StreamClient, register: Register
+) -> None:
+    arn = register()
+    deregister_consumer(client, arn)
+    deregister_consumer(client, arn)
+    assert list_consumers(client, client.stream_arn()) == []
+    server.kinesis.faults = failing(
+        "DeregisterStreamConsumer", Fault.error("AccessDeniedException")
+    )
+    with pytest.raises(AccessDeniedError, match="kinesis:DeregisterStreamConsumer"):
+        deregister_consumer(client, arn)
