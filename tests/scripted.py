@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import struct
 import sys
 import threading
@@ -130,6 +131,13 @@ class _Handler(BaseHTTPRequestHandler):
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    tls: ssl.SSLContext | None = None
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        connection, address = super().get_request()
+        if self.tls is None:
+            return connection, address
+        return self.tls.wrap_socket(connection, server_side=True), address
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         if not isinstance(sys.exc_info()[1], ConnectionError):  # a client that went away
@@ -137,12 +145,14 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def serving() -> Iterator[Scripted]:
+def serving(tls: ssl.SSLContext | None = None) -> Iterator[Scripted]:
     class Handler(_Handler):
         pass
 
     server = _Server(("127.0.0.1", 0), Handler)
-    scripted = Handler.scripted = Scripted(f"http://127.0.0.1:{server.server_address[1]}")
+    server.tls = tls
+    scheme = "http" if tls is None else "https"
+    scripted = Handler.scripted = Scripted(f"{scheme}://127.0.0.1:{server.server_address[1]}")
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:

@@ -1,0 +1,112 @@
+"""The connection of a subscription: over TLS, as the service's are, and when nothing comes."""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+import threading
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+import urllib3
+from botocore.exceptions import ReadTimeoutError, ResponseStreamingError
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.client import StreamClient
+from sparkinesis.stream.position import TRIM_HORIZON
+from sparkinesis.stream.subscription import Subscription
+from tests.event_stream import INITIAL_RESPONSE, records_event
+from tests.scripted import DATE_MS, Answer, Script, Scripted, serving
+
+STREAM_ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/s"
+CONSUMER_ARN = f"{STREAM_ARN}/consumer/c:1790000000"
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of a certificate for this machine, signed by itself, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    host = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    now = datetime.now(timezone.utc)
+    signed = (
+        x509.CertificateBuilder(name, name, key.public_key(), 1)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(host, critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    file = tmp_path_factory.mktemp("tls") / "certificate.pem"
+    file.write_bytes(
+        signed.public_bytes(serialization.Encoding.PEM)
+        + key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    return file
+
+
+@pytest.fixture(scope="module")
+def service(certificate: Path) -> Iterator[Scripted]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    with serving(context) as running:
+        yield running
+
+
+@pytest.fixture
+def script(service: Scripted, certificate: Path, monkeypatch: pytest.MonkeyPatch) -> Script:
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(certificate))
+    return service.begin()
+
+
+def subscribe(script: Script) -> Subscription:
+    address = StreamAddress("s", STREAM_ARN, "us-east-1", script.endpoint)
+    return StreamClient(address).subscribe(CONSUMER_ARN, "shardId-000000000000", TRIM_HORIZON)
+
+
+@pytest.mark.parametrize("turn", range(10))
+def test_closing_ends_a_read_over_tls(script: Script, turn: int) -> None:
+    """Ten times: it meets the reader in another place each time."""
+    script.on("SubscribeToShard", Answer([INITIAL_RESPONSE, records_event([1], 1)], "hold"))
+    subscription = subscribe(script)
+    assert subscription.next_event() is not None
+    answers: list[object] = []
+    reader = threading.Thread(target=lambda: answers.append(subscription.next_event()))
+    reader.start()
+    subscription.close()
+    reader.join(timeout=10)
+    assert answers == [None]
+    assert script.gone.acquire(timeout=10)
+
+
+def test_a_connection_that_broke_over_tls(script: Script) -> None:
+    script.on("SubscribeToShard", Answer([INITIAL_RESPONSE, records_event([1], 1)[:50]], "close"))
+    subscription = subscribe(script)
+    with pytest.raises(ResponseStreamingError):
+        subscription.next_event()
+    assert subscription.next_event() is None
+
+
+def test_a_silent_connection_is_given_up(script: Script, certificate: Path) -> None:
+    script.on("SubscribeToShard", Answer([INITIAL_RESPONSE], "hold"))
+    body = urllib3.PoolManager(ca_certs=str(certificate)).request(
+        "POST",
+        script.endpoint,
+        headers={"X-Amz-Target": "Kinesis_20131202.SubscribeToShard"},
+        body=b"{}",
+        preload_content=False,
+        timeout=0.3,
+    )
+    assert isinstance(body, urllib3.HTTPResponse)
+    with pytest.raises(ReadTimeoutError):
+        Subscription(body, DATE_MS).next_event()
+    assert script.gone.acquire(timeout=10)
