@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import weakref
 from typing import Any
 
 import msgspec
@@ -458,6 +460,17 @@ def test_nobody_is_woken_after_letting_go(
     stream.split()
     kinesis.call("DeregisterStreamConsumer", ConsumerARN=app)
     assert listener.woken == 0
+
+
+def test_nothing_is_kept_after_letting_go(kinesis: LocalKinesis, app: str) -> None:
+    listener = Listener(kinesis, app)
+    listener.event()
+    listener.waits_until()
+    kept = weakref.ref(listener.subscription)
+    listener.release()
+    del listener
+    gc.collect()
+    assert kept() is None
 
 
 def test_calls_and_events_are_logged(
