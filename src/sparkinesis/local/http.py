@@ -19,6 +19,7 @@ from xml.sax.saxutils import escape
 
 import msgspec
 
+from sparkinesis.local.cbor import CborCodec
 from sparkinesis.local.codec import Codec, JsonCodec
 from sparkinesis.local.errors import KinesisError, missing_token, unknown_operation
 from sparkinesis.local.kinesis import DEFAULT_REGION, LocalKinesis, Outcome
@@ -64,6 +65,7 @@ class App:
         self._codecs: dict[bytes, Codec] = {
             b"application/x-amz-json-1.1": JsonCodec(),
             b"application/json": JsonCodec(),
+            b"application/x-amz-cbor-1.1": CborCodec(),
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
