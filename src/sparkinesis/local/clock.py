@@ -18,11 +18,15 @@ def system_clock() -> int:
 
 
 class ManualClock:
-    """A clock that stands still until it is told to move. Safe to share between threads."""
+    """A clock that stands still until it is told to move. Safe to share between threads.
+
+    Nobody can wait for it with a timeout; who has to know how it goes on asks to be told.
+    """
 
     def __init__(self, start_ms: int = 1_700_000_000_000) -> None:
         self._now = start_ms
         self._lock = threading.Lock()
+        self._listeners: list[Callable[[int], None]] = []
 
     def __call__(self) -> int:
         with self._lock:
@@ -34,4 +38,11 @@ class ManualClock:
             raise ValueError(f"a clock does not go back ({ms} ms)")
         with self._lock:
             self._now += ms
-            return self._now
+            now = self._now
+        for listener in self._listeners:
+            listener(now)
+        return now
+
+    def on_advance(self, listener: Callable[[int], None]) -> None:
+        """Has `listener(now)` called after every move, in the thread that moved the clock."""
+        self._listeners.append(listener)

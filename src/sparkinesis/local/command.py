@@ -56,6 +56,9 @@ def local(
     reshard_delay_ms: Annotated[
         int, typer.Option(min=0, help="How long a stream is UPDATING after a reshard, in ms.")
     ] = 0,
+    consumer_delay_ms: Annotated[
+        int, typer.Option(min=0, help="How long a consumer is CREATING, or DELETING, in ms.")
+    ] = 0,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the endpoint as one line of JSON, and no more.")
     ] = False,
@@ -71,6 +74,7 @@ def local(
         dynamodb=dynamodb,
         empty_pages=empty_pages,
         reshard_delay_ms=reshard_delay_ms,
+        consumer_delay_ms=consumer_delay_ms,
     )
     try:
         server.start()

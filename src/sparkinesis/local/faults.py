@@ -43,6 +43,9 @@ class Fault:
     others.
     delay_ms: the call takes effect at once, its answer comes this much later (in real time).
     drop: the connection is reset without an answer, "before" or "after" the call took effect.
+    cut_after: SubscribeToShard's connection is reset after so many bytes of the event stream.
+    stream_code, stream_after: SubscribeToShard's event stream ends with this exception (and
+    `message`) after so many events.
     arrival_skew_ms: records that are put carry an arrival time shifted by this much.
     """
 
@@ -52,6 +55,9 @@ class Fault:
     entries: frozenset[int] = frozenset()
     delay_ms: int = 0
     drop: Literal["before", "after"] | None = None
+    cut_after: int | None = None
+    stream_code: str | None = None
+    stream_after: int = 0
     arrival_skew_ms: int = 0
 
     @classmethod
@@ -73,6 +79,8 @@ FaultPlan = Callable[[Call], "Fault | None"]
 @dataclasses.dataclass(frozen=True)
 class CallRecord:
     """One call that was answered (or dropped, whose error is "Dropped").
+
+    An event of a subscription is one, too: SubscribeToShardEvent.
 
     records, bytes: what was put or got; bytes are of data and partition keys, before base64.
     error: the code of the error answered, None for success.

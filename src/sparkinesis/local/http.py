@@ -7,6 +7,7 @@ connection without an answer.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import email.utils
 import re
 import socket
@@ -19,10 +20,12 @@ from xml.sax.saxutils import escape
 
 import msgspec
 
+from sparkinesis.local import event_stream
 from sparkinesis.local.cbor import CborCodec
 from sparkinesis.local.codec import Codec, JsonCodec
 from sparkinesis.local.errors import KinesisError, missing_token, unknown_operation
 from sparkinesis.local.kinesis import DEFAULT_REGION, LocalKinesis, Outcome
+from sparkinesis.local.push import Push
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -57,7 +60,7 @@ class _NamesTable(msgspec.Struct):
 
 
 class App:
-    """`stopping` ends delays early when the server stops."""
+    """An answer that is under way ends when its task is cancelled, as a stopping server does."""
 
     def __init__(self, kinesis: LocalKinesis, backend: Backend) -> None:
         self._kinesis = kinesis
@@ -69,6 +72,11 @@ class App:
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # The connection is cut by then: nobody is left to hear of it, and it is no failure to log.
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._answer(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers: Headers = dict(scope["headers"])
         body = await _read(receive)
         if body is None:
@@ -102,23 +110,33 @@ class App:
     async def _finish(
         self, scope: Scope, receive: Receive, send: Send, outcome: Outcome, headers: Headers
     ) -> None:
-        if outcome.delay_ms:
-            await asyncio.sleep(outcome.delay_ms / 1000)
-        if outcome.dropped:
-            await _drop(scope, receive)
-            return
-        codec = self._codec(headers) or JsonCodec()
-        answer = Answer(
-            outcome.status,
-            [
-                (b"x-amzn-requestid", str(uuid.uuid4()).encode()),
-                (b"content-type", codec.content_type.encode()),
-                (b"date", self._date()),
-                *([(b"x-amzn-errortype", outcome.error.encode())] if outcome.error else []),
-            ],
-            outcome.body,
-        )
-        await _send(send, answer)
+        try:
+            if outcome.delay_ms:
+                await asyncio.sleep(outcome.delay_ms / 1000)
+            if outcome.dropped:
+                await _drop(scope, receive)
+                return
+            codec = self._codec(headers) or JsonCodec()
+            if outcome.subscription is None:
+                answered = self._headers(codec.content_type, outcome.error)
+                await _send(send, Answer(outcome.status, answered, outcome.body))
+                return
+            answered = self._headers(event_stream.CONTENT_TYPE, None)
+            await send({"type": "http.response.start", "status": 200, "headers": answered})
+            push = Push(self._kinesis, outcome.subscription, codec, receive, send)
+            if not await push.run(outcome.cut_after):
+                await _cut(scope, receive, send)
+        finally:
+            if outcome.subscription is not None:
+                self._kinesis.release(outcome.subscription)
+
+    def _headers(self, content_type: str, error: str | None) -> list[tuple[bytes, bytes]]:
+        return [
+            (b"x-amzn-requestid", str(uuid.uuid4()).encode()),
+            (b"content-type", content_type.encode()),
+            (b"date", self._date()),
+            *([(b"x-amzn-errortype", error.encode())] if error else []),
+        ]
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
         """Another service's call: logged, and subject to the fault plan, like those of Kinesis."""
@@ -219,6 +237,14 @@ async def _send(send: Send, answer: Answer) -> None:
     headers = [*answer.headers, (b"content-length", str(len(answer.body)).encode())]
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": answer.body})
+
+
+async def _cut(scope: Scope, receive: Receive, send: Send) -> None:
+    """Resets the connection once what was sent has left this process."""
+    transport: asyncio.Transport = scope["state"][TRANSPORT]
+    transport.set_write_buffer_limits(0)
+    await send({"type": "http.response.body", "body": b"", "more_body": True})
+    await _drop(scope, receive)
 
 
 async def _drop(scope: Scope, receive: Receive) -> None:

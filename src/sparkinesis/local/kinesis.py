@@ -14,15 +14,16 @@ from typing import Any
 
 import msgspec
 
-from sparkinesis.local import errors, requests
-from sparkinesis.local.clock import Clock, system_clock
+from sparkinesis.local import errors
+from sparkinesis.local.clock import Clock, ManualClock, system_clock
 from sparkinesis.local.codec import Codec, JsonCodec
 from sparkinesis.local.errors import ConnectionDroppedError, KinesisError
 from sparkinesis.local.faults import Call, CallLog, CallRecord, Fault, FaultPlan
 from sparkinesis.local.limits import Limits
 from sparkinesis.local.operations import OPERATIONS, Result
 from sparkinesis.local.operations.context import NO_FAULT, Context, Json, Region
-from sparkinesis.local.tokens import ListShardsToken, ShardIterator, unseal
+from sparkinesis.local.subscription import EVENT, Event, Step, Subscription
+from sparkinesis.local.target import target
 
 DEFAULT_REGION = "us-east-1"
 
@@ -32,6 +33,8 @@ class Outcome:
     """How a call went: a body to answer with `status`, or nothing at all (`dropped`).
 
     delay_ms: how long the answer is to be held back, by a fault plan.
+    subscription: what SubscribeToShard began; its events are the body. It has to be given back to
+    `LocalKinesis.release`. cut_after: see `Fault`.
     """
 
     status: int = 200
@@ -39,6 +42,8 @@ class Outcome:
     error: str | None = None
     delay_ms: int = 0
     dropped: bool = False
+    subscription: Subscription | None = None
+    cut_after: int | None = None
 
 
 class LocalKinesis:
@@ -48,6 +53,7 @@ class LocalKinesis:
     faults: a fault plan; may be set at any time.
     empty_pages: how many empty answers a new iterator gives before records, when there are any.
     reshard_delay_ms: how long a stream is UPDATING after a reshard was asked for, by the clock.
+    consumer_delay_ms: how long a consumer is CREATING, and DELETING, likewise.
     calls: the log of calls.
     """
 
@@ -59,16 +65,20 @@ class LocalKinesis:
         faults: FaultPlan | None = None,
         empty_pages: int = 0,
         reshard_delay_ms: int = 0,
+        consumer_delay_ms: int = 0,
     ) -> None:
         self.clock = clock
         self.faults = faults
         self.empty_pages = empty_pages
         self.reshard_delay_ms = reshard_delay_ms
+        self.consumer_delay_ms = consumer_delay_ms
         self.calls = CallLog()
         self.limits = limits
         self._lock = threading.RLock()
         self._regions: dict[str, Region] = {}
         self._json = JsonCodec()
+        if isinstance(clock, ManualClock):
+            clock.on_advance(self._tick)
 
     @property
     def limits(self) -> Limits | None:
@@ -84,16 +94,33 @@ class LocalKinesis:
         """One call in this process, in the names of the wire: `call("GetRecords", Limit=1, ...)`.
 
         Data is given as bytes and comes back base64-encoded; datetimes become seconds.
+        SubscribeToShard, whose answer is a stream, goes by `subscribe`.
         Raises: KinesisError; ConnectionDroppedError. Delays of a fault plan are not waited for.
         """
-        body = msgspec.json.encode(_wire(request))
-        outcome = self.serve(operation, body, region=region)
+        outcome = self._call(operation, region, request)
+        if outcome.subscription is not None:
+            self.release(outcome.subscription)
+            raise TypeError("the answer of SubscribeToShard is a stream of events: use subscribe()")
+        answer: Json = msgspec.json.decode(outcome.body) if outcome.body else {}
+        return answer
+
+    def subscribe(self, *, region: str = DEFAULT_REGION, **request: Any) -> Subscription:
+        """SubscribeToShard in this process; `next_step` gives its events, `release` ends it.
+
+        Raises: KinesisError; ConnectionDroppedError.
+        """
+        subscription = self._call("SubscribeToShard", region, request).subscription
+        assert subscription is not None
+        return subscription
+
+    def _call(self, operation: str, region: str, request: Mapping[str, Any]) -> Outcome:
+        outcome = self.serve(operation, msgspec.json.encode(_wire(request)), region=region)
         if outcome.dropped:
             raise ConnectionDroppedError(operation)
-        answer: Json = msgspec.json.decode(outcome.body) if outcome.body else {}
         if outcome.error is not None:
-            raise KinesisError(outcome.error, answer["message"], outcome.status)
-        return answer
+            message = msgspec.json.decode(outcome.body)["message"]
+            raise KinesisError(outcome.error, message, outcome.status)
+        return outcome
 
     def serve(
         self,
@@ -116,7 +143,11 @@ class LocalKinesis:
             except ConnectionDroppedError:
                 outcome = Outcome(error="Dropped", dropped=True, delay_ms=context.fault.delay_ms)
             else:
-                outcome = Outcome(body=codec.encode(result), delay_ms=context.fault.delay_ms)
+                delay_ms, cut_after = context.fault.delay_ms, context.fault.cut_after
+                if isinstance(result, Subscription):
+                    outcome = Outcome(delay_ms=delay_ms, subscription=result, cut_after=cut_after)
+                else:
+                    outcome = Outcome(body=codec.encode(result), delay_ms=delay_ms)
             self._log(context, outcome.error, access_key)
             return outcome
 
@@ -145,6 +176,47 @@ class LocalKinesis:
             context.stream = stream
             self._log(context, error, access_key)
 
+    # Subscriptions
+
+    def next_step(self, subscription: Subscription) -> Step:
+        """What a subscription's client is sent now, or until when there is nothing."""
+        with self._lock:
+            now = self.clock()
+            step = subscription.next(now, self._limits)
+            if isinstance(step, Event):
+                self.calls.append(
+                    CallRecord(
+                        now,
+                        EVENT,
+                        subscription.region,
+                        subscription.stream.name,
+                        subscription.shard.id,
+                        len(step.page.records),
+                        step.bytes,
+                        None,
+                    )
+                )
+            return step
+
+    def release(self, subscription: Subscription) -> None:
+        """Its client is gone, or was told everything."""
+        with self._lock:
+            subscription.close()
+
+    def timeout_s(self, until_ms: int) -> float | None:
+        """How long to wait for an instant of the clock; None: being woken is all there is to it."""
+        if isinstance(self.clock, ManualClock):
+            return None
+        return max(1, until_ms - self.clock()) / 1000
+
+    def _tick(self, now: int) -> None:
+        with self._lock:
+            for region in self._regions.values():
+                for stream in region.streams.values():
+                    for consumer in stream.consumers.values():
+                        for subscription in consumer.subscriptions.values():
+                            subscription.tick(now)
+
     # Dispatch
 
     def _context(self, operation: str, region: str) -> Context:
@@ -158,6 +230,7 @@ class LocalKinesis:
             self._limits,
             self.empty_pages,
             self.reshard_delay_ms,
+            self.consumer_delay_ms,
         )
 
     def _execute(self, context: Context, body: bytes, codec: Codec) -> Result:
@@ -165,7 +238,7 @@ class LocalKinesis:
         if operation is None:
             raise errors.unknown_operation(context.operation)
         request = codec.decode(context.operation, body, operation.request, operation.trusting)
-        context.stream, context.shard = _target(request)
+        context.stream, context.shard = target(request)
         fault = context.fault = self.fault_for(
             context.operation, context.region.name, context.stream, context.shard
         )
@@ -176,6 +249,8 @@ class LocalKinesis:
         context.meter_account()
         result = operation.handle(context, request)
         if fault.drop == "after":
+            if isinstance(result, Subscription):
+                result.close()
             raise ConnectionDroppedError
         return result
 
@@ -193,26 +268,6 @@ class LocalKinesis:
                 access_key,
             )
         )
-
-
-def _target(request: requests.Request) -> tuple[str | None, str | None]:
-    """The stream and the shard that a request names, for fault plans and the call log."""
-    if isinstance(request, requests.GetRecords):
-        token = unseal(request.shard_iterator, ShardIterator)
-        return (token.stream, token.shard) if token is not None else (None, None)
-    if isinstance(request, requests.ListShards) and request.next_token is not None:
-        listing = unseal(request.next_token, ListShardsToken)
-        return (listing.stream if listing is not None else None), None
-    stream: str | None = getattr(request, "stream_name", None)
-    arn: str | None = getattr(request, "stream_arn", None) or getattr(request, "consumer_arn", None)
-    if stream is None and arn is not None:
-        stream = arn.partition(":stream/")[2].partition("/")[0]
-    shard: str | None = (
-        getattr(request, "shard_id", None)
-        or getattr(request, "shard_to_split", None)
-        or getattr(request, "shard_to_merge", None)
-    )
-    return stream, shard
 
 
 def _wire(value: Any) -> Any:

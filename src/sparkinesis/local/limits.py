@@ -7,6 +7,7 @@ reference of each operation. "MB" there is 2**20 bytes here. Times are in millis
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 
 MIB = 1 << 20
@@ -18,6 +19,9 @@ MAX_GET_BYTES = 10 * MIB
 ITERATOR_LIFE_MS = 300_000
 TOKEN_LIFE_MS = 300_000
 MAX_CONSUMERS = 20
+MAX_CREATING_CONSUMERS = 5
+MAX_EVENT_BYTES = MIB
+SUBSCRIPTION_LIFE_MS = 300_000
 
 _ACCOUNT_CALLS = {
     "AddTagsToStream": 5,
@@ -42,13 +46,19 @@ _ACCOUNT_CALLS = {
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """Rates per second: of one shard, of one stream, or of the account in one region."""
+    """Rates per second: of one shard, of one stream, or of the account in one region.
+
+    subscription_bytes: of one subscription to a shard. subscribe_interval_ms: how soon after a
+    successful SubscribeToShard another one of the same consumer and shard is refused.
+    """
 
     shard_get_records: int = 5
     shard_get_iterators: int = 5
     shard_read_bytes: int = 2 * MIB
     shard_write_bytes: int = MIB
     shard_write_records: int = 1000
+    subscription_bytes: int = 2 * MIB
+    subscribe_interval_ms: int = 5000
     stream_list_shards: int = 1000
     account_calls: Mapping[str, int] = dataclasses.field(default_factory=lambda: _ACCOUNT_CALLS)
 
@@ -77,6 +87,10 @@ class Bucket:
 
     def use(self, amount: int) -> None:
         self._used += amount
+
+    def wait_ms(self, amount: int, rate: int) -> int:
+        """How long after the `now` of the last `fits` it will fit; `amount` is at most `rate`."""
+        return math.ceil(max(0.0, self._used + amount - rate) * 1000 / rate)
 
 
 class ReadMeter:

@@ -141,6 +141,18 @@ class StreamConsumer(Request, frozen=True):
     consumer_arn: str | None = None
 
 
+class StartingPosition(Request, frozen=True):
+    type: str
+    sequence_number: str | None = None
+    timestamp: float | None = None
+
+
+class SubscribeToShard(Request, frozen=True, kw_only=True):
+    consumer_arn: str
+    shard_id: str
+    starting_position: StartingPosition
+
+
 class ListStreamConsumers(Request, frozen=True):
     stream_arn: str
     next_token: str | None = None

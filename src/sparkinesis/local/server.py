@@ -27,7 +27,7 @@ class LocalServer:
     """Kinesis on an HTTP port of this machine; DynamoDB and STS (moto's) on the same port.
 
     port: 0 picks a free one. Only the loopback interface is bound.
-    limits, clock, faults, empty_pages, reshard_delay_ms: see `LocalKinesis`.
+    limits, clock, faults, empty_pages, reshard_delay_ms, consumer_delay_ms: see `LocalKinesis`.
     dynamodb: start moto at once; otherwise it starts with the first call that is for it (2
     seconds).
 
@@ -48,6 +48,7 @@ class LocalServer:
         dynamodb: bool = False,
         empty_pages: int = 0,
         reshard_delay_ms: int = 0,
+        consumer_delay_ms: int = 0,
     ) -> None:
         self.kinesis = LocalKinesis(
             clock=clock,
@@ -55,6 +56,7 @@ class LocalServer:
             faults=faults,
             empty_pages=empty_pages,
             reshard_delay_ms=reshard_delay_ms,
+            consumer_delay_ms=consumer_delay_ms,
         )
         self._port = port
         self._eager_moto = dynamodb

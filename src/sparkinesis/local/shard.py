@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 
 from sparkinesis.local import sequence
 from sparkinesis.local.limits import ShardUse
@@ -68,6 +69,7 @@ class Shard:
         self._bytes_before = 0
         self._dropped = 0  # records deleted from the front of the three above
         self._trimmed = 0  # of those left, how many are trimmed already
+        self._watchers: set[Callable[[], None]] = set()
 
     def __repr__(self) -> str:
         return f"<{self.id} {self.hash_start}-{self.hash_end} open={self.is_open}>"
@@ -97,6 +99,23 @@ class Shard:
         last = sequence.LAST_COUNTER
         return str(SequenceNumber(self.born_s, self.index, last, self.closed_ms // 1000))
 
+    @property
+    def hash_range(self) -> dict[str, str]:
+        """HashKeyRange, as answers have it."""
+        return {"StartingHashKey": str(self.hash_start), "EndingHashKey": str(self.hash_end)}
+
+    @property
+    def child_shards(self) -> list[dict[str, object]]:
+        """ChildShards, as answers have it."""
+        return [
+            {
+                "ShardId": child.id,
+                "ParentShards": list(child.parents),
+                "HashKeyRange": child.hash_range,
+            }
+            for child in self.children
+        ]
+
     def append(self, arrival_ms: int, data: str, key_json: bytes, size: int, second: int) -> str:
         """Stores one record; returns its sequence number.
 
@@ -123,7 +142,26 @@ class Shard:
         else:
             arrivals.append(arrival_ms)
             totals.append(self._bytes_before + size)
+        if self._watchers:
+            self.announce()
         return number
+
+    def close(self, now: int, children: tuple[Shard, ...]) -> None:
+        self.closed_ms = now
+        self.children = children
+        self.announce()
+
+    def watch(self, watcher: Callable[[], None]) -> None:
+        """Has `watcher` called once, when the shard has something new: a record, or its end."""
+        self._watchers.add(watcher)
+
+    def unwatch(self, watcher: Callable[[], None]) -> None:
+        self._watchers.discard(watcher)
+
+    def announce(self) -> None:
+        watchers, self._watchers = self._watchers, set()
+        for watcher in watchers:
+            watcher()
 
     def read(self, position: int, limit: int, max_bytes: int) -> Page:
         """Records from `position` (or the oldest left) on: at most `limit`, at most `max_bytes`.
@@ -143,11 +181,20 @@ class Shard:
         position = number.counter - 1
         index = position - self._dropped
         if 0 <= index < len(self._records):
-            stored = int(self._records[index][len(_HEAD) : len(_HEAD) + _SEQUENCE_DIGITS])
             wanted = int(number) + after
-            return position if stored >= wanted else position + 1
+            return position if self._number(index) >= wanted else position + 1
         # A trimmed record, or the shard's own starting or ending number; reading clamps it.
         return max(position, 0)
+
+    def number_before(self, position: int, second: int) -> str:
+        """A sequence number between the records before `position` and the one that is there.
+
+        It need not be a record's: like the service's continuation numbers it moves on with time.
+        """
+        number = SequenceNumber(self.born_s, self.index, position, second)
+        index = position - 1 - self._dropped
+        stored = self._number(index) if 0 <= index < len(self._records) else 0
+        return str(max(int(number), stored))
 
     def position_at(self, time_ms: int) -> int:
         """The first record that arrived at `time_ms` or later."""
@@ -156,6 +203,16 @@ class Shard:
     def arrival_at(self, position: int) -> int:
         """The arrival time of a record that is there (of the oldest left if it was trimmed)."""
         return self._arrivals[max(position - self._dropped, self._trimmed)]
+
+    def millis_behind(self, position: int, now: int) -> int:
+        """How far a reader at `position` is behind the tip."""
+        if position >= self.end_position:
+            return 0
+        # 1 at least: a consumer that is told 0 takes itself to be at the tip.
+        return max(1, now - self.arrival_at(position))
+
+    def _number(self, index: int) -> int:
+        return int(self._records[index][len(_HEAD) : len(_HEAD) + _SEQUENCE_DIGITS])
 
     def trim(self, horizon_ms: int) -> None:
         """Drops what arrived before `horizon_ms`."""

@@ -6,10 +6,10 @@ them and opens their children at the same instant.
 
 from __future__ import annotations
 
-import dataclasses
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 
+from sparkinesis.local.consumer import Consumer
 from sparkinesis.local.limits import Bucket
 from sparkinesis.local.shard import Shard
 
@@ -17,15 +17,6 @@ HASH_SPACE = 1 << 128
 HOUR_MS = 3_600_000
 DEFAULT_RETENTION_HOURS = 24
 MAX_RETENTION_HOURS = 8760
-
-
-@dataclasses.dataclass
-class Consumer:
-    """A registered consumer (enhanced fan-out)."""
-
-    name: str
-    arn: str
-    created_ms: int
 
 
 def uniform_starts(count: int) -> list[int]:
@@ -86,6 +77,11 @@ class Stream:
     def last_born_s(self) -> int:
         return max(shard.born_s for shard in self._open)
 
+    @property
+    def due_ms(self) -> int | None:
+        """When a delayed reshard is to happen, if there is one."""
+        return self._pending[0] if self._pending is not None else None
+
     def shard(self, shard_id: str) -> Shard | None:
         return self._shards.get(shard_id)
 
@@ -126,12 +122,15 @@ class Stream:
     # Time passes
 
     def settle(self, now: int) -> None:
-        """Does what has come due: a delayed reshard, and the expiry of closed shards."""
+        """Does what has come due: a delayed reshard, and what ends: consumers, closed shards."""
         if self._pending is not None and now >= self._pending[0]:
             due, reshard = self._pending
             self._pending = None
             reshard(due)
             self.status = "ACTIVE"
+        for consumer in list(self.consumers.values()):
+            if consumer.gone_ms is not None and now >= consumer.gone_ms:
+                del self.consumers[consumer.name]
         horizon = self.horizon_ms(now)
         if len(self._shards) == len(self._open):
             return
@@ -157,6 +156,8 @@ class Stream:
             return
         self.status = "UPDATING"
         self._pending = (now + delay_ms, change)
+        for shard in self._open:
+            shard.announce()
 
     def split(self, shard: Shard, new_start: int, now: int) -> None:
         """`new_start` becomes the first hash key of the upper child."""
@@ -200,8 +201,7 @@ class Stream:
             for start, after in zip(starts, [*starts[1:], end + 1], strict=True)
         )
         for parent in parents:
-            parent.closed_ms = instant
-            parent.children = children
+            parent.close(instant, children)
         self._open[low : low + len(parents)] = children
         self._starts = [shard.hash_start for shard in self._open]
 

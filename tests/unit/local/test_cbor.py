@@ -110,6 +110,10 @@ def story(call: Call) -> Iterator[Answer]:
     consumer_arn = consumer["Consumer"]["ConsumerARN"]
     yield call("DescribeStreamConsumer", ConsumerARN=consumer_arn)
     yield call("ListStreamConsumers", StreamARN=ARN)
+    at = {"Type": "AT_TIMESTAMP", "Timestamp": moment(START + 1)}
+    subscription = {"ConsumerARN": consumer_arn, "ShardId": SHARD_0}
+    yield call("SubscribeToShard", **subscription, StartingPosition=at)
+    yield call("SubscribeToShard", **subscription)
     yield call("DeregisterStreamConsumer", ConsumerARN=consumer_arn)
     yield call("PutRecord", StreamName="s", Data=b"\x00\xff", PartitionKey='ké"')
     entries = [

@@ -18,7 +18,6 @@ ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/s"
     ("operation", "request_", "code", "words"),
     [
         ("Nonsense", {}, "UnknownOperationException", "Nonsense"),
-        ("SubscribeToShard", {}, "UnknownOperationException", "SubscribeToShard"),
         (
             "DescribeStream",
             {"StreamName": "none"},

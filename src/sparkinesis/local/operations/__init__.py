@@ -8,10 +8,11 @@ from typing import Any
 
 from sparkinesis.local import requests
 from sparkinesis.local.codec import RecordPage
-from sparkinesis.local.operations import consumers, get, put, shards, streams
+from sparkinesis.local.operations import consumers, get, put, shards, streams, subscribe
 from sparkinesis.local.operations.context import Context, Json
+from sparkinesis.local.subscription import Subscription
 
-Result = RecordPage | Json | None
+Result = RecordPage | Json | Subscription | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Operation:
     trusting: bool = False
 
 
-# SubscribeToShard, encryption and on-demand settings are not here: they answer UnknownOperation.
+# Encryption and on-demand settings are not here: they answer UnknownOperation.
 OPERATIONS: Mapping[str, Operation] = {
     "AddTagsToStream": Operation(requests.AddTagsToStream, streams.add_tags),
     "CreateStream": Operation(requests.CreateStream, streams.create_stream),
@@ -54,5 +55,6 @@ OPERATIONS: Mapping[str, Operation] = {
     ),
     "RemoveTagsFromStream": Operation(requests.RemoveTagsFromStream, streams.remove_tags),
     "SplitShard": Operation(requests.SplitShard, shards.split_shard),
+    "SubscribeToShard": Operation(requests.SubscribeToShard, subscribe.subscribe_to_shard),
     "UpdateShardCount": Operation(requests.UpdateShardCount, shards.update_shard_count),
 }

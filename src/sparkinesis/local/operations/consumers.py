@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from sparkinesis.local import errors, limits, requests
+from sparkinesis.local.consumer import Consumer
 from sparkinesis.local.errors import KinesisError
 from sparkinesis.local.operations.context import ACCOUNT, Context, Json, resume
-from sparkinesis.local.stream import Consumer, Stream
+from sparkinesis.local.stream import Stream
+from sparkinesis.local.subscription import Failure
 from sparkinesis.local.tokens import ListConsumersToken, seal
 
 
@@ -22,19 +24,34 @@ def register_consumer(context: Context, request: requests.RegisterStreamConsumer
             f"Stream {stream.name} under account {ACCOUNT} has {limits.MAX_CONSUMERS} "
             "registered consumers, which is the limit."
         )
+    creating = [c.name for c in stream.consumers.values() if c.status(context.now) == "CREATING"]
+    if len(creating) >= limits.MAX_CREATING_CONSUMERS:
+        raise errors.limit_exceeded(
+            f"Stream {stream.name} under account {ACCOUNT} has {limits.MAX_CREATING_CONSUMERS} "
+            "consumers in state CREATING, which is the limit."
+        )
     arn = f"{stream.arn}/consumer/{name}:{context.now // 1000}"
-    consumer = stream.consumers[name] = Consumer(name, arn, context.now)
-    return {"Consumer": {**_consumer_json(consumer), "ConsumerStatus": "ACTIVE"}}
+    consumer = stream.consumers[name] = Consumer(
+        name, arn, context.now, context.now + context.consumer_delay_ms
+    )
+    return {"Consumer": _consumer_json(consumer, context.now)}
 
 
 def deregister_consumer(context: Context, request: requests.StreamConsumer) -> None:
-    stream, consumer = _consumer(context, request)
-    del stream.consumers[consumer.name]
+    stream, consumer = find_consumer(context, request)
+    if consumer.gone_ms is None:
+        consumer.gone_ms = context.now + context.consumer_delay_ms
+        consumer.fail_subscriptions(
+            Failure("ResourceNotFoundException", _not_found(consumer.name, stream))
+        )
+        stream.settle(context.now)
 
 
 def describe_consumer(context: Context, request: requests.StreamConsumer) -> Json:
-    stream, consumer = _consumer(context, request)
-    return {"ConsumerDescription": {**_consumer_json(consumer), "StreamARN": stream.arn}}
+    stream, consumer = find_consumer(context, request)
+    return {
+        "ConsumerDescription": {**_consumer_json(consumer, context.now), "StreamARN": stream.arn}
+    }
 
 
 def list_consumers(context: Context, request: requests.ListStreamConsumers) -> Json:
@@ -47,13 +64,13 @@ def list_consumers(context: Context, request: requests.ListStreamConsumers) -> J
         after = token.after_consumer
     consumers = [stream.consumers[name] for name in sorted(stream.consumers) if name > after]
     page = consumers[: request.max_results or 100]
-    answer: Json = {"Consumers": [_consumer_json(consumer) for consumer in page]}
+    answer: Json = {"Consumers": [_consumer_json(consumer, context.now) for consumer in page]}
     if len(consumers) > len(page):
         answer["NextToken"] = seal(ListConsumersToken(context.now, stream.arn, page[-1].name))
     return answer
 
 
-def _consumer(context: Context, request: requests.StreamConsumer) -> tuple[Stream, Consumer]:
+def find_consumer(context: Context, request: requests.StreamConsumer) -> tuple[Stream, Consumer]:
     arn, name = request.consumer_arn, request.consumer_name
     if arn is not None:
         stream_arn, _, rest = arn.partition("/consumer/")
@@ -67,17 +84,18 @@ def _consumer(context: Context, request: requests.StreamConsumer) -> tuple[Strea
     stream = context.find(None, stream_arn)
     consumer = stream.consumers.get(name or "")
     if consumer is None or (arn is not None and arn != consumer.arn):
-        raise KinesisError(
-            "ResourceNotFoundException",
-            f"Consumer {name}, stream {stream.name} under account {ACCOUNT} not found.",
-        )
+        raise KinesisError("ResourceNotFoundException", _not_found(name, stream))
     return stream, consumer
 
 
-def _consumer_json(consumer: Consumer) -> Json:
+def _not_found(name: str | None, stream: Stream) -> str:
+    return f"Consumer {name}, stream {stream.name} under account {ACCOUNT} not found."
+
+
+def _consumer_json(consumer: Consumer, now: int) -> Json:
     return {
         "ConsumerName": consumer.name,
         "ConsumerARN": consumer.arn,
-        "ConsumerStatus": "ACTIVE",
+        "ConsumerStatus": consumer.status(now),
         "ConsumerCreationTimestamp": consumer.created_ms / 1000,
     }

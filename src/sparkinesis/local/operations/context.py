@@ -36,7 +36,8 @@ class Region:
 class Context:
     """One call under way. `stream`, `shard`, `records` and `bytes` are for the call log.
 
-    limits, empty_pages, reshard_delay_ms: see `LocalKinesis`. now: when the call began, in ms.
+    limits, empty_pages, reshard_delay_ms, consumer_delay_ms: see `LocalKinesis`.
+    now: when the call began, in ms.
     """
 
     operation: str
@@ -45,6 +46,7 @@ class Context:
     limits: Limits | None = None
     empty_pages: int = 0
     reshard_delay_ms: int = 0
+    consumer_delay_ms: int = 0
     fault: Fault = NO_FAULT
     stream: str | None = None
     shard: str | None = None

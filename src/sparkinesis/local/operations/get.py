@@ -6,11 +6,11 @@ from datetime import datetime, timezone
 
 import msgspec
 
-from sparkinesis.local import errors, limits, requests, sequence
+from sparkinesis.local import errors, limits, requests
 from sparkinesis.local.codec import RecordPage
 from sparkinesis.local.errors import KinesisError
 from sparkinesis.local.operations.context import ACCOUNT, Context, Json
-from sparkinesis.local.operations.wire import hash_range, millis
+from sparkinesis.local.operations.start import Start, start_position
 from sparkinesis.local.shard import Shard
 from sparkinesis.local.stream import Stream
 from sparkinesis.local.tokens import ShardIterator, seal, unseal
@@ -22,7 +22,8 @@ def get_shard_iterator(context: Context, request: requests.GetShardIterator) -> 
     if shard is None:
         raise errors.shard_does_not_exist(request.shard_id, stream.name, ACCOUNT)
     stream.trim(shard, context.now)
-    position = _position(context, request, stream, shard)
+    start = Start(request.shard_iterator_type, request.starting_sequence_number, request.timestamp)
+    position = start_position(context, start, stream, shard)
     if context.limits is not None and not shard.use.get_iterators.take(
         context.now, 1, context.limits.shard_get_iterators
     ):
@@ -37,62 +38,6 @@ def get_shard_iterator(context: Context, request: requests.GetShardIterator) -> 
         context.empty_pages,
     )
     return {"ShardIterator": seal(token)}
-
-
-def _position(
-    context: Context,
-    request: requests.GetShardIterator,
-    stream: Stream,
-    shard: Shard,
-) -> int:
-    kind, number = request.shard_iterator_type, request.starting_sequence_number
-    by_number = kind in {"AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER"}
-    if by_number != (number is not None):
-        told = "also a" if number is not None else "no"
-        raise errors.invalid_argument(
-            "Must either specify (1) AT_SEQUENCE_NUMBER or AFTER_SEQUENCE_NUMBER and "
-            "StartingSequenceNumber or (2) TRIM_HORIZON or LATEST and no "
-            f"StartingSequenceNumber. Request specified {kind} and {told} "
-            "StartingSequenceNumber."
-        )
-    if number is not None:
-        after = kind == "AFTER_SEQUENCE_NUMBER"
-        return shard.position_of(_own_number(number, stream, shard), after=after)
-    if kind == "TRIM_HORIZON":
-        return shard.first_position
-    if kind == "LATEST":
-        return shard.end_position
-    if request.timestamp is None:
-        raise errors.invalid_argument(
-            "Must specify timestampInMillis parameter for iterator of type AT_TIMESTAMP. "
-            "Current request has no timestamp parameter."
-        )
-    time_ms = millis(request.timestamp)
-    if time_ms > context.now:
-        raise errors.invalid_argument(
-            "The timestampInMillis parameter cannot be greater than the "
-            f"currentTimestampInMillis. timestampInMillis: {time_ms}, "
-            f"currentTimestampInMillis: {context.now}"
-        )
-    return shard.position_at(time_ms)
-
-
-def _own_number(text: str, stream: Stream, shard: Shard) -> sequence.SequenceNumber:
-    number = sequence.parse(text)
-    said = f"StartingSequenceNumber {text} used in GetShardIterator on shard {shard.id} in stream"
-    if number is None:
-        raise errors.invalid_argument(f"{said} {stream.name} under account {ACCOUNT} is invalid.")
-    if number.shard_index != shard.index:
-        raise errors.invalid_argument(
-            f"Invalid StartingSequenceNumber. It encodes shardId-{number.shard_index:012d}, "
-            f"while it was used in a call to a shard with {shard.id}"
-        )
-    if number.shard_created != shard.born_s:
-        raise errors.invalid_argument(
-            f"{said} {stream.name} under account {ACCOUNT} is invalid because it did not come "
-            "from this stream."
-        )
-    return number
 
 
 def get_records(context: Context, request: requests.GetRecords) -> RecordPage:
@@ -142,25 +87,14 @@ def _page(context: Context, token: ShardIterator, shard: Shard, limit: int) -> R
         shard.use.read_bytes.use(page.bytes)
         context.records, context.bytes = len(page.records), page.bytes
         records, position, empty_pages = page.records, page.next_position, 0
-    behind = 0
-    if position < shard.end_position:
-        # 1 at least: a consumer that is told 0 takes itself to be at the tip.
-        behind = max(1, context.now - shard.arrival_at(position))
-    rest: Json = {"MillisBehindLatest": behind}
+    rest: Json = {"MillisBehindLatest": shard.millis_behind(position, context.now)}
     if shard.is_open or position < shard.end_position:
         following = msgspec.structs.replace(
             token, issued_ms=context.now, position=position, empty_pages=empty_pages
         )
         rest["NextShardIterator"] = seal(following)
     else:
-        rest["ChildShards"] = [
-            {
-                "ShardId": child.id,
-                "ParentShards": list(child.parents),
-                "HashKeyRange": hash_range(child),
-            }
-            for child in shard.children
-        ]
+        rest["ChildShards"] = shard.child_shards
     return RecordPage(records, rest)
 
 

@@ -7,6 +7,7 @@ from sparkinesis.local.errors import KinesisError
 from sparkinesis.local.operations.context import ACCOUNT, Context, Json, resume
 from sparkinesis.local.operations.wire import shard_json
 from sparkinesis.local.stream import MAX_RETENTION_HOURS, Stream
+from sparkinesis.local.subscription import Failure
 from sparkinesis.local.tokens import ListStreamsToken, seal
 
 _ON_DEMAND_SHARDS = 4
@@ -56,6 +57,9 @@ def delete_stream(context: Context, request: requests.DeleteStream) -> None:
         )
     context.region.born_before[stream.name] = stream.last_born_s
     del context.region.streams[stream.name]
+    gone = errors.stream_not_found(stream.name, ACCOUNT)
+    for consumer in stream.consumers.values():
+        consumer.fail_subscriptions(Failure(gone.code, gone.message))
 
 
 def describe_stream(context: Context, request: requests.DescribeStream) -> Json:

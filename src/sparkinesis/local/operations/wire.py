@@ -13,7 +13,7 @@ def shard_json(shard: Shard) -> Json:
         numbers["EndingSequenceNumber"] = ending
     answer: Json = {
         "ShardId": shard.id,
-        "HashKeyRange": hash_range(shard),
+        "HashKeyRange": shard.hash_range,
         "SequenceNumberRange": numbers,
     }
     for name, parent in zip(
@@ -21,10 +21,6 @@ def shard_json(shard: Shard) -> Json:
     ):
         answer[name] = parent
     return answer
-
-
-def hash_range(shard: Shard) -> dict[str, str]:
-    return {"StartingHashKey": str(shard.hash_start), "EndingHashKey": str(shard.hash_end)}
 
 
 def millis(seconds: float) -> int:

@@ -1,0 +1,44 @@
+"""Messages of an AWS event stream, the framing of SubscribeToShard's answer.
+
+A message is a prelude (its own length and that of its headers, 4 bytes each, and their CRC32), the
+headers, the payload, and the CRC32 of everything before. Integers are big-endian. All headers here
+are strings. Source: https://smithy.io/2.0/aws/amazon-eventstream.html
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Mapping
+
+CONTENT_TYPE = "application/vnd.amazon.eventstream"
+
+_STRING = 7
+_LENGTHS = struct.Struct(">II")
+_CRC = struct.Struct(">I")
+_AROUND = _LENGTHS.size + 2 * _CRC.size
+
+
+def event(kind: str, content_type: str, payload: bytes) -> bytes:
+    return message(
+        {":event-type": kind, ":content-type": content_type, ":message-type": "event"}, payload
+    )
+
+
+def exception(code: str, content_type: str, payload: bytes) -> bytes:
+    return message(
+        {":exception-type": code, ":content-type": content_type, ":message-type": "exception"},
+        payload,
+    )
+
+
+def message(headers: Mapping[str, str], payload: bytes) -> bytes:
+    head = b"".join(_header(name, value) for name, value in headers.items())
+    lengths = _LENGTHS.pack(_AROUND + len(head) + len(payload), len(head))
+    front = lengths + _CRC.pack(zlib.crc32(lengths)) + head
+    return b"".join((front, payload, _CRC.pack(zlib.crc32(payload, zlib.crc32(front)))))
+
+
+def _header(name: str, value: str) -> bytes:
+    text = value.encode()
+    return struct.pack(f">B{len(name)}sBH", len(name), name.encode(), _STRING, len(text)) + text

@@ -1,0 +1,75 @@
+"""Where reading a shard begins: the positions of GetShardIterator and SubscribeToShard."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sparkinesis.local import errors, sequence
+from sparkinesis.local.operations.context import ACCOUNT, Context
+from sparkinesis.local.operations.wire import millis
+from sparkinesis.local.shard import Shard
+from sparkinesis.local.stream import Stream
+
+
+class Start(NamedTuple):
+    """type: as of GetShardIterator. timestamp: in seconds."""
+
+    type: str
+    sequence_number: str | None
+    timestamp: float | None
+
+
+def start_position(context: Context, start: Start, stream: Stream, shard: Shard) -> int:
+    """Raises: KinesisError."""
+    kind, number = start.type, start.sequence_number
+    by_number = kind in {"AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER"}
+    if by_number != (number is not None):
+        told = "also a" if number is not None else "no"
+        raise errors.invalid_argument(
+            "Must either specify (1) AT_SEQUENCE_NUMBER or AFTER_SEQUENCE_NUMBER and "
+            "StartingSequenceNumber or (2) TRIM_HORIZON or LATEST and no "
+            f"StartingSequenceNumber. Request specified {kind} and {told} "
+            "StartingSequenceNumber."
+        )
+    if number is not None:
+        after = kind == "AFTER_SEQUENCE_NUMBER"
+        return shard.position_of(_own_number(context, number, stream, shard), after=after)
+    if kind == "TRIM_HORIZON":
+        return shard.first_position
+    if kind == "LATEST":
+        return shard.end_position
+    if start.timestamp is None:
+        raise errors.invalid_argument(
+            "Must specify timestampInMillis parameter for iterator of type AT_TIMESTAMP. "
+            "Current request has no timestamp parameter."
+        )
+    time_ms = millis(start.timestamp)
+    if time_ms > context.now:
+        raise errors.invalid_argument(
+            "The timestampInMillis parameter cannot be greater than the "
+            f"currentTimestampInMillis. timestampInMillis: {time_ms}, "
+            f"currentTimestampInMillis: {context.now}"
+        )
+    return shard.position_at(time_ms)
+
+
+def _own_number(
+    context: Context, text: str, stream: Stream, shard: Shard
+) -> sequence.SequenceNumber:
+    number = sequence.parse(text)
+    said = (
+        f"StartingSequenceNumber {text} used in {context.operation} on shard {shard.id} in stream"
+    )
+    if number is None:
+        raise errors.invalid_argument(f"{said} {stream.name} under account {ACCOUNT} is invalid.")
+    if number.shard_index != shard.index:
+        raise errors.invalid_argument(
+            f"Invalid StartingSequenceNumber. It encodes shardId-{number.shard_index:012d}, "
+            f"while it was used in a call to a shard with {shard.id}"
+        )
+    if number.shard_created != shard.born_s:
+        raise errors.invalid_argument(
+            f"{said} {stream.name} under account {ACCOUNT} is invalid because it did not come "
+            "from this stream."
+        )
+    return number

@@ -1,0 +1,47 @@
+"""Records pushed: SubscribeToShard (enhanced fan-out)."""
+
+from __future__ import annotations
+
+from sparkinesis.local import errors, requests
+from sparkinesis.local.errors import KinesisError
+from sparkinesis.local.operations.consumers import find_consumer
+from sparkinesis.local.operations.context import ACCOUNT, Context
+from sparkinesis.local.operations.start import Start, start_position
+from sparkinesis.local.subscription import Subscription
+
+
+def subscribe_to_shard(context: Context, request: requests.SubscribeToShard) -> Subscription:
+    stream, consumer = find_consumer(
+        context, requests.StreamConsumer(consumer_arn=request.consumer_arn)
+    )
+    status = consumer.status(context.now)
+    if status != "ACTIVE":
+        raise KinesisError(
+            "ResourceInUseException",
+            f"Consumer {consumer.name}, stream {stream.name} under account {ACCOUNT} not ACTIVE, "
+            f"instead in state {status}",
+        )
+    shard = stream.shard(request.shard_id)
+    if shard is None:
+        raise errors.shard_does_not_exist(request.shard_id, stream.name, ACCOUNT)
+    stream.trim(shard, context.now)
+    at = request.starting_position
+    start = Start(at.type, at.sequence_number, at.timestamp)
+    position = start_position(context, start, stream, shard)
+    if not consumer.may_subscribe(shard.id, context.now, context.limits):
+        raise KinesisError(
+            "ResourceInUseException",
+            f"Another active subscription exists for this consumer: {ACCOUNT}:{stream.name}:"
+            f"{consumer.name}:{shard.id}",
+        )
+    subscription = Subscription(
+        context.region.name,
+        stream,
+        consumer,
+        shard,
+        position,
+        now=context.now,
+        fault=context.fault,
+    )
+    consumer.take_over(subscription, context.now)
+    return subscription

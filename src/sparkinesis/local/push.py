@@ -1,0 +1,102 @@
+"""The answer of SubscribeToShard on ASGI: events as a chunked body, until an end of some kind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from sparkinesis.local import event_stream
+from sparkinesis.local.codec import Codec
+from sparkinesis.local.kinesis import LocalKinesis
+from sparkinesis.local.subscription import EVENT, End, Event, Failure, Subscription, Wait
+
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+class Push:
+    """The body of one answer. An event is taken from the shard when the one before was sent.
+
+    `send` holds up whoever sends to a client that is slow, so what such a client costs is an event
+    and the buffers of its connection.
+    """
+
+    def __init__(
+        self,
+        kinesis: LocalKinesis,
+        subscription: Subscription,
+        codec: Codec,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        self._kinesis = kinesis
+        self._subscription = subscription
+        self._codec = codec
+        self._receive = receive
+        self._send = send
+        self._woken = asyncio.Event()
+        self._left: int | None = None
+
+    async def run(self, cut_after: int | None = None) -> bool:
+        """Returns when everything is told or the client is gone.
+
+        False: `cut_after` bytes are sent, the connection is to be reset.
+        """
+        self._left = cut_after
+        loop, woken = asyncio.get_running_loop(), self._woken
+        gone = loop.create_task(self._disconnected())
+        gone.add_done_callback(lambda _: woken.set())
+
+        def wake() -> None:
+            loop.call_soon_threadsafe(woken.set)
+
+        self._subscription.wake = wake
+        kind = self._codec.content_type
+        try:
+            await self._add(event_stream.event("initial-response", kind, self._codec.encode({})))
+            while not gone.done() and self._left != 0 and await self._step():
+                # A client that keeps up must not keep the loop from the others.
+                await asyncio.sleep(0)
+            if not gone.done() and self._left != 0:
+                await self._send({"type": "http.response.body", "body": b""})
+        finally:
+            gone.cancel()
+        return self._left != 0
+
+    async def _step(self) -> bool:
+        """Sends what there is, or waits. False: that was all."""
+        self._woken.clear()
+        step = self._kinesis.next_step(self._subscription)
+        if isinstance(step, Event | Failure):
+            await self._add(self._message(step))
+        elif isinstance(step, Wait):
+            await self._wait(self._kinesis.timeout_s(step.until_ms))
+        return not isinstance(step, End | Failure)
+
+    def _message(self, step: Event | Failure) -> bytes:
+        codec = self._codec
+        if isinstance(step, Event):
+            return event_stream.event(EVENT, codec.content_type, codec.encode(step.page))
+        payload = codec.encode({"message": step.message})
+        return event_stream.exception(step.code, codec.content_type, payload)
+
+    async def _add(self, message: bytes) -> None:
+        if self._left is not None:
+            message = message[: self._left]
+            self._left -= len(message)
+        await self._send({"type": "http.response.body", "body": message, "more_body": True})
+
+    async def _wait(self, timeout_s: float | None) -> None:
+        if timeout_s is None:
+            await self._woken.wait()
+            return
+        timer = asyncio.get_running_loop().call_later(timeout_s, self._woken.set)
+        try:
+            await self._woken.wait()
+        finally:
+            timer.cancel()
+
+    async def _disconnected(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass

@@ -1,0 +1,165 @@
+"""One subscription to a shard: what its client is sent next, and when to look again. No I/O.
+
+Whoever sends asks `next`, again and again: after each event, and whenever `wake` was called or the
+time of a `Wait` has come. What was not asked for stays in the shard, so a client that does not read
+costs nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from sparkinesis.local import limits
+from sparkinesis.local.codec import RecordPage
+from sparkinesis.local.faults import Fault
+from sparkinesis.local.limits import Bucket, Limits
+from sparkinesis.local.shard import Page, Shard
+
+if TYPE_CHECKING:
+    from sparkinesis.local.consumer import Consumer
+    from sparkinesis.local.stream import Stream
+
+EVENT = "SubscribeToShardEvent"
+
+_HEARTBEAT_MS = 5000
+
+
+@dataclasses.dataclass(frozen=True)
+class Event:
+    """A SubscribeToShardEvent; `bytes` is the size of its records when stored."""
+
+    page: RecordPage
+    bytes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """The exception that ends the stream."""
+
+    code: str
+    message: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Wait:
+    """Nothing until `wake` is called, or the clock shows `until_ms`."""
+
+    until_ms: int
+
+
+@dataclasses.dataclass(frozen=True)
+class End:
+    """The stream ends as it should: its time is over, or the shard's end was told."""
+
+
+Step = Event | Failure | Wait | End
+
+
+class Subscription:
+    """position: of the first record to send. fault: may end the stream early.
+
+    wake: called, from any thread, when `next` has something else to say than it had.
+    """
+
+    def __init__(
+        self,
+        region: str,
+        stream: Stream,
+        consumer: Consumer,
+        shard: Shard,
+        position: int,
+        *,
+        now: int,
+        fault: Fault,
+    ) -> None:
+        self.region = region
+        self.stream = stream
+        self.consumer = consumer
+        self.shard = shard
+        self.wake: Callable[[], None] = _nobody
+        self._position = max(position, shard.first_position)
+        self._ends_ms = now + limits.SUBSCRIPTION_LIFE_MS
+        self._heartbeat_ms = now
+        self._look_again_ms: int | None = None
+        self._use = Bucket()
+        self._fault = fault
+        self._events = 0
+        self._failure: Failure | None = None
+        self._ended = False
+
+    def next(self, now: int, quota: Limits | None) -> Step:
+        self._look_again_ms = None
+        if self._fault.stream_code is not None and self._events >= self._fault.stream_after:
+            self._failure = Failure(self._fault.stream_code, self._fault.message)
+        if self._ended or (self._failure is None and now >= self._ends_ms):
+            return End()
+        if self._failure is not None:
+            self._ended = True
+            return self._failure
+        self.stream.settle(now)
+        self.stream.trim(self.shard, now)
+        page = self.shard.read(self._position, limits.MAX_RECORDS_PER_GET, limits.MAX_EVENT_BYTES)
+        if page.records:
+            return self._paced(page, now, quota)
+        if now >= self._heartbeat_ms or self._at_end(page):
+            return self._event(page, now)
+        self.shard.watch(self._woken)
+        due = (self._heartbeat_ms, self._ends_ms, self.stream.due_ms)
+        return self._wait(min(ms for ms in due if ms is not None))
+
+    def fail(self, failure: Failure) -> None:
+        self._failure = self._failure or failure
+        self._woken()
+
+    def tick(self, now: int) -> None:
+        """The clock was moved."""
+        if self._look_again_ms is not None and now >= self._look_again_ms:
+            self._woken()
+
+    def close(self) -> None:
+        """Nobody listens any more."""
+        self._ended = True
+        self.wake = _nobody
+        self.shard.unwatch(self._woken)
+        self.consumer.forget(self)
+
+    def _woken(self) -> None:
+        self.wake()
+
+    def _paced(self, page: Page, now: int, quota: Limits | None) -> Step:
+        if quota is not None:
+            # A record may be larger than a second's worth: it is sent, and paid for afterwards.
+            amount = min(page.bytes, quota.subscription_bytes)
+            if not self._use.fits(now, amount, quota.subscription_bytes):
+                wait_ms = self._use.wait_ms(amount, quota.subscription_bytes)
+                return self._wait(min(now + wait_ms, self._ends_ms))
+            self._use.use(page.bytes)
+        return self._event(page, now)
+
+    def _wait(self, until_ms: int) -> Wait:
+        self._look_again_ms = until_ms
+        return Wait(until_ms)
+
+    def _event(self, page: Page, now: int) -> Event:
+        self._position = page.next_position
+        self._heartbeat_ms = now + _HEARTBEAT_MS
+        self._events += 1
+        rest: dict[str, Any] = {"MillisBehindLatest": self.shard.millis_behind(self._position, now)}
+        if self._at_end(page):
+            # No number then: the KCL tells the end of a shard by it.
+            self._ended = True
+            rest["ChildShards"] = self.shard.child_shards
+        else:
+            rest["ContinuationSequenceNumber"] = self.shard.number_before(
+                self._position, now // 1000
+            )
+        return Event(RecordPage(page.records, rest), page.bytes)
+
+    def _at_end(self, page: Page) -> bool:
+        return not self.shard.is_open and page.next_position >= self.shard.end_position
+
+
+def _nobody() -> None:
+    pass

@@ -1,0 +1,26 @@
+"""The stream and the shard that a request is about, for fault plans and the call log."""
+
+from __future__ import annotations
+
+from sparkinesis.local import requests
+from sparkinesis.local.tokens import ListShardsToken, ShardIterator, unseal
+
+
+def target(request: requests.Request) -> tuple[str | None, str | None]:
+    """The names that are there; None for one that is not."""
+    if isinstance(request, requests.GetRecords):
+        token = unseal(request.shard_iterator, ShardIterator)
+        return (token.stream, token.shard) if token is not None else (None, None)
+    if isinstance(request, requests.ListShards) and request.next_token is not None:
+        listing = unseal(request.next_token, ListShardsToken)
+        return (listing.stream if listing is not None else None), None
+    stream: str | None = getattr(request, "stream_name", None)
+    arn: str | None = getattr(request, "stream_arn", None) or getattr(request, "consumer_arn", None)
+    if stream is None and arn is not None:
+        stream = arn.partition(":stream/")[2].partition("/")[0]
+    shard: str | None = (
+        getattr(request, "shard_id", None)
+        or getattr(request, "shard_to_split", None)
+        or getattr(request, "shard_to_merge", None)
+    )
+    return stream, shard
