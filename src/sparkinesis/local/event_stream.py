@@ -40,5 +40,5 @@ def message(headers: Mapping[str, str], payload: bytes) -> bytes:
 
 
 def _header(name: str, value: str) -> bytes:
-    text = value.encode()
-    return struct.pack(f">B{len(name)}sBH", len(name), name.encode(), _STRING, len(text)) + text
+    key, text = name.encode(), value.encode()
+    return struct.pack(f">B{len(key)}sBH", len(key), key, _STRING, len(text)) + text

@@ -1,0 +1,82 @@
+"""Subscriptions of the core, as tests use them: what a client would be sent, in short."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from sparkinesis.local import LocalKinesis
+from sparkinesis.local.codec import JsonCodec
+from sparkinesis.local.subscription import End, Event, Failure, Step, Subscription, Wait
+from tests.unit.local.calls import SHARD_0, Stream, data
+
+
+def register(stream: Stream, name: str = "app") -> str:
+    """Returns the consumer's ARN."""
+    summary = stream("DescribeStreamSummary")["StreamDescriptionSummary"]
+    made = stream.kinesis.call(
+        "RegisterStreamConsumer", StreamARN=summary["StreamARN"], ConsumerName=name
+    )
+    arn: str = made["Consumer"]["ConsumerARN"]
+    return arn
+
+
+class Listener:
+    """The client's end of one subscription, which counts how often it was woken."""
+
+    def __init__(
+        self,
+        kinesis: LocalKinesis,
+        consumer: str,
+        kind: str = "TRIM_HORIZON",
+        shard: str = SHARD_0,
+        **start: Any,
+    ) -> None:
+        self.kinesis = kinesis
+        self.subscription: Subscription = kinesis.subscribe(
+            ConsumerARN=consumer, ShardId=shard, StartingPosition={"Type": kind, **start}
+        )
+        self.woken = 0
+        self.subscription.wake = self._wake
+
+    def step(self) -> Step:
+        return self.kinesis.next_step(self.subscription)
+
+    def event(self) -> dict[str, Any]:
+        """The next event, which has to be there."""
+        step = self.step()
+        assert isinstance(step, Event), step
+        event: dict[str, Any] = msgspec.json.decode(JsonCodec().encode(step.page))
+        return event
+
+    def data(self) -> list[str]:
+        return data(self.event())
+
+    def all(self) -> list[str]:
+        """The data of everything that is there."""
+        found: list[str] = []
+        while isinstance(step := self.step(), Event):
+            found += data(msgspec.json.decode(JsonCodec().encode(step.page)))
+        return found
+
+    def waits_until(self) -> int:
+        step = self.step()
+        assert isinstance(step, Wait), step
+        return step.until_ms
+
+    def failure(self) -> str:
+        """The code of the exception that ends it; it ends behind that."""
+        step = self.step()
+        assert isinstance(step, Failure), step
+        assert self.has_ended()
+        return step.code
+
+    def has_ended(self) -> bool:
+        return isinstance(self.step(), End)
+
+    def release(self) -> None:
+        self.kinesis.release(self.subscription)
+
+    def _wake(self) -> None:
+        self.woken += 1
