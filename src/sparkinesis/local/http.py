@@ -1,7 +1,7 @@
 """The one endpoint: Kinesis answered here, every other service passed on to moto.
 
-An ASGI application, plus the few lines of HTTP/1.1 protocol that ASGI has no word for: cutting a
-connection without an answer.
+An ASGI application for HTTP/1.1 (uvicorn's) and HTTP/2 (`http2`), plus the few lines that ASGI has
+no word for: cutting a connection without an answer.
 """
 
 from __future__ import annotations
@@ -248,7 +248,10 @@ async def _cut(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def _drop(scope: Scope, receive: Receive) -> None:
-    """Resets the connection (RST, not FIN), as a failing load balancer or network does."""
+    """Resets the connection (RST, not FIN), as a failing load balancer or network does.
+
+    On HTTP/2 every other call on the connection goes with it.
+    """
     transport: asyncio.Transport = scope["state"][TRANSPORT]
     sock: socket.socket = transport.get_extra_info("socket")
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABRUPT)

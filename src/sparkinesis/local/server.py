@@ -26,6 +26,9 @@ class LocalServerError(SparkinesisError):
 class LocalServer:
     """Kinesis on an HTTP port of this machine; DynamoDB and STS (moto's) on the same port.
 
+    It answers in what it is asked: JSON or CBOR, over HTTP/1.1 or HTTP/2 (without TLS, and to
+    clients that begin with it).
+
     port: 0 picks a free one. Only the loopback interface is bound.
     limits, clock, faults, empty_pages, reshard_delay_ms, consumer_delay_ms: see `LocalKinesis`.
     dynamodb: start moto at once; otherwise it starts with the first call that is for it (2
