@@ -14,7 +14,7 @@ from botocore.eventstream import EventStreamBuffer, EventStreamMessage
 from h2.errors import ErrorCodes
 from h2.settings import SettingCodes
 
-from sparkinesis.local import Fault, LocalServer, ManualClock
+from sparkinesis.local import Call, Fault, LocalServer, ManualClock
 from tests.http2 import JSON, Answer, Http2Client, connected
 
 CBOR = "application/x-amz-cbor-1.1"
@@ -358,6 +358,20 @@ def test_a_client_that_says_goodbye_still_gets_its_answers(server: LocalServer) 
         client.socket.sendall(b"\0\0\x08\7\0" + b"\0" * 12)
         client.give_room()
         assert contents(client.answer(number).body) == data
+
+
+def test_a_call_that_fails_here_resets_its_stream_alone(
+    server: LocalServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    def plan(call: Call) -> Fault | None:
+        raise ZeroDivisionError
+
+    server.kinesis.faults = plan
+    with Http2Client(server.endpoint_url) as client:
+        assert client.call("ListStreams").reset == ErrorCodes.INTERNAL_ERROR
+        server.kinesis.faults = None
+        assert client.call("ListStreams").status == 200
+    assert "ZeroDivisionError" in caplog.text
 
 
 def test_nonsense_after_the_preface_is_told_and_ends_the_connection(server: LocalServer) -> None:
