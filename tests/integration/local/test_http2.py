@@ -184,7 +184,7 @@ def test_a_stream_that_has_to_wait_holds_up_no_other(server: LocalServer) -> Non
     with Http2Client(server.endpoint_url, reads=False) as client:
         client.h2.increment_flow_control_window(1 << 30)  # of the connection
         request = encoded(ShardIterator=iterator(server))
-        pages = [client.begin("GetRecords", request) for _ in range(20)]
+        pages = [client.begin("GetRecords", request) for _ in range(10)]
         client.ping()
         assert client.call("ListStreams").status == 200
         assert max(len(client.answers[number].body) for number in pages) <= FIRST_WINDOW
@@ -241,7 +241,7 @@ def test_a_subscription_pushes_events_in_the_codec_of_its_call(
 
 
 def test_a_client_that_does_not_read_is_not_pushed_to(server: LocalServer) -> None:
-    data = fill(server, 60)
+    data = fill(server, 25)
     with Http2Client(server.endpoint_url, reads=False) as client:
         subscription = Subscription(client, server)
         while len(subscription.answer.body) < FIRST_WINDOW:
@@ -250,7 +250,7 @@ def test_a_client_that_does_not_read_is_not_pushed_to(server: LocalServer) -> No
             client.ping()
         assert len(subscription.answer.body) == FIRST_WINDOW
         pushed = server.kinesis.calls.select("SubscribeToShardEvent")
-        assert sum(event.records for event in pushed) < 20
+        assert sum(event.records for event in pushed) < 10
         client.give_room()
         assert subscription.data(len(data)) == data
 
