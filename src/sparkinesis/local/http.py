@@ -1,7 +1,7 @@
 """The one endpoint: Kinesis answered here, every other service passed on to moto.
 
-An ASGI application, plus the few lines of HTTP/1.1 protocol that ASGI has no word for: cutting a
-connection without an answer.
+An ASGI application for HTTP/1.1 (uvicorn's) and HTTP/2 (`http2`), plus the few lines that ASGI has
+no word for: cutting a connection without an answer.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from xml.sax.saxutils import escape
 import msgspec
 
 from sparkinesis.local import event_stream
+from sparkinesis.local.cbor import CborCodec
 from sparkinesis.local.codec import Codec, JsonCodec
 from sparkinesis.local.errors import KinesisError, missing_token, unknown_operation
 from sparkinesis.local.kinesis import DEFAULT_REGION, LocalKinesis, Outcome
@@ -67,6 +68,7 @@ class App:
         self._codecs: dict[bytes, Codec] = {
             b"application/x-amz-json-1.1": JsonCodec(),
             b"application/json": JsonCodec(),
+            b"application/x-amz-cbor-1.1": CborCodec(),
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -246,7 +248,10 @@ async def _cut(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def _drop(scope: Scope, receive: Receive) -> None:
-    """Resets the connection (RST, not FIN), as a failing load balancer or network does."""
+    """Resets the connection (RST, not FIN), as a failing load balancer or network does.
+
+    On HTTP/2 every other call on the connection goes with it.
+    """
     transport: asyncio.Transport = scope["state"][TRANSPORT]
     sock: socket.socket = transport.get_extra_info("socket")
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABRUPT)

@@ -14,6 +14,7 @@ from sparkinesis.local.dynamodb import Moto, MotoError
 from sparkinesis.local.faults import FaultPlan
 from sparkinesis.local.kinesis import DEFAULT_REGION, LocalKinesis
 from sparkinesis.local.limits import Limits
+from sparkinesis.local.opening import Opening
 
 _LOOPBACK = "127.0.0.1"
 
@@ -24,6 +25,9 @@ class LocalServerError(SparkinesisError):
 
 class LocalServer:
     """Kinesis on an HTTP port of this machine; DynamoDB and STS (moto's) on the same port.
+
+    It answers in what it is asked: JSON or CBOR, over HTTP/1.1 or HTTP/2 (without TLS, and to
+    clients that begin with it).
 
     port: 0 picks a free one. Only the loopback interface is bound.
     limits, clock, faults, empty_pages, reshard_delay_ms, consumer_delay_ms: see `LocalKinesis`.
@@ -199,23 +203,26 @@ def _bind(port: int) -> socket.socket:
 
 
 def _protocol(kinesis: LocalKinesis, moto: Moto) -> tuple[Any, Any]:
-    """A factory of uvicorn's HTTP protocol, and the connections and tasks that it keeps.
+    """A factory of the connections' protocol, and the connections and tasks that it keeps.
 
-    The protocol alone is used, without uvicorn's server: that one installs signal handlers and
-    looks for its end ten times a second.
+    HTTP/1.1 is uvicorn's protocol, without uvicorn's server: that one installs signal handlers and
+    looks for its end ten times a second. HTTP/2 is ours, on h2 (see `http2`).
     """
     try:
         from uvicorn.config import Config  # noqa: PLC0415
         from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol  # noqa: PLC0415
         from uvicorn.server import ServerState  # noqa: PLC0415
+
+        from sparkinesis.local.http import TRANSPORT, App  # noqa: PLC0415
+        from sparkinesis.local.http2 import Http2  # noqa: PLC0415
     except ImportError as error:
         raise LocalServerError(
             f"{error.name} is missing; the local server needs: pip install 'sparkinesis[local]'"
         ) from error
-    from sparkinesis.local.http import TRANSPORT, App  # noqa: PLC0415
 
+    app = App(kinesis, moto)
     config = Config(
-        App(kinesis, moto),
+        app,
         http="httptools",
         ws="none",
         lifespan="off",
@@ -228,10 +235,16 @@ def _protocol(kinesis: LocalKinesis, moto: Moto) -> tuple[Any, Any]:
     config.load()
     state = ServerState()
 
-    class Connection(HttpToolsProtocol):  # type: ignore[misc]
+    class Http1(HttpToolsProtocol):  # type: ignore[misc]
         def connection_made(self, transport: asyncio.Transport) -> None:
             super().connection_made(transport)
             # What ASGI has no way to ask for: the connection itself, to drop it.
             self.app_state = {TRANSPORT: transport}
 
-    return lambda: Connection(config=config, server_state=state, app_state={}), state
+    def http1() -> Any:
+        return Http1(config=config, server_state=state, app_state={})
+
+    def http2() -> Http2:
+        return Http2(app, state.connections, state.tasks)
+
+    return lambda: Opening(http1, http2, state.connections), state

@@ -1,19 +1,23 @@
 """Whether a request has the shape the service demands, by the service model that botocore ships.
 
-A value of the wrong JSON type is a SerializationException; one that breaks a constraint (length,
-range, pattern, enumeration, presence) is a ValidationException, worded as the service words it.
+A value of the wrong type on the wire is a SerializationException; one that breaks a constraint
+(length, range, pattern, enumeration, presence) is a ValidationException, worded as the service
+words it.
 """
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sparkinesis.local import errors
 
-_JSON_TYPES: dict[str, tuple[type[Any], ...]] = {
+Types = Mapping[str, tuple[type[Any], ...]]
+
+# What each type of the service model decodes to, in a request that came as JSON.
+JSON_TYPES: Types = {
     "structure": (dict,),
     "map": (dict,),
     "list": (list,),
@@ -37,36 +41,45 @@ def _service() -> Any:
 
 
 @functools.cache
-def _input_shape(operation: str) -> Any:
+def input_shape(operation: str) -> Any:
     return _service().operation_model(operation).input_shape
 
 
 def check(operation: str, request: Any) -> None:
     """Raises the service's error for a decoded JSON request that it would not accept."""
-    shape = _input_shape(operation)
-    _check_type(request, shape)
-    problems = list(_problems(request, shape, ""))
+    check_types(operation, request, JSON_TYPES)
+    check_constraints(operation, request)
+
+
+def check_types(operation: str, request: Any, types: Types) -> None:
+    """Raises: KinesisError, if a member of a decoded request has not the type it should have."""
+    _check_type(request, input_shape(operation), types)
+
+
+def check_constraints(operation: str, request: Any) -> None:
+    """Raises: KinesisError, if a request whose types are right breaks a constraint."""
+    problems = list(_problems(request, input_shape(operation), ""))
     if problems:
         raise errors.validation(*problems[:10])
 
 
-def _check_type(value: Any, shape: Any) -> None:
-    expected = _JSON_TYPES[shape.type_name]
-    # bool is an int in Python, not in JSON.
-    if type(value) not in expected:
+def _check_type(value: Any, shape: Any, types: Types) -> None:
+    # bool is an int in Python, not on the wire.
+    if type(value) not in types[shape.type_name]:
         raise errors.serialization(
             f"{type(value).__name__} can not be converted to {shape.type_name} {shape.name}"
         )
     if shape.type_name == "structure":
         for name, member in shape.members.items():
             if value.get(name) is not None:
-                _check_type(value[name], member)
+                _check_type(value[name], member, types)
     elif shape.type_name == "list":
         for item in value:
-            _check_type(item, shape.member)
+            _check_type(item, shape.member, types)
     elif shape.type_name == "map":
-        for item in value.values():
-            _check_type(item, shape.value)
+        for key, item in value.items():
+            _check_type(key, shape.key, types)
+            _check_type(item, shape.value, types)
 
 
 def _problems(value: Any, shape: Any, where: str) -> Iterator[str]:

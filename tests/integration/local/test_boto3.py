@@ -166,7 +166,7 @@ def raw(server: LocalServer, headers: dict[str, str], body: bytes = b"{}") -> tu
         ({"Authorization": None}, (400, "MissingAuthenticationTokenException")),
         ({"X-Amz-Target": "Kinesis_20131202.Nonsense"}, (400, "UnknownOperationException")),
         ({"X-Amz-Target": "Kinesis_19990101.ListStreams"}, (400, "UnknownOperationException")),
-        ({"Content-Type": "application/x-amz-cbor-1.1"}, (415, "")),
+        ({"Content-Type": "application/x-amz-ion-1.0"}, (415, "")),
     ],
 )
 def test_requests_that_no_sdk_sends(

@@ -1,0 +1,255 @@
+"""HTTP/2 without TLS, for clients that know beforehand that it is spoken (RFC 9113, section 3.3).
+
+The bytes and their rules are the business of h2. Here is what it leaves open: each stream is a call
+of the same ASGI application that HTTP/1.1 gets, and whoever sends waits for the receiver. An answer
+waits until its stream and its connection have room for it, and the room that a request's body took
+is given back when the application has read it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+from urllib.parse import unquote
+
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.errors import ErrorCodes
+from h2.events import (
+    DataReceived,
+    Event,
+    RemoteSettingsChanged,
+    RequestReceived,
+    StreamEnded,
+    StreamReset,
+    WindowUpdated,
+)
+from h2.exceptions import ProtocolError
+from h2.settings import SettingCodes, Settings
+
+from sparkinesis.local.goaway import GoawayFilter
+from sparkinesis.local.http import TRANSPORT, Receive, Scope, Send
+
+# A consumer with enhanced fan-out has one stream for each of its shards.
+_MAX_STREAMS = 10_000
+# How many bytes a client may send that no application has read yet.
+_STREAM_WINDOW = 1 << 20
+_CONNECTION_WINDOW = 16 << 20
+_FIRST_WINDOW = 65_535
+
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+_log = logging.getLogger(__name__)
+
+
+class _Stream:
+    """One call. `gone`: nobody waits for the answer any more."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.arrived = asyncio.Event()
+        self.body: list[bytes] = []
+        self.unread = 0  # bytes of flow control, which are those of `body` and of padding
+        self.ended = False
+        self.read_whole = False
+        self.answered = False
+        self.gone = False
+
+
+class Http2(asyncio.Protocol):
+    """One connection. `connections` and `tasks` are kept as those of uvicorn's protocol are."""
+
+    def __init__(self, app: App, connections: set[Any], tasks: set[asyncio.Task[None]]) -> None:
+        self.transport: asyncio.Transport
+        self._app = app
+        self._connections = connections
+        self._tasks = tasks
+        self._streams: dict[int, _Stream] = {}
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._more_room = asyncio.Event()
+        self._goaway_filter = GoawayFilter()
+        self._h2 = H2Connection(H2Configuration(client_side=False))
+        self._h2.local_settings = Settings(
+            client=False,
+            initial_values={
+                SettingCodes.MAX_CONCURRENT_STREAMS: _MAX_STREAMS,
+                SettingCodes.INITIAL_WINDOW_SIZE: _STREAM_WINDOW,
+            },
+        )
+
+    # What asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        self._connections.add(self)
+        self._h2.initiate_connection()
+        self._h2.increment_flow_control_window(_CONNECTION_WINDOW - _FIRST_WINDOW)
+        self._flush()
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        self._connections.discard(self)
+        self._leave_all()
+        self._writable.set()
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            events = self._h2.receive_data(self._goaway_filter.feed(data))
+        except ProtocolError:
+            self._flush()  # h2 has a GOAWAY ready, which says why
+            self._leave_all()
+            self.transport.close()
+            return
+        for event in events:
+            self._handle(event)
+        self._flush()
+
+    def _handle(self, event: Event) -> None:
+        if isinstance(event, RequestReceived):
+            self._begin(event)
+        elif isinstance(event, WindowUpdated | RemoteSettingsChanged):
+            self._wake_senders()
+        elif isinstance(event, DataReceived | StreamEnded | StreamReset):
+            stream = self._streams.get(event.stream_id)
+            if stream is None:
+                return  # answered already, see _finish
+            if isinstance(event, DataReceived):
+                stream.body.append(event.data)
+                stream.unread += event.flow_controlled_length
+            elif isinstance(event, StreamEnded):
+                stream.ended = True
+            else:
+                self._leave(stream)
+            stream.arrived.set()
+
+    def _begin(self, event: RequestReceived) -> None:
+        stream = self._streams[event.stream_id] = _Stream(event.stream_id)
+        task = asyncio.get_running_loop().create_task(self._run(stream, self._scope(event)))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _scope(self, event: RequestReceived) -> Scope:
+        special = {name: value for name, value in event.headers if name.startswith(b":")}
+        headers = [pair for pair in event.headers if not pair[0].startswith(b":")]
+        if b":authority" in special:
+            headers.append((b"host", special[b":authority"]))
+        raw_path, _, query = special.get(b":path", b"/").partition(b"?")
+        return {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": "2",
+            "method": special[b":method"].decode("latin-1"),
+            "scheme": "http",
+            "path": unquote(raw_path.decode("latin-1")),
+            "raw_path": raw_path,
+            "query_string": query,
+            "root_path": "",
+            "headers": headers,
+            "client": self.transport.get_extra_info("peername"),
+            "server": self.transport.get_extra_info("sockname"),
+            "state": {TRANSPORT: self.transport},
+        }
+
+    # One call
+
+    async def _run(self, stream: _Stream, scope: Scope) -> None:
+        async def receive() -> dict[str, Any]:
+            return await self._receive(stream)
+
+        async def send(message: Any) -> None:
+            await self._send(stream, message)
+
+        try:
+            await self._app(scope, receive, send)
+        except Exception:  # noqa: BLE001 - a bug; the caller sees the stream reset
+            _log.exception("a call over HTTP/2 failed")
+        finally:
+            self._finish(stream)
+
+    def _finish(self, stream: _Stream) -> None:
+        del self._streams[stream.number]
+        if not stream.gone:
+            if not stream.answered:
+                self._h2.reset_stream(stream.number, ErrorCodes.INTERNAL_ERROR)
+            elif not stream.ended:
+                # The rest of the request is of no interest (RFC 9113, section 8.1).
+                self._h2.reset_stream(stream.number, ErrorCodes.NO_ERROR)
+        self._give_back(stream)
+        self._flush()
+
+    async def _receive(self, stream: _Stream) -> dict[str, Any]:
+        while True:
+            if stream.gone or stream.answered:
+                return {"type": "http.disconnect"}
+            if stream.body or (stream.ended and not stream.read_whole):
+                body = b"".join(stream.body)
+                stream.body.clear()
+                stream.read_whole = stream.ended
+                self._give_back(stream)
+                self._flush()
+                return {"type": "http.request", "body": body, "more_body": not stream.ended}
+            stream.arrived.clear()
+            await stream.arrived.wait()
+
+    async def _send(self, stream: _Stream, message: Any) -> None:
+        if message["type"] == "http.response.start":
+            if not stream.gone:
+                status = (b":status", b"%d" % message["status"])
+                self._h2.send_headers(stream.number, [status, *message["headers"]])
+            return  # goes out with the first of the body
+        more = message.get("more_body", False)
+        await self._send_data(stream, memoryview(message.get("body", b"")), end=not more)
+        if not more:
+            stream.answered = True
+            stream.arrived.set()
+
+    async def _send_data(self, stream: _Stream, data: memoryview, *, end: bool) -> None:
+        """One frame at a time, so that the streams of a connection take turns."""
+        number, h2 = stream.number, self._h2
+        while True:
+            await self._writable.wait()
+            if stream.gone:
+                return
+            room = min(h2.local_flow_control_window(number), h2.max_outbound_frame_size)
+            if data and room <= 0:
+                await self._more_room.wait()
+                continue
+            frame, data = data[: max(room, 0)], data[max(room, 0) :]
+            if frame or (end and not data):
+                h2.send_data(number, frame, end_stream=end and not data)
+            self._flush()
+            if not data:
+                return
+            await asyncio.sleep(0)
+
+    def _leave_all(self) -> None:
+        for stream in self._streams.values():
+            self._leave(stream)
+
+    def _leave(self, stream: _Stream) -> None:
+        stream.gone = True
+        stream.arrived.set()
+        self._wake_senders()
+
+    def _wake_senders(self) -> None:
+        """Each of them looks for itself whether there is room for it now."""
+        self._more_room.set()
+        self._more_room.clear()
+
+    def _give_back(self, stream: _Stream) -> None:
+        if stream.unread:
+            self._h2.acknowledge_received_data(stream.unread, stream.number)
+            stream.unread = 0
+
+    def _flush(self) -> None:
+        data = self._h2.data_to_send()
+        if data and not self.transport.is_closing():
+            self.transport.write(data)

@@ -1,0 +1,310 @@
+"""CBOR: every operation answers as it does in JSON, in the types that Java's SDKs send and read."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
+from typing import Any
+
+import cbor2
+import msgspec
+import pytest
+
+from sparkinesis.local import LocalKinesis, ManualClock, cbor, validation
+from sparkinesis.local.cbor import CborCodec
+from sparkinesis.local.codec import Codec, JsonCodec
+from sparkinesis.local.kinesis import Outcome
+from sparkinesis.local.operations import OPERATIONS
+from tests.unit.local.calls import SHARD_0, TOP, Stream
+
+START = 1_800_000_000_123
+ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/s"
+Answer = dict[str, Any]
+Call = Callable[..., Answer]
+
+
+class Wire:
+    """A client of one codec. Answers come in the types of JSON, whatever was on the wire."""
+
+    def __init__(self, codec: Codec, kinesis: LocalKinesis) -> None:
+        self.codec = codec
+        self.kinesis = kinesis
+
+    def body(self, request: Answer) -> bytes:
+        if isinstance(self.codec, CborCodec):
+            return cbor2.dumps(_cbor(request))
+        return msgspec.json.encode(_json(request))
+
+    def serve(self, operation: str, request: Answer) -> Outcome:
+        return self.kinesis.serve(operation, self.body(request), codec=self.codec)
+
+    def __call__(self, operation: str, **request: Any) -> Answer:
+        outcome = self.serve(operation, request)
+        assert (outcome.error is None) == (outcome.status == 200)
+        if not outcome.body:
+            return {}
+        if isinstance(self.codec, JsonCodec):
+            return dict(msgspec.json.decode(outcome.body))
+        return dict(_as_json(raw(outcome.body)))
+
+
+def _cbor(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return cbor2.CBORTag(1, round(value.timestamp() * 1000))
+    if isinstance(value, dict):
+        return {name: _cbor(item) for name, item in value.items()}
+    return [_cbor(item) for item in value] if isinstance(value, list) else value
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.timestamp()
+    if isinstance(value, dict):
+        return {name: _json(item) for name, item in value.items()}
+    return [_json(item) for item in value] if isinstance(value, list) else value
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, cbor2.CBORTag):
+        assert value.tag == 1
+        assert type(value.value) is int
+        return value.value / 1000
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, dict):
+        return {name: _as_json(item) for name, item in value.items()}
+    return [_as_json(item) for item in value] if isinstance(value, list) else value
+
+
+def raw(body: bytes) -> Any:
+    """What is on the wire, with instants as tags."""
+    return cbor2.loads(body, semantic_decoders={1: lambda value, _: cbor2.CBORTag(1, value)})
+
+
+def moment(time_ms: int) -> datetime:
+    return datetime.fromtimestamp(time_ms / 1000, tz=timezone.utc)
+
+
+@pytest.fixture
+def java(kinesis: LocalKinesis) -> Wire:
+    return Wire(CborCodec(), kinesis)
+
+
+def story(call: Call) -> Iterator[Answer]:
+    """Every operation, and what went wrong on the way."""
+    yield call("CreateStream", StreamName="s", ShardCount=1, Tags={"a": "1"})
+    yield call("CreateStream", StreamName="t", ShardCount=1)
+    yield call("CreateStream", StreamName="t", ShardCount=1)
+    yield call("CreateStream", StreamName="u", ShardCount=0)
+    yield call("ListStreams", Limit=1)
+    yield call("DescribeStream", StreamName="s")
+    yield call("DescribeStreamSummary", StreamARN=ARN)
+    yield call("AddTagsToStream", StreamName="s", Tags={"b": "ü"})
+    yield call("RemoveTagsFromStream", StreamName="s", TagKeys=["a"])
+    yield call("ListTagsForStream", StreamName="s")
+    yield call("IncreaseStreamRetentionPeriod", StreamName="s", RetentionPeriodHours=48)
+    yield call("DecreaseStreamRetentionPeriod", StreamName="s", RetentionPeriodHours=24)
+    consumer = call("RegisterStreamConsumer", StreamARN=ARN, ConsumerName="app")
+    yield consumer
+    consumer_arn = consumer["Consumer"]["ConsumerARN"]
+    yield call("DescribeStreamConsumer", ConsumerARN=consumer_arn)
+    yield call("ListStreamConsumers", StreamARN=ARN)
+    at = {"Type": "AT_TIMESTAMP", "Timestamp": moment(START + 1)}
+    subscription = {"ConsumerARN": consumer_arn, "ShardId": SHARD_0}
+    yield call("SubscribeToShard", **subscription, StartingPosition=at)
+    yield call("SubscribeToShard", **subscription)
+    yield call("DeregisterStreamConsumer", ConsumerARN=consumer_arn)
+    yield call("PutRecord", StreamName="s", Data=b"\x00\xff", PartitionKey='ké"')
+    entries = [
+        {"Data": bytes(range(256)), "PartitionKey": "a"},
+        {"Data": b"", "PartitionKey": "b", "ExplicitHashKey": str(TOP)},
+        {"Data": b"x", "PartitionKey": "c", "ExplicitHashKey": None},
+    ]
+    yield call("PutRecords", StreamName="s", Records=entries)
+    yield call("PutRecords", StreamName="s", Records=[*entries, {"Data": b"", "PartitionKey": ""}])
+    yield call("PutRecords", StreamName="s", Records=[])
+    yield call("PutRecords", StreamName="s", Records=[entries[0]] * 501)
+    yield call("PutRecords", StreamName="s", Records=[{"Data": b""}])
+    yield call("PutRecords", StreamName="s")
+    yield call("PutRecord", StreamName="s", PartitionKey="k")
+    yield call("PutRecord", StreamName="s", Data=b"x" * (1 << 20), PartitionKey="k")
+    yield call("PutRecord", StreamName="none", Data=b"x", PartitionKey="k")
+    yield call("SplitShard", StreamName="s", ShardToSplit=SHARD_0, NewStartingHashKey=str(2**127))
+    for kind, rest in [
+        ("TRIM_HORIZON", {}),
+        ("AT_TIMESTAMP", {"Timestamp": moment(START)}),
+        ("AT_TIMESTAMP", {"Timestamp": moment(START + 1)}),
+    ]:
+        got = call(
+            "GetShardIterator", StreamName="s", ShardId=SHARD_0, ShardIteratorType=kind, **rest
+        )
+        yield got
+        if "ShardIterator" in got:
+            yield call("GetRecords", ShardIterator=got["ShardIterator"], Limit=3)
+            yield call("GetRecords", ShardIterator=got["ShardIterator"])
+    yield call("GetRecords", ShardIterator="AAAA")
+    yield call("GetRecords", ShardIterator="AAAA", Limit=10_001)
+    yield call("ListShards", StreamName="s", StreamCreationTimestamp=moment(START))
+    at = {"Type": "AT_TIMESTAMP", "Timestamp": moment(START)}
+    yield call("ListShards", StreamName="s", ShardFilter=at, MaxResults=1)
+    yield call("ListShards", StreamName="a b")
+    yield call("ListShards")
+    yield call(
+        "MergeShards",
+        StreamName="s",
+        ShardToMerge="shardId-000000000001",
+        AdjacentShardToMerge="shardId-000000000002",
+    )
+    yield call(
+        "UpdateShardCount", StreamName="s", TargetShardCount=2, ScalingType="UNIFORM_SCALING"
+    )
+    yield call("DeleteStream", StreamName="t")
+    yield call("Nonsense")
+
+
+def test_every_operation_answers_as_in_json() -> None:
+    driven: set[str] = set()
+
+    def tell(codec: Codec) -> list[Answer]:
+        wire = Wire(codec, LocalKinesis(clock=ManualClock(START), limits=False))
+
+        def call(operation: str, **request: Any) -> Answer:
+            driven.add(operation)
+            return wire(operation, **request)
+
+        return list(story(call))
+
+    expected = tell(JsonCodec())
+    for got, wanted in zip(tell(CborCodec()), expected, strict=True):
+        assert got == wanted
+    assert {answer["__type"] for answer in expected if "__type" in answer} == {
+        "InvalidArgumentException",
+        "ResourceInUseException",
+        "ResourceNotFoundException",
+        "UnknownOperationException",
+        "ValidationException",
+    }
+    assert driven == {*OPERATIONS, "Nonsense"}
+
+
+def test_data_is_bytes_and_an_instant_is_tagged_milliseconds(
+    java: Wire, stream: Stream, clock: ManualClock
+) -> None:
+    java("PutRecord", StreamName="s", Data=b"\x00\xff", PartitionKey="k")
+    outcome = java.serve("GetRecords", {"ShardIterator": stream.iterator()})
+    (record,) = raw(outcome.body)["Records"]
+    assert record["Data"] == b"\x00\xff"
+    assert record["ApproximateArrivalTimestamp"] == cbor2.CBORTag(1, clock())
+    outcome = java.serve("DescribeStreamSummary", {"StreamName": "s"})
+    summary = raw(outcome.body)["StreamDescriptionSummary"]
+    assert summary["StreamCreationTimestamp"] == cbor2.CBORTag(1, clock())
+
+
+def test_an_error_is_a_map_of_its_type_and_message(java: Wire) -> None:
+    outcome = java.serve("DescribeStream", {"StreamName": "none"})
+    assert cbor2.loads(outcome.body) == {
+        "__type": "ResourceNotFoundException",
+        "message": "Stream none under account 123456789012 not found.",
+    }
+
+
+def test_an_operation_without_an_answer_sends_no_bytes(java: Wire) -> None:
+    assert java.serve("CreateStream", {"StreamName": "n", "ShardCount": 1}) == Outcome()
+
+
+@pytest.mark.parametrize(
+    ("operation", "request_"),
+    [
+        ("PutRecord", {"Data": "eA==", "PartitionKey": "k"}),
+        ("PutRecord", {"Data": b"x", "PartitionKey": b"k"}),
+        ("PutRecords", {"Records": [{"Data": "eA==", "PartitionKey": "k"}]}),
+        ("PutRecords", {"Records": [None]}),
+        ("PutRecords", {"Records": b"x"}),
+        ("ListShards", {"MaxResults": True}),
+        ("ListShards", {"MaxResults": 1.0}),
+        ("AddTagsToStream", {"Tags": {1: "x"}}),
+        ("ListShards", {"StreamCreationTimestamp": 1_800_000_000}),
+        ("ListShards", {"StreamCreationTimestamp": cbor2.CBORTag(1, "2027-01-15")}),
+        ("ListShards", {"StreamCreationTimestamp": cbor2.CBORTag(1, 2**64)}),
+        ("ListShards", {"StreamCreationTimestamp": cbor2.CBORTag(1, float("nan"))}),
+        ("ListShards", {"MaxResults": cbor2.CBORTag(1, 5)}),
+    ],
+)
+def test_a_value_of_another_type_does_not_serialize(
+    java: Wire, stream: Stream, operation: str, request_: Answer
+) -> None:
+    outcome = java.serve(operation, {"StreamName": "s", **request_})
+    assert (outcome.status, outcome.error) == (400, "SerializationException")
+    assert stream.read() == []
+
+
+# No item; an item cut short; an array, a text and a number where a map is due; a map that holds
+# itself, in a member that is known and in one that is not; nesting without an end; a length that
+# no body has.
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\xa1",
+        b"\x80",
+        b"\x61x",
+        b"\x05",
+        b"\xd8\x1c\xa1\x6aStreamName\xd8\x1d\x00",
+        b"\x81" * 100_000,
+        b"\x5b\x7f\xff\xff\xff\xff\xff\xff\xff",
+        b"\xc0\x61x",
+    ],
+)
+@pytest.mark.parametrize("operation", ["DescribeStream", "PutRecords"])
+def test_a_body_that_is_no_map_does_not_serialize(java: Wire, operation: str, body: bytes) -> None:
+    outcome = java.kinesis.serve(operation, body, codec=CborCodec())
+    assert outcome.error == "SerializationException"
+
+
+def test_members_that_nobody_knows_are_passed_over(java: Wire, stream: Stream) -> None:
+    cycle = b"\xd8\x1c\x81\xd8\x1d\x00"
+    body = b"\xa3\x6aStreamName\x61s\x67Strange" + cycle + b"\x01\x02"
+    outcome = java.kinesis.serve("DescribeStreamSummary", body, codec=CborCodec())
+    assert outcome.error is None
+
+
+def test_seconds_as_a_float_are_an_instant_too(java: Wire, stream: Stream) -> None:
+    stream.put("a")
+    at = cbor2.CBORTag(1, 1_800_000_000.0)
+    request = {"ShardId": SHARD_0, "ShardIteratorType": "AT_TIMESTAMP", "Timestamp": at}
+    got = java("GetShardIterator", StreamName="s", **request)
+    assert len(java("GetRecords", ShardIterator=got["ShardIterator"])["Records"]) == 1
+
+
+def test_every_timestamp_and_blob_of_the_answers_is_known() -> None:
+    """Answers are encoded by the names of their members; the service model has these names."""
+    times: set[str] = set()
+    blobs: set[str] = set()
+
+    def visit(shape: Any) -> None:
+        if shape.type_name == "structure":
+            for name, member in shape.members.items():
+                if member.type_name == "timestamp":
+                    times.add(name)
+                if member.type_name == "blob":
+                    blobs.add(name)
+                visit(member)
+        elif shape.type_name == "list":
+            visit(shape.member)
+
+    for operation in OPERATIONS:
+        shape = validation._service().operation_model(operation).output_shape
+        if shape is not None:
+            visit(shape)
+    assert times == cbor._TIMES
+    assert blobs == {"Data"}
+
+
+def test_a_large_page_comes_whole(java: Wire, stream: Stream) -> None:
+    entries = [{"Data": bytes([i % 256]) * 20_000, "PartitionKey": str(i)} for i in range(500)]
+    java("PutRecords", StreamName="s", Records=entries)
+    outcome = java.serve("GetRecords", {"ShardIterator": stream.iterator()})
+    records = raw(outcome.body)["Records"]
+    assert [record["Data"] for record in records] == [entry["Data"] for entry in entries]
+    assert {record["PartitionKey"] for record in records} == {str(i) for i in range(500)}
