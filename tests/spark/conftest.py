@@ -15,6 +15,7 @@ import examples
 import sparkinesis
 from sparkinesis.local import LocalServer
 from sparkinesis.local.java import use_java
+from tests.spark.class_archive import java_options
 from tests.spark.cluster import Cluster, zip_package
 
 if TYPE_CHECKING:
@@ -26,6 +27,14 @@ def credentials() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AWS_ACCESS_KEY_ID", "test")
         patch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def short_lived_java() -> Iterator[None]:
+    """For the JVM of each driver, also in the processes that tests start."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_SUBMIT_OPTS", java_options())
         yield
 
 
