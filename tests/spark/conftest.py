@@ -31,9 +31,10 @@ def credentials() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def short_lived_java() -> Iterator[None]:
-    """For the JVM of each driver, also in the processes that tests start."""
+def drivers() -> Iterator[None]:
+    """What each driver's JVM is started with, also in the processes that tests start."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
         patch.setenv("SPARK_SUBMIT_OPTS", java_options())
         yield
 
@@ -43,7 +44,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     use_java()
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PYSPARK_PYTHON"] = sys.executable
     session = (
         SparkSession.builder.master("local[2]")
