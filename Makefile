@@ -2,6 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 SETUP := .venv/.installed
+CLASSES := .venv/spark-classes.jsa
 KCLPY := .venv/sdists/amazon_kclpy-3.2.0.tar.gz
 ARGS ?=
 
@@ -13,7 +14,7 @@ demo: $(SETUP)
 active-users: $(SETUP)
 	@$(BIN)/python -m examples.active_users $(ARGS)
 
-test: $(SETUP) $(KCLPY)
+test: $(SETUP) $(KCLPY) $(CLASSES)
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 lint: $(SETUP)
@@ -40,6 +41,10 @@ $(KCLPY): $(SETUP)
 	@$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps \
 	    --no-binary amazon-kclpy --dest $(@D) amazon-kclpy==3.2.0
 	@touch $@
+
+# What Spark's JVMs load, so that tests start them faster.
+$(CLASSES): $(SETUP)
+	@$(BIN)/python -m tests.spark.class_archive $@
 
 # Writes constraints.txt anew, for every supported Python at once.
 lock:

@@ -24,15 +24,13 @@ import pyarrow.parquet as pq
 import pyspark
 
 from sparkinesis.local.java import use_java
+from tests.spark.class_archive import java_options
 from tests.spark.query_process import group_process, wait_until
 
 SPARK = Path(pyspark.__file__).parent
 APPLICATION = Path(__file__).with_name("cluster_query.py")
 HOSTS = ("127.0.0.1", "localhost")
 """One machine by two names: Spark puts no speculative copy of a task on the host of the first."""
-
-JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""It lives for seconds: what makes a JVM fast later makes it slow now."""
 
 EXECUTOR = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
@@ -84,7 +82,7 @@ class Cluster:
         log = self._folder / f"{name}-{len(list(self._folder.glob('*.log')))}.log"
         command = [str(SPARK / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}"]
         environment = self.environment(
-            SPARK_DAEMON_MEMORY="256m", SPARK_DAEMON_JAVA_OPTS=JAVA_OPTIONS
+            SPARK_DAEMON_MEMORY="256m", SPARK_DAEMON_JAVA_OPTS=java_options()
         )
         process = self._stack.enter_context(group_process([*command, *arguments], log, environment))
         wait_until(lambda: re.search(announcement, log.read_text()), process, log)
@@ -115,8 +113,7 @@ class Cluster:
             "spark.executor.memory": "512m",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
-            "spark.driver.extraJavaOptions": JAVA_OPTIONS,
-            "spark.executor.extraJavaOptions": JAVA_OPTIONS,
+            "spark.executor.extraJavaOptions": java_options(),
             "spark.sql.codegen.wholeStage": "false",
             # Not a task before both are there.
             "spark.scheduler.minRegisteredResourcesRatio": "1.0",

@@ -15,6 +15,7 @@ import examples
 import sparkinesis
 from sparkinesis.local import LocalServer
 from sparkinesis.local.java import use_java
+from tests.spark.class_archive import java_options
 from tests.spark.cluster import Cluster, zip_package
 
 if TYPE_CHECKING:
@@ -29,12 +30,20 @@ def credentials() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def drivers() -> Iterator[None]:
+    """What each driver's JVM is started with, also in the processes that tests start."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        patch.setenv("SPARK_SUBMIT_OPTS", java_options())
+        yield
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     use_java()
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PYSPARK_PYTHON"] = sys.executable
     session = (
         SparkSession.builder.master("local[2]")

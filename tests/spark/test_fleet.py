@@ -23,6 +23,8 @@ from tests.spark.fleet_run import FleetRun, events, processed, start_fleet
 from tests.streams import merge_neighbours, split
 
 FAILOVER_TIME = 6.0
+LONG_FAILOVER_TIME = 20.0
+"""Where leases are released, not left to expire. Workers look for free ones every 3.3 s."""
 EVENTS_PER_SECOND = 400
 
 Start: TypeAlias = Callable[..., AbstractContextManager[FleetRun]]
@@ -119,13 +121,13 @@ def test_a_fleet_through_a_killed_executor_scaling_and_a_reshard(
 ) -> None:
     kinesis = server.client("kinesis", region=REGION)
     kinesis.create_stream(StreamName=stream_name, ShardCount=16)
-    flights = Flights(kinesis, stream_name, 6_000)
+    flights = Flights(kinesis, stream_name, 4_800)
     with start(
         workers=4,
         failover_time=FAILOVER_TIME,
     ) as run:
         before = wait_for_workers(run, 4)
-        producer = flights.put(0.4)
+        producer = flights.put(0.5)
         run.wait(lambda: len(processed(tmp_path)) > 200, every=0.2)
 
         killed = kill_executor(cluster)
@@ -144,7 +146,7 @@ def test_a_fleet_through_a_killed_executor_scaling_and_a_reshard(
 
         split(kinesis, stream_name)
         merge_neighbours(kinesis, stream_name, index=8)
-        producer = flights.put(0.3)
+        producer = flights.put(0.375)
         run.ask("scale 6")
         scaled_up_after = run.wait(lambda: len(set(run.owners().values()) - {None}) == 6)
         six = wait_for_workers(run, 6)
@@ -183,10 +185,12 @@ def test_workers_of_a_killed_driver_checkpoint_release_and_exit(
 ) -> None:
     kinesis = server.client("kinesis", region=REGION)
     kinesis.create_stream(StreamName=stream_name, ShardCount=4)
-    flights = Flights(kinesis, stream_name, 1_000)
+    flights = Flights(kinesis, stream_name, 600)
 
-    # A failover time that this test does not live to see: leases have to be released.
-    start_again = functools.partial(start, workers=2, failover_time=60.0, checkpoints="shutdown")
+    # Nobody else is there to take a lease that expires: leases have to be released.
+    start_again = functools.partial(
+        start, workers=2, failover_time=LONG_FAILOVER_TIME, checkpoints="shutdown"
+    )
     with start_again() as run:
         wait_for_workers(run, 2)
         producer = flights.put(0.5)
@@ -223,7 +227,7 @@ def test_a_worker_leaves_an_executor_that_is_decommissioned(
     flights = Flights(kinesis, stream_name, 300)
     with start(
         workers=4,
-        failover_time=60.0,
+        failover_time=LONG_FAILOVER_TIME,
         checkpoints="shutdown",
         settings={"spark.decommission.enabled": "true"},
     ) as run:

@@ -27,14 +27,15 @@ from tests.streams import merge_neighbours, split
 
 USER_RECORDS = 1_000_000
 PLAIN_AT_A_TIME = 490
-"""Of a PutRecords call with up to 500 records: as many again are in aggregates."""
+"""Of a PutRecords call with up to 500 records: three times as many are in aggregates."""
+PLAIN_ONE_IN = 4
 FILLER = b"." * 60
 Reshard = Callable[..., object]
 QUERY = "tests.spark.million_query"
 
 
 class Producer(threading.Thread):
-    """Puts the numbers up to `USER_RECORDS`, half of them aggregated, as fast as shards take."""
+    """Puts the numbers up to `USER_RECORDS`, three in four aggregated, as fast as shards take."""
 
     def __init__(self, kinesis: Any, stream: str) -> None:
         super().__init__(daemon=True)
@@ -67,12 +68,14 @@ class Producer(threading.Thread):
         self.seconds = time.monotonic() - started
 
     def _put_some(self) -> None:
-        numbers = range(self.put, min(self.put + 2 * PLAIN_AT_A_TIME, USER_RECORDS))
+        numbers = range(self.put, min(self.put + PLAIN_ONE_IN * PLAIN_AT_A_TIME, USER_RECORDS))
         users = [
             (str(self._rng.getrandbits(64)), None, b"%0*d" % (DIGITS, n) + FILLER) for n in numbers
         ]
-        packed = aggregate(users[1::2])
-        entries = [{"Data": data, "PartitionKey": key} for key, _, data in users[::2]]
+        plain = users[::PLAIN_ONE_IN]
+        del users[::PLAIN_ONE_IN]
+        packed = aggregate(users)
+        entries = [{"Data": data, "PartitionKey": key} for key, _, data in plain]
         entries += [{"Data": a.data, "PartitionKey": a.partition_key} for a in packed]
         while entries:
             batch, rest = entries[:500], entries[500:]
