@@ -19,6 +19,12 @@ from sparkinesis.stream.record import USER_RECORD_SCHEMA
 
 Row = dict[str, Any]
 
+MODES: dict[str, dict[str, str]] = {
+    "polling": {},
+    "efo": {"consumerMode": "efo", "consumerName": "query"},
+}
+"""The two ways to read, and the options that choose them."""
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -38,6 +44,7 @@ class Query:
     def __init__(self, **options: str) -> None:
         self._options = {"minFetchPeriod": "0ms", "shardCallsPerSecond": "unlimited", **options}
         self.checkpoint: Any = None
+        self.rows_read = 0
         self.restart()
 
     def restart(self, **options: str) -> None:
@@ -64,6 +71,7 @@ class Query:
             batches = list(reader.read(pickle.loads(pickle.dumps(partition))))
             table = pa.Table.from_batches(batches, USER_RECORD_SCHEMA)
             tasks.append(table.to_pylist())
+            self.rows_read += table.num_rows
         return Batch(start, end, tasks)
 
     def next_batch(self) -> Batch | None:

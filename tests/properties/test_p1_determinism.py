@@ -10,8 +10,10 @@ import pytest
 
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.stream.aggregation import aggregate
-from tests.engine import Query
+from tests.engine import MODES, Query
 from tests.streams import merge_neighbours, put, split
+
+pytestmark = pytest.mark.parametrize("mode", MODES)
 
 
 def numbered(first: int, count: int) -> list[bytes]:
@@ -39,7 +41,7 @@ def test_p1_every_batch_of_a_history_reads_again_as_it_was(
     put(kinesis, "s", numbered(900_000, 500))
     clock.advance(20 * 3_600_000)
     for batch in rng.sample(batches, len(batches)):
-        again = query().read(batch.start, batch.end)
+        again = query(rng.choice(list(MODES))).read(batch.start, batch.end)
         assert again.tasks == batch.tasks
     assert len(batches) >= 8
 

@@ -12,7 +12,7 @@ from sparkinesis.local import Call, Fault, FaultPlan, LocalServer, ManualClock
 from tests.engine import Query
 from tests.streams import active_shards, merge_neighbours, put, split
 
-READS = {"GetRecords", "GetShardIterator", "ListShards"}
+READS = {"GetRecords", "GetShardIterator", "ListShards", "SubscribeToShard"}
 
 
 def now_and_then(fault: Fault, operations: set[str], seed: int) -> FaultPlan:
@@ -24,6 +24,15 @@ def arrival_times_out_of_order(call: Call) -> Fault | None:
     return Fault(arrival_skew_ms=call.ordinal * 7919 % 4001 - 2000)
 
 
+def cut_anywhere(call: Call) -> Fault | None:
+    return Fault(cut_after=call.ordinal * 7919 % 20_000)
+
+
+def exceptions_in_events(call: Call) -> Fault | None:
+    codes = ("InternalFailureException", "ResourceInUseException", "KMSThrottlingException")
+    return Fault(stream_code=codes[call.ordinal % 3], stream_after=call.ordinal % 4)
+
+
 FAULTS: dict[str, FaultPlan] = {
     "throttled": now_and_then(Fault.error("ProvisionedThroughputExceededException"), READS, 1),
     "throttled by KMS": now_and_then(Fault.error("KMSThrottlingException"), {"GetRecords"}, 2),
@@ -32,10 +41,17 @@ FAULTS: dict[str, FaultPlan] = {
     "reset after": now_and_then(Fault.dropped("after"), READS, 5),
     "expired iterator": now_and_then(Fault.error("ExpiredIteratorException"), {"GetRecords"}, 6),
     "arrival times out of order": arrival_times_out_of_order,
+    "taken": now_and_then(Fault.error("ResourceInUseException"), {"SubscribeToShard"}, 7),
+    "cut anywhere": cut_anywhere,
+    "exceptions in events": exceptions_in_events,
 }
+POLLING = list(FAULTS)[:7]
+EFO = ["throttled", "internal failure", "reset after", *list(FAULTS)[7:]]
 
 
-@pytest.mark.parametrize("kind", FAULTS)
+@pytest.mark.parametrize(
+    ("mode", "kind"), [*(("polling", kind) for kind in POLLING), *(("efo", kind) for kind in EFO)]
+)
 def test_p2_every_record_once_while_calls_fail(
     kinesis: Any, server: LocalServer, clock: ManualClock, query: Callable[..., Query], kind: str
 ) -> None:
@@ -63,6 +79,7 @@ def test_p2_every_record_once_while_calls_fail(
         assert query().read(batch.start, batch.end).tasks == batch.tasks
 
 
+@pytest.mark.parametrize("mode", ["polling", "efo"])
 @pytest.mark.parametrize(
     ("code", "error"),
     [

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from sparkinesis.local import ManualClock
-from tests.engine import Query
+from tests.engine import MODES, Query
 from tests.streams import active_shards, merge_neighbours, put, split
+
+pytestmark = pytest.mark.parametrize("mode", MODES)
 
 
 @pytest.mark.parametrize("seed", range(5))

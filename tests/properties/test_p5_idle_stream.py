@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.source.offsets import ANY_SHARD, Positions
 from sparkinesis.source.stream_planner import StreamPlanner
@@ -13,7 +15,7 @@ from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.budget import Pace
 from sparkinesis.stream.client import StreamClient
 from sparkinesis.stream.position import TRIM_HORIZON
-from tests.engine import Query
+from tests.engine import MODES, Query
 from tests.streams import put, shard_ids, split
 
 
@@ -48,6 +50,7 @@ def test_p5_an_idle_stream_of_8_shards_costs_60_calls_per_shard_and_minute(
     assert all(55 <= count <= 61 for count in calls.values()), calls
 
 
+@pytest.mark.parametrize("mode", MODES)
 def test_p5_a_reshard_without_records_runs_no_batch_and_loses_none(
     kinesis: Any, clock: ManualClock, query: Callable[..., Query]
 ) -> None:

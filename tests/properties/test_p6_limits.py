@@ -14,22 +14,27 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from sparkinesis.local import Call, Fault, LocalServer, ManualClock, limits
 from sparkinesis.stream.aggregation import aggregate
-from tests.engine import Query
+from tests.engine import MODES, Query
 from tests.streams import put, split
+
+BOTH_MODES = pytest.mark.parametrize("mode", MODES)
 
 TEN_PERCENT = 0.1
 
 
-def rows_per_batch(running: Query) -> Iterator[Counter[str]]:
+def rows_per_batch(running: Query, every_other_polls: bool = False) -> Iterator[Counter[str]]:
     """Read batches until there is none; the rows of each shard are counted, not looked at."""
     while True:
         start, end = running.plan()
         if start == end:
             return
         rows: Counter[str] = Counter()
-        for partition in running.reader.partitions(start, end):
+        for number, partition in enumerate(running.reader.partitions(start, end)):
+            if every_other_polls and number % 2:
+                partition.consumer_arn = None
             for batch in running.reader.read(partition):
                 rows[partition.wanted.shard_id] += batch.num_rows
+        running.rows_read += sum(rows.values())
         running.checkpoint = end
         if rows:
             yield rows
@@ -60,6 +65,7 @@ def put_a_day(kinesis: Any, clock: ManualClock, stream: str, users: int, rng: ra
     return done
 
 
+@pytest.mark.parametrize("mode", ["efo"])
 def test_p6_a_million_records_come_in_batches_within_ten_percent_of_the_limit(
     kinesis: Any, server: LocalServer, clock: ManualClock, query: Callable[..., Query]
 ) -> None:
@@ -69,7 +75,7 @@ def test_p6_a_million_records_come_in_batches_within_ten_percent_of_the_limit(
     total = put_a_day(kinesis, clock, "day", 1_000_000, random.Random(6))
     limit = 200_000
     running = query(streamName="day", maxRecordsPerTrigger=str(limit))
-    batches = [sum(rows.values()) for rows in rows_per_batch(running)]
+    batches = [sum(rows.values()) for rows in rows_per_batch(running, every_other_polls=True)]
     print(f"{total:,} records in batches of", *(f"{rows:,}" for rows in batches))
     assert sum(batches) == total
     assert max(batches) <= limit * (1 + TEN_PERCENT)
@@ -80,7 +86,7 @@ def within(rows: int, limit: int) -> bool:
     return limit * (1 - TEN_PERCENT) <= rows <= limit * (1 + TEN_PERCENT)
 
 
-@pytest.mark.parametrize("apart_ms", [0, 1000])
+@pytest.mark.parametrize(("apart_ms", "mode"), [(0, "efo"), (1000, "polling")])
 def test_p6_bursts_are_counted(
     kinesis: Any, clock: ManualClock, query: Callable[..., Query], apart_ms: int
 ) -> None:
@@ -93,6 +99,7 @@ def test_p6_bursts_are_counted(
     assert all(within(rows, 8000) for rows in batches[:3])
 
 
+@pytest.mark.parametrize("mode", ["efo"])
 def test_p6_bytes_are_limited_too_and_the_tighter_limit_counts(
     kinesis: Any, clock: ManualClock, query: Callable[..., Query]
 ) -> None:
@@ -108,6 +115,7 @@ def test_p6_bytes_are_limited_too_and_the_tighter_limit_counts(
     assert all(within(rows, 3000) for rows in batches[:3])
 
 
+@BOTH_MODES
 def test_p6_shards_share_fairly_and_what_one_leaves_goes_to_the_others(
     kinesis: Any, clock: ManualClock, query: Callable[..., Query]
 ) -> None:
@@ -128,6 +136,7 @@ def test_p6_shards_share_fairly_and_what_one_leaves_goes_to_the_others(
     assert sum(sum(batch.values()) for batch in [first, second, *rest]) == 40_100
 
 
+@BOTH_MODES
 def test_p6_a_record_at_least_is_read_however_small_the_limit(
     kinesis: Any, clock: ManualClock, query: Callable[..., Query]
 ) -> None:
@@ -138,6 +147,7 @@ def test_p6_a_record_at_least_is_read_however_small_the_limit(
     assert all(sum(batch.values()) <= 2 for batch in batches), "one of each shard"
 
 
+@BOTH_MODES
 def test_p6_available_now_ends_in_batches_within_the_limit_through_a_reshard(
     kinesis: Any, clock: ManualClock, query: Callable[..., Query]
 ) -> None:
@@ -155,6 +165,7 @@ def test_p6_available_now_ends_in_batches_within_the_limit_through_a_reshard(
     assert max(batches) <= 1500 * (1 + TEN_PERCENT)
 
 
+@BOTH_MODES
 def test_p6_spark_may_ask_for_all_there_is(
     kinesis: Any, clock: ManualClock, query: Callable[..., Query]
 ) -> None:
@@ -166,6 +177,7 @@ def test_p6_spark_may_ask_for_all_there_is(
     assert sum(b.num_rows for part in parts for b in running.reader.read(part)) == 5000
 
 
+@BOTH_MODES
 def test_p6_lag_is_reported_for_each_stream(
     kinesis: Any, clock: ManualClock, query: Callable[..., Query]
 ) -> None:
@@ -185,6 +197,7 @@ def test_p6_lag_is_reported_for_each_stream(
     assert lags[-1] == {"max": 0, "mean": 0}
 
 
+@BOTH_MODES
 def test_p6_several_streams_share_one_limit(
     kinesis: Any, clock: ManualClock, query: Callable[..., Query]
 ) -> None:
@@ -201,6 +214,7 @@ def test_p6_several_streams_share_one_limit(
     assert all(within(rows, 1500) for rows in sizes[1:3]), "what t leaves goes to s"
 
 
+@BOTH_MODES
 def test_p6_a_batch_that_was_planned_ahead_and_is_not_full_is_planned_anew(
     kinesis: Any, clock: ManualClock, query: Callable[..., Query]
 ) -> None:
@@ -222,6 +236,7 @@ def test_p6_a_batch_that_was_planned_ahead_and_is_not_full_is_planned_anew(
     assert len(second.rows) == 800
 
 
+@BOTH_MODES
 def test_p6_a_page_that_is_full_of_large_records_does_not_look_like_the_tip(
     kinesis: Any,
     clock: ManualClock,
@@ -238,6 +253,7 @@ def test_p6_a_page_that_is_full_of_large_records_does_not_look_like_the_tip(
     assert within(sum(first.values()), 1000)
 
 
+@BOTH_MODES
 def test_p6_the_limit_holds_after_a_plan_made_ahead_has_failed_halfway(
     kinesis: Any, server: LocalServer, clock: ManualClock, query: Callable[..., Query]
 ) -> None:

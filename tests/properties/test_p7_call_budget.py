@@ -8,7 +8,7 @@ import time
 import pytest
 
 from sparkinesis.local import LocalServer
-from tests.engine import Query
+from tests.engine import MODES, Query
 from tests.streams import put, split
 
 
@@ -19,16 +19,23 @@ def server() -> LocalServer:
 
 
 @pytest.mark.parametrize(
-    ("period", "limits"),
-    [("1s", {}), ("200ms", {}), ("200ms", {"maxRecordsPerTrigger": "300"})],
-    ids=["1s", "200ms", "planned-ahead"],
+    ("mode", "period", "limits"),
+    [
+        ("polling", "1s", {}),
+        ("polling", "200ms", {}),
+        ("polling", "200ms", {"maxRecordsPerTrigger": "300"}),
+        ("efo", "200ms", {}),
+        ("efo", "200ms", {"maxRecordsPerTrigger": "300"}),
+    ],
+    ids=["polling-1s", "polling-200ms", "polling-planned-ahead", "efo-200ms", "efo-planned-ahead"],
 )
 def test_p7_planner_and_readers_together_stay_within_the_shards_limits(
-    server: LocalServer, period: str, limits: dict[str, str]
+    server: LocalServer, mode: str, period: str, limits: dict[str, str]
 ) -> None:
     """Readers follow planners without the pauses that Spark makes: the worst that can happen.
 
-    With a limit, batches are planned while others are read.
+    With enhanced fan-out, most ranges come within five seconds of a subscription, and none asks for
+    another in vain. With a limit, batches are planned while others are read.
     """
     with server:
         kinesis = server.client("kinesis")
@@ -40,6 +47,7 @@ def test_p7_planner_and_readers_together_stay_within_the_shards_limits(
             initialPosition="trim_horizon",
             minFetchPeriod=period,
             shardCallsPerSecond="5",
+            **MODES[mode],
             **limits,
         )
         stopping = threading.Event()
@@ -55,7 +63,7 @@ def test_p7_planner_and_readers_together_stay_within_the_shards_limits(
         producer.start()
         read = 0
         resharded = ""
-        end = time.monotonic() + 8
+        end = time.monotonic() + 6
         while time.monotonic() < end:
             if batch := query.next_batch():
                 read += len(batch.rows)
@@ -65,11 +73,15 @@ def test_p7_planner_and_readers_together_stay_within_the_shards_limits(
         producer.join()
         read += sum(len(batch.rows) for batch in query.drain())
         calls = server.kinesis.calls
-        assert not [call for call in calls if call.error is not None]
+        registering = {"DescribeStreamConsumer"}  # which there is not at first
+        assert {call.operation for call in calls if call.error is not None} <= registering
         shards = calls.per_shard("GetRecords")
         assert len(shards) == 4
         for shard in shards:
             assert calls.peak("GetRecords", window_ms=1000, shard=shard) <= 5
             assert calls.peak("GetShardIterator", window_ms=1000, shard=shard) <= 5
+            assert calls.peak("SubscribeToShard", window_ms=5000, shard=shard) <= 1
+        pushed = sum(call.records for call in calls.select("SubscribeToShardEvent"))
+        assert (pushed > 0) == (mode == "efo")
         assert read == written
         assert calls.count("ListShards") <= 4

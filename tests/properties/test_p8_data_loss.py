@@ -10,8 +10,10 @@ import pytest
 from sparkinesis.errors import DataLossError
 from sparkinesis.local import ManualClock
 from sparkinesis.source.planner import SourcePlanner
-from tests.engine import Query
+from tests.engine import MODES, Query
 from tests.streams import put, split
+
+pytestmark = pytest.mark.parametrize("mode", MODES)
 
 HOUR = 3_600_000
 
@@ -149,7 +151,7 @@ def test_p8_a_stream_created_anew_under_the_old_name_is_noticed(
     running = query()
     put(kinesis, "s", [b"a", b"b", b"c", b"d"])
     assert len(datas(running)) == 4
-    kinesis.delete_stream(StreamName="s")
+    kinesis.delete_stream(StreamName="s", EnforceConsumerDeletion=True)
     clock.advance(60_000)
     kinesis.create_stream(StreamName="s", ShardCount=2)
     put(kinesis, "s", [b"e", b"f", b"g", b"h"])

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from sparkinesis.local import ManualClock
-from tests.engine import Query
+from tests.engine import MODES, Query
 from tests.streams import active_shards, merge_neighbours, put, split
+
+pytestmark = pytest.mark.parametrize("mode", MODES)
 
 SECOND = 1000
 MINUTE = 60 * SECOND

@@ -1,6 +1,6 @@
-"""A query whose sink is idempotent by batch id, run as a process of its own to be killed.
+"""Queries whose sinks are idempotent by batch id, in a process of their own to be killed.
 
-For each batch it writes ``started-N`` before it reads and ``batch-N.json``, at once and whole,
+For each batch a query writes ``started-N`` before it reads and ``batch-N.json``, at once and whole,
 after. A batch that is replayed is compared with what the first try wrote: ``differs-N`` says that
 it was not the same.
 """
@@ -10,16 +10,20 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 import sparkinesis
 from sparkinesis.local.java import use_java
+from tests.engine import MODES
 from tests.spark.reading import read_stream
 
 
-def main(endpoint: str, stream: str, checkpoint: str, output: str) -> None:
+def main(endpoint: str, output: str, *queries: str) -> None:
+    """Run a query for each ``stream:mode``; its files are in the folder ``output/stream``."""
     use_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = (
@@ -37,8 +41,16 @@ def main(endpoint: str, stream: str, checkpoint: str, output: str) -> None:
     )
     spark.sparkContext.setLogLevel("ERROR")
     sparkinesis.register(spark)
-    folder = Path(output)
+    for query in queries:
+        stream, _, mode = query.partition(":")
+        started = start(spark, endpoint, stream, mode, Path(output) / stream)
+        # Spark gives a planner's process ten seconds to start: not all at the same time.
+        while started.isActive and started.status["message"].startswith("Initializing"):
+            time.sleep(0.05)
+    spark.streams.awaitAnyTermination()
 
+
+def start(spark: SparkSession, endpoint: str, stream: str, mode: str, folder: Path) -> Any:
     def write(batch: DataFrame, batch_id: int) -> None:
         (folder / f"started-{batch_id}").touch()
         columns = ("shardId", "sequenceNumber", "subSequenceNumber", "data")
@@ -55,14 +67,12 @@ def main(endpoint: str, stream: str, checkpoint: str, output: str) -> None:
         new.write_text(json.dumps(rows))
         new.rename(done)
 
-    query = (
-        read_stream(spark, endpoint, stream, minFetchPeriod="100ms")
+    return (
+        read_stream(spark, endpoint, stream, minFetchPeriod="100ms", **MODES[mode])
         .writeStream.foreachBatch(write)
-        .option("checkpointLocation", checkpoint)
+        .option("checkpointLocation", str(folder / "checkpoint"))
         .start()
     )
-    (folder / f"running-{os.getpid()}").touch()
-    query.awaitTermination()
 
 
 if __name__ == "__main__":

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from sparkinesis.local import LocalServer
 from sparkinesis.stream.aggregation import aggregate
+from tests.engine import MODES
 from tests.spark.reading import read_stream
 from tests.streams import put, split
 
@@ -13,8 +16,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+@pytest.mark.parametrize("mode", MODES)
 def test_p1_a_batch_read_twice_gives_the_same_rows_in_the_same_order(
-    spark: SparkSession, server: LocalServer, stream_name: str, checkpoint: str
+    spark: SparkSession, server: LocalServer, stream_name: str, checkpoint: str, mode: str
 ) -> None:
     kinesis = server.client("kinesis")
     kinesis.create_stream(StreamName=stream_name, ShardCount=2)
@@ -32,7 +36,7 @@ def test_p1_a_batch_read_twice_gives_the_same_rows_in_the_same_order(
         reads.append((first, [tuple(row) for row in batch.collect()]))
 
     query = (
-        read_stream(spark, server.endpoint_url, stream_name)
+        read_stream(spark, server.endpoint_url, stream_name, **MODES[mode])
         .writeStream.foreachBatch(read_twice)
         .option("checkpointLocation", checkpoint)
         .trigger(availableNow=True)
@@ -44,3 +48,5 @@ def test_p1_a_batch_read_twice_gives_the_same_rows_in_the_same_order(
         assert first == second
     delivered = sorted(bytes(row[1]) for first, _ in reads for row in first)  # type: ignore[call-overload]
     assert delivered == sorted([*numbers, b"after the split"])
+    by_events = sum(c.records for c in server.kinesis.calls.select("SubscribeToShardEvent"))
+    assert (by_events > 0) == (mode == "efo")

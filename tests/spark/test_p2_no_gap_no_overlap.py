@@ -1,24 +1,29 @@
 """P2: no gap and no overlap between batches, whatever is killed, while the stream is resharded.
 
-And P1 where it matters most: a batch that a kill interrupted gives the same rows when replayed.
+And P1 where it matters most: a batch that a kill interrupted gives the same rows when replayed,
+also by the other consumerMode.
 """
 
 from __future__ import annotations
 
 import json
 import random
+import subprocess
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from sparkinesis.local import LocalServer
 from sparkinesis.stream.aggregation import aggregate
+from tests.engine import MODES
 from tests.spark.query_process import kill, open_batches, query_process, wait_until
 from tests.streams import active_shards, merge_neighbours, split
 
-KILLS_IN_A_BATCH = 20
+INTERRUPTED_BATCHES = 20
 SEED = 20261121
 QUERY = "tests.spark.idempotent_query"
 
@@ -77,43 +82,84 @@ class Producer(threading.Thread):
         self.reshards += 1
 
 
-def test_p2_every_user_record_exactly_once_through_twenty_kills(
-    server: LocalServer, stream_name: str, checkpoint: str, tmp_path: Path
-) -> None:
-    rng = random.Random(SEED)
-    kinesis = server.client("kinesis")
-    kinesis.create_stream(StreamName=stream_name, ShardCount=2)
-    output, log = tmp_path / "output", tmp_path / "query.log"
-    output.mkdir()
-    arguments = [server.endpoint_url, stream_name, checkpoint, str(output)]
-    producer = Producer(kinesis, stream_name, rng)
-    producer.start()
-    kills_in_a_batch = 0
-    kills = 0
-    while kills_in_a_batch < KILLS_IN_A_BATCH:
-        with query_process(QUERY, arguments, log) as process:
-            before = len(list(output.glob("batch-*.json")))
-            wanted = before + rng.randrange(2)
-            wait_until(lambda: len(list(output.glob("batch-*.json"))) >= wanted, process, log)  # noqa: B023
-            time.sleep(rng.uniform(0.0, 1.0))  # the instant of the kill is what is random
-            wait_until(lambda: open_batches(output), process, log)
-            kill(process)
-            kills += 1
-            kills_in_a_batch += bool(open_batches(output))
-    producer.stop()
+class Progress:
+    """What the query of one stream has written so far."""
 
-    def delivered() -> Counter[int]:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+
+    def batches(self) -> int:
+        return len(list(self.folder.glob("batch-*.json")))
+
+    def more_batches(self, count: int) -> Callable[[], bool]:
+        """Whether so many more are written than now."""
+        wanted = self.batches() + count
+        return lambda: self.batches() >= wanted
+
+    def is_in_a_batch(self) -> bool:
+        return bool(open_batches(self.folder))
+
+    def delivered(self) -> Counter[int]:
         return Counter(
             int(data)
-            for path in output.glob("batch-*.json")
+            for path in self.folder.glob("batch-*.json")
             for *_, data in json.loads(path.read_text())
         )
 
-    with query_process(QUERY, arguments, log) as process:
-        wait_until(lambda: len(delivered()) >= producer.put, process, log)
-    counts = delivered()
-    assert set(counts) == set(range(producer.put)), "a record was lost"
-    assert set(counts.values()) == {1}, "a record was delivered twice"
-    assert list(output.glob("differs-*")) == [], "a replayed batch gave other rows"
-    assert producer.reshards >= 5
-    print(f"{kills} kills, {producer.put} user records, {producer.reshards} reshards")
+
+def test_p2_every_user_record_exactly_once_through_twenty_interrupted_batches(
+    server: LocalServer, stream_name: str, tmp_path: Path
+) -> None:
+    """Each kill ends two queries of a stream each, one of each consumerMode; they may change it."""
+    rng = random.Random(SEED)
+    kinesis = server.client("kinesis")
+    log = tmp_path / "query.log"
+    output = tmp_path / "output"
+    output.mkdir()
+    producers: dict[str, Producer] = {}
+    progress: dict[str, Progress] = {}
+    for stream in (f"{stream_name}-1", f"{stream_name}-2"):
+        kinesis.create_stream(StreamName=stream, ShardCount=2)
+        producers[stream] = Producer(kinesis, stream, random.Random(stream))
+        progress[stream] = Progress(output / stream)
+        producers[stream].start()
+
+    def started(modes: dict[str, str]) -> AbstractContextManager[subprocess.Popen[bytes]]:
+        queries = [f"{stream}:{mode}" for stream, mode in modes.items()]
+        return query_process(QUERY, [server.endpoint_url, str(output), *queries], log)
+
+    def chosen() -> dict[str, str]:
+        return dict(zip(progress, rng.sample(list(MODES), 2), strict=True))
+
+    kills = 0
+    interrupted: Counter[str] = Counter()
+    while interrupted.total() < INTERRUPTED_BATCHES:
+        modes = chosen()
+        with started(modes) as process:
+            for written in progress.values():
+                wait_until(written.more_batches(rng.randrange(2)), process, log)
+            time.sleep(rng.uniform(0.0, 1.0))  # the instant of the kill is what is random
+            wait_until(lambda: all(p.is_in_a_batch() for p in progress.values()), process, log)
+            kill(process)
+            kills += 1
+            interrupted.update(modes[s] for s, p in progress.items() if p.is_in_a_batch())
+    for producer in producers.values():
+        producer.stop()
+
+    with started(chosen()) as process:
+        wait_until(
+            lambda: all(p.delivered().total() >= producers[s].put for s, p in progress.items()),
+            process,
+            log,
+        )
+    for stream, written in progress.items():
+        counts = written.delivered()
+        assert set(counts) == set(range(producers[stream].put)), "a record was lost"
+        assert set(counts.values()) == {1}, "a record was delivered twice"
+        assert list(written.folder.glob("differs-*")) == [], "a replayed batch gave other rows"
+        assert producers[stream].reshards >= 5
+    assert all(interrupted[mode] >= INTERRUPTED_BATCHES // 4 for mode in MODES)
+    assert sum(c.records for c in server.kinesis.calls.select("SubscribeToShardEvent"))
+    put = sum(producer.put for producer in producers.values())
+    print(f"{kills} kills, {dict(interrupted)} interrupted, {put} user records")

@@ -7,7 +7,10 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from sparkinesis.local import LocalServer
+from tests.engine import MODES
 from tests.spark.reading import read_stream
 from tests.streams import put
 
@@ -20,10 +23,17 @@ READING = {
     "GetShardIterator",
     "ListShards",
 }
+SUBSCRIBING = {
+    "DescribeStreamConsumer",
+    "RegisterStreamConsumer",
+    "SubscribeToShard",
+    "SubscribeToShardEvent",
+}
 
 
+@pytest.mark.parametrize("mode", MODES)
 def test_p4_a_query_goes_on_from_a_copy_of_its_checkpoint_alone(
-    spark: SparkSession, server: LocalServer, stream_name: str, tmp_path: Path
+    spark: SparkSession, server: LocalServer, stream_name: str, tmp_path: Path, mode: str
 ) -> None:
     kinesis = server.client("kinesis")
     kinesis.create_stream(StreamName=stream_name, ShardCount=2)
@@ -32,7 +42,7 @@ def test_p4_a_query_goes_on_from_a_copy_of_its_checkpoint_alone(
 
     def run(checkpoint: Path) -> None:
         query = (
-            read_stream(spark, server.endpoint_url, stream_name)
+            read_stream(spark, server.endpoint_url, stream_name, **MODES[mode])
             .writeStream.foreachBatch(
                 lambda batch, _: seen.extend(bytes(row.data) for row in batch.collect())
             )
@@ -51,7 +61,8 @@ def test_p4_a_query_goes_on_from_a_copy_of_its_checkpoint_alone(
     run(tmp_path / "two")
     assert sorted(seen) == [b"a", b"b", b"c", b"d", b"e"]
     called = {call.operation for call in server.kinesis.calls} - {"PutRecords"}
-    assert called <= READING
+    assert called <= (READING if mode == "polling" else READING | SUBSCRIBING)
+    assert called >= (set() if mode == "polling" else SUBSCRIBING)
     offset = json.loads((tmp_path / "two" / "offsets" / "1").read_text().splitlines()[-1])
     assert list(offset) == [stream_name]
     assert len(offset[stream_name]) == 2

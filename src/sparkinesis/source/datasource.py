@@ -7,6 +7,9 @@ options. What talks to AWS is imported where it is needed, so that those do not 
 from __future__ import annotations
 
 import math
+import signal
+import sys
+import threading
 from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -56,6 +59,8 @@ class ShardPartition(InputPartition):
     wanted: ShardRange
     expected: int | None
     """About how many records there are, if the planner knows; rows do not depend on it."""
+    consumer_arn: str | None
+    """The consumer that reads it, if not by GetRecords; rows do not depend on it."""
 
 
 class KinesisDataSource(DataSource):
@@ -152,9 +157,15 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[ShardPartition]:
         """One task for each shard that has something to read in (start, end]."""
         since, until = from_json(self._streams, start), from_json(self._streams, end)
-        expected = self._planner.expected(until) if self._planner else {}
+        planner = self._plan()
+        expected, consumers = planner.expected(until), planner.consumers()
         return [
-            ShardPartition(stream, wanted, expected.get((stream, wanted.shard_id)))
+            ShardPartition(
+                stream,
+                wanted,
+                expected.get((stream, wanted.shard_id)),
+                consumers.get(stream),
+            )
             for stream in sorted(since)
             for wanted in ranges(since[stream], until.get(stream, {}))
         ]
@@ -164,15 +175,39 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         from sparkinesis.source.reader import read_records  # noqa: PLC0415 - see above
 
         assert isinstance(partition, ShardPartition)
-        address = self._streams[partition.stream]
-        return read_records(self._options.reading, address, partition.wanted, partition.expected)
+        return read_records(
+            self._options.reading,
+            self._streams[partition.stream],
+            partition.wanted,
+            partition.expected,
+            partition.consumer_arn,
+        )
+
+    def stop(self) -> None:
+        """The query is over: deregister its consumers if it was told to."""
+        if self._planner is not None:
+            self._planner.stop()
 
     def _plan(self) -> SourcePlanner:
         from sparkinesis.source.planner import SourcePlanner  # noqa: PLC0415 - see above
 
         if self._planner is None:
             self._planner = SourcePlanner(self._options)
+            if self._options.fan_out is not None and self._options.fan_out.deregister:
+                _exit_on_sigterm()
         return self._planner
+
+
+def _exit_on_sigterm() -> None:
+    """Spark 4.3 ends the process that plans a query by SIGTERM, which would leave out `stop`."""
+
+    def leave(*_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # Spark sends it twice
+        sys.exit(128 + signal.SIGTERM)
+
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, leave)
 
 
 class KinesisWriter(DataSourceArrowWriter):

@@ -41,6 +41,10 @@ _SESSION_NAME = re.compile(r"[a-zA-Z0-9_+=,.@-]{2,64}")
 _EXTERNAL_ID = re.compile(r"[a-zA-Z0-9_+=,.@:/-]{2,1224}")
 
 
+# RegisterStreamConsumer: ConsumerName.
+_CONSUMER_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
+
+
 def read_text(name: str, value: str | None) -> str | None:
     if value is not None and not value.strip():
         raise OptionError(f"The option {name} is empty. Leave it out or give it a value.")
@@ -130,6 +134,25 @@ def read_external_id(name: str, value: str | None) -> str | None:
         raise OptionError(
             f"The option {name}, which is not shown here, has {len(text)} characters; it takes 2 "
             "to 1,224 letters, digits and characters of _+=,.@:/-."
+        )
+    return text
+
+
+def read_consumer_mode(name: str, value: str | None) -> str:
+    mode = (read_text(name, value) or "polling").lower()
+    if mode not in {"polling", "efo"}:
+        raise OptionError(
+            f"The option {name} is {value!r}; it takes polling, or efo for enhanced fan-out."
+        )
+    return mode
+
+
+def read_consumer_name(name: str, value: str | None) -> str | None:
+    text = read_text(name, value)
+    if text is not None and not _CONSUMER_NAME.fullmatch(text):
+        raise OptionError(
+            f"The option {name} is {value!r}; it takes the name of a registered consumer, which "
+            "need not exist yet: 1 to 128 letters, digits, '_', '.' and '-'."
         )
     return text
 

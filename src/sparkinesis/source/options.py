@@ -16,6 +16,7 @@ from typing import Any, Literal
 from sparkinesis.errors import OptionError
 from sparkinesis.source.admission import Allowance
 from sparkinesis.source.boundary import boundary
+from sparkinesis.source.consumer_mode import FanOut, fan_out
 from sparkinesis.source.offsets import ANY_SHARD, Positions
 from sparkinesis.source.option_values import (
     age,
@@ -26,6 +27,8 @@ from sparkinesis.source.option_values import (
     limit,
     nearest_region,
     rate,
+    read_consumer_mode,
+    read_consumer_name,
     read_endpoint,
     read_external_id,
     read_initial_position,
@@ -76,6 +79,9 @@ OPTIONS: Mapping[str, Option] = {
     "stsEndpoint": Option(read_endpoint, _ANY_USE),
     "initialPosition": Option(read_initial_position, _STREAMING),
     "dynamodbEndpoint": Option(read_endpoint, _STREAMING),
+    "consumerMode": Option(read_consumer_mode, _STREAMING),
+    "consumerName": Option(read_consumer_name, _STREAMING),
+    "requireConsumerDeregistration": Option(boolean(False), _STREAMING),
     "startingPosition": Option(boundary(TRIM_HORIZON), _BATCH),
     "endingPosition": Option(boundary(LATEST), _BATCH),
     "filterPushdown": Option(boolean(False), _BATCH),
@@ -195,6 +201,8 @@ class StreamReadOptions:
     """Seconds: what is older when the query starts or resumes is not delivered; None: all is."""
     dynamodb_endpoint: str | None = None
     """URL of the DynamoDB that holds the KCL application's leases; None: the region's own."""
+    fan_out: FanOut | None = None
+    """The consumer that reads with enhanced fan-out; None: batches are read by GetRecords."""
 
     @property
     def initial_positions(self) -> Positions:
@@ -225,6 +233,7 @@ def stream_read_options(options: Options) -> StreamReadOptions:
         skip_older_than=options["skipOlderThan"],
         allowance=Allowance(options["maxRecordsPerTrigger"], options["maxBytesPerTrigger"]),
         dynamodb_endpoint=_dynamodb_endpoint(options),
+        fan_out=fan_out(options),
     )
 
 

@@ -10,11 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
+from sparkinesis.errors import SparkinesisError
 from sparkinesis.source.admission import NO_LIMIT, Allowance
 from sparkinesis.source.offsets import Offset, Positions
 from sparkinesis.source.options import StreamReadOptions
 from sparkinesis.source.stream_planner import SMALLEST_PART, StreamPlanner
 from sparkinesis.stream.client import StreamClient
+from sparkinesis.stream.registration import deregister_consumer, register_consumer
 
 _T = TypeVar("_T")
 
@@ -75,10 +77,13 @@ class SourcePlanner:
         self._initial = options.initial_positions
         self._ahead: _Ahead | None = None
         self._planned: _Batch | None = None
+        self._fan_out = options.fan_out
+        self._consumers: Mapping[str, str] = {}
         streams = options.reading.streams
+        self._clients = {name: StreamClient(address) for name, address in streams.items()}
         self._planners = {
             name: StreamPlanner(
-                StreamClient(address),
+                client,
                 pace=options.reading.pace,
                 period=options.min_fetch_period,
                 fail_on_data_loss=options.reading.fail_on_data_loss,
@@ -89,18 +94,41 @@ class SourcePlanner:
                 clock=clock,
                 sleep=sleep,
             )
-            for name, address in streams.items()
+            for name, client in self._clients.items()
         }
+
+    def consumers(self) -> Mapping[str, str]:
+        """By stream, the ARN of the consumer that reads it; none when the query polls.
+
+        The first call registers them, and waits until they are ACTIVE. Raises `ConsumerLimitError`.
+        """
+        if self._fan_out is not None and not self._consumers:
+            name = self._fan_out.consumer_name
+            self._consumers = self._for_each(
+                lambda stream: register_consumer(self._clients[stream], name)
+            )
+        return self._consumers
+
+    def stop(self) -> None:
+        """Plan no more, and deregister the query's consumers if it was told to."""
+        if self._fan_out is None or not self._fan_out.deregister:
+            return
+        for stream, consumer_arn in self._consumers.items():
+            try:
+                deregister_consumer(self._clients[stream], consumer_arn)
+            except SparkinesisError as error:
+                _log.warning("The consumer %s stays registered: %s", consumer_arn, error)
 
     def stop_at_present(self) -> None:
         """From now on plan as if nothing arrived after this instant, and without pauses."""
-        self._for_each(lambda _, planner: planner.stop_at_present())
+        self._for_each(lambda stream: self._planners[stream].stop_at_present())
 
     def next_offset(self, start: Offset, allowance: Allowance = NO_LIMIT) -> Offset:
         """Where the batch that begins at ``start`` ends; ``start`` itself when there is no row.
 
         In a backlog the batch after it is planned while Spark runs this one.
         """
+        self.consumers()  # what is wrong with them is told before anything is planned
         batch = self._planned_ahead(start, allowance) or self._plan(start, allowance)
         if allowance.is_limited and batch.taken >= FULL:
             self._ahead = _Ahead(batch.end, allowance, self._plan)
@@ -134,7 +162,7 @@ class SourcePlanner:
         if allowance.is_limited:
             ends, taken = self._plan_within(start, allowance)
         else:
-            ends = self._for_each(lambda name, planner: planner.next_offset(start[name]))
+            ends = self._for_each(lambda name: self._planners[name].next_offset(start[name]))
         is_same = all(ends[name] is start[name] for name in ends)
         expected = {
             (name, shard): records
@@ -163,10 +191,10 @@ class SourcePlanner:
             if (lags := list(planner.lags_ms.values()))
         }
 
-    def _for_each(self, call: Callable[[str, StreamPlanner], _T]) -> Mapping[str, _T]:
+    def _for_each(self, call: Callable[[str], _T]) -> Mapping[str, _T]:
         """The result for each stream; several streams are looked at side by side."""
         if len(self._planners) == 1:
-            return {name: call(name, planner) for name, planner in self._planners.items()}
+            return {name: call(name) for name in self._planners}
         with ThreadPoolExecutor(len(self._planners)) as pool:
-            results = pool.map(call, self._planners, self._planners.values())
+            results = pool.map(call, self._planners)
             return dict(zip(self._planners, results, strict=True))

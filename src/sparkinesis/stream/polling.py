@@ -1,4 +1,4 @@
-"""Reading one shard's range by GetRecords: exactly the records of (start, end], in order.
+"""Reading one shard's range: exactly the records of (start, end], in order.
 
 The end is a sequence number that is known to exist, or SHARD_END, so the same range gives the same
 records at any time within retention. What a page holds beyond the end is dropped.
@@ -7,13 +7,13 @@ records at any time within retention. What a page holds beyond the end is droppe
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Literal
+from typing import Literal, Protocol
 
 from sparkinesis.errors import PositionNotFoundError, ShardNotFoundError
 from sparkinesis.stream.budget import MAX_RECORDS_PER_CALL
-from sparkinesis.stream.cursor import ShardCursor
+from sparkinesis.stream.client import Fetched
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.position import (
     TRIM_HORIZON,
@@ -55,13 +55,24 @@ def page_limit(most: int, expected: int | None, seen: int) -> int:
     return min(most, max(left + left // 20 + 1, seen // 10, SMALLEST_PAGE))
 
 
+class Cursor(Protocol):
+    """Fetches a shard's pages one after the other."""
+
+    @property
+    def at_end(self) -> bool:
+        """Whether the shard is closed and every record of it was fetched."""
+
+    def fetch(self, limit: int) -> Fetched:
+        """The next page, of at most ``limit`` records if it takes one."""
+
+
 def read_range(
-    open_cursor: Callable[[Position], ShardCursor],
+    open_cursor: Callable[[Position], Cursor],
     wanted: ShardRange,
     check: RetentionCheck,
     limit: int = MAX_RECORDS_PER_CALL,
     expected: int | None = None,
-) -> Iterator[Sequence[Record]]:
+) -> Generator[Sequence[Record], None, None]:
     """Yield the range's records, page by page; empty pages are left out.
 
     ``open_cursor`` gives a cursor AT a position (inclusive). ``expected``: about how many records

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sparkinesis.errors import OptionError
+from sparkinesis.source.consumer_mode import FanOut
 from sparkinesis.source.options import (
     OPTIONS,
     Options,
@@ -27,6 +28,9 @@ EXAMPLES = {
     "shardCallsPerSecond": "5",
     "shardBytesPerSecond": "5",
     "dynamodbEndpoint": "http://127.0.0.1:1",
+    "consumerMode": "efo",
+    "consumerName": "flights-1",
+    "requireConsumerDeregistration": "true",
     "startingPosition": "latest",
     "endingPosition": "latest",
     "filterPushdown": "true",
@@ -111,6 +115,15 @@ def test_a_local_kinesis_is_the_dynamodb_as_well(
 def test_a_dynamodb_without_an_application_is_refused() -> None:
     with pytest.raises(OptionError, match="initialPosition=application:NAME only"):
         parse_options({"streamName": "s", "dynamodbEndpoint": "http://127.0.0.1:1"})
+
+
+def test_a_query_polls_unless_it_asks_for_enhanced_fan_out() -> None:
+    assert parse_options({"streamName": "a"}).fan_out is None
+    assert parse_options({"streamName": "a", "consumerMode": "Polling"}).fan_out is None
+    options = {"streamName": "a", "consumerMode": "EFO", "consumerName": "flights_1.x-y"}
+    assert parse_options(options).fan_out == FanOut("flights_1.x-y", deregister=False)
+    options["requireConsumerDeregistration"] = "true"
+    assert parse_options(options).fan_out == FanOut("flights_1.x-y", deregister=True)
 
 
 def test_an_arn_says_name_and_region() -> None:
@@ -208,6 +221,14 @@ def test_an_option_for_another_use_is_refused(name: str) -> None:
         ({"streamName": "a", "roleExternalId": "hunter2"}, "set the option roleArn too"),
         ({"streamName": "a", "roleSessionName": "me"}, "set the option roleArn too"),
         ({"streamName": "a", "stsEndpoint": "http://sts"}, "set the option roleArn too"),
+        ({"streamName": "a", "consumerMode": "push"}, "takes polling, or efo"),
+        ({"streamName": "a", "consumerMode": "efo"}, "Give each query a name of its own"),
+        ({"streamName": "a", "consumerMode": "efo", "consumerName": "a b"}, "1 to 128 letters"),
+        ({"streamName": "a", "consumerName": "a"}, "set the option consumerMode to efo"),
+        (
+            {"streamName": "a", "requireconsumerderegistration": "true"},
+            "requireconsumerderegistration is about a consumer with enhanced fan-out",
+        ),
     ],
 )
 def test_a_bad_option_is_explained_in_one_paragraph(options: dict[str, str], said: str) -> None:

@@ -1,0 +1,290 @@
+"""Enhanced fan-out in batches: a range is read by a subscription, and by GetRecords where not."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from sparkinesis.errors import AccessDeniedError
+from sparkinesis.local import Fault, LocalServer, ManualClock
+from sparkinesis.source.datasource import ShardPartition
+from sparkinesis.stream.position import AfterRecord
+from tests.engine import MODES, Query
+from tests.streams import put
+
+EFO = MODES["efo"]
+
+
+@pytest.fixture
+def mode() -> str:
+    return "efo"
+
+
+@pytest.fixture
+def one(kinesis: Any) -> Any:
+    """A stream ``one`` of a single shard."""
+    kinesis.create_stream(StreamName="one", ShardCount=1)
+    return kinesis
+
+
+@pytest.fixture
+def limited(clock: ManualClock) -> Iterator[LocalServer]:
+    """A server with the service's limits, whose clock stands still: five seconds never pass."""
+    with LocalServer(port=0, clock=clock) as running:
+        running.client("kinesis").create_stream(StreamName="one", ShardCount=1)
+        yield running
+
+
+def paced(server: LocalServer) -> Query:
+    return Query(
+        streamName="one",
+        endpoint=server.endpoint_url,
+        region="us-east-1",
+        initialPosition="trim_horizon",
+        shardCallsPerSecond="5",
+        **EFO,
+    )
+
+
+def subscribe(kinesis: Any, stream: str) -> Any:
+    """As another machine does."""
+    summary = kinesis.describe_stream_summary(StreamName=stream)["StreamDescriptionSummary"]
+    (consumer,) = kinesis.list_stream_consumers(StreamARN=summary["StreamARN"])["Consumers"]
+    return kinesis.subscribe_to_shard(
+        ConsumerARN=consumer["ConsumerARN"],
+        ShardId=kinesis.list_shards(StreamName=stream)["Shards"][0]["ShardId"],
+        StartingPosition={"Type": "LATEST"},
+    )
+
+
+def data(batches: Iterator[pa.RecordBatch]) -> list[bytes]:
+    return [row for batch in batches for row in batch.column("data").to_pylist()]
+
+
+def rows(running: Query) -> list[bytes]:
+    batch = running.next_batch()
+    assert batch is not None
+    return sorted(row["data"] for row in batch.rows)
+
+
+def test_a_range_within_five_seconds_of_a_subscription_is_read_by_get_records(
+    limited: LocalServer,
+) -> None:
+    kinesis, calls = limited.client("kinesis"), limited.kinesis.calls
+    running = paced(limited)
+    put(kinesis, "one", [b"a"])
+    start, end = running.plan()
+    calls.clear()
+    assert [row["data"] for row in running.read(start, end).rows] == [b"a"]
+    assert calls.count("SubscribeToShard") == 1
+    assert calls.count("GetRecords") == 0
+    assert [row["data"] for row in running.read(start, end).rows] == [b"a"]
+    assert calls.count("SubscribeToShard") == 1, "it would have been refused"
+    assert calls.count("GetRecords") == 1
+
+
+def test_a_shard_that_another_machine_has_subscribed_to_is_read_by_get_records(
+    limited: LocalServer,
+) -> None:
+    kinesis, calls = limited.client("kinesis"), limited.kinesis.calls
+    running = paced(limited)
+    put(kinesis, "one", [b"a"])
+    start, end = running.plan()
+    other = subscribe(kinesis, "one")
+    assert [row["data"] for row in running.read(start, end).rows] == [b"a"]
+    assert [call.error for call in calls.select("SubscribeToShard")] == [
+        None,
+        "ResourceInUseException",
+    ]
+    other["EventStream"].close()
+
+
+def test_a_subscription_that_breaks_anywhere_loses_and_repeats_nothing(
+    one: Any, server: LocalServer, query: Callable[..., Query]
+) -> None:
+    put(one, "one", [b"a", b"b", b"c"])
+    running = query(streamName="one")
+    start, end = running.plan()
+    calls = server.kinesis.calls
+    calls.clear()
+    cuts = range(0, 1200, 13)
+    for cut_after in cuts:
+        server.kinesis.faults = lambda _, n=cut_after: Fault(cut_after=n)
+        assert [row["data"] for row in running.read(start, end).rows] == [b"a", b"b", b"c"]
+    assert calls.count("SubscribeToShard") == len(cuts)
+    assert 0 < calls.count("GetRecords") < len(cuts), "some cuts are before the end, some behind"
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(cut_after=1_500_000),
+        Fault(stream_code="InternalFailureException", stream_after=1),
+        Fault(stream_code="ResourceInUseException", stream_after=1),
+    ],
+    ids=["cut", "failure", "taken over"],
+)
+def test_a_range_of_many_events_goes_on_behind_the_last_that_came(
+    one: Any, server: LocalServer, query: Callable[..., Query], fault: Fault
+) -> None:
+    running = query(streamName="one")
+    task, expected = large_task(one, running)
+    calls = server.kinesis.calls
+    calls.clear()
+    server.kinesis.faults = lambda call: fault if call.operation == "SubscribeToShard" else None
+    assert data(running.reader.read(task)) == expected
+    by_events = sum(call.records for call in calls.select("SubscribeToShardEvent"))
+    assert by_events > 0
+    assert calls.count("GetRecords") == 1
+
+
+def large_task(kinesis: Any, running: Query) -> tuple[ShardPartition, list[bytes]]:
+    """A task whose records come in several events, and its rows as polling gives them."""
+    for _ in range(4):
+        put(kinesis, "one", [b"%04d" % n + bytes(2000) for n in range(500)], "k")
+    (task,) = running.reader.partitions(*running.plan())
+    return task, data(running.reader.read(replace(task, consumer_arn=None)))
+
+
+def test_a_copy_of_a_task_takes_the_subscription_and_both_give_all_rows(
+    one: Any, server: LocalServer, query: Callable[..., Query]
+) -> None:
+    """As when Spark runs a task twice at the same time."""
+    running = query(streamName="one")
+    task, expected = large_task(one, running)
+    first = running.reader.read(task)
+    begun = [next(first)]
+    assert data(running.reader.read(task)) == expected
+    assert data(iter([*begun, *first])) == expected
+    assert len(begun[0]) < len(expected)
+    assert server.kinesis.calls.count("SubscribeToShard") == 2
+
+
+@pytest.fixture
+def released(server: LocalServer, monkeypatch: pytest.MonkeyPatch) -> threading.Semaphore:
+    """How many subscriptions' clients have gone, as the server sees it."""
+    gone = threading.Semaphore(0)
+    release = server.kinesis.release
+
+    def count(subscription: Any) -> None:
+        release(subscription)
+        gone.release()
+
+    monkeypatch.setattr(server.kinesis, "release", count)
+    return gone
+
+
+def test_no_subscription_outlives_its_range(
+    one: Any, released: threading.Semaphore, query: Callable[..., Query]
+) -> None:
+    put(one, "one", [b"a"])
+    assert rows(query(streamName="one")) == [b"a"]
+    assert released.acquire(timeout=10)
+
+
+def test_a_range_that_is_given_up_ends_its_subscription_at_once(
+    one: Any, server: LocalServer, released: threading.Semaphore, query: Callable[..., Query]
+) -> None:
+    put(one, "one", [b"a"])
+    running = query(streamName="one")
+    (task,) = running.reader.partitions(*running.plan())
+    assert isinstance(task.wanted.end, AfterRecord)
+    later = str(int(task.wanted.end.sequence_number) + 1)
+    unfinished = replace(task, wanted=replace(task.wanted, end=AfterRecord(later)))
+    before = server.kinesis.calls.count("GetRecords")
+    reading = running.reader.read(unfinished)
+    assert data(iter([next(reading)])) == [b"a"]
+    # The next event is being waited for, and does not come: the server's clock stands still.
+    ending = threading.Thread(target=reading.close)  # type: ignore[attr-defined]
+    ending.start()
+    ending.join(10)
+    assert not ending.is_alive()
+    assert released.acquire(timeout=10)
+    assert server.kinesis.calls.count("GetRecords") == before
+
+
+def test_the_consumer_is_registered_before_anything_is_read_and_kept(
+    one: Any, server: LocalServer, query: Callable[..., Query]
+) -> None:
+    put(one, "one", [b"a"])
+    start, end = query(streamName="one").plan()
+    calls = server.kinesis.calls
+    calls.clear()
+    for _ in range(2):  # a restart begins with the batch that was interrupted
+        running = Query(
+            streamName="one",
+            endpoint=server.endpoint_url,
+            region="us-east-1",
+            consumerMode="efo",
+            consumerName="new",
+        )
+        assert [row["data"] for row in running.read(start, end).rows] == [b"a"]
+        running.reader.stop()
+    assert calls.count("RegisterStreamConsumer") == 1
+    assert calls.count("SubscribeToShard") == 2
+    assert "new" in consumers(one, "one")
+
+
+@pytest.fixture
+def sigterm() -> Iterator[None]:
+    """What this process does when it is told to end, as it was."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.usefixtures("sigterm")
+def test_the_consumer_of_every_stream_is_deregistered_if_asked_for(
+    one: Any, kinesis: Any, query: Callable[..., Query]
+) -> None:
+    put(one, "one", [b"a"])
+    put(kinesis, "s", [b"b"])
+    running = query(streamName="one,s", requireConsumerDeregistration="true")
+    assert rows(running) == [b"a", b"b"]
+    assert consumers(one, "one") == consumers(kinesis, "s") == [EFO["consumerName"]]
+    running.reader.stop()
+    assert consumers(one, "one") == consumers(kinesis, "s") == []
+
+
+def consumers(kinesis: Any, stream: str) -> list[str]:
+    summary = kinesis.describe_stream_summary(StreamName=stream)["StreamDescriptionSummary"]
+    found = kinesis.list_stream_consumers(StreamARN=summary["StreamARN"])["Consumers"]
+    return [consumer["ConsumerName"] for consumer in found]
+
+
+def test_a_query_whose_consumer_somebody_deregistered_goes_on_and_says_so(
+    one: Any,
+    server: LocalServer,
+    query: Callable[..., Query],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    put(one, "one", [b"a"])
+    running = query(streamName="one")
+    assert rows(running) == [b"a"]
+    summary = one.describe_stream_summary(StreamName="one")["StreamDescriptionSummary"]
+    one.deregister_stream_consumer(StreamARN=summary["StreamARN"], ConsumerName=EFO["consumerName"])
+    put(one, "one", [b"b"])
+    with caplog.at_level(logging.WARNING):
+        assert rows(running) == [b"b"]
+    assert "restart the query to register it again" in caplog.text
+    assert server.kinesis.calls.count("SubscribeToShard") == 2
+
+
+def test_a_permission_that_is_missing_is_named(
+    one: Any, server: LocalServer, query: Callable[..., Query]
+) -> None:
+    put(one, "one", [b"a"])
+    running = query(streamName="one")
+    start, end = running.plan()
+    server.kinesis.faults = lambda call: (
+        Fault.error("AccessDeniedException") if call.operation == "SubscribeToShard" else None
+    )
+    with pytest.raises(AccessDeniedError, match="kinesis:SubscribeToShard"):
+        running.read(start, end)
