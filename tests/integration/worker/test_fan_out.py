@@ -122,6 +122,25 @@ def test_nothing_is_registered_or_described_for_an_arn(
     assert not {name for name in called if "StreamConsumer" in name}
 
 
+def test_a_shutdown_does_not_wait_for_a_consumer(
+    make: Make, server: LocalServer, stream: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that takes its time to become active: an hour, here."""
+    monkeypatch.setattr(server.kinesis, "consumer_delay_ms", 3_600_000)
+    worker = make().worker()
+    starting = threading.Thread(target=worker.start)
+    starting.start()
+    deadline = time.monotonic() + PATIENCE
+    while not server.kinesis.calls.count("RegisterStreamConsumer", stream=stream):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert worker.shutdown(PATIENCE)
+    starting.join(PATIENCE)
+    assert not starting.is_alive()
+    assert worker.wait(0)
+    assert {row.owner for row in make().table().leases()} == {None}
+
+
 def fill(kinesis: Any, stream: str) -> None:
     for n in range(20):
         register(kinesis, stream, f"other-{n}")
