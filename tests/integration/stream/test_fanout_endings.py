@@ -477,12 +477,12 @@ def test_the_age_of_an_event_is_added_to_the_clock_of_the_service(
 
 
 def test_a_stop_ends_a_waiting_fetch_and_the_connection(script: Script, clock: Turned) -> None:
-    script.on("SubscribeToShard", Answer([INITIAL_RESPONSE], "hold"))
+    script.on("SubscribeToShard", Answer([INITIAL_RESPONSE, records_event([1], 1)], "hold"))
     fan_out = cursor(script, clock)
+    assert numbers(fan_out) == [1]
     answers: list[object] = []
     reader = threading.Thread(target=lambda: answers.append(fan_out.fetch()))
     reader.start()
-    assert script.held.acquire(timeout=10)
     fan_out.stop()
     reader.join(timeout=10)  # far below the 30 seconds after which a silent connection is given up
     assert answers == [None]
