@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from sparkinesis.worker.fleet.status import FleetStatus
     from sparkinesis.worker.log_context import LogContext
     from sparkinesis.worker.on_error import DeadLetter, Retry, Skip, Stop
-    from sparkinesis.worker.options import LeaseTableOptions, WorkerOptions
+    from sparkinesis.worker.options import FanOutOptions, LeaseTableOptions, WorkerOptions
     from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
     from sparkinesis.worker.sink import ParquetSink
     from sparkinesis.worker.worker import Worker
@@ -82,6 +82,7 @@ __all__ = [
     "DeadLetterStream",
     "DuplicateWorkerIdError",
     "FailedRecords",
+    "FanOutOptions",
     "Fleet",
     "FleetError",
     "FleetOptions",
@@ -124,7 +125,7 @@ _LATER = {
     "worker.fleet.options": ("FleetOptions",),
     "worker.fleet.status": ("FleetStatus",),
     "worker.on_error": ("DeadLetter", "Retry", "Skip", "Stop"),
-    "worker.options": ("LeaseTableOptions", "WorkerOptions"),
+    "worker.options": ("FanOutOptions", "LeaseTableOptions", "WorkerOptions"),
     "worker.processor": ("ProcessorShard", "RecordProcessor"),
     "worker.sink": ("ParquetSink",),
     "worker.worker": ("Worker",),

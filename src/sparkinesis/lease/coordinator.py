@@ -186,6 +186,11 @@ class LeaseCoordinator:
                 else:
                     break
 
+    def others(self) -> set[str]:
+        """Workers other than this one that own leases. Raises as `take` does."""
+        rows = self._table.leases_of_one_stream(consistent=True)
+        return {row.owner for row in rows if row.owner is not None} - {self._worker_id}
+
     def are_finished(self, shard_ids: Sequence[str]) -> bool:
         """Whether all these shards are done, or have no lease. Raises as `take` does."""
         rows = [self._table.get(shard_id, consistent=True) for shard_id in shard_ids]

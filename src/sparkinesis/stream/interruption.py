@@ -16,6 +16,11 @@ LEAVE_TO_ANOTHER = (10.0, 20.0)
 """Seconds to wait, at least and at most, after another subscription has taken over: its owner may
 own the shard now, and whoever has lost it hears of that within about so long."""
 
+ASK_AGAIN = (0.5, 1.0)
+"""Seconds to wait, at least and at most, while the consumer is in use: whoever subscribed did so
+five seconds ago at most, and each second more is one in which nobody reads the shard. The service
+takes five calls a second."""
+
 
 class Cause(Enum):
     """Why there is no subscription any more."""
@@ -72,6 +77,8 @@ def pause_after(cause: Cause, failures: int, age: float | None, retry: Retry) ->
     rule = 0.0 if age is None else max(0.0, BETWEEN_SUBSCRIPTIONS - age)
     if cause is Cause.OVER and rule == 0.0 and not failures:
         return 0.0
+    if cause is Cause.IN_USE:
+        return rule + retry.uniform(*ASK_AGAIN)
     if cause is Cause.TAKEN_OVER:
         rule = retry.uniform(*LEAVE_TO_ANOTHER)
     return rule + retry.pause(failures)

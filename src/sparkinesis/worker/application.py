@@ -6,6 +6,7 @@ import os
 import random
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, overload
@@ -21,10 +22,13 @@ from sparkinesis.stream.address import StreamAddress, is_loopback, stream_addres
 from sparkinesis.stream.client import StreamClient
 from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp
+from sparkinesis.worker.fan_out import FanOut
 from sparkinesis.worker.fleet.options import DEFAULT_FLEET_OPTIONS, FleetOptions
 from sparkinesis.worker.on_error import RETRY, OnError, check_policy
-from sparkinesis.worker.options import DEFAULT_OPTIONS, WorkerOptions
+from sparkinesis.worker.options import DEFAULT_OPTIONS, WorkerOptions, check_consumer_name
+from sparkinesis.worker.polling import Polling
 from sparkinesis.worker.processor import ProcessorFactory, check_factory
+from sparkinesis.worker.retrieval import RetrievalMode
 from sparkinesis.worker.settings import ConsumerSettings
 from sparkinesis.worker.signals import graceful_on_signals
 from sparkinesis.worker.worker import Worker, default_worker_id
@@ -76,8 +80,27 @@ class Application:
             if not isinstance(getattr(self, name), str) or not getattr(self, name):
                 raise OptionError(f"{name} is {getattr(self, name)!r}; it must be a name.")
         self.address()
+        self._check_fan_out()
         if self.worker_id is not None and not self.worker_id:
             raise OptionError("worker_id is empty; leave it out to have one made.")
+
+    def _check_fan_out(self) -> None:
+        fan_out = self.options.fan_out
+        if self.options.retrieval != "efo":
+            return
+        if fan_out.consumer_arn is None and fan_out.consumer_name is None:
+            try:
+                check_consumer_name("name", self.name)
+            except OptionError as error:
+                raise OptionError(
+                    f"{error} It is that of the registered consumer, too, with retrieval='efo'; "
+                    "give FanOutOptions a consumer_name."
+                ) from None
+        if fan_out.stream_of_arn not in {None, self.address().name}:
+            raise OptionError(
+                f"consumer_arn is {fan_out.consumer_arn!r}, a consumer of another stream than "
+                f"{self.address().name!r}."
+            )
 
     def initial(self) -> InitialPosition:
         """The initial position. Raises `OptionError`."""
@@ -109,8 +132,11 @@ class Application:
         region = self.address().region
         return LeaseTable(self.table_name or self.name, region, endpoint, self.credentials)
 
-    def worker(self) -> Worker:
+    def worker(self, *, subscription_clock: Callable[[], float] = time.monotonic) -> Worker:
         """A worker of this application, not started.
+
+        subscription_clock: tells the age of enhanced fan-out's subscriptions, in seconds; another
+        one is for a local Kinesis whose clock is not the machine's.
 
         Creates the lease table if there is none. Raises `StreamNotFoundError`, `LeaseTableError`,
         `AccessDeniedError` and `ServiceError`.
@@ -131,6 +157,18 @@ class Application:
             handoff_timeout=options.handoff_timeout,
             share_for=options.taker_interval,
         )
+        polling = Polling(self.name, client, options, time.monotonic)
+        retrieval: RetrievalMode = polling
+        if options.retrieval == "efo":
+            retrieval = FanOut(
+                self.name,
+                client,
+                options.fan_out,
+                polling,
+                clock=time.monotonic,
+                subscription_clock=subscription_clock,
+                uniform=rng.uniform,
+            )
         settings = ConsumerSettings(
             application=self.name,
             worker_id=worker_id,
@@ -157,6 +195,7 @@ class Application:
                 clock=time.monotonic,
                 wait=time.sleep,
             ),
+            retrieval,
         )
 
     @overload

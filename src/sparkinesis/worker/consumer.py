@@ -14,13 +14,12 @@ from typing import Protocol
 from sparkinesis.errors import LeaseLostError, ProcessorError, SparkinesisError
 from sparkinesis.lease.extended_sequence_number import LATEST
 from sparkinesis.lease.held import HeldLease
-from sparkinesis.stream.position import Position
 from sparkinesis.stream.shard import Shard
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.delivery import Deliverer, RepeatedError, backoff
 from sparkinesis.worker.intake import Intake
 from sparkinesis.worker.processor import ProcessorShard, RecordProcessor, make_processor
-from sparkinesis.worker.retrieval import Retrieval
+from sparkinesis.worker.retrieval import OpenRetrieval
 from sparkinesis.worker.settings import ConsumerSettings
 from sparkinesis.worker.sink import ShardSinks
 from sparkinesis.worker.starting import not_before, start_position
@@ -49,10 +48,9 @@ class Surroundings(Protocol):
     def lease_children(self, parent: HeldLease, children: Sequence[Shard]) -> bool:
         """Make leases for the shards that follow; False: not yet, ask again. Raises as above."""
 
-    def open_retrieval(
-        self, shard_id: str, start: Position, on_page: Callable[[], None], *, inclusive: bool
-    ) -> Retrieval:
-        """Begin to fetch behind ``start``, or AT its record; ``on_page`` tells of each page."""
+    @property
+    def open_retrieval(self) -> OpenRetrieval:
+        """Begins to fetch a shard."""
 
     def request_shutdown(self) -> None:
         """The application asks to be shut down."""
@@ -109,6 +107,9 @@ class ShardConsumer:
             self._is_leaving = self._is_leaving or reason is ShutdownReason.REQUESTED
             if outranks(reason, self._reason):
                 self._reason = reason
+        if reason is ShutdownReason.LEASE_LOST:
+            # Even while a record is processed: the next owner's subscription would be disturbed.
+            self.intake.end()
         self.wake()
 
     def wake(self) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from sparkinesis.errors import PositionNotFoundError, ShardNotFoundError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
@@ -14,23 +14,15 @@ from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp, 
 from sparkinesis.stream.retention import RetentionCheck, user_records_done
 from sparkinesis.stream.shard import Shard
 from sparkinesis.worker.batch import RecordBatch, make_batch
-from sparkinesis.worker.retrieval import FetchedPage, Retrieval
+from sparkinesis.worker.retrieval import FetchedPage, OpenRetrieval, Retrieval
 from sparkinesis.worker.settings import ConsumerSettings
 from sparkinesis.worker.starting import is_behind, since
 
 _log = logging.getLogger(__name__)
 
 
-class OpenRetrieval(Protocol):
-    """Begins to fetch a shard behind ``start``, or AT its record; ``on_page`` is told of pages."""
-
-    def __call__(
-        self, shard_id: str, start: Position, on_page: Callable[[], None], *, inclusive: bool
-    ) -> Retrieval: ...
-
-
 class Intake:
-    """Used by one thread, that of the shard's consumer."""
+    """Used by one thread, that of the shard's consumer, but for `end`."""
 
     def __init__(
         self,
@@ -53,6 +45,8 @@ class Intake:
         self._settings = settings
         self._open_retrieval = open_retrieval
         self._on_page = on_page
+        self._lock = threading.Lock()
+        self._has_ended = False
         self._retrieval: Retrieval | None = None
         self._start: Position = TRIM_HORIZON
         """Where the retrieval began, or is to go on should it fail."""
@@ -76,26 +70,41 @@ class Intake:
             self._retrieval.stop()
             self._retrieval = None
 
+    def end(self) -> None:
+        """Fetch no more at all, and let go of the shard at once; for any thread.
+
+        Whoever reads the shard next may have to wait for the connection to be closed.
+        """
+        with self._lock:
+            self._has_ended = True
+            retrieval = self._retrieval
+        if retrieval is not None:
+            retrieval.stop()
+
     def take_bytes(self) -> int:
         """About how many bytes were taken since the last call; for another thread's statistics."""
         taken, self._bytes = self._bytes, 0
         return taken
 
     def take(self) -> RecordBatch | None:
-        """The next batch, which may be empty; None when no page is there, or `at_end`.
+        """The next batch, which may be empty; None when no page is there, `at_end`, or after `end`.
 
         Raises what fetching or unpacking raised; the next call goes on behind what was taken.
         """
         if self.at_end:
             return None
-        if self._retrieval is None:
-            self._retrieval = self._open_retrieval(
-                self._shard_id, self._start, self._on_page, inclusive=self._check is not None
-            )
+        with self._lock:
+            if self._has_ended:
+                return None
+            if self._retrieval is None:
+                self._retrieval = self._open_retrieval(
+                    self._shard_id, self._start, self._on_page, inclusive=self._check is not None
+                )
+            retrieval = self._retrieval
         before = self._start, self._check
         try:
-            page = self._retrieval.take()
-            return None if page is None else self._accept(page)
+            page = retrieval.take()
+            return None if page is None else self._accept(page, retrieval.next_from)
         except PositionNotFoundError:
             _log.error(
                 "The service does not know the checkpoint %s of %s any more: it has expired, or is "
@@ -126,7 +135,7 @@ class Intake:
             self.at_end = False
             raise
 
-    def _accept(self, page: FetchedPage) -> RecordBatch | None:
+    def _accept(self, page: FetchedPage, next_from: float) -> RecordBatch | None:
         fetched = page.fetched
         stored = fetched.page.records
         self.millis_behind_latest = fetched.page.millis_behind_latest
@@ -135,10 +144,12 @@ class Intake:
         if stored:
             self._start = AfterRecord(stored[-1].sequence_number)
         # By now, not as of the fetch: a slow processor lets pages grow old.
-        waited_ms = round((self._settings.clock() - page.since) * 1000)
+        now = self._settings.clock()
+        waited_ms = round((now - page.since) * 1000)
         bound_ms = self._settings.skip_before(fetched.service_time_ms + waited_ms)
         if bound_ms is not None:
-            if is_behind(records, bound_ms) and not page.at_shard_end:
+            # Until another retrieval may begin, this one comes nearer to the bound.
+            if now >= next_from and is_behind(records, bound_ms) and not page.at_shard_end:
                 _log.info(
                     "Going on at %d (epoch ms), as skip_older_than says, in %s",
                     bound_ms,

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, field, fields
 from typing import Literal, TypeAlias
 
 from sparkinesis.errors import OptionError
 from sparkinesis.lease.caretaker import CareSettings
 from sparkinesis.stream.budget import MAX_RECORDS_PER_CALL
+
+_CONSUMER_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
+_CONSUMER_ARN = re.compile(
+    r"arn:aws[a-z-]*:kinesis:[a-z0-9-]+:[0-9]{12}"
+    r":stream/(?P<stream>[a-zA-Z0-9_.-]{1,128})/consumer/[a-zA-Z0-9_.-]{1,128}:[0-9]+"
+)
 
 BillingMode: TypeAlias = Literal["PAY_PER_REQUEST", "PROVISIONED"]
 
@@ -36,6 +43,59 @@ class LeaseTableOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class FanOutOptions:
+    """Enhanced fan-out: the registered consumer that an application's workers share."""
+
+    consumer_name: str | None = None
+    """The consumer to use, registered where there is none of that name (KCL
+    ``fanoutConfig.consumerName``); None: the application's name."""
+    consumer_arn: str | None = None
+    """A consumer that is there; nothing is registered or described then."""
+    fall_back_to_polling: bool = False
+    """Read by GetRecords when registering is refused: the stream has as many consumers as it may,
+    or the credentials may not register one. A warning says why."""
+    deregister: bool = False
+    """Deregister the consumer when the last worker shuts down gracefully (the KCL never does): it
+    costs by the hour, used or not."""
+
+    def __post_init__(self) -> None:
+        if self.consumer_name is not None:
+            check_consumer_name("consumer_name", self.consumer_name)
+        arn = self.consumer_arn
+        if arn is None:
+            return
+        if not isinstance(arn, str) or not _CONSUMER_ARN.fullmatch(arn):
+            raise OptionError(
+                f"consumer_arn is {arn!r}; it must be the ARN of a consumer, such as "
+                "arn:aws:kinesis:eu-west-1:123456789012:stream/flights/consumer/app:1700000000."
+            )
+        for name in ("consumer_name", "fall_back_to_polling", "deregister"):
+            if getattr(self, name):
+                raise OptionError(
+                    f"{name} concerns a consumer that is registered here, and consumer_arn is of "
+                    "one that is there: give one of both."
+                )
+
+    @property
+    def stream_of_arn(self) -> str | None:
+        """The name of the stream that ``consumer_arn`` is of."""
+        found = _CONSUMER_ARN.fullmatch(self.consumer_arn or "")
+        return found["stream"] if found else None
+
+
+def check_consumer_name(option: str, name: str) -> None:
+    """Raise `OptionError` unless ``name`` may be a consumer's (API reference, ConsumerName)."""
+    if not isinstance(name, str) or not _CONSUMER_NAME.fullmatch(name):
+        raise OptionError(
+            f"{option} is {name!r}; the name of a consumer has 1 to 128 letters, digits, '_', '.' "
+            "and '-'."
+        )
+
+
+DEFAULT_FAN_OUT = FanOutOptions()
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerOptions:
     """Durations are in seconds. Raises `OptionError` for a value that cannot be used."""
 
@@ -49,10 +109,18 @@ class WorkerOptions:
     handoff_timeout: float = 30.0
     """How long the owner of a stolen lease may take to let go (KCL
     ``gracefulLeaseHandoffTimeoutMillis``)."""
+    retrieval: Literal["polling", "efo"] = "polling"
+    """How records are fetched: by GetRecords, or pushed by the service to a registered consumer
+    (enhanced fan-out), which has 2 MiB a second of each shard to itself. The KCL's default is the
+    second, which is billed."""
+    fan_out: FanOutOptions = DEFAULT_FAN_OUT
+    """Of ``retrieval="efo"``."""
     max_records: int = MAX_RECORDS_PER_CALL
-    """The most records to ask for in one GetRecords call, 1 to 10,000."""
+    """The most records to ask for in one GetRecords call, 1 to 10,000. With enhanced fan-out the
+    service alone decides how many come at once."""
     idle_time: float = 1.0
-    """The wait between two reads of a shard that had nothing more to give."""
+    """The wait between two reads of a shard that had nothing more to give; none with enhanced
+    fan-out."""
     call_even_for_empty_batches: bool = False
     """Call ``process_records`` without records too, so that it can act on time."""
     deaggregate: bool = True
@@ -104,6 +172,10 @@ class WorkerOptions:
                 f"max_records is {self.max_records}; GetRecords returns "
                 f"{MAX_RECORDS_PER_CALL} records at most."
             )
+        if self.retrieval not in {"polling", "efo"}:
+            raise OptionError(f"retrieval is {self.retrieval!r}; it must be 'polling' or 'efo'.")
+        if self.retrieval != "efo" and self.fan_out != DEFAULT_FAN_OUT:
+            raise OptionError("fan_out is given, and is of retrieval='efo' only: give that too.")
         if self.skip_older_than is not None:
             _at_least(self, "skip_older_than", 0)
         if self.processing_time_limit is not None:

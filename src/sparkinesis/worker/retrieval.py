@@ -1,9 +1,8 @@
-"""Fetching a shard's pages ahead of the record processor, by GetRecords, in a thread of its own."""
+"""Fetching a shard's pages ahead of the record processor, in a thread of its own."""
 
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from contextvars import copy_context
@@ -11,7 +10,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sparkinesis.stream.client import Fetched
-from sparkinesis.stream.cursor import ShardCursor
 from sparkinesis.stream.position import Position
 
 MAX_PAGES = 4
@@ -34,47 +32,87 @@ class FetchedPage:
 class Retrieval(Protocol):
     """Where a shard consumer gets its pages from."""
 
+    @property
+    def next_from(self) -> float:
+        """From when on another one can take its place at once, by the worker's clock (seconds)."""
+
     def take(self) -> FetchedPage | None:
         """The next page if there is one; never waits. Raises what fetching raised."""
 
     def stop(self) -> None:
-        """Fetch no more; returns at once."""
+        """Fetch no more; returns at once. For any thread."""
 
 
-class Polling:
-    """Fetches by GetRecords; `take` is for one thread, and ``on_page`` is called from another.
+class OpenRetrieval(Protocol):
+    """Begins to fetch a shard behind ``start``, or AT its record; ``on_page`` is told of pages."""
 
-    No wait between calls while the shard has more to give than was fetched, beyond what its budget
-    asks for; ``idle_time`` seconds at the tip, also if records trickle in there. An error stops the
-    fetching: `take` raises it behind the pages that came before, and a new `Polling` goes on.
+    def __call__(
+        self, shard_id: str, start: Position, on_page: Callable[[], None], *, inclusive: bool
+    ) -> Retrieval: ...
+
+
+class RetrievalMode(Protocol):
+    """How a worker fetches: one for all of its shards. For any thread."""
+
+    def prepare(self, wait: Callable[[float], bool]) -> None:
+        """See to what must be there before a shard is read.
+
+        wait: for so many seconds at most; True: no longer, as the worker is to shut down.
+        """
+
+    def open(
+        self, shard_id: str, start: Position, on_page: Callable[[], None], *, inclusive: bool
+    ) -> Retrieval:
+        """See `OpenRetrieval`."""
+
+    def finish(self, is_last: Callable[[], bool]) -> None:
+        """The worker ends gracefully. ``is_last``: looks whether no other one goes on."""
+
+
+class PageSource(Protocol):
+    """A place in a shard, from which one page after the other is fetched by one thread."""
+
+    @property
+    def at_end(self) -> bool:
+        """Whether the shard is closed, and every record of it was fetched."""
+
+    def fetch(self) -> Fetched | None:
+        """The next page, waiting for it; None: it was stopped. Not to be called `at_end`."""
+
+    def stop(self) -> None:
+        """End a `fetch` that waits, and let go of connections. For any thread."""
+
+
+class FetchAhead:
+    """Fetches within limits; `take` is for one thread, and ``on_page`` is called from another.
+
+    An error stops the fetching: `take` raises it behind the pages that came before, and a new
+    `FetchAhead` goes on.
     """
 
     def __init__(
         self,
-        open_cursor: Callable[[Position], ShardCursor],
-        start: Position,
+        open_source: Callable[[], PageSource],
         *,
-        max_records: int,
-        idle_time: float,
         on_page: Callable[[], None],
-        name: str = "get-records",
-        clock: Callable[[], float] = time.monotonic,
+        name: str,
+        clock: Callable[[], float],
+        next_after: float = 0.0,
     ) -> None:
-        self._open_cursor = open_cursor
-        self._start = start
-        self._limit = max_records
-        self._idle_time = idle_time
+        self.next_from = clock() + next_after
+        self._open_source = open_source
         self._on_page = on_page
         self._clock = clock
         self._changed = threading.Condition()
         self._pages: deque[FetchedPage] = deque()
         self._error: BaseException | None = None
         self._stopped = False
+        self._source: PageSource | None = None
         # Logs as the shard's consumer, who makes it.
         run = copy_context().run
         self._thread = threading.Thread(target=run, args=(self._run,), name=name, daemon=True)
 
-    def start(self) -> Polling:
+    def start(self) -> FetchAhead:
         self._thread.start()
         return self
 
@@ -93,6 +131,9 @@ class Polling:
             self._stopped = True
             self._pages.clear()
             self._changed.notify()
+            source = self._source
+        if source is not None:
+            source.stop()
 
     def _run(self) -> None:
         try:
@@ -103,19 +144,24 @@ class Polling:
         self._on_page()
 
     def _fetch_all(self) -> None:
-        cursor = self._open_cursor(self._start)
-        while self._wait_for_room():
-            fetched = cursor.fetch(self._limit)
-            page = FetchedPage(fetched, cursor.at_end, self._clock())
-            with self._changed:
-                if self._stopped:
+        source = self._open_source()
+        with self._changed:
+            self._source = source
+        try:
+            while self._wait_for_room():
+                fetched = source.fetch()
+                if fetched is None:
                     return
-                self._pages.append(page)
-            self._on_page()
-            if cursor.at_end:
-                return
-            if not fetched.page.millis_behind_latest and len(fetched.page.records) < self._limit:
-                self._idle(self._idle_time)
+                page = FetchedPage(fetched, source.at_end, self._clock())
+                with self._changed:
+                    if self._stopped:
+                        return
+                    self._pages.append(page)
+                self._on_page()
+                if source.at_end:
+                    return
+        finally:
+            source.stop()
 
     def _wait_for_room(self) -> bool:
         """Whether to fetch on; returns when what waits to be processed is below all limits."""
@@ -130,8 +176,3 @@ class Polling:
             and sum(fetched.size for fetched in waiting) < MAX_BYTES
             and sum(len(fetched.page.records) for fetched in waiting) < MAX_RECORDS
         )
-
-    def _idle(self, seconds: float) -> None:
-        until = self._clock() + seconds
-        with self._changed:
-            self._changed.wait_for(lambda: self._stopped, max(0.0, until - self._clock()))

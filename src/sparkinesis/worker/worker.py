@@ -18,21 +18,15 @@ from sparkinesis.errors import DuplicateWorkerIdError, SparkinesisError
 from sparkinesis.lease.caretaker import Caretaker
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.held import HeldLease
-from sparkinesis.stream.budget import Pace, ShardBudget
-from sparkinesis.stream.cursor import ShardCursor
-from sparkinesis.stream.position import Position
 from sparkinesis.stream.shard import Shard
 from sparkinesis.worker.consumer import ShardConsumer
 from sparkinesis.worker.log_context import LogPlace
-from sparkinesis.worker.retrieval import Polling
+from sparkinesis.worker.retrieval import OpenRetrieval, RetrievalMode
 from sparkinesis.worker.settings import ConsumerSettings
 from sparkinesis.worker.states import ShutdownReason, State
 from sparkinesis.worker.status import Failure, ShardStatus
 
 _log = logging.getLogger(__name__)
-
-_PACE = Pace(calls_per_second=4.0)
-"""Of the five GetRecords calls that a shard takes a second, one is left for others."""
 
 
 class Worker:
@@ -43,6 +37,7 @@ class Worker:
         settings: ConsumerSettings,
         coordinator: LeaseCoordinator,
         caretaker: Caretaker,
+        retrieval: RetrievalMode,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -52,6 +47,7 @@ class Worker:
         self._options = settings.options
         self._coordinator = coordinator
         self._caretaker = caretaker
+        self._retrieval = retrieval
         self._clock = clock
         self._changed = threading.Condition()
         self._dirty = False
@@ -71,16 +67,20 @@ class Worker:
     # --- for any thread
 
     def start(self) -> Worker:
-        """Make sure of stream, lease table and leases, then begin.
+        """Make sure of stream, lease table, leases and registered consumer, then begin.
+
+        The leases come first: where an application begins at the latest record, they say when that
+        was, and a consumer may take its time to become active.
 
         Raises `StreamNotFoundError`, `LeaseTableError`, `AccessDeniedError`, `ServiceError`,
-        `LeaseTableUnavailableError`, or `DuplicateWorkerIdError`, before anything was taken; and
-        RuntimeError for a worker that was started before.
+        `LeaseTableUnavailableError`, `ConsumerLimitError` or `DuplicateWorkerIdError`, before
+        anything was taken; and RuntimeError for a worker that was started before.
         """
         if self._loops:
             raise RuntimeError("A worker can be started only once; make another one.")
         self._coordinator.refuse_to_double(self._stop_taking.wait)
         self._caretaker.sync()
+        self._retrieval.prepare(self._stop_taking.wait)
         if self._shutdown_requested:
             self._ended.set()
             return self
@@ -194,24 +194,9 @@ class Worker:
     def lease_children(self, parent: HeldLease, children: Sequence[Shard]) -> bool:
         return self._caretaker.lease_children(parent, children)
 
-    def open_retrieval(
-        self, shard_id: str, start: Position, on_page: Callable[[], None], *, inclusive: bool
-    ) -> Polling:
-        client, options = self._settings.client, self._options
-        budget = ShardBudget(_PACE, self._clock)
-
-        def open_cursor(position: Position) -> ShardCursor:
-            return ShardCursor(client, budget, shard_id, position, inclusive=inclusive)
-
-        return Polling(
-            open_cursor,
-            start,
-            max_records=options.max_records,
-            idle_time=options.idle_time,
-            on_page=on_page,
-            name=f"{self._settings.application}-{shard_id}-fetch",
-            clock=self._clock,
-        ).start()
+    @property
+    def open_retrieval(self) -> OpenRetrieval:
+        return self._retrieval.open
 
     def fail(self, error: BaseException) -> None:
         """Shut down, and let `wait` raise ``error``."""
@@ -312,8 +297,22 @@ class Worker:
             self._coordinator.decline()
         except SparkinesisError as error:
             _log.warning("Leases given to this worker are left to expire: %s", error)
+        if self._failure is None and not self._shutdown_forced:
+            self._retrieval.finish(self._is_last)
         _log.info("The worker %s has ended", self._settings.worker_id)
         self._ended.set()
+
+    def _is_last(self) -> bool:
+        """Whether nobody has taken what this worker released, in the time of two looks."""
+        with self._changed:
+            two_looks = 2 * self._options.taker_interval
+            if self._changed.wait_for(lambda: self._shutdown_forced, two_looks):
+                return False
+        try:
+            return not self._coordinator.others()
+        except SparkinesisError as error:
+            _log.warning("Whether other workers go on cannot be seen: %s", error)
+            return False
 
     def _pause(self) -> float:
         limit = self._options.processing_time_limit

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from sparkinesis.local import LocalServer
+from sparkinesis.local import Limits, LocalServer
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.worker import Worker
 from tests.journal import Journal, Journaling
 
 FAILOVER_TIME = 2.0
+
+AT_ONCE = Limits(subscribe_interval_ms=0)
+"""A subscription may follow another one at once, where a test is not about how long that takes."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A module with RETRIEVALS has its tests that start workers run with each of them.
+
+    But for those that name their own.
+    """
+    names = getattr(metafunc.module, "RETRIEVALS", ())
+    own = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
+    if names and {"start", "retrieval"} <= set(metafunc.fixturenames) and "retrieval" not in own:
+        metafunc.parametrize("retrieval", names)
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +40,7 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[LocalServer]:
-    with LocalServer(port=0, dynamodb=True) as running:
+    with LocalServer(port=0, dynamodb=True, limits=AT_ONCE) as running:
         yield running
 
 
@@ -53,8 +68,21 @@ def journal() -> Journal:
 
 
 @pytest.fixture
-def application(server: LocalServer, stream: str, journal: Journal) -> Callable[..., Application]:
-    """Makes an application on the stream; its processors write into the journal."""
+def retrieval() -> str:
+    return "polling"
+
+
+@pytest.fixture
+def application(
+    server: LocalServer, kinesis: Any, stream: str, journal: Journal, retrieval: str
+) -> Callable[..., Application]:
+    """Makes an application on the stream; its processors write into the journal.
+
+    Its consumer is there already: to register one takes a worker a moment.
+    """
+    if retrieval == "efo":
+        arn = kinesis.describe_stream_summary(StreamName=stream)["StreamDescriptionSummary"]
+        kinesis.register_stream_consumer(StreamARN=arn["StreamARN"], ConsumerName=stream)
 
     def make(options: dict[str, Any] | None = None, **given: Any) -> Application:
         arguments: dict[str, Any] = {
@@ -65,7 +93,12 @@ def application(server: LocalServer, stream: str, journal: Journal) -> Callable[
             "endpoint": server.endpoint_url,
             "initial_position": "trim_horizon",
             "options": WorkerOptions(
-                **{"failover_time": FAILOVER_TIME, "idle_time": 0.2, **(options or {})}
+                **{
+                    "failover_time": FAILOVER_TIME,
+                    "idle_time": 0.2,
+                    "retrieval": retrieval,
+                    **(options or {}),
+                }
             ),
         }
         return Application(**{**arguments, **given})
@@ -74,12 +107,19 @@ def application(server: LocalServer, stream: str, journal: Journal) -> Callable[
 
 
 @pytest.fixture
-def start() -> Iterator[Callable[[Application], Worker]]:
+def subscription_clock() -> Callable[[], float]:
+    return time.monotonic
+
+
+@pytest.fixture
+def start(
+    subscription_clock: Callable[[], float],
+) -> Iterator[Callable[[Application], Worker]]:
     """Starts workers; they are shut down when the test is over."""
     workers: list[Worker] = []
 
     def run(application: Application) -> Worker:
-        worker = application.worker()
+        worker = application.worker(subscription_clock=subscription_clock)
         workers.append(worker)
         return worker.start()
 

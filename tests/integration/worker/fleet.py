@@ -36,6 +36,7 @@ class Fleet:
     def start(self) -> str:
         """Start one more worker, and wait until it is at work."""
         worker = f"worker-{self.count}"
+        retrieval = ("polling", "efo")[self.count % 2]
         self.count += 1
         with (self.folder / f"{worker}.err").open("wb") as errors:
             self.running[worker] = subprocess.Popen(
@@ -48,6 +49,7 @@ class Fleet:
                     worker,
                     str(self.folder / f"{worker}.log"),
                     str(self.failover_time),
+                    retrieval,
                 ],
                 stderr=errors,
             )

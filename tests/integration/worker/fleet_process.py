@@ -1,6 +1,7 @@
 """One worker process of a fleet: processes and checkpoints, and writes down both as it happens.
 
 Usage: python -m tests.integration.worker.fleet_process ENDPOINT STREAM WORKER_ID LOG FAILOVER_TIME
+RETRIEVAL
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import logging
 import os
 import sys
 import time
-from typing import Any
+from typing import Any, cast
 
 from sparkinesis.errors import LeaseLostError
 from sparkinesis.worker.application import Application
@@ -72,7 +73,8 @@ class Processor(RecordProcessor):
         self._write("shutdown_requested")
 
 
-def main(endpoint: str, stream: str, worker_id: str, path: str, failover_time: str) -> None:
+def main(arguments: list[str]) -> None:
+    endpoint, stream, worker_id, path, failover_time, retrieval = arguments
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(threadName)s %(name)s %(message)s"
     )
@@ -88,6 +90,7 @@ def main(endpoint: str, stream: str, worker_id: str, path: str, failover_time: s
         worker_id=worker_id,
         options=WorkerOptions(
             failover_time=float(failover_time),
+            retrieval=cast(Any, retrieval),
             handoff_timeout=float(failover_time),
             idle_time=0.3,
             parent_poll_interval=1.0,
@@ -104,4 +107,4 @@ def main(endpoint: str, stream: str, worker_id: str, path: str, failover_time: s
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(sys.argv[1:])

@@ -12,6 +12,8 @@ from tests.integration.worker.conftest import FAILOVER_TIME
 from tests.journal import Journal, Journaling
 from tests.streams import put_at
 
+RETRIEVALS = ("polling", "efo")
+
 
 def test_the_owner_checkpoints_and_lets_go(
     application: Callable[..., Application],

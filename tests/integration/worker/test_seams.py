@@ -81,7 +81,7 @@ def test_an_answer_that_is_no_page_does_not_end_the_fetching(
 ) -> None:
     """As of a proxy that answers with a page of its own, and status 200."""
     broken = first_times(2, ValueError("JSON is malformed"), decode_page)
-    monkeypatch.setattr("sparkinesis.stream.client.decode_page", broken)
+    monkeypatch.setattr("sparkinesis.stream.transport.decode_page", broken)
     put(kinesis, stream, b"1", b"2")
     start(application())
     journal.wait_for_data(b"1", b"2")
@@ -225,6 +225,7 @@ def test_what_ends_a_thread_does_not_end_the_consumer(
     assert len(retrievals(stream)) == 1
 
 
+@pytest.mark.parametrize("retrieval", ["polling", "efo"])
 def test_a_stream_that_was_deleted_and_made_anew_is_read(
     *,
     application: Make,
@@ -234,16 +235,19 @@ def test_a_stream_that_was_deleted_and_made_anew_is_read(
     journal: Journal,
     faults: Callable[[Callable[[Call], Fault | None]], None],
 ) -> None:
-    """Its shards have the ids of before: a lease that has ended would never be read again."""
+    """Its shards have the ids of before: a lease that has ended would never be read again.
+
+    A consumer that was registered is gone, too.
+    """
 
     def watch(call: Call) -> None:
-        if (call.operation, call.stream) == ("ListShards", stream):
+        if call.operation in {"ListShards", "SubscribeToShard"} and call.stream == stream:
             journal.write(SHARD, "looked for")
 
     put(kinesis, stream, b"old")
     start(application())
     journal.wait_for_data(b"old")
-    kinesis.delete_stream(StreamName=stream)
+    kinesis.delete_stream(StreamName=stream, EnforceConsumerDeletion=True)
     faults(watch)
     journal.wait(lambda: bool(journal.calls("looked for", "shard_ended")))
     kinesis.get_waiter("stream_not_exists").wait(

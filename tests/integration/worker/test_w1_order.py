@@ -13,6 +13,8 @@ from sparkinesis.worker.worker import Worker
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.streams import merge_neighbours, put, put_at, split
 
+RETRIEVALS = ("polling", "efo")
+
 
 def test_children_come_after_their_parents_and_keys_stay_in_order(
     application: Callable[..., Application],

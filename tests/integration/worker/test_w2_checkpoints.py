@@ -15,6 +15,8 @@ from sparkinesis.worker.application import Application
 from sparkinesis.worker.worker import Worker
 from tests.journal import Journal, Journaling
 
+RETRIEVALS = ("polling", "efo")
+
 Start = Callable[[Application], Worker]
 Make = Callable[..., Application]
 

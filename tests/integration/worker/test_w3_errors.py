@@ -24,6 +24,8 @@ from sparkinesis.worker.worker import Worker
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.streams import put_at
 
+RETRIEVALS = ("polling", "efo")
+
 Start = Callable[[Application], Worker]
 Make = Callable[..., Application]
 OnRecords = Callable[[Any, Any], None]
@@ -297,6 +299,8 @@ def test_only_the_bad_records_of_a_batch_are_given_up(
     assert attempts(journal).count(datas) == (first or 1), "as a whole, before it is cut"
 
 
+# Pushed, an empty batch comes every five seconds only.
+@pytest.mark.parametrize("retrieval", ["polling"])
 def test_skipped_records_are_told_and_may_be_checkpointed(
     application: Make,
     start: Start,

@@ -25,6 +25,8 @@ from sparkinesis.worker.worker import Worker
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.streams import put_at
 
+RETRIEVALS = ("polling", "efo")
+
 Start = Callable[[Application], Worker]
 Make = Callable[..., Application]
 

@@ -38,6 +38,8 @@ from sparkinesis.worker.worker import Worker
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.streams import put, shard_ids, split
 
+RETRIEVALS = ("polling", "efo")
+
 Start = Callable[[Application], Worker]
 Make = Callable[..., Application]
 

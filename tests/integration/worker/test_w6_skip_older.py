@@ -16,8 +16,11 @@ from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.local.clock import system_clock
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.worker import Worker
+from tests.integration.worker.conftest import AT_ONCE
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.streams import merge_neighbours, put_at, split
+
+RETRIEVALS = ("polling", "efo")
 
 Start = Callable[[Application], Worker]
 Make = Callable[..., Application]
@@ -46,8 +49,13 @@ def clock() -> RunningClock:
 
 @pytest.fixture(scope="module")
 def server(clock: RunningClock) -> Iterator[LocalServer]:
-    with LocalServer(port=0, dynamodb=True, clock=clock) as running:
+    with LocalServer(port=0, dynamodb=True, clock=clock, limits=AT_ONCE) as running:
         yield running
+
+
+@pytest.fixture
+def subscription_clock(clock: RunningClock) -> Callable[[], float]:
+    return lambda: clock() / 1000
 
 
 def skipping(seconds: float) -> dict[str, Any]:
@@ -160,24 +168,28 @@ def test_falling_behind_while_running_goes_on_at_the_bound(
     clock: RunningClock,
     journal: Journal,
 ) -> None:
-    """The service refuses GetRecords for a while, as it does with too many readers."""
-    is_refused = threading.Event()
+    """The service refuses to read for a while, as it does with too many readers."""
+    is_refused, refused = threading.Event(), threading.Event()
+    refusals = {
+        "GetRecords": "ProvisionedThroughputExceededException",
+        "SubscribeToShard": "LimitExceededException",
+    }
 
     def refuse(call: Call) -> Fault | None:
-        if call.operation == "GetRecords" and is_refused.is_set() and call.stream == stream:
+        if call.operation in refusals and is_refused.is_set() and call.stream == stream:
             refused.set()
-            return Fault.error("ProvisionedThroughputExceededException")
+            return Fault.error(refusals[call.operation])
         return None
 
-    refused = threading.Event()
     start(application(processor=lambda: Journaling(journal), options=skipping(2 * MINUTE)))
     put_at(kinesis, stream, b"in time")
     journal.wait_for_data(b"in time")
     server.kinesis.faults = refuse
     try:
         is_refused.set()
-        assert refused.wait(PATIENCE)
+        clock.advance(6 * MINUTE)  # which is the end of a subscription, too
         put_at(kinesis, stream, b"stale")
+        assert refused.wait(PATIENCE)
         clock.advance(60 * MINUTE)
         put_at(kinesis, stream, b"young")
         clock.advance(MINUTE)
@@ -199,39 +211,32 @@ def test_what_was_fetched_ahead_of_a_slow_processor_gets_too_old(
 ) -> None:
     """Fetched in time, and by the time that the processor gets to it, too old."""
     at_work, go_on = threading.Event(), threading.Event()
-    fetches: list[str] = []
-    has_fetched = threading.Condition()
-
-    def count(call: Call) -> None:
-        if call.operation == "GetRecords" and call.shard == FIRST and call.stream == stream:
-            with has_fetched:
-                fetches.append(call.operation)
-                has_fetched.notify_all()
 
     def dawdle(batch: Any, checkpointer: Any) -> None:
         if batch.records[0].data == b"first":
             at_work.set()
             assert go_on.wait(PATIENCE)
 
+    def fetched() -> int:
+        calls = [
+            *server.kinesis.calls.select("GetRecords", stream=stream),
+            *server.kinesis.calls.select("SubscribeToShardEvent", stream=stream),
+        ]
+        return sum(call.records for call in calls)
+
+    start(
+        application(processor=lambda: Journaling(journal, on_records=dawdle), options=skipping(3))
+    )
+    journal.wait(lambda: (FIRST, "initialize") in journal.calls())
     put_at(kinesis, stream, b"first")
+    assert at_work.wait(PATIENCE)
     put_at(kinesis, stream, b"stale")
     put_until = time.monotonic()
-    server.kinesis.faults = count
-    try:
-        start(
-            application(
-                processor=lambda: Journaling(journal, on_records=dawdle),
-                options={**skipping(5), "max_records": 1},
-            )
-        )
-        assert at_work.wait(PATIENCE)
-        with has_fetched:
-            # With the third call, the page of the second one is there.
-            assert has_fetched.wait_for(lambda: len(fetches) >= 3, PATIENCE)
-    finally:
-        server.kinesis.faults = None
+    while fetched() < 2:
+        assert time.monotonic() - put_until < 3, "too late for what is tested here"
+        time.sleep(0.05)
     # The slow processor's time; the service tells its own in whole seconds.
-    time.sleep(max(0.0, put_until + 6.2 - time.monotonic()))
+    time.sleep(max(0.0, put_until + 4.2 - time.monotonic()))
     go_on.set()
     put_at(kinesis, stream, b"new")
     journal.wait_for_data(b"new")

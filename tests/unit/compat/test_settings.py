@@ -16,7 +16,7 @@ from sparkinesis.compat.kclpy.settings import (
 )
 from sparkinesis.errors import OptionError
 from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
-from sparkinesis.worker.options import LeaseTableOptions, WorkerOptions
+from sparkinesis.worker.options import FanOutOptions, LeaseTableOptions, WorkerOptions
 
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/flights"
 ROLE = "arn:aws:iam::123456789012:role/path/reader"
@@ -121,6 +121,33 @@ def test_without_graceful_handoffs_nobody_is_waited_for() -> None:
     assert settings("isGracefulLeaseHandoffEnabled=true").options.handoff_timeout == 30
 
 
+CONSUMER = f"{ARN}/consumer/c:1700000000"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", None),
+        ("retrievalMode=DEFAULT", None),
+        ("retrievalMode=POLLING", None),
+        ("retrievalMode=POLLING\nfanoutConfig.consumerName=c", None),
+        ("retrievalMode=FANOUT", FanOutOptions()),
+        ("retrievalMode=fanout\nmaxRecords=5", FanOutOptions()),
+        ("retrievalMode=FANOUT\nfanoutConfig.consumerName=c", FanOutOptions(consumer_name="c")),
+        ("fanoutConfig.consumerName=c", FanOutOptions(consumer_name="c")),
+        ("retrievalMode=DEFAULT\nfanoutConfig.consumerName=c\nmaxRecords=5", None),
+        (
+            f"fanoutConfig.consumerName=c\nfanoutConfig.consumerArn={CONSUMER}",
+            FanOutOptions(consumer_arn=CONSUMER),
+        ),
+    ],
+)
+def test_enhanced_fan_out_is_what_was_asked_for(text: str, expected: FanOutOptions | None) -> None:
+    options = settings(text).options
+    assert options.retrieval == ("polling" if expected is None else "efo")
+    assert options.fan_out == (expected or FanOutOptions())
+
+
 def test_a_key_without_a_value_is_not_given_and_the_last_one_counts() -> None:
     assert settings("workerId =\nmaxRecords=\n") == settings()
     assert settings("maxRecords=5\nmaxRecords=6").options.max_records == 6
@@ -160,10 +187,12 @@ def test_credential_providers(key: str, value: str, expected: CredentialSource) 
 
 def test_keys_without_meaning_are_told_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    settings("processingLanguage=python\nmetricsLevel=NONE\nfanoutConfig.consumerName=c")
+    settings("processingLanguage=python\nmetricsLevel=NONE\nfanoutConfig.retryBackoffMillis=1")
     (record,) = caplog.records
     assert record.levelno == logging.INFO
-    assert record.message.endswith("processingLanguage, metricsLevel, fanoutConfig.consumerName.")
+    assert record.message.endswith(
+        "processingLanguage, metricsLevel, fanoutConfig.retryBackoffMillis."
+    )
 
 
 @pytest.mark.parametrize(
@@ -202,6 +231,8 @@ def test_an_unknown_key_is_warned_about(
         ("streamArn=flights", "it takes the ARN of a stream"),
         ("regionName=Ireland", "it takes an AWS region"),
         ("kinesisEndpoint=127.0.0.1:4566", "it takes a URL"),
+        ("retrievalMode=PUSH", "it takes FANOUT, POLLING or DEFAULT"),
+        ("retrievalMode=FANOUT\nfanoutConfig.consumerName=a b", "a consumer's name has 1 to 128"),
         ("billingMode=FREE", "PAY_PER_REQUEST or PROVISIONED"),
         ("tableName=a b", "a table's name has 3 to 255 letters"),
         (f"streamArn={ARN}\nregionName=us-east-1", "line 4: regionName is us-east-1, but"),

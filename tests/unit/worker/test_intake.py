@@ -34,6 +34,7 @@ class Service:
     stopped: int = 0
     pages: list[FetchedPage | Exception] = field(default_factory=list)
     listed: list[Shard] = field(default_factory=list)
+    next_from: float = 0.0
 
     def open(
         self, shard_id: str, start: Position, on_page: Callable[[], None], *, inclusive: bool
@@ -200,6 +201,33 @@ def test_a_page_that_is_too_old_is_left_for_the_bound(service: Service) -> None:
     service.pages = [page(record(3, age_s=61), record(4, age_s=60), record(5))]
     assert take(reading) == [b"4", b"5"]
     assert service.opened[-1] == (AtTimestamp(NOW_MS - 60_000), False)
+
+
+def test_while_a_jump_would_have_to_wait_what_is_too_old_is_dropped(service: Service) -> None:
+    """A subscription that would be refused brings the bound no nearer."""
+    reading = intake(service, skip_older_than=60.0)
+    reading.begin(TRIM_HORIZON)
+    service.next_from = WORKER_CLOCK + 0.1
+    service.pages = [page(record(1, age_s=100)), page(record(2, age_s=99))]
+    assert take(reading) == []
+    assert len(service.opened) == 1
+    service.next_from = WORKER_CLOCK
+    assert take(reading) is None
+    take(reading)
+    assert service.opened[-1] == (AtTimestamp(NOW_MS - 60_000), False)
+
+
+def test_once_ended_nothing_is_taken_and_nothing_opened(service: Service) -> None:
+    reading = intake(service)
+    reading.begin(TRIM_HORIZON)
+    service.pages = [page(record(1))]
+    assert take(reading) == [b"1"]
+    reading.end()
+    assert service.stopped == 1
+    service.pages = [page(record(2))]
+    reading.begin(TRIM_HORIZON)
+    assert take(reading) is None
+    assert len(service.opened) == 1
 
 
 def test_a_page_grows_old_while_it_waits(service: Service) -> None:

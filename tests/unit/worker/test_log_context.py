@@ -7,6 +7,7 @@ import contextlib
 import logging
 import queue
 import threading
+import time
 from collections.abc import Iterator
 from contextvars import copy_context
 from logging.handlers import QueueHandler
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from sparkinesis.worker.log_context import LOG_FORMAT, LogContext, LogPlace, log_to_stderr
-from sparkinesis.worker.retrieval import Polling
+from sparkinesis.worker.retrieval import FetchAhead
 
 PLACE = LogPlace("app", "w1")
 SHARD = LogPlace("app", "w1", "shardId-000000000007")
@@ -98,18 +99,12 @@ def test_a_coroutine_and_a_thread_with_the_context_are_of_the_same_place(lines: 
 def test_fetching_is_of_the_place_that_began_it(lines: list[str]) -> None:
     done = threading.Event()
 
-    def open_cursor(_: Any) -> Any:
+    def open_source() -> Any:
         say("fetching")
         raise ValueError("no cursor")
 
     def begin() -> None:
-        Polling(
-            open_cursor,
-            None,  # type: ignore[arg-type]
-            max_records=1,
-            idle_time=1.0,
-            on_page=done.set,
-        ).start()
+        FetchAhead(open_source, on_page=done.set, name="test", clock=time.monotonic).start()
 
     SHARD.run(begin)
     assert done.wait(60)

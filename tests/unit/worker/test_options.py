@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from datetime import datetime
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from sparkinesis.errors import OptionError, ProcessorError
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.on_error import Retry
-from sparkinesis.worker.options import LeaseTableOptions, WorkerOptions
+from sparkinesis.worker.options import FanOutOptions, LeaseTableOptions, WorkerOptions
 from sparkinesis.worker.processor import RecordProcessor, make_processor
 
 
@@ -40,6 +41,8 @@ class NotDerived:
         {"skip_older_than": -1},
         {"give_up_after_limit": True},
         {"idle_time": float("inf")},
+        {"retrieval": "push"},
+        {"fan_out": FanOutOptions(deregister=True)},
     ],
 )
 def test_an_option_that_cannot_be_used_is_named(options: dict[str, Any]) -> None:
@@ -52,6 +55,44 @@ def test_table_options_and_policies_are_checked() -> None:
         LeaseTableOptions(billing_mode="FREE")  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="attempts"):
         Retry(attempts=0)
+
+
+ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/flights"
+CONSUMER = f"{ARN}/consumer/app:1700000000"
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"consumer_name": ""}, "consumer_name is ''"),
+        ({"consumer_name": "a b"}, "1 to 128 letters"),
+        ({"consumer_name": "a" * 129}, "1 to 128 letters"),
+        ({"consumer_arn": ARN}, "must be the ARN of a consumer"),
+        ({"consumer_arn": CONSUMER, "consumer_name": "c"}, "consumer_name concerns"),
+        ({"consumer_arn": CONSUMER, "deregister": True}, "deregister concerns"),
+        ({"consumer_arn": CONSUMER, "fall_back_to_polling": True}, "fall_back_to_polling concerns"),
+    ],
+)
+def test_options_of_fan_out_are_checked(options: dict[str, Any], why: str) -> None:
+    with pytest.raises(OptionError, match=why):
+        FanOutOptions(**options)
+
+
+def test_the_consumer_of_an_application_is_checked() -> None:
+    def make(name: str = "app", stream: str = "flights", **options: Any) -> Application:
+        fan_out = FanOutOptions(**options)
+        return Application(
+            name, stream, Processor, options=WorkerOptions(retrieval="efo", fan_out=fan_out)
+        )
+
+    with pytest.raises(OptionError, match="give FanOutOptions a consumer_name"):
+        make(name="a/b")
+    with pytest.raises(OptionError, match="consumer of another stream than 'cars'"):
+        make(stream="cars", consumer_arn=CONSUMER)
+    make(name="a/b", consumer_name="c")
+    make(name="a/b", consumer_arn=CONSUMER)
+    made = make(stream=ARN, consumer_arn=CONSUMER)
+    assert pickle.loads(pickle.dumps(made)) == made
 
 
 @pytest.mark.parametrize(

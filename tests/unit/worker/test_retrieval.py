@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,9 +12,9 @@ import pytest
 from sparkinesis.errors import ServiceError
 from sparkinesis.stream.client import Fetched
 from sparkinesis.stream.page import Page, Record
-from sparkinesis.stream.position import TRIM_HORIZON, Position
 from sparkinesis.worker import retrieval
-from sparkinesis.worker.retrieval import Polling
+from sparkinesis.worker.polling import PolledShard
+from sparkinesis.worker.retrieval import FetchAhead
 
 PATIENCE = 30.0
 
@@ -50,15 +51,17 @@ class Script:
 
 
 class Reader:
-    """A polling, and a count of what it announced."""
+    """A fetching ahead by polling, and a count of what it announced."""
 
-    def __init__(self, cursor: Any, **given: Any) -> None:
+    def __init__(
+        self, cursor: Any, idle_time: float = 3600.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._announced = threading.Semaphore(0)
-        self.polling = Polling(
-            lambda start: cursor,
-            TRIM_HORIZON,
+        self.fetching = FetchAhead(
+            lambda: PolledShard(cursor, max_records=7, idle_time=idle_time, clock=clock),
             on_page=self._announced.release,
-            **{"max_records": 7, "idle_time": 3600.0, **given},
+            name="test",
+            clock=clock,
         ).start()
 
     def wait(self, pages: int) -> None:
@@ -76,7 +79,7 @@ def read() -> Any:
 
     yield make
     for reader in readers:
-        reader.polling.stop()
+        reader.fetching.stop()
 
 
 @pytest.mark.parametrize(
@@ -98,7 +101,7 @@ def test_no_more_is_fetched_ahead_than_the_limits_say(
     assert cursor.limits == [7] * fetched
     # Each page that is taken makes room for one.
     for n in range(1, 4):
-        taken = reader.polling.take()
+        taken = reader.fetching.take()
         assert taken is not None
         reader.wait(1)
         assert len(cursor.limits) == fetched + n
@@ -107,7 +110,7 @@ def test_no_more_is_fetched_ahead_than_the_limits_say(
 def test_the_end_of_a_shard_comes_with_its_last_page(read: Callable[..., Reader]) -> None:
     reader = read(Script(page(), page(), ends=True))
     reader.wait(3)
-    taken = [reader.polling.take() for _ in range(3)]
+    taken = [reader.fetching.take() for _ in range(3)]
     assert [each and each.at_shard_end for each in taken] == [False, True, None]
 
 
@@ -115,10 +118,10 @@ def test_an_error_is_raised_behind_the_pages_that_came_before(read: Callable[...
     error = ServiceError("no")
     reader = read(Script(page(), error))
     reader.wait(2)
-    assert reader.polling.take() is not None
+    assert reader.fetching.take() is not None
     for _ in range(2):
         with pytest.raises(ServiceError) as raised:
-            reader.polling.take()
+            reader.fetching.take()
         assert raised.value is error
 
 
@@ -127,19 +130,19 @@ def test_an_error_that_nobody_expects_is_raised_too(read: Callable[..., Reader])
     reader = read(Script(RuntimeError("a bug")))
     reader.wait(1)
     with pytest.raises(RuntimeError, match="a bug"):
-        reader.polling.take()
+        reader.fetching.take()
 
 
 def test_what_opening_raises_is_raised_too() -> None:
-    def refuse(start: Position) -> Any:
+    def refuse() -> Any:
         raise ServiceError("no iterator")
 
     announced = threading.Event()
-    polling = Polling(refuse, TRIM_HORIZON, max_records=1, idle_time=0, on_page=announced.set)
-    polling.start()
+    fetching = FetchAhead(refuse, on_page=announced.set, name="test", clock=time.monotonic)
+    fetching.start()
     assert announced.wait(PATIENCE)
     with pytest.raises(ServiceError, match="no iterator"):
-        polling.take()
+        fetching.take()
 
 
 def test_it_idles_at_the_tip_only(read: Callable[..., Reader]) -> None:
@@ -152,14 +155,70 @@ def test_it_idles_at_the_tip_only(read: Callable[..., Reader]) -> None:
 def test_stopping_ends_an_idle_time_at_once(read: Callable[..., Reader]) -> None:
     reader = read(Script(page(0, 0)))
     reader.wait(1)
-    reader.polling.stop()
+    reader.fetching.stop()
     reader.wait(1)  # the last word of its thread
-    assert reader.polling.take() is None
+    assert reader.fetching.take() is None
 
 
 def test_pages_know_when_they_were_fetched(read: Callable[..., Reader]) -> None:
     reader = read(Script(page(), ends=True), clock=lambda: 77.0)
     reader.wait(1)
-    taken = reader.polling.take()
+    taken = reader.fetching.take()
     assert taken is not None
     assert taken.since == 77.0
+
+
+class Pushed:
+    """A source that waits for an event until it is stopped."""
+
+    at_end = False
+
+    def __init__(self) -> None:
+        self.is_waiting = threading.Event()
+        self.stopped = threading.Event()
+
+    def fetch(self) -> Fetched | None:
+        self.is_waiting.set()
+        assert self.stopped.wait(PATIENCE)
+        return None
+
+    def stop(self) -> None:
+        self.stopped.set()
+
+
+def test_stopping_stops_a_source_that_waits() -> None:
+    source, announced = Pushed(), threading.Event()
+    fetching = FetchAhead(lambda: source, on_page=announced.set, name="test", clock=time.monotonic)
+    fetching.start()
+    assert source.is_waiting.wait(PATIENCE)
+    fetching.stop()
+    assert announced.wait(PATIENCE), "the last word of its thread"
+    assert fetching.take() is None
+
+
+def test_a_source_that_is_opened_too_late_is_stopped_unread() -> None:
+    """As when a lease is lost while the consumer is being registered."""
+    source, go_on, announced = Pushed(), threading.Event(), threading.Event()
+
+    def open_late() -> Pushed:
+        assert go_on.wait(PATIENCE)
+        return source
+
+    fetching = FetchAhead(open_late, on_page=announced.set, name="test", clock=time.monotonic)
+    fetching.start()
+    fetching.stop()
+    go_on.set()
+    assert announced.wait(PATIENCE)
+    assert source.stopped.is_set()
+    assert not source.is_waiting.is_set()
+
+
+def test_a_source_that_fails_is_let_go_of(read: Callable[..., Reader]) -> None:
+    class Failing(Pushed):
+        def fetch(self) -> Fetched | None:
+            raise ServiceError("no")
+
+    source, announced = Failing(), threading.Event()
+    FetchAhead(lambda: source, on_page=announced.set, name="test", clock=time.monotonic).start()
+    assert announced.wait(PATIENCE)
+    assert source.stopped.is_set()

@@ -14,13 +14,17 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from sparkinesis.compat.kclpy import values
+from sparkinesis.compat.kclpy import retrieval, values
 from sparkinesis.compat.kclpy.credentials import provider
 from sparkinesis.compat.kclpy.properties import Entry, decode, parse
 from sparkinesis.errors import OptionError
 from sparkinesis.stream.address import is_loopback
 from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
-from sparkinesis.worker.options import DEFAULT_OPTIONS, LeaseTableOptions, WorkerOptions
+from sparkinesis.worker.options import (
+    DEFAULT_OPTIONS,
+    LeaseTableOptions,
+    WorkerOptions,
+)
 
 PROPERTIES_VARIABLE = "SPARKINESIS_KCLPY_PROPERTIES"
 """The environment variable that names the properties file."""
@@ -76,6 +80,7 @@ _TABLE: Mapping[str, tuple[str, Read]] = {
 """Keys that are an option of the lease table."""
 
 _OTHERS: Mapping[str, Read] = {
+    **retrieval.KEYS,
     "applicationName": values.name("an application's name", 1, 255),
     "tableName": values.name("a table's name", 3, 255),
     "streamName": values.name("a stream's name", 1, 128),
@@ -150,7 +155,6 @@ _MEANINGLESS = frozenset(
         "skipShardSyncAtWorkerInitializationIfLeasesExist",
         "readTimeoutsToIgnoreBeforeWarning",
         "validateSequenceNumberBeforeCheckpointing",
-        "retrievalMode",
         "millisBehindLatestThresholdForReducedTps",
         "retryGetRecordsInSeconds",
         "maxGetRecordsThreadPool",
@@ -279,6 +283,7 @@ def _options(given: Mapping[str, Any], file: str) -> WorkerOptions:
         worker |= {"processing_time_limit": given["timeoutInSeconds"], "give_up_after_limit": True}
     table = {option: given[key] for key, (option, _) in _TABLE.items() if key in given}
     try:
+        worker |= retrieval.retrieval_options(given)
         return WorkerOptions(**worker, table=LeaseTableOptions(**table))
     except OptionError as error:
         raise OptionError(f"{file}: {error}") from error

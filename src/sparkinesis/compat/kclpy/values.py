@@ -115,3 +115,9 @@ def billing_mode(value: str) -> str:
     if value.upper() not in {"PAY_PER_REQUEST", "PROVISIONED"}:
         raise ValueError("it takes PAY_PER_REQUEST or PROVISIONED")
     return value.upper()
+
+
+def retrieval_mode(value: str) -> str:
+    if value.upper() not in {"FANOUT", "POLLING", "DEFAULT"}:
+        raise ValueError("it takes FANOUT, POLLING or DEFAULT")
+    return value.upper()

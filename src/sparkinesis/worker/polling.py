@@ -1,0 +1,96 @@
+"""Retrieval by GetRecords."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from sparkinesis.stream.budget import Pace, ShardBudget
+from sparkinesis.stream.client import Fetched, StreamClient
+from sparkinesis.stream.cursor import ShardCursor
+from sparkinesis.stream.position import Position
+from sparkinesis.worker.options import WorkerOptions
+from sparkinesis.worker.retrieval import FetchAhead
+
+_PACE = Pace(calls_per_second=4.0)
+"""Of the five GetRecords calls that a shard takes a second, one is left for others."""
+
+
+class Polling:
+    """Polls each shard within a budget of its own. Nothing has to be prepared for that."""
+
+    def __init__(
+        self,
+        application: str,
+        client: StreamClient,
+        options: WorkerOptions,
+        clock: Callable[[], float],
+    ) -> None:
+        self._application = application
+        self._client = client
+        self._options = options
+        self._clock = clock
+
+    def prepare(self, wait: Callable[[float], bool]) -> None:
+        del wait
+
+    def open(
+        self, shard_id: str, start: Position, on_page: Callable[[], None], *, inclusive: bool
+    ) -> FetchAhead:
+        return FetchAhead(
+            lambda: self.source(shard_id, start, inclusive=inclusive),
+            on_page=on_page,
+            name=f"{self._application}-{shard_id}-fetch",
+            clock=self._clock,
+        ).start()
+
+    def source(self, shard_id: str, start: Position, *, inclusive: bool) -> PolledShard:
+        """What follows ``start``, or begins AT its record."""
+        budget = ShardBudget(_PACE, self._clock)
+        return PolledShard(
+            ShardCursor(self._client, budget, shard_id, start, inclusive=inclusive),
+            max_records=self._options.max_records,
+            idle_time=self._options.idle_time,
+            clock=self._clock,
+        )
+
+    def finish(self, is_last: Callable[[], bool]) -> None:
+        del is_last
+
+
+class PolledShard:
+    """A shard's pages, one GetRecords call each; used by one thread, but for `stop`.
+
+    No wait between calls while the shard has more to give than was fetched, beyond what its budget
+    asks for; ``idle_time`` seconds at the tip, also if records trickle in there.
+    """
+
+    def __init__(
+        self,
+        cursor: ShardCursor,
+        *,
+        max_records: int,
+        idle_time: float,
+        clock: Callable[[], float],
+    ) -> None:
+        self._cursor = cursor
+        self._limit = max_records
+        self._idle_time = idle_time
+        self._clock = clock
+        self._due = clock()
+        self._stopped = threading.Event()
+
+    @property
+    def at_end(self) -> bool:
+        return self._cursor.at_end
+
+    def fetch(self) -> Fetched | None:
+        if self._stopped.wait(max(0.0, self._due - self._clock())):
+            return None
+        fetched = self._cursor.fetch(self._limit)
+        if not fetched.page.millis_behind_latest and len(fetched.page.records) < self._limit:
+            self._due = self._clock() + self._idle_time
+        return fetched
+
+    def stop(self) -> None:
+        self._stopped.set()

@@ -1,0 +1,140 @@
+"""One worker that reads many shards by enhanced fan-out, for ten minutes of the service's clock."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from sparkinesis.local import LocalServer, ManualClock
+from sparkinesis.stream.subscription import Subscription
+from sparkinesis.worker.application import Application
+from sparkinesis.worker.batch import RecordBatch
+from sparkinesis.worker.options import WorkerOptions
+from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
+from tests.journal import PATIENCE
+
+SHARDS = 200
+STEP_MS = 9_000
+STEPS = 70
+"""Ten and a half minutes: a subscription is renewed after 290 seconds and a step at the latest."""
+SETTLED = 35
+"""Steps after which each subscription was renewed once."""
+MIB = 1 << 20
+
+
+class Delivered:
+    """What was delivered of each shard."""
+
+    def __init__(self) -> None:
+        self.by_shard: dict[str, list[int]] = defaultdict(list)
+        self.count = 0
+        self._changed = threading.Condition()
+
+    def add(self, shard: str, numbers: list[int]) -> None:
+        with self._changed:
+            self.by_shard[shard] += numbers
+            self.count += len(numbers)
+            self._changed.notify_all()
+
+    def wait_for(self, count: int) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: self.count >= count, PATIENCE), self.count
+
+
+class Processor(RecordProcessor):
+    def __init__(self, delivered: Delivered) -> None:
+        self._delivered = delivered
+
+    def initialize(self, shard: ProcessorShard) -> None:
+        self._shard = shard.id
+
+    def process_records(self, batch: RecordBatch, checkpointer: Any) -> None:
+        self._delivered.add(self._shard, [int(record.data) for record in batch.records])
+
+
+def put_everywhere(server: LocalServer, stream: str, number: int) -> None:
+    records = [
+        {
+            "Data": b"%d" % number,
+            "PartitionKey": "k",
+            "ExplicitHashKey": str((2 * shard + 1) * 2**127 // SHARDS),
+        }
+        for shard in range(SHARDS)
+    ]
+    answer = server.kinesis.call("PutRecords", StreamName=stream, Records=records)
+    assert len({result["ShardId"] for result in answer["Records"]}) == SHARDS
+
+
+class Use:
+    """What this process holds on to, the local server included."""
+
+    def __init__(self) -> None:
+        gc.collect()
+        self.threads = threading.active_count()
+        self.files = len(list(Path("/proc/self/fd").iterdir()))
+        self.subscriptions = sum(isinstance(each, Subscription) for each in gc.get_objects())
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        self.memory = pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def use_once_settled() -> Use:
+    """When what was renewed last has been let go of, at both ends."""
+    deadline = time.monotonic() + PATIENCE
+    before, now = Use(), Use()
+    while now.subscriptions > SHARDS or vars(before) != {**vars(now), "memory": before.memory}:
+        assert time.monotonic() < deadline, vars(now)
+        time.sleep(0.2)
+        before, now = now, Use()
+    return now
+
+
+def test_200_subscriptions_on_one_worker_for_ten_minutes(monkeypatch: Any) -> None:
+    """Each is renewed at least twice, no record is lost or comes twice, and nothing piles up."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    clock, stream, delivered = ManualClock(), "wide", Delivered()
+    with LocalServer(port=0, dynamodb=True, clock=clock, limits=False) as server:
+        server.kinesis.call("CreateStream", StreamName=stream, ShardCount=SHARDS)
+        application = Application(
+            stream,
+            stream,
+            lambda: Processor(delivered),
+            region="us-east-1",
+            endpoint=server.endpoint_url,
+            initial_position="trim_horizon",
+            options=WorkerOptions(failover_time=60.0, retrieval="efo"),
+        )
+        worker = application.worker(subscription_clock=lambda: clock() / 1000)
+        worker.start()
+        settled: Use | None = None
+        began = time.monotonic()
+        for step in range(STEPS):
+            put_everywhere(server, stream, step)
+            delivered.wait_for((step + 1) * SHARDS)
+            clock.advance(STEP_MS)
+            if step == SETTLED:
+                settled = use_once_settled()
+        took = time.monotonic() - began
+        end = use_once_settled()
+        assert settled is not None
+        assert not worker.failures()
+        assert worker.shutdown(PATIENCE)
+        calls = server.kinesis.calls.select("SubscribeToShard")
+        per_shard = server.kinesis.calls.per_shard("SubscribeToShard")
+    print(
+        f"{took:.1f} s, {len(calls)} subscriptions, from {settled.memory / MIB:.0f} to "
+        f"{end.memory / MIB:.0f} MiB"
+    )
+    assert set(delivered.by_shard) == set(per_shard)
+    assert len(per_shard) == SHARDS
+    assert all(numbers == list(range(STEPS)) for numbers in delivered.by_shard.values())
+    assert {call.error for call in calls} == {None}
+    assert set(per_shard.values()) == {3}, "the first one, and two more"
+    assert (end.threads, end.files) == (settled.threads, settled.files)
+    assert end.subscriptions == SHARDS
+    assert end.memory - settled.memory < 24 * MIB, "a MiB for each eighth subscription renewed"
