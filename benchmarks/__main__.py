@@ -1,5 +1,5 @@
 """Runs all benchmarks, or those named: decode, deaggregate, source, backlog, local_server,
-consumer_mode, leases, fleet."""
+consumer_mode, leases, fleet, latency."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from benchmarks import (
     deaggregate,
     decode,
     fleet,
+    latency,
     leases,
     local_server,
     source,
@@ -32,6 +33,7 @@ BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
     "local_server": local_server.run,
     "leases": leases.run,
     "fleet": fleet.run,
+    "latency": latency.run,
 }
 OUTPUT = Path("build/benchmarks.json")
 

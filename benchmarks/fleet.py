@@ -66,12 +66,11 @@ def pinned(core: int) -> Iterator[None]:
 
 
 @contextmanager
-def server() -> Iterator[Client]:
-    command = [sys.executable, "-m", "sparkinesis.local", "--port", "0", "--no-limits"]
+def server(*options: str) -> Iterator[Client]:
+    """A local Kinesis and DynamoDB in a process of its own, on the first core."""
+    command = [sys.executable, "-m", "sparkinesis.local", "--port", "0", "--dynamodb", "--json"]
     with pinned(0):
-        process = subprocess.Popen(
-            [*command, "--dynamodb", "--json"], stdout=subprocess.PIPE, text=True
-        )
+        process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True)
     with process:
         assert process.stdout is not None
         client = Client(int(json.loads(process.stdout.readline())["endpoint"].rpartition(":")[2]))
@@ -152,7 +151,7 @@ def _settled(folder: Path, workers: int) -> dict[str, Any] | None:
 
 def run() -> list[Result]:
     runs: dict[int, list[Run]] = {workers: [] for workers in SIDES}
-    with server() as client, tempfile.TemporaryDirectory() as folder:
+    with server("--no-limits") as client, tempfile.TemporaryDirectory() as folder:
         fill(client)
         endpoint = f"http://127.0.0.1:{client.port}"
         for number in range(ROUNDS):
