@@ -1,5 +1,5 @@
 """Runs all benchmarks, or those named: decode, deaggregate, source, backlog, local_server,
-leases, fleet."""
+consumer_mode, leases, fleet."""
 
 from __future__ import annotations
 
@@ -11,7 +11,16 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import backlog, deaggregate, decode, fleet, leases, local_server, source
+from benchmarks import (
+    backlog,
+    consumer_mode,
+    deaggregate,
+    decode,
+    fleet,
+    leases,
+    local_server,
+    source,
+)
 from benchmarks.report import Result, print_table, write_json
 
 BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
@@ -19,6 +28,7 @@ BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
     "deaggregate": deaggregate.run,
     "source": source.run,
     "backlog": backlog.run,
+    "consumer_mode": consumer_mode.run,
     "local_server": local_server.run,
     "leases": leases.run,
     "fleet": fleet.run,
