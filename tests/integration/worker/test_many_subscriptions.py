@@ -143,8 +143,8 @@ def test_200_subscriptions_on_one_worker_for_ten_minutes(monkeypatch: Any) -> No
     assert len(per_shard) == SHARDS
     assert all(numbers == list(range(STEPS)) for numbers in delivered.by_shard.values())
     assert {call.error for call in calls} == {None}
-    # The first one, and two more. A machine that stands still for longer than a reader waits for
-    # a heartbeat makes it subscribe once more.
+    # The first one, and two more. While the service's clock stands still no heartbeat comes: on a
+    # slow machine a reader has waited for one too long, by real time, and subscribed once more.
     assert min(per_shard.values()) >= 3
     # For each shard its consumer and its fetching; and what renews, takes, looks after both.
     assert end.threads == settled.threads == 2 * SHARDS + 4
