@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-import random
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, overload
 
 from sparkinesis.errors import OptionError
 from sparkinesis.lease.caretaker import Caretaker
 from sparkinesis.lease.coordinator import LeaseCoordinator
+from sparkinesis.lease.provisioning import Patience
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.shard_sync import InitialPosition
 from sparkinesis.lease.table import LeaseTable
@@ -22,6 +22,7 @@ from sparkinesis.stream.address import StreamAddress, is_loopback, stream_addres
 from sparkinesis.stream.client import StreamClient
 from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp
+from sparkinesis.stream.retry import Retry
 from sparkinesis.worker.fan_out import FanOut
 from sparkinesis.worker.fleet.options import DEFAULT_FLEET_OPTIONS, FleetOptions
 from sparkinesis.worker.on_error import RETRY, OnError, check_policy
@@ -31,6 +32,7 @@ from sparkinesis.worker.processor import ProcessorFactory, check_factory
 from sparkinesis.worker.retrieval import RetrievalMode
 from sparkinesis.worker.settings import ConsumerSettings
 from sparkinesis.worker.signals import graceful_on_signals
+from sparkinesis.worker.timing import MACHINE, Timing
 from sparkinesis.worker.worker import Worker, default_worker_id
 
 if TYPE_CHECKING:
@@ -132,24 +134,31 @@ class Application:
         region = self.address().region
         return LeaseTable(self.table_name or self.name, region, endpoint, self.credentials)
 
-    def worker(self, *, subscription_clock: Callable[[], float] = time.monotonic) -> Worker:
+    def worker(
+        self,
+        *,
+        subscription_clock: Callable[[], float] = time.monotonic,
+        timing: Timing = MACHINE,
+    ) -> Worker:
         """A worker of this application, not started.
 
         subscription_clock: tells the age of enhanced fan-out's subscriptions, in seconds; another
         one is for a local Kinesis whose clock is not the machine's.
+        timing: all other clocks, waiting and randomness; another one is for simulations.
 
         Creates the lease table if there is none. Raises `StreamNotFoundError`, `LeaseTableError`,
         `AccessDeniedError` and `ServiceError`.
         """
-        client = StreamClient(self.address())
+        rng = timing.new_rng()
+        client = StreamClient(self.address(), timing.of(Retry(), rng), timing.wall_clock_ms)
         # The stream first: a typing error in its name must not leave a table behind.
         started_ms = client.describe().service_time_ms
         options = self.options
         table = self.table()
-        table.provision(options.table)
-        rng = random.Random(random.SystemRandom().getrandbits(64))  # noqa: S311 - no secret
+        table = replace(table, retry=timing.of(table.retry, rng))
+        table.provision(options.table, Patience(clock=timing.clock, sleep=timing.sleep))
         worker_id = self.worker_id or default_worker_id(socket.gethostname(), os.getpid(), rng)
-        renewer = LeaseRenewer(table, worker_id, options.failover_time)
+        renewer = LeaseRenewer(table, worker_id, options.failover_time, timing.clock)
         take = TakeSettings(
             failover_time=options.failover_time,
             max_leases=options.max_leases,
@@ -157,7 +166,7 @@ class Application:
             handoff_timeout=options.handoff_timeout,
             share_for=options.taker_interval,
         )
-        polling = Polling(self.name, client, options, time.monotonic)
+        polling = Polling(self.name, client, options, timing.clock, timing.sleep)
         retrieval: RetrievalMode = polling
         if options.retrieval == "efo":
             retrieval = FanOut(
@@ -165,7 +174,7 @@ class Application:
                 client,
                 options.fan_out,
                 polling,
-                clock=time.monotonic,
+                clock=timing.clock,
                 subscription_clock=subscription_clock,
                 uniform=rng.uniform,
             )
@@ -178,24 +187,23 @@ class Application:
             initial=self.initial(),
             started_ms=started_ms,
             options=options,
-            clock=time.monotonic,
+            clock=timing.clock,
             uniform=rng.uniform,
         )
         return Worker(
             settings,
-            LeaseCoordinator(
-                table, renewer, worker_id, settings=take, clock=time.monotonic, rng=rng
-            ),
+            LeaseCoordinator(table, renewer, worker_id, settings=take, clock=timing.clock, rng=rng),
             Caretaker(
                 client,
                 table,
                 worker_id,
                 initial=self.initial(),
                 settings=options.care,
-                clock=time.monotonic,
-                wait=time.sleep,
+                clock=timing.clock,
+                wait=timing.sleep,
             ),
             retrieval,
+            clock=timing.clock,
         )
 
     @overload

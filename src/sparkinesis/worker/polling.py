@@ -25,11 +25,13 @@ class Polling:
         client: StreamClient,
         options: WorkerOptions,
         clock: Callable[[], float],
+        sleep: Callable[[float], None],
     ) -> None:
         self._application = application
         self._client = client
         self._options = options
         self._clock = clock
+        self._sleep = sleep
 
     def prepare(self, wait: Callable[[float], bool]) -> None:
         del wait
@@ -46,7 +48,7 @@ class Polling:
 
     def source(self, shard_id: str, start: Position, *, inclusive: bool) -> PolledShard:
         """What follows ``start``, or begins AT its record."""
-        budget = ShardBudget(_PACE, self._clock)
+        budget = ShardBudget(_PACE, self._clock, self._sleep)
         return PolledShard(
             ShardCursor(self._client, budget, shard_id, start, inclusive=inclusive),
             max_records=self._options.max_records,

@@ -1,0 +1,33 @@
+"""What a worker takes time and chance from: its machine, or a simulation."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from sparkinesis.stream.retry import Retry
+
+
+def _seeded_by_the_machine() -> random.Random:
+    return random.Random(random.SystemRandom().getrandbits(64))  # noqa: S311 - no secret
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Clocks, waiting and randomness of one worker."""
+
+    clock: Callable[[], float] = time.monotonic
+    """Monotonic, in seconds."""
+    sleep: Callable[[float], None] = time.sleep
+    wall_clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+    """Epoch ms; only where the service's clock does not tell milliseconds."""
+    new_rng: Callable[[], random.Random] = _seeded_by_the_machine
+
+    def of(self, retry: Retry, rng: random.Random) -> Retry:
+        """The same retries, in this time."""
+        return replace(retry, clock=self.clock, sleep=self.sleep, uniform=rng.uniform)
+
+
+MACHINE = Timing()
