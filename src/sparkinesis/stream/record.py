@@ -33,6 +33,8 @@ USER_RECORD_SCHEMA: pa.Schema = pa.schema(
 )
 """The columns of user records, as Databricks' Kinesis source names them, and two of ours."""
 
+_NO_RECORDS = pa.RecordBatch.from_pylist([], schema=USER_RECORD_SCHEMA)
+
 
 def to_arrow(
     records: Sequence[Record], *, stream: str, shard_id: str, deaggregate: bool = True
@@ -42,6 +44,8 @@ def to_arrow(
     A record that is not aggregated is one row with sub-sequence number 0. It has no explicit hash
     key: GetRecords does not return it. ``deaggregate=False`` gives one row per record.
     """
+    if not records:
+        return _NO_RECORDS  # most answers of a quiet shard
     sequence_number = pa.array([r.sequence_number for r in records], pa.string())
     arrival = _arrival([r.approximate_arrival_timestamp for r in records])
     if deaggregate and any([is_aggregated(r.data) for r in records]):  # noqa: C419 - faster so
