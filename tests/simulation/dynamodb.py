@@ -1,0 +1,250 @@
+"""A lease table, as DynamoDB keeps it, and boto3's client of it, as far as workers use it.
+
+Conditions and updates are evaluated from the expressions that the package sends. A test compares
+the answers with moto's.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from sparkinesis.local.partiql import translate
+from tests.simulation.network import Network, client_error
+from tests.simulation.scheduler import Process
+
+Item: TypeAlias = Mapping[str, Mapping[str, Any]]
+
+_TIMEOUT = 5.0
+"""Seconds: that of the clients of `sparkinesis.lease.client`."""
+_KEY = "leaseKey"
+_LONGEST_LAG = 2.0
+"""Seconds that a read without consistency may be behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One change of a row; the row was not there where ``before`` is None, and is gone likewise."""
+
+    at: float
+    key: str
+    before: Item | None
+    after: Item | None
+    by: Process | None
+
+
+class LeaseTableModel:
+    """One table whose primary key is ``leaseKey``."""
+
+    def __init__(self, name: str, clock: Callable[[], float], rng: random.Random) -> None:
+        self.name = name
+        self.is_there = False
+        self.writes: list[Write] = []
+        self.rows: dict[str, Item] = {}
+        self.staleness = 0.0
+        """How likely a row is read as it was, where the reader does not ask for consistency."""
+        self._clock = clock
+        self._rng = rng
+        self._past: dict[str, list[tuple[float, Item | None]]] = {}
+
+    def serve(self, operation: str, request: Mapping[str, Any], by: Process | None = None) -> Any:
+        """One call, at once. Raises ClientError."""
+        answer = self._serve(operation, request, by)
+        return {**answer, "ResponseMetadata": {"HTTPStatusCode": 200, "HTTPHeaders": {}}}
+
+    def _serve(self, operation: str, request: Mapping[str, Any], by: Process | None) -> Any:
+        if operation == "BatchExecuteStatement":
+            return {"Responses": [self._execute(one, by) for one in request["Statements"]]}
+        if operation == "CreateTable":
+            if self.is_there:
+                raise client_error(operation, "ResourceInUseException", "Table exists", 400)
+            self.is_there = True
+            return {"TableDescription": {"TableName": self.name}}
+        if not self.is_there:
+            raise client_error(operation, "ResourceNotFoundException", "No such table", 400)
+        if operation == "DescribeTable":
+            return {
+                "Table": {
+                    "TableName": self.name,
+                    "TableStatus": "ACTIVE",
+                    "KeySchema": [{"AttributeName": _KEY, "KeyType": "HASH"}],
+                    "AttributeDefinitions": [{"AttributeName": _KEY, "AttributeType": "S"}],
+                }
+            }
+        if operation == "Scan":
+            return {"Items": self._scan(request["ConsistentRead"]), "LastEvaluatedKey": None}
+        if operation == "GetItem":
+            row = self.rows.get(request["Key"][_KEY]["S"])
+            return {} if row is None else {"Item": row}
+        return self._write(operation, request, by)
+
+    def _write(self, operation: str, request: Mapping[str, Any], by: Process | None) -> Any:
+        key = (request.get("Key") or request["Item"])[_KEY]["S"]
+        values = request.get("ExpressionAttributeValues", {})
+        row = self.rows.get(key)
+        tests = _conditions(request["ConditionExpression"])
+        if not all(test(row or {}, values) for test in tests):
+            more = {}
+            if row is not None and request.get("ReturnValuesOnConditionCheckFailure") == "ALL_OLD":
+                more = {"Item": row}
+            raise client_error(
+                operation,
+                "ConditionalCheckFailedException",
+                "The conditional request failed",
+                400,
+                **more,
+            )
+        if operation == "DeleteItem":
+            self._put(key, None, by)
+            return {}
+        if operation == "PutItem":
+            self._put(key, request["Item"], by)
+            return {}
+        assert operation == "UpdateItem", operation
+        new = dict(row or request["Key"])
+        for change in _changes(request["UpdateExpression"]):
+            change(new, values)
+        self._put(key, new, by)
+        return {"Attributes": new}
+
+    def _execute(self, statement: Mapping[str, Any], by: Process | None) -> Any:
+        update = translate(statement["Statement"], statement["Parameters"], lambda _: _KEY)
+        assert update is not None, statement
+        if not self.is_there:
+            return {"Error": {"Code": "ResourceNotFound", "Message": "No such table"}}
+        key = update.key[_KEY]["S"]
+        row = self.rows.get(key)
+        if row is None or not all(_holds(row, *each) for each in update.expected.items()):
+            error: dict[str, Any] = {
+                "Code": "ConditionalCheckFailed",
+                "Message": "The conditional request failed",
+            }
+            if row is not None:
+                error["Item"] = row
+            return {"Error": error, "TableName": self.name}
+        new = {name: value for name, value in row.items() if name not in update.remove}
+        self._put(key, {**new, **update.set}, by)
+        return {"TableName": self.name}
+
+    def _put(self, key: str, row: Item | None, by: Process | None) -> None:
+        now = self._clock()
+        before = self.rows.get(key)
+        if row is None:
+            self.rows.pop(key, None)
+        else:
+            self.rows[key] = row
+        self.writes.append(Write(now, key, before, row, by))
+        self._past.setdefault(key, [(float("-inf"), None)]).append((now, row))
+
+    def _scan(self, consistent: bool) -> list[Item]:
+        if consistent or not self.staleness:
+            return [self.rows[key] for key in sorted(self.rows)]
+        seen = []
+        for key in sorted(self._past):
+            row = self.rows.get(key)
+            if self._rng.random() < self.staleness:
+                row = self._as_of(key, self._clock() - _LONGEST_LAG * self._rng.random())
+            if row is not None:
+                seen.append(row)
+        return seen
+
+    def _as_of(self, key: str, instant: float) -> Item | None:
+        versions = self._past[key]
+        return versions[bisect_right(versions, instant, key=lambda version: version[0]) - 1][1]
+
+
+_Test: TypeAlias = Callable[[Item, Mapping[str, Any]], bool]
+_Change: TypeAlias = Callable[[dict[str, Any], Mapping[str, Any]], None]
+
+
+@functools.cache
+def _conditions(expression: str) -> Sequence[_Test]:
+    """The parts of a conjunction of ``a = :b``, attribute_exists(a), attribute_not_exists(a)."""
+    return [_condition(part) for part in expression.split(" AND ")]
+
+
+def _condition(part: str) -> _Test:
+    found = re.fullmatch(r"(attribute_exists|attribute_not_exists)\((\w+)\)", part)
+    if found is not None:
+        wanted, name = found[1] == "attribute_exists", found[2]
+        return lambda row, _: (name in row) == wanted
+    name, value = part.split(" = ")
+    return lambda row, values: bool(row.get(name) == values[value])
+
+
+@functools.cache
+def _changes(expression: str) -> Sequence[_Change]:
+    """The clauses SET a = :b, ADD a :b, REMOVE a."""
+    changes: list[_Change] = []
+    parts = re.split(r"\s*\b(SET|ADD|REMOVE)\b\s*", expression)
+    for keyword, clause in zip(parts[1::2], parts[2::2], strict=True):
+        changes += [_change(keyword, piece) for piece in clause.split(", ")]
+    return changes
+
+
+def _change(keyword: str, piece: str) -> _Change:
+    if keyword == "REMOVE":
+        return lambda row, _: _remove(row, piece)
+    name, value = piece.split(" = " if keyword == "SET" else " ")
+    if keyword == "SET":
+        return lambda row, values: row.update({name: values[value]})
+    return lambda row, values: row.update({name: _sum(row.get(name), values[value])})
+
+
+def _remove(row: dict[str, Any], name: str) -> None:
+    row.pop(name, None)
+
+
+def _sum(old: Mapping[str, str] | None, added: Mapping[str, str]) -> Mapping[str, str]:
+    return {"N": str(int((old or {"N": "0"})["N"]) + int(added["N"]))}
+
+
+def _holds(row: Item, name: str, condition: Mapping[str, Any]) -> bool:
+    """A condition in the form of `sparkinesis.local.partiql`."""
+    operator = condition["ComparisonOperator"]
+    if operator == "EQ":
+        return bool(row.get(name) == condition["AttributeValueList"][0])
+    return (name in row) is (operator == "NOT_NULL")
+
+
+class DynamoDBClient:
+    """Its methods' answers and errors are those of boto3's, with the hooks of the package."""
+
+    def __init__(self, network: Network, table: LeaseTableModel) -> None:
+        self._network = network
+        self._table = table
+
+    def _call(self, operation: str, request: Mapping[str, Any]) -> Any:
+        def serve(process: Process) -> Any:
+            return self._table.serve(operation, request, process)
+
+        return self._network.call("dynamodb", operation, serve, timeout=_TIMEOUT)
+
+    def describe_table(self, **request: Any) -> Any:
+        return self._call("DescribeTable", request)
+
+    def create_table(self, **request: Any) -> Any:
+        return self._call("CreateTable", request)
+
+    def scan(self, **request: Any) -> Any:
+        return self._call("Scan", request)
+
+    def get_item(self, **request: Any) -> Any:
+        return self._call("GetItem", request)
+
+    def put_item(self, **request: Any) -> Any:
+        return self._call("PutItem", request)
+
+    def update_item(self, **request: Any) -> Any:
+        return self._call("UpdateItem", request)
+
+    def delete_item(self, **request: Any) -> Any:
+        return self._call("DeleteItem", request)
+
+    def batch_execute_statement(self, **request: Any) -> Any:
+        return self._call("BatchExecuteStatement", request)

@@ -1,0 +1,126 @@
+"""What lies between a process and a service: time, and whatever goes wrong on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from botocore.exceptions import (
+    ClientError,
+    ConnectionClosedError,
+    EndpointConnectionError,
+    ReadTimeoutError,
+)
+
+from tests.simulation.scheduler import Process, Scheduler
+
+URL = "http://simulated"
+
+THROTTLED = {
+    "kinesis": "ProvisionedThroughputExceededException",
+    "dynamodb": "ProvisionedThroughputExceededException",
+}
+
+FAULTS = (
+    "throttle",  # refused, no effect
+    "error",  # 500, no effect
+    "error_after",  # 500, and it took effect
+    "timeout",  # never arrived
+    "timeout_after",  # arrived; the answer did not
+    "late",  # arrives when nobody waits for the answer any more
+    "reset",  # the connection broke before
+    "reset_after",  # or behind it
+    "refused",  # nobody listens
+    "slow",  # seconds
+    "expired",  # GetRecords: ExpiredIteratorException; others: as `error`
+)
+
+
+class Faults(Protocol):
+    """Says what goes wrong with a call."""
+
+    def __call__(self, service: str, operation: str, process: Process) -> str | None: ...
+
+
+def client_error(operation: str, code: str, message: str, status: int, **more: Any) -> ClientError:
+    """An error as boto3's clients raise it."""
+    response = {
+        "Error": {"Code": code, "Message": message},
+        "ResponseMetadata": {"HTTPStatusCode": status, "HTTPHeaders": {}},
+        **more,
+    }
+    return ClientError(response, operation)
+
+
+class Network:
+    """Carries calls of tasks to services, which know nothing of tasks.
+
+    A request that was sent arrives, whatever becomes of the process that has sent it.
+    """
+
+    def __init__(self, scheduler: Scheduler, faults: Faults) -> None:
+        self._scheduler = scheduler
+        self._faults = faults
+        self._random = scheduler.rng.random
+
+    def call(
+        self,
+        service: str,
+        operation: str,
+        serve: Callable[[Process], Any],
+        *,
+        timeout: float,
+    ) -> Any:
+        """The answer of ``serve``, called when the request arrives; or what botocore raises.
+
+        ``timeout``: seconds that the client waits for an answer.
+        """
+        scheduler = self._scheduler
+        scheduler.maybe_pause()
+        task = scheduler.current
+        assert task is not None, "only tasks call services"
+        process = task.process
+        fault = self._faults(service, operation, process)
+        there, back = self._latency(), self._latency()
+        if fault == "slow":
+            back += 1.0 + 2.0 * self._random()
+        elif fault == "late":
+            there = timeout * (1.0 + self._random())
+        answer: list[Any] = []
+        arrives = fault in {None, "slow", "late", "error_after", "timeout_after", "reset_after"}
+        if arrives:
+
+            def arrive() -> None:
+                try:
+                    answer.append((serve(process), None))
+                except ClientError as error:
+                    answer.append((None, error))
+
+            scheduler.at(scheduler.now + there, arrive)
+        if fault in {"timeout", "timeout_after", "late"} or there + back > timeout:
+            scheduler.park(timeout)
+            raise ReadTimeoutError(endpoint_url=URL)
+        scheduler.park(there + back)
+        if fault is not None and fault != "slow":
+            raise self._failure(fault, service, operation)
+        value, error = answer[0]
+        if error is not None:
+            raise error
+        return value
+
+    def _latency(self) -> float:
+        """Seconds one way: a few milliseconds, seldom much more."""
+        chance = self._random()
+        return 0.002 + 0.01 * chance if chance < 0.98 else 0.5 * self._random()
+
+    @staticmethod
+    def _failure(fault: str, service: str, operation: str) -> Any:
+        if fault == "throttle":
+            return client_error(operation, THROTTLED[service], "Slow down", 400)
+        if fault == "expired" and operation == "GetRecords":
+            return client_error(operation, "ExpiredIteratorException", "Iterator expired", 400)
+        if fault in {"reset", "reset_after"}:
+            return ConnectionClosedError(endpoint_url=URL)
+        if fault == "refused":
+            return EndpointConnectionError(endpoint_url=URL, error="refused")
+        return client_error(operation, "InternalServerError", "Injected", 500)

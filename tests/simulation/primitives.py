@@ -1,0 +1,327 @@
+"""`threading`, as far as the package uses it, on a scheduler's tasks; and its installation.
+
+The modules of the package run as they are: within `installed` their name ``threading`` means the
+tasks of one scheduler. What `threading` leaves open (who gets a lock next, who runs after a
+notification) the scheduler's seed decides.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from types import ModuleType, TracebackType
+from typing import Any
+from unittest import mock
+
+import sparkinesis.lease
+import sparkinesis.stream
+import sparkinesis.worker
+from tests.simulation.scheduler import Scheduler, Task
+
+_NAMES = ("threading", "ThreadPoolExecutor")
+
+
+class Lock:
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._is_taken = False
+        self._waiting: list[Task] = []
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        scheduler = self._scheduler
+        scheduler.maybe_pause()
+        if not blocking:
+            if self._is_taken:
+                return False
+        elif self._is_taken:
+            deadline = None if timeout < 0 else scheduler.now + timeout
+            while self._is_taken:
+                left = None if deadline is None else deadline - scheduler.now
+                task = scheduler.current
+                assert task is not None
+                self._waiting.append(task)
+                # Let go of at this very instant, it would be woken for nobody's good.
+                if not scheduler.park(left) and task in self._waiting:
+                    self._waiting.remove(task)
+                    return False
+        self._is_taken = True
+        return True
+
+    def release(self) -> None:
+        if not self._is_taken:
+            raise RuntimeError("release unlocked lock")
+        self._is_taken = False
+        if self._waiting:
+            waiting = self._waiting
+            self._scheduler.wake(waiting.pop(self._scheduler.rng.randrange(len(waiting))))
+
+    def locked(self) -> bool:
+        return self._is_taken
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.release()
+
+
+class RLock:
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._lock = Lock(scheduler)
+        self._owner: Task | None = None
+        self._depth = 0
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        me = self._scheduler.current
+        if self._owner is not None and self._owner is me:
+            self._depth += 1
+            return True
+        if not self._lock.acquire(blocking, timeout):
+            return False
+        self._owner, self._depth = me, 1
+        return True
+
+    def release(self) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self._owner = None
+            self._lock.release()
+
+    def release_all(self) -> int:
+        """However often it was acquired; for a condition that waits."""
+        depth, self._depth = self._depth, 1
+        self.release()
+        return depth
+
+    def acquire_again(self, depth: int) -> None:
+        self.acquire()
+        self._depth = depth
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.release()
+
+
+class Condition:
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._lock = RLock(scheduler)
+        self._waiting: list[Task] = []
+
+    def __enter__(self) -> bool:
+        return self._lock.acquire()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._lock.release()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        scheduler = self._scheduler
+        task = scheduler.current
+        assert task is not None
+        depth = self._lock.release_all()
+        self._waiting.append(task)
+        was_woken = scheduler.park(None if timeout is None else max(0.0, timeout))
+        if not was_woken and task in self._waiting:
+            self._waiting.remove(task)
+        self._lock.acquire_again(depth)
+        return was_woken
+
+    def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
+        deadline = None if timeout is None else self._scheduler.now + timeout
+        while not (result := predicate()):
+            left = None if deadline is None else deadline - self._scheduler.now
+            if left is not None and left <= 0:
+                break
+            self.wait(left)
+        return result
+
+    def notify(self, n: int = 1) -> None:
+        for _ in range(min(n, len(self._waiting))):
+            index = self._scheduler.rng.randrange(len(self._waiting))
+            self._scheduler.wake(self._waiting.pop(index))
+
+    def notify_all(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for task in waiting:
+            self._scheduler.wake(task)
+
+
+class Event:
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._is_set = False
+        self._waiting: list[Task] = []
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def set(self) -> None:
+        self._scheduler.maybe_pause()
+        self._is_set = True
+        waiting, self._waiting = self._waiting, []
+        for task in waiting:
+            self._scheduler.wake(task)
+
+    def clear(self) -> None:
+        self._scheduler.maybe_pause()
+        self._is_set = False
+
+    def wait(self, timeout: float | None = None) -> bool:
+        scheduler = self._scheduler
+        if self._is_set:
+            scheduler.maybe_pause()
+            return True
+        task = scheduler.current
+        assert task is not None
+        self._waiting.append(task)
+        if not scheduler.park(None if timeout is None else max(0.0, timeout)):
+            if task in self._waiting:
+                self._waiting.remove(task)
+            return self._is_set
+        return True
+
+
+class Thread:
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        *,
+        target: Callable[..., object],
+        args: Iterable[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        name: str = "thread",
+        daemon: bool = True,
+    ) -> None:
+        self.name = name
+        self.daemon = daemon
+        self._scheduler = scheduler
+        self._run: Callable[[], object] = lambda: target(*args, **(kwargs or {}))
+        self._has_ended = Event(scheduler)
+        self._has_started = False
+
+    def start(self) -> None:
+        scheduler = self._scheduler
+        assert scheduler.current is not None
+        self._has_started = True
+        scheduler.spawn(scheduler.current.process, self.name, self._main).thread = self
+        scheduler.maybe_pause()
+
+    def _main(self) -> None:
+        try:
+            self._run()
+        finally:
+            if not self._scheduler.has_ended:
+                self._has_ended.set()
+
+    def is_alive(self) -> bool:
+        return self._has_started and not self._has_ended.is_set()
+
+    def join(self, timeout: float | None = None) -> None:
+        self._has_ended.wait(timeout)
+
+
+class ThreadPoolExecutor:
+    """Only what the package asks of one: to map within ``with``."""
+
+    def __init__(self, scheduler: Scheduler, max_workers: int, name: str) -> None:
+        self._scheduler = scheduler
+        self._name = name
+
+    def __enter__(self) -> ThreadPoolExecutor:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def map(self, call: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        results: dict[int, Any] = {}
+
+        def run(place: int, item: Any) -> None:
+            results[place] = call(item)
+
+        threads = [
+            Thread(self._scheduler, target=run, args=pair, name=f"{self._name}_{pair[0]}")
+            for pair in enumerate(items)
+        ]
+        for thread in threads:
+            thread.start()
+        for place, thread in enumerate(threads):
+            thread.join()
+            yield results[place]
+
+
+class Threading:
+    """In place of the module `threading`."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+
+    def Lock(self) -> Lock:
+        return Lock(self._scheduler)
+
+    def RLock(self) -> RLock:
+        return RLock(self._scheduler)
+
+    def Condition(self) -> Condition:
+        return Condition(self._scheduler)
+
+    def Event(self) -> Event:
+        return Event(self._scheduler)
+
+    def Thread(self, **of: Any) -> Thread:
+        return Thread(self._scheduler, **of)
+
+    def current_thread(self) -> object:
+        task = self._scheduler.current
+        return None if task is None else task.thread or task
+
+    def get_ident(self) -> int:
+        return id(self._scheduler.current)
+
+
+def _modules() -> list[tuple[ModuleType, str]]:
+    """Modules that record processors run in, and the names in them to replace."""
+    found = []
+    for package in (sparkinesis.stream, sparkinesis.lease, sparkinesis.worker):
+        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            if not module.ispkg:
+                loaded = importlib.import_module(module.name)
+                found += [(loaded, name) for name in _NAMES if name in vars(loaded)]
+    return found
+
+
+_REPLACED = [pair for pair in _modules() if pair[0].__name__ != "sparkinesis.stream.aggregation"]
+"""Unpacking aggregated records is pure, and may have real threads."""
+
+
+@contextmanager
+def installed(scheduler: Scheduler) -> Iterator[None]:
+    """Within the block the package's threads are tasks of ``scheduler``."""
+    replacements: dict[str, object] = {
+        "threading": Threading(scheduler),
+        "ThreadPoolExecutor": lambda workers, name="": ThreadPoolExecutor(scheduler, workers, name),
+    }
+    with ExitStack() as stack:
+        for module, name in _REPLACED:
+            stack.enter_context(mock.patch.object(module, name, replacements[name]))
+        yield
