@@ -93,18 +93,29 @@ class HeldLease:
     def checkpoint(self, at: ExtendedSequenceNumber, timestamp_ms: int | None = None) -> None:
         """Everything up to ``at`` is done.
 
-        Raises `LeaseLostError` (not held; or refused, then it is lost), and
+        Nothing is written where the row is beyond that already, by a checkpoint whose answer was
+        lost. Raises `LeaseLostError` (not held; or refused, then it is lost), and
         `LeaseTableUnavailableError`, after which nothing has changed here: try again.
         """
-        self._write("checkpoint", lambda lease: requests.checkpoint(lease, at, timestamp_ms))
+        self._write(
+            "checkpoint",
+            lambda lease: (
+                None if _is_behind(at, lease) else requests.checkpoint(lease, at, timestamp_ms)
+            ),
+        )
 
     def fix_instant(self, timestamp_ms: int) -> None:
         """Note what instant the checkpoint LATEST stands for. Raises as `checkpoint` does."""
         self._write("note an instant", lambda lease: requests.fix_instant(lease, timestamp_ms))
 
     def prepare(self, pending: PendingCheckpoint) -> None:
-        """The first phase of a checkpoint in two. Raises as `checkpoint` does."""
-        self._write("prepare a checkpoint", lambda lease: requests.prepare(lease, pending))
+        """The first phase of a checkpoint in two. As `checkpoint` in all else."""
+        self._write(
+            "prepare a checkpoint",
+            lambda lease: (
+                None if _is_behind(pending.at, lease) else requests.prepare(lease, pending)
+            ),
+        )
 
     def add_children(self, child_ids: Sequence[str]) -> None:
         """What the shard's end announced, for other workers to see. Raises as `checkpoint` does."""
@@ -193,11 +204,14 @@ class HeldLease:
             return requests.assign(row, row.owner)
         return requests.evict(row)
 
-    def _write(self, doing: str, build: Callable[[Lease], Update]) -> None:
+    def _write(self, doing: str, build: Callable[[Lease], Update | None]) -> None:
+        """``build``: None where the row, as it is known by then, leaves nothing to write."""
         with self._lock:
             while True:
                 self.require_held(doing)
                 update = build(self._lease)
+                if update is None:
+                    return
                 self._sent_at = self._clock()
                 try:
                     self._landed(self._table.write(update))
@@ -246,3 +260,8 @@ class HeldLease:
             f"more; {why}. Nothing was written. Stop processing the shard: whoever has the lease "
             "goes on from its last checkpoint."
         )
+
+
+def _is_behind(at: ExtendedSequenceNumber, lease: Lease) -> bool:
+    """Whether the row's checkpoint is beyond a record's place; a name is where to reset to."""
+    return not at.is_sentinel and at < lease.checkpoint

@@ -230,6 +230,28 @@ def test_a_checkpoint_whose_answer_never_came_is_recognised_later(
     assert (one.lease.counter, two.lease.counter) == (4, 3)
 
 
+@pytest.mark.parametrize("doing", ["checkpoint", "prepare"])
+def test_a_checkpoint_whose_answer_never_came_is_not_taken_back(
+    server: LocalServer, table: LeaseTable, renewer: LeaseRenewer, doing: str
+) -> None:
+    held = acquire(renewer, table, "a")[0]
+    server.kinesis.faults = lambda call: Fault.dropped("after")
+    with pytest.raises(LeaseTableUnavailableError):
+        held.checkpoint(LATER)
+    server.kinesis.faults = None
+    # What failed is processed again, and a record in between checkpointed.
+    WRITES[doing](held)
+    row = known(table, "a")
+    assert row.checkpoint == LATER
+    assert row.pending is None
+    assert held.lease == row
+    last = ExtendedSequenceNumber("700")
+    held.checkpoint(last)
+    assert known(table, "a").checkpoint == last
+    held.checkpoint(ExtendedSequenceNumber("TRIM_HORIZON"))
+    assert known(table, "a").checkpoint == ExtendedSequenceNumber("TRIM_HORIZON")
+
+
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_second_worker_of_the_same_id_is_noticed(
     table: LeaseTable, renewer: LeaseRenewer, time: ManualTime, count: int
