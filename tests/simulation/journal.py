@@ -58,6 +58,8 @@ class SimulatedProcessor(RecordProcessor):
         self._scheduler = journal.scheduler
         self._is_busy = False
         self._shard = ""
+        self._last: ExtendedSequenceNumber | None = None
+        """The last record of the last batch that it is done with."""
 
     def initialize(self, shard: ProcessorShard) -> None:
         self._shard = shard.id
@@ -72,23 +74,26 @@ class SimulatedProcessor(RecordProcessor):
         self._call("records", numbers, lambda: self._process_all(records, checkpointer))
         self._journal.processed.update(record.data.decode() for record in records)
         self._journal.write(self._shard, "processed", numbers)
+        self._last = records[-1].position
 
     def _process_all(self, records: list[UserRecord], checkpointer: Checkpointer) -> None:
         chance, behaviour = self._scheduler.rng.random, self._behaviour
         if chance() < behaviour.slow:
             self._scheduler.sleep(behaviour.slowest * chance())
         if chance() < behaviour.odd_checkpoint:
-            at = records[int(chance() * len(records))]
-            self._checkpoint(checkpointer, at)
+            self._checkpoint(checkpointer, records[: 1 + int(chance() * len(records))])
         if chance() < behaviour.fail:
             raise SimulatedFailureError
         if chance() < behaviour.checkpoint:
-            self._checkpoint(checkpointer, records[-1], explicit=chance() < 0.5)
+            self._checkpoint(checkpointer, records, explicit=chance() < 0.5)
 
     def _checkpoint(
-        self, checkpointer: Checkpointer, at: UserRecord, *, explicit: bool = True
+        self, checkpointer: Checkpointer, done: list[UserRecord], *, explicit: bool = True
     ) -> None:
+        at = done[-1]
         self._claim(at.position)
+        # Who checkpoints says so. Whether what fails behind it is given again shows elsewhere.
+        self._journal.processed.update(record.data.decode() for record in done)
         if self._scheduler.rng.random() < self._behaviour.prepare:
             checkpointer.prepare(at).checkpoint()
         elif explicit:
@@ -117,7 +122,8 @@ class SimulatedProcessor(RecordProcessor):
     def shutdown_requested(self, checkpointer: Checkpointer) -> None:
         def leave() -> None:
             if self._behaviour.checkpoint_at_shutdown:
-                self._journal.write(self._shard, "checkpoints at shutdown")
+                if self._last is not None:
+                    self._claim(self._last)
                 checkpointer.checkpoint()
 
         self._call("shutdown_requested", None, leave)

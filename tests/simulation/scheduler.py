@@ -171,7 +171,7 @@ class Scheduler:
         """End every task, so that nothing of this world is left."""
         self.has_ended = True
         for task in self._tasks:
-            if not task.has_ended:
+            if task.control:  # begun, and not ended
                 self.current = task
                 task.control.throw(Killed)
         self.current = None

@@ -70,7 +70,10 @@ class World:
     """Of each record's data, its shard and its sequence number."""
     calls: dict[tuple[str, str], int] = field(default_factory=dict)
     """By process and operation."""
+    started_at: dict[Process, float] = field(default_factory=dict)
     ended_at: float = 0.0
+    unsettled: list[str] = field(default_factory=list)
+    """What was not in order when patience was over."""
     settled_after: float | None = None
     """Seconds from the end of all faults until everything was in order."""
     left_after: float | None = None
@@ -91,7 +94,7 @@ class World:
         self._kinesis_client = KinesisClient(self._network, self.kinesis)
         self._dynamodb_client = DynamoDBClient(self._network, self.table)
         self._troubles: list[events.Trouble] = []
-        self._options = WorkerOptions(**history.options)
+        self.options = WorkerOptions(**history.options)
 
     @property
     def stream(self) -> Stream:
@@ -116,19 +119,23 @@ class World:
     def _run(self) -> None:
         scheduler = self.scheduler
         for at, event in self.history.events:
+            assert at < self.history.duration, "nothing happens behind the end of all faults"
             scheduler.at(at, functools.partial(self._happen, event))
         scheduler.run_until(self.history.duration)
         self._end_of_faults()
         deadline = scheduler.now + self.history.patience
+        # A process that has slept for too long must have found out about its leases.
+        scheduler.run_until(scheduler.now + 2 * self.options.failover_time)
         while not self.is_settled() and scheduler.now < deadline:
             scheduler.run_until(scheduler.now + _SLOT)
-        if self.is_settled():
+        self.unsettled = [*self.unprocessed()[:3], *self.unread()]
+        if not self.unsettled:
             self.settled_after = scheduler.now - self.history.duration
         began = scheduler.now
         for slot in self.slots.values():
             if slot.is_wanted:
                 self._shut_down(slot)
-        deadline = scheduler.now + self._options.shutdown_timeout * 2
+        deadline = scheduler.now + self.options.shutdown_timeout * 2
         while self.live_processes() and scheduler.now < deadline:
             scheduler.run_until(scheduler.now + 1.0)
         if not self.live_processes():
@@ -142,7 +149,7 @@ class World:
             if slot.process is not None:
                 slot.process.resume()
         if not any(slot.is_wanted for slot in self.slots.values()):
-            self._happen(events.Start(0))
+            self._happen(events.Start(1 + max(self.slots, default=0)))
 
     def live_processes(self) -> list[Process]:
         return [
@@ -256,6 +263,7 @@ class World:
         name = f"worker {slot.number}, life {slot.starts}"
         process = slot.process = self.scheduler.process(name)
         self.worker_ids[process] = slot.worker_id
+        self.started_at[process] = self.scheduler.now
         slot.is_wanted, slot.worker = True, None
         self.scheduler.spawn(process, "main", lambda: self._main(slot, process, slot.worker_id))
 
@@ -268,7 +276,7 @@ class World:
             region=REGION,
             initial_position="trim_horizon",
             worker_id=worker_id,
-            options=self._options,
+            options=self.options,
         )
         seed = scheduler.rng.getrandbits(32)
         timing = Timing(
@@ -277,10 +285,12 @@ class World:
             wall_clock_ms=self.kinesis.clock,
             new_rng=lambda: random.Random(seed),
         )
-        while slot.is_wanted:
+        while self._is_wanted(slot):
             try:
                 worker = application.worker(timing=timing)
                 slot.worker = worker
+                if not self._is_wanted(slot):
+                    return
                 worker.start()
                 worker.wait()
             except SparkinesisError as error:
@@ -291,6 +301,11 @@ class World:
             else:
                 return
 
+    @staticmethod
+    def _is_wanted(slot: Slot) -> bool:
+        """As of now: others say so while a task waits."""
+        return slot.is_wanted
+
     def _shut_down(self, slot: Slot) -> None:
         slot.is_wanted = False
         worker, process = slot.worker, slot.process
@@ -299,13 +314,16 @@ class World:
             self.scheduler.spawn(process, "shutdown", worker.shutdown)
         # A worker that is only just being made shuts down as soon as it is there.
 
+    def _worker_of(self, process: Process) -> int | None:
+        return next((n for n, slot in self.slots.items() if slot.process is process), None)
+
     def _fault(self, service: str, operation: str, process: Process) -> str | None:
         key = (process.name, operation)
         self.calls[key] = self.calls.get(key, 0) + 1
         for trouble in self._troubles:
             if trouble.service not in {None, service}:
                 continue
-            if trouble.worker is not None and self.slots[trouble.worker].process is not process:
+            if trouble.worker is not None and self._worker_of(process) != trouble.worker:
                 continue
             if self.scheduler.rng.random() < trouble.rate:
                 return trouble.kind
