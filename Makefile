@@ -5,8 +5,10 @@ SETUP := .venv/.installed
 CLASSES := .venv/spark-classes.jsa
 KCLPY := .venv/sdists/amazon_kclpy-3.2.0.tar.gz
 ARGS ?=
+SECONDS ?= 60
+SEED ?=
 
-.PHONY: demo active-users test lint bench format lock clean
+.PHONY: demo active-users test simulate lint bench format lock clean
 
 demo: $(SETUP)
 	@$(BIN)/python -m examples.flights $(ARGS)
@@ -21,6 +23,9 @@ lint: $(SETUP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+simulate: $(SETUP)
+	@$(BIN)/python -m tests.simulation --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 bench: $(SETUP)
 	@$(BIN)/python -m benchmarks $(ARGS)

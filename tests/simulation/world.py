@@ -326,6 +326,7 @@ class World:
             if trouble.worker is not None and self._worker_of(process) != trouble.worker:
                 continue
             if self.scheduler.rng.random() < trouble.rate:
+                self.journal.write("", f"{operation} meets", trouble.kind)
                 return trouble.kind
         return None
 

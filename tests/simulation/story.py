@@ -1,0 +1,84 @@
+"""A world told in lines: what happened, who did what, and what was wrong in the end."""
+
+from __future__ import annotations
+
+import logging
+import pprint
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from sparkinesis.lease.lease import Lease, decode_lease
+from tests.simulation.history import History
+from tests.simulation.invariants import check
+from tests.simulation.world import World
+
+_LOGGER = logging.getLogger("sparkinesis")
+
+
+def tell(history: History) -> str:
+    """The story of a history, which is run once more for it; and what is wrong with it."""
+    world = World(history)
+    with _logs_noted(world):
+        world.run()
+    wrong = check(world)
+    lines = [pprint.pformat(history, width=100, sort_dicts=False), ""]
+    told = [
+        (entry.at, f"{entry.process:<18} {entry.shard} {entry.what} {entry.about or ''}")
+        for entry in world.journal.entries
+    ]
+    for write in world.table.writes:
+        change = _change(_lease(write.before), _lease(write.after))
+        if change:
+            told.append((write.at, f"{write.by and write.by.name!s:<18} {write.key} row: {change}"))
+    told.sort(key=lambda line: line[0])
+    names = {number: data for data, (_, number) in world.places.items()}
+    lines += [f"{at:9.3f}  {_short(text, names)}" for at, text in told]
+    lines += ["", *(_short(text, names) for text in wrong or ["Nothing was wrong."])]
+    return "\n".join(lines)
+
+
+def _lease(row: Mapping[str, Any] | None) -> Lease | None:
+    return None if row is None else decode_lease(row)
+
+
+def _change(before: Lease | None, after: Lease | None) -> str:
+    """What a write has changed; nothing of one that only shows life."""
+    if after is None:
+        return "deleted"
+    fields = ("owner", "checkpoint_owner", "checkpoint", "pending", "child_ids")
+    changes = [
+        f"{name}={getattr(after, name)}"
+        for name in fields
+        if before is None or getattr(before, name) != getattr(after, name)
+    ]
+    is_life = before is not None and not changes
+    return "" if is_life else f"{', '.join(changes)} (counter {after.counter})"
+
+
+def _short(text: str, names: Mapping[str, str]) -> str:
+    """Records by their data and shards by their number, as far as they are known."""
+    text = re.sub(r"\b\d{56}\b", lambda found: names.get(found[0], found[0]), text)
+    text = re.sub(r"shardId-0*(\d+)", r"shard \1", text)
+    return text[:400]
+
+
+@contextmanager
+def _logs_noted(world: World) -> Iterator[None]:
+    class Noting(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            task = world.scheduler.current
+            thread = "" if task is None else task.name
+            world.journal.write("", f"logs ({thread})", record.getMessage())
+
+    handler, level, passes_on = Noting(), _LOGGER.level, _LOGGER.propagate
+    _LOGGER.addHandler(handler)
+    _LOGGER.setLevel(logging.INFO)
+    _LOGGER.propagate = False
+    try:
+        yield
+    finally:
+        _LOGGER.removeHandler(handler)
+        _LOGGER.setLevel(level)
+        _LOGGER.propagate = passes_on
