@@ -79,12 +79,12 @@ def main() -> int:
     )
     given_ = parser.parse_args()
     seed = random.SystemRandom().getrandbits(32) if given_.seed is None else given_.seed
-    quiet_logging()
     began, tally, rounds = time.monotonic(), Tally(), 0
     deadline = began + given_.seconds
     print(f"Seed {seed}")
     while time.monotonic() < deadline:
-        failed = simulate(seed * 1_000_003 + rounds, tally, deadline)
+        with quiet_logging():
+            failed = simulate(seed * 1_000_003 + rounds, tally, deadline)
         rounds += 1
         print(tally.told(time.monotonic() - began), flush=True)
         if failed is not None:

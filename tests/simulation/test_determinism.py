@@ -19,7 +19,7 @@ from tests.simulation.history import (
     Start,
     Trouble,
 )
-from tests.simulation.world import World, digest, quiet_logging
+from tests.simulation.world import World, digest
 
 EVENTFUL = History(
     seed=7,
@@ -55,8 +55,8 @@ def test_the_same_history_is_the_same_world_in_any_process() -> None:
     program = (
         "from tests.simulation.test_determinism import EVENTFUL\n"
         "from tests.simulation.world import World, digest, quiet_logging\n"
-        "quiet_logging()\n"
-        "print(digest(World(EVENTFUL).run()))"
+        "with quiet_logging():\n"
+        "    print(digest(World(EVENTFUL).run()))"
     )
     root = Path(__file__).parents[2]
     told = {
@@ -69,5 +69,4 @@ def test_the_same_history_is_the_same_world_in_any_process() -> None:
         ).stdout.strip()
         for seed in ("1", "2")
     }
-    quiet_logging()
     assert told == {digest(World(EVENTFUL).run())}

@@ -355,9 +355,16 @@ class _DecodedOnce:
         return found[1]
 
 
-def quiet_logging() -> None:
+@contextmanager
+def quiet_logging() -> Iterator[None]:
     """Nobody reads the log lines of thousands of worlds."""
-    logging.getLogger("sparkinesis").setLevel(logging.CRITICAL + 1)
+    logger = logging.getLogger("sparkinesis")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def digest(world: World) -> str:

@@ -1,0 +1,150 @@
+"""The lease table model answers as DynamoDB does, as far as moto does."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparkinesis.lease import requests
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.lease.lease import Lease, PendingCheckpoint, decode_lease, encode_lease
+from sparkinesis.local import LocalServer
+from tests.kcl import create_table
+from tests.simulation.dynamodb import LeaseTableModel
+
+_AT = ExtendedSequenceNumber("500", 3)
+_names = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def dynamodb() -> Iterator[Any]:
+    with LocalServer(dynamodb=True) as server:
+        yield server.client("dynamodb")
+
+
+UPDATES: dict[str, Callable[[Lease], requests.Update]] = {
+    "renew": requests.renew,
+    "renew with throughput": lambda lease: requests.renew(lease, 2.5),
+    "take": lambda lease: requests.take(lease, "a"),
+    "take for another": lambda lease: requests.take(lease, "b"),
+    "assign": lambda lease: requests.assign(lease, "b"),
+    "handoff": lambda lease: requests.initiate_handoff(
+        replace(lease, owner=lease.owner or "c", checkpoint_owner=None), "b"
+    ),
+    "withdraw": lambda lease: requests.withdraw_handoff(
+        replace(lease, checkpoint_owner=lease.checkpoint_owner or "c")
+    ),
+    "evict": requests.evict,
+    "checkpoint": lambda lease: requests.checkpoint(lease, _AT),
+    "checkpoint at an instant": lambda lease: requests.checkpoint(
+        lease, ExtendedSequenceNumber("LATEST"), 1_700_000_000_000
+    ),
+    "finish": lambda lease: requests.checkpoint(lease, ExtendedSequenceNumber("SHARD_END")),
+    "prepare": lambda lease: requests.prepare(lease, PendingCheckpoint(_AT, b"state")),
+    "prepare without state": lambda lease: requests.prepare(lease, PendingCheckpoint(_AT)),
+    "children": lambda lease: requests.add_children(lease, ["x", "y"]),
+    "hash range": lambda lease: requests.add_hash_range(lease, (0, 99)),
+    "reset": lambda lease: requests.reset(lease, ExtendedSequenceNumber("TRIM_HORIZON")),
+}
+
+_steps = st.lists(
+    st.tuples(
+        st.sampled_from(("create", "delete", "get", "batch", *UPDATES)),
+        st.sampled_from(("one", "two")),
+        st.integers(0, 30),
+    ),
+    min_size=5,
+    max_size=25,
+)
+
+
+@settings(derandomize=True, max_examples=40, deadline=None)
+@given(steps=_steps)
+def test_the_model_answers_as_moto_does(dynamodb: Any, steps: list[tuple[str, str, int]]) -> None:
+    table = f"model-{next(_names)}"
+    create_table(dynamodb, table)
+    model = LeaseTableModel(table, lambda: 0.0, random.Random(0))
+    model.serve("CreateTable", {})
+    known: dict[str, list[Lease]] = {"one": [], "two": []}
+    for what, key, which in steps:
+        seen = known[key]
+        lease = seen[-1 - which % min(3, len(seen))] if seen else _new(key)
+        operation, request = _request(table, what, lease)
+        expected = _answer(functools.partial(_by_boto, dynamodb, operation, request))
+        found = _answer(functools.partial(model.serve, operation, request))
+        assert found == expected, (what, lease)
+        row = model.rows.get(key)
+        if row is not None:
+            seen.append(decode_lease(row) or lease)
+    items = dynamodb.scan(TableName=table, ConsistentRead=True)["Items"]
+    kept = model.serve("Scan", {"ConsistentRead": True})["Items"]
+    assert _plain(kept) == _plain(sorted(items, key=lambda row: row["leaseKey"]["S"]))
+    dynamodb.delete_table(TableName=table)
+
+
+def _new(key: str) -> Lease:
+    return Lease(key, key, ExtendedSequenceNumber("100"), parent_ids=("p", "q"))
+
+
+def _request(table: str, what: str, lease: Lease) -> tuple[str, dict[str, Any]]:
+    if what == "create":
+        return "PutItem", {
+            "TableName": table,
+            "Item": encode_lease(_new(lease.key)),
+            "ConditionExpression": "attribute_not_exists(leaseKey)",
+        }
+    if what == "delete":
+        return "DeleteItem", requests.delete(lease, table)
+    if what == "get":
+        return "GetItem", {
+            "TableName": table,
+            "Key": {"leaseKey": {"S": lease.key}},
+            "ConsistentRead": True,
+        }
+    if what == "batch":
+        updates = [requests.renew(lease), requests.renew(replace(lease, counter=99), 1.5)]
+        return "BatchExecuteStatement", {"Statements": [one.statement(table) for one in updates]}
+    return "UpdateItem", UPDATES[what](lease).request(table)
+
+
+def _by_boto(dynamodb: Any, operation: str, request: dict[str, Any]) -> Any:
+    methods = {
+        "PutItem": dynamodb.put_item,
+        "DeleteItem": dynamodb.delete_item,
+        "GetItem": dynamodb.get_item,
+        "UpdateItem": dynamodb.update_item,
+        "BatchExecuteStatement": dynamodb.batch_execute_statement,
+    }
+    return methods[operation](**request)
+
+
+def _answer(call: Callable[[], Any]) -> Any:
+    """What a call says: its answer, or its error's code and row."""
+    try:
+        answer = call()
+    except ClientError as error:
+        return error.response["Error"]["Code"], _plain(error.response.get("Item"))
+    return _plain(answer)
+
+
+_BESIDES = {"Message", "TableName", "ConsumedCapacity", "ResponseMetadata"}
+
+
+def _plain(value: Any) -> Any:
+    """Comparable: a set of strings has no order, and an error's words are of no concern."""
+    if isinstance(value, dict):
+        return {
+            name: sorted(item) if name == "SS" else _plain(item)
+            for name, item in value.items()
+            if name not in _BESIDES
+        }
+    return [_plain(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,38 @@
+"""Whatever happens to an application of record processors, what must be true is.
+
+More of the same: ``make simulate``.
+"""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, Phase, given, note, settings
+
+from tests.simulation.histories import histories
+from tests.simulation.history import History
+from tests.simulation.invariants import check
+from tests.simulation.story import tell
+from tests.simulation.world import World
+
+
+class _Story:
+    """Told only of the history that hypothesis shows in the end."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+
+    def __repr__(self) -> str:
+        return tell(self._history)
+
+
+@settings(
+    derandomize=True,
+    max_examples=250,
+    deadline=None,
+    phases=(Phase.generate, Phase.shrink),
+    suppress_health_check=(HealthCheck.too_slow,),
+)
+@given(history=histories())
+def test_what_must_be_true_is_in_every_history(history: History) -> None:
+    wrong = check(World(history).run())
+    note(_Story(history))
+    assert wrong == []
