@@ -5,6 +5,7 @@ Each yields what contradicts it, in words. `check` asks all of them.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -160,6 +161,52 @@ def only_the_owner_checkpoints(world: World) -> Iterator[str]:
             last[write.key] = write.by
 
 
+def nobody_begins_too_late(world: World) -> Iterator[str]:
+    """Nobody gives records of a shard to a processor who has not shown life for a failover time.
+
+    Unless its process has slept between looking and doing: the next write tells it then.
+    """
+    failover_time = world.options.failover_time
+    writes: dict[tuple[str, str], list[float]] = {}
+    for write, before, after in _leases(world):
+        is_life = before is not None and after is not None and before.counter != after.counter
+        if is_life and write.by is not None:
+            writes.setdefault((write.by.name, write.key), []).append(write.at)
+    for entry in world.journal.entries:
+        if entry.what != "records" or (entry.process, entry.at) in world.resumed:
+            continue
+        shown = writes.get((entry.process, entry.shard), [])
+        place = bisect_right(shown, entry.at)
+        if not place or entry.at - shown[place - 1] > failover_time:
+            since = shown[place - 1] if place else None
+            yield (
+                f"at {entry.at:.3f} {entry.process} was given records of {entry.shard}, whose "
+                f"lease it had last written at {since}"
+            )
+
+
+def nothing_is_left_to_clean_up(world: World) -> Iterator[str]:
+    """A finished lease goes soon after all of its children have begun, the oldest ones first."""
+    patience = 4 * world.options.cleanup_interval + 2 * world.options.failover_time
+    began: dict[str, float] = {}
+    deleted: dict[str, float] = {}
+    for write, _, after in _leases(world):
+        if after is None:
+            deleted[write.key] = write.at
+        elif after.checkpoint.is_shard_end or not after.checkpoint.is_sentinel:
+            began.setdefault(write.key, write.at)
+    for shard in world.stream.shards:
+        lease = _lease(world.table.rows.get(shard.id))
+        if lease is None or not lease.is_finished:
+            continue
+        if any(parent in world.table.rows for parent in shard.parents):
+            continue
+        since = [began.get(child.id, float("inf")) for child in shard.children]
+        since += [deleted.get(parent, 0.0) for parent in shard.parents]
+        if max(since, default=float("inf")) + patience < world.leaving_at:
+            yield f"{shard.id} is finished, and nobody needs its lease since {max(since):.3f}"
+
+
 def finished_leases_have_children(world: World) -> Iterator[str]:
     """When a lease is finished, there are leases for all shards that follow, or there were."""
     children = {shard.id: [child.id for child in shard.children] for shard in world.stream.shards}
@@ -202,7 +249,9 @@ INVARIANTS: tuple[Invariant, ...] = (
     checkpoints_never_go_back,
     checkpoints_are_asked_for,
     only_the_owner_checkpoints,
+    nobody_begins_too_late,
     finished_leases_have_children,
+    nothing_is_left_to_clean_up,
     everything_is_processed,
     every_shard_is_read,
     workers_leave,

@@ -67,6 +67,8 @@ class SimulatedProcessor(RecordProcessor):
 
     def process_records(self, batch: RecordBatch, checkpointer: Checkpointer) -> None:
         records = batch.records
+        if not records:
+            return
         handed = self._journal.handed.setdefault(self._shard, {})
         for record in records:
             handed.setdefault(record.sequence_number, self._scheduler.now)

@@ -32,6 +32,7 @@ FAULTS = (
     "reset_after",  # or behind it
     "refused",  # nobody listens
     "slow",  # seconds
+    "denied",  # for a while: a policy that somebody changes, and changes back
     "expired",  # GetRecords: ExpiredIteratorException; others: as `error`
 )
 
@@ -117,6 +118,8 @@ class Network:
     def _failure(fault: str, service: str, operation: str) -> Any:
         if fault == "throttle":
             return client_error(operation, THROTTLED[service], "Slow down", 400)
+        if fault == "denied":
+            return client_error(operation, "AccessDeniedException", "Not authorized", 400)
         if fault == "expired" and operation == "GetRecords":
             return client_error(operation, "ExpiredIteratorException", "Iterator expired", 400)
         if fault in {"reset", "reset_after"}:

@@ -70,12 +70,16 @@ class World:
     """Of each record's data, its shard and its sequence number."""
     calls: dict[tuple[str, str], int] = field(default_factory=dict)
     """By process and operation."""
+    resumed: set[tuple[str, float]] = field(default_factory=set)
+    """Processes, and when they went on after a pause."""
     started_at: dict[Process, float] = field(default_factory=dict)
     ended_at: float = 0.0
     unsettled: list[str] = field(default_factory=list)
     """What was not in order when patience was over."""
     settled_after: float | None = None
     """Seconds from the end of all faults until everything was in order."""
+    leaving_at: float = 0.0
+    """When all workers were asked to shut down in the end."""
     left_after: float | None = None
     """Seconds that it took all workers to shut down in the end."""
 
@@ -131,7 +135,7 @@ class World:
         self.unsettled = [*self.unprocessed()[:3], *self.unread()]
         if not self.unsettled:
             self.settled_after = scheduler.now - self.history.duration
-        began = scheduler.now
+        began = self.leaving_at = scheduler.now
         for slot in self.slots.values():
             if slot.is_wanted:
                 self._shut_down(slot)
@@ -147,8 +151,11 @@ class World:
         self._kinesis_client.list_lag_ms = 0
         for slot in self.slots.values():
             if slot.process is not None:
-                slot.process.resume()
-        if not any(slot.is_wanted for slot in self.slots.values()):
+                self._resume(slot.process)
+        # As many workers as the shards take, with their max_leases: one at least.
+        shards = len(self.stream.shards)
+        needed = -(-shards // self.options.max_leases)
+        for _ in range(needed - sum(slot.is_wanted for slot in self.slots.values())):
             self._happen(events.Start(1 + max(self.slots, default=0)))
 
     def live_processes(self) -> list[Process]:
@@ -212,9 +219,15 @@ class World:
             slot.is_wanted, slot.worker = False, None
         elif isinstance(event, events.Pause):
             process.pause()
-            self.scheduler.at(self.scheduler.now + event.seconds, process.resume)
+            ends = self.scheduler.now + event.seconds
+            self.scheduler.at(ends, functools.partial(self._resume, process))
         else:
             self._shut_down(slot)
+
+    def _resume(self, process: Process) -> None:
+        if process.is_paused:
+            self.resumed.add((process.name, self.scheduler.now))
+            process.resume()
 
     def _end_trouble(self, event: events.Trouble) -> None:
         if event in self._troubles:
