@@ -253,8 +253,9 @@ async def _drop(scope: Scope, receive: Receive) -> None:
     On HTTP/2 every other call on the connection goes with it.
     """
     transport: asyncio.Transport = scope["state"][TRANSPORT]
-    sock: socket.socket = transport.get_extra_info("socket")
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABRUPT)
+    if not transport.is_closing():  # the client left by itself, and the socket may be gone
+        sock: socket.socket = transport.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABRUPT)
     transport.abort()
     while (await receive())["type"] != "http.disconnect":
         pass
