@@ -59,6 +59,10 @@ class _NamesTable(msgspec.Struct):
     table_name: str | None = msgspec.field(default=None, name="TableName")
 
 
+class _ClientLeftError(Exception):
+    """Before it had sent its request."""
+
+
 class App:
     """An answer that is under way ends when its task is cancelled, as a stopping server does."""
 
@@ -73,7 +77,7 @@ class App:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # The connection is cut by then: nobody is left to hear of it, and it is no failure to log.
-        with contextlib.suppress(asyncio.CancelledError):
+        with contextlib.suppress(asyncio.CancelledError, _ClientLeftError):
             await self._answer(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -219,11 +223,13 @@ def _error_code(answer: Answer) -> str | None:
 
 
 async def _read(receive: Receive) -> bytes | None:
-    """The whole body; None if it is too large."""
+    """The whole body; None if it is too large. Raises: _ClientLeftError, for a part is no body."""
     chunks: list[bytes] = []
     size = 0
     while True:
         message = await receive()
+        if message["type"] == "http.disconnect":
+            raise _ClientLeftError
         chunk = message.get("body", b"")
         size += len(chunk)
         if size > _MAX_BODY:

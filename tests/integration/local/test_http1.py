@@ -84,6 +84,19 @@ def test_a_chunked_body_behind_an_offer_arrives(server: LocalServer) -> None:
     assert records(server) == ["AAAA"]
 
 
+def test_a_part_of_a_request_is_none(
+    server: LocalServer, kinesis: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    body = b'{"StreamName": "s", "ShardCount": 1}  '
+    for left in (len(body), 10, 1):  # the last one is whole, but for a space
+        with connected(server.endpoint_url) as sock:
+            sock.sendall(head("CreateStream", body) + body[: len(body) - left])
+    for _ in range(3):  # turns of the server's loop
+        assert kinesis.list_streams()["StreamNames"] == []
+    assert [call.operation for call in server.kinesis.calls] == ["ListStreams"] * 3
+    assert caplog.messages == []
+
+
 def test_nonsense_is_refused_at_once(server: LocalServer) -> None:
     with connected(server.endpoint_url) as sock:
         sock.sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc")  # as TLS begins

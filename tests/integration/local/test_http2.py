@@ -308,6 +308,32 @@ def test_a_client_that_leaves_ends_its_subscription(server: LocalServer, leave: 
         assert len(server.kinesis.calls.select("SubscribeToShardEvent")) == pushed
 
 
+def test_a_call_that_is_taken_back_half_way_is_none(
+    server: LocalServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Http2Client(server.endpoint_url) as client:
+        number = client.h2.get_next_available_stream_id()
+        client.answers[number] = Answer()
+        special = [(":method", "POST"), (":scheme", "http"), (":path", "/"), (":authority", "x")]
+        client.h2.send_headers(
+            number,
+            [
+                *special,
+                ("x-amz-target", "Kinesis_20131202.ListStreams"),
+                ("content-type", JSON),
+                ("authorization", "x"),
+            ],
+        )
+        client.h2.send_data(number, b"{}")
+        client.ping()
+        client.h2.reset_stream(number, ErrorCodes.CANCEL)
+        client.ping()
+        client.ping()
+        assert len(server.kinesis.calls) == 0
+        assert client.call("ListStreams").status == 200
+    assert caplog.messages == []
+
+
 def test_a_subscription_whose_time_is_over_ends_its_stream_alone(
     server: LocalServer, clock: ManualClock
 ) -> None:

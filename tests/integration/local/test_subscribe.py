@@ -133,6 +133,7 @@ def test_records_are_pushed_as_they_are_put(kinesis: Any, clock: ManualClock) ->
 
 def test_the_answer_is_an_event_stream(server: LocalServer, kinesis: Any) -> None:
     answer = subscribe(kinesis, register(kinesis))
+    answer["EventStream"].close()
     headers = answer["ResponseMetadata"]["HTTPHeaders"]
     assert headers["content-type"] == "application/vnd.amazon.eventstream"
     assert headers["transfer-encoding"] == "chunked"
