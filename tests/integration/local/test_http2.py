@@ -193,6 +193,18 @@ def test_a_stream_that_has_to_wait_holds_up_no_other(server: LocalServer) -> Non
             assert contents(client.answer(number).body) == data
 
 
+def test_an_answer_begins_although_there_is_no_room_for_its_body(server: LocalServer) -> None:
+    fill(server, 1)
+    with Http2Client(server.endpoint_url, reads=False) as client:
+        page = client.begin("GetRecords", encoded(ShardIterator=iterator(server)))
+        while len(client.answers[page].body) < FIRST_WINDOW:
+            client.receive()
+        late = client.answers[client.begin("ListStreams")]
+        while not late.status:
+            client.receive()
+        assert (late.status, late.body) == (200, b"")
+
+
 def test_streams_share_what_room_their_connection_has(server: LocalServer) -> None:
     fill(server, 3)
     with Http2Client(server.endpoint_url, reads=False) as client:
