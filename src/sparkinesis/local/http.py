@@ -1,7 +1,7 @@
 """The one endpoint: Kinesis answered here, every other service passed on to moto.
 
-An ASGI application for HTTP/1.1 (uvicorn's) and HTTP/2 (`http2`), plus the few lines that ASGI has
-no word for: cutting a connection without an answer.
+An ASGI application for HTTP/1.1 (`http1`) and HTTP/2 (`http2`), plus the few lines that ASGI has no
+word for: cutting a connection without an answer.
 """
 
 from __future__ import annotations
