@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -16,9 +17,9 @@ import pytest
 from sparkinesis.errors import AccessDeniedError, ConsumerLimitError
 from sparkinesis.local import Call, Fault, LocalServer, ManualClock
 from sparkinesis.source.datasource import ShardPartition
-from sparkinesis.stream.position import AfterRecord
+from sparkinesis.stream.position import SHARD_END, AfterRecord
 from tests.engine import MODES, Query
-from tests.streams import put
+from tests.streams import put, split
 
 EFO = MODES["efo"]
 
@@ -185,9 +186,28 @@ def released(server: LocalServer, monkeypatch: pytest.MonkeyPatch) -> threading.
 def test_no_subscription_outlives_its_range(
     one: Any, released: threading.Semaphore, query: Callable[..., Query]
 ) -> None:
+    """Nor while Spark still works on its last rows: what comes meanwhile is paid for."""
     put(one, "one", [b"a"])
-    assert rows(query(streamName="one")) == [b"a"]
+    running = query(streamName="one")
+    (task,) = running.reader.partitions(*running.plan())
+    reading = running.reader.read(task)
+    running.rows_read = len(next(reading))
     assert released.acquire(timeout=10)
+    assert list(reading) == []
+
+
+def test_a_shard_that_ended_is_unsubscribed_from_before_its_last_rows_are_worked_on(
+    one: Any, released: threading.Semaphore, query: Callable[..., Query]
+) -> None:
+    put(one, "one", [b"a"])
+    split(one, "one", random.Random(1))
+    running = query(streamName="one")
+    (task,) = running.reader.partitions(*running.plan())
+    assert task.wanted.end is SHARD_END
+    reading = running.reader.read(task)
+    running.rows_read = len(next(reading))
+    assert released.acquire(timeout=10)
+    assert list(reading) == []
 
 
 def test_a_range_that_is_given_up_ends_its_subscription_at_once(
