@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import random
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -17,9 +16,9 @@ import pytest
 from sparkinesis.errors import AccessDeniedError, ConsumerLimitError
 from sparkinesis.local import Call, Fault, LocalServer, ManualClock
 from sparkinesis.source.datasource import ShardPartition
-from sparkinesis.stream.position import SHARD_END, AfterRecord
+from sparkinesis.stream.position import AfterRecord
 from tests.engine import MODES, Query
-from tests.streams import put, split
+from tests.streams import put
 
 EFO = MODES["efo"]
 
@@ -190,20 +189,6 @@ def test_no_subscription_outlives_its_range(
     put(one, "one", [b"a"])
     running = query(streamName="one")
     (task,) = running.reader.partitions(*running.plan())
-    reading = running.reader.read(task)
-    running.rows_read = len(next(reading))
-    assert released.acquire(timeout=10)
-    assert list(reading) == []
-
-
-def test_a_shard_that_ended_is_unsubscribed_from_before_its_last_rows_are_worked_on(
-    one: Any, released: threading.Semaphore, query: Callable[..., Query]
-) -> None:
-    put(one, "one", [b"a"])
-    split(one, "one", random.Random(1))
-    running = query(streamName="one")
-    (task,) = running.reader.partitions(*running.plan())
-    assert task.wanted.end is SHARD_END
     reading = running.reader.read(task)
     running.rows_read = len(next(reading))
     assert released.acquire(timeout=10)
