@@ -13,6 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from typing import Literal
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -22,7 +23,8 @@ from sparkinesis.stream.client import Fetched, StreamClient
 from sparkinesis.stream.cursor import ShardCursor
 from sparkinesis.stream.explain import explain, words
 from sparkinesis.stream.page import Page
-from sparkinesis.stream.position import AfterRecord, Position
+from sparkinesis.stream.polling import up_to
+from sparkinesis.stream.position import AfterRecord, Position, Sentinel
 from sparkinesis.stream.retry import error_code
 from sparkinesis.stream.subscription import OPERATION, Subscription
 
@@ -72,7 +74,9 @@ class SubscribedCursor:
     """Fetches a shard's pages as `ShardCursor` does, the first of them from a subscription.
 
     It begins AT ``position`` (inclusive). ``poll`` gives the cursor that goes on, at a position and
-    whether inclusive. `fetch` is for one thread at a time, `stop` for any.
+    whether inclusive. The subscription is ended once ``end`` has come: what the service sends while
+    the caller works on the last rows is paid for. `fetch` is for one thread at a time, `stop` for
+    any.
     """
 
     def __init__(
@@ -83,6 +87,7 @@ class SubscribedCursor:
         shard_id: str,
         position: Position,
         *,
+        end: AfterRecord | Literal[Sentinel.SHARD_END],
         poll: Callable[[Position, bool], ShardCursor],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -93,6 +98,7 @@ class SubscribedCursor:
         self._consumer_arn = consumer_arn
         self._shard_id = shard_id
         self._position = position
+        self._end = end
         self._inclusive = True
         self._poll = poll
         self._clock = clock
@@ -167,6 +173,9 @@ class SubscribedCursor:
         if event.records:
             self._position = AfterRecord(event.records[-1].sequence_number)
             self._inclusive = False
+        _, is_over, _ = up_to(event.records, self._end)
+        if is_over or self.at_end:
+            self._end_subscription()
         now_ms = subscription.service_time_ms + 1000 * (self._clock() - self._subscribed_at)
         page = Page(event.records, None, event.millis_behind_latest, event.child_shards)
         return Fetched(page, received.size, int(now_ms))
