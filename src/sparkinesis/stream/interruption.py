@@ -21,6 +21,9 @@ ASK_AGAIN = (0.5, 1.0)
 five seconds ago at most, and each second more is one in which nobody reads the shard. The service
 takes five calls a second."""
 
+ASKS = 10
+"""Failures after which that is not the reason any more, so that one need not hurry."""
+
 
 class Cause(Enum):
     """Why there is no subscription any more."""
@@ -77,7 +80,7 @@ def pause_after(cause: Cause, failures: int, age: float | None, retry: Retry) ->
     rule = 0.0 if age is None else max(0.0, BETWEEN_SUBSCRIPTIONS - age)
     if cause is Cause.OVER and rule == 0.0 and not failures:
         return 0.0
-    if cause is Cause.IN_USE:
+    if cause is Cause.IN_USE and failures < ASKS:
         return rule + retry.uniform(*ASK_AGAIN)
     if cause is Cause.TAKEN_OVER:
         rule = retry.uniform(*LEAVE_TO_ANOTHER)
