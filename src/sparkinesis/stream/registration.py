@@ -73,7 +73,8 @@ def _register(client: StreamClient, name: str, stream_arn: str) -> tuple[Consume
         code = error_code(error)
         if code == "LimitExceededException":
             consumers = list_consumers(client, stream_arn)
-            if is_full(consumers):
+            # One of that name: another worker was quicker, and took the last place.
+            if is_full(consumers) and name not in {consumer.name for consumer in consumers}:
                 raise ConsumerLimitError(_full(client.address, name, consumers)) from None
         # ResourceInUse: another worker has just registered it, or it is being deleted.
         elif code != "ResourceInUseException" and not is_retryable(error):

@@ -145,6 +145,27 @@ def test_a_stream_with_as_many_consumers_as_it_may_have(
     assert len(list_consumers(client, client.stream_arn())) == 20
 
 
+def test_the_last_place_goes_to_all_workers_of_a_name(
+    server: LocalServer, register: Register, clock: ManualClock
+) -> None:
+    """One sees no consumer, and is refused: another worker has registered it meanwhile."""
+    for number in range(19):
+        register(f"app-{number}")
+        clock.advance(1000)
+    first = register("c")
+
+    def plan(call: Call) -> Fault | None:
+        if call.operation == "DescribeStreamConsumer" and call.ordinal == seen + 1:
+            return Fault.error("ResourceNotFoundException")
+        if call.operation == "RegisterStreamConsumer":
+            return Fault.error("LimitExceededException")
+        return None
+
+    seen = server.kinesis.calls.count("DescribeStreamConsumer")
+    server.kinesis.faults = plan
+    assert register("c") == first
+
+
 def test_others_that_are_being_created_are_waited_for(
     server: LocalServer, kinesis: Any, client: StreamClient, register: Register, clock: ManualClock
 ) -> None:
