@@ -167,10 +167,9 @@ class FanOutCursor:
             return
         now = self._clock()
         cause = cause_of(error, had_begun=had_begun)
-        failures = self._trouble.failures
-        self._trouble = self._trouble.after(now)
         age = None if self._subscribed_at is None else now - self._subscribed_at
-        pause = pause_after(cause, failures, age, self._retry)
+        pause = pause_after(cause, self._trouble, age, self._retry)
+        self._trouble = self._trouble.after(cause, now)
         if cause is Cause.FINAL or self._trouble.lasts(now + pause) > self._retry.give_up_after:
             raise self._explained(error) from None
         if pause:

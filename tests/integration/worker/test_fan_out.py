@@ -231,6 +231,15 @@ def test_a_consumer_stays(
     assert consumers(kinesis, stream) == [stream]
 
 
+def test_a_service_that_fails_does_not_hold_up_the_end(
+    make: Make, start: Start, kinesis: Any, server: LocalServer, stream: str
+) -> None:
+    worker = start(make(FanOutOptions(deregister=True)))
+    refuse(server, stream, "DeregisterStreamConsumer", Fault.error("InternalFailure", status=500))
+    assert worker.shutdown(PATIENCE)
+    assert consumers(kinesis, stream) == [stream]
+
+
 def test_a_consumer_that_somebody_deregisters_is_registered_again(
     make: Make, start: Start, kinesis: Any, stream: str, journal: Journal
 ) -> None:
