@@ -22,6 +22,8 @@ from sparkinesis.stream.budget import MAX_RECORDS_PER_CALL, Slot
 from sparkinesis.stream.client import Fetched, StreamClient
 from sparkinesis.stream.cursor import ShardCursor
 from sparkinesis.stream.explain import explain, words
+from sparkinesis.stream.fanout import as_fetched
+from sparkinesis.stream.interruption import BETWEEN_SUBSCRIPTIONS
 from sparkinesis.stream.page import Page
 from sparkinesis.stream.polling import up_to
 from sparkinesis.stream.position import AfterRecord, Position, Sentinel
@@ -29,9 +31,6 @@ from sparkinesis.stream.retry import error_code
 from sparkinesis.stream.subscription import OPERATION, Subscription
 
 _log = logging.getLogger(__name__)
-
-SPACING = 5.0
-"""Seconds from a successful call on a shard to the next that is not refused (API reference)."""
 
 AFTER_REFUSAL = 1.0
 """Seconds to the next call when another machine's task has subscribed: one call a second is free
@@ -60,7 +59,7 @@ class Turn:
             # Before a reboot the clock was ahead: such an instant says nothing.
             if 0 < self._slot.free_at - now <= AFTER_LOSS:
                 return False
-            self._slot.free_at = now + SPACING
+            self._slot.free_at = now + BETWEEN_SUBSCRIPTIONS
             return True
 
     def free_in(self, seconds: float) -> None:
@@ -149,7 +148,7 @@ class SubscribedCursor:
                 self._turn.free_in(AFTER_REFUSAL)
             self._tell(error)
             return
-        self._turn.free_in(SPACING)
+        self._turn.free_in(BETWEEN_SUBSCRIPTIONS)
         self._subscribed_at = self._clock()
         with self._lock:
             self._subscription = subscription
@@ -176,9 +175,8 @@ class SubscribedCursor:
         _, is_over, _ = up_to(event.records, self._end)
         if is_over or self.at_end:
             self._end_subscription()
-        now_ms = subscription.service_time_ms + 1000 * (self._clock() - self._subscribed_at)
-        page = Page(event.records, None, event.millis_behind_latest, event.child_shards)
-        return Fetched(page, received.size, int(now_ms))
+        age = self._clock() - self._subscribed_at
+        return as_fetched(received, subscription.service_time_ms, age)
 
     def _end_subscription(self) -> None:
         with self._lock:

@@ -16,10 +16,10 @@ LEAVE_TO_ANOTHER = (10.0, 20.0)
 """Seconds to wait, at least and at most, after another subscription has taken over: its owner may
 own the shard now, and whoever has lost it hears of that within about so long."""
 
-ASK_AGAIN = (0.5, 1.0)
+ASK_AGAIN = (1.0, 1.5)
 """Seconds to wait, at least and at most, while the consumer is in use: whoever subscribed did so
 five seconds ago at most, and each second more is one in which nobody reads the shard. The service
-takes five calls a second."""
+takes one call a second for a consumer and shard (its API reference, SubscribeToShard)."""
 
 ASKS = 10
 """Refusals in a row after which that is not the reason any more, so that one need not hurry."""

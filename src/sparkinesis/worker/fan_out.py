@@ -15,6 +15,7 @@ from sparkinesis.errors import (
 )
 from sparkinesis.stream.client import Fetched, StreamClient
 from sparkinesis.stream.fanout import FanOutCursor
+from sparkinesis.stream.interruption import BETWEEN_SUBSCRIPTIONS
 from sparkinesis.stream.position import Position
 from sparkinesis.stream.registration import deregister_consumer, register_consumer
 from sparkinesis.stream.retry import Retry
@@ -23,10 +24,6 @@ from sparkinesis.worker.polling import Polling
 from sparkinesis.worker.retrieval import FetchAhead, PageSource
 
 _log = logging.getLogger(__name__)
-
-_SPACING = 5.0
-"""Seconds between two subscriptions of a consumer to a shard; the service refuses one that comes
-sooner (API reference, SubscribeToShard)."""
 
 _BRIEFLY = Retry(give_up_after=3.0)
 """A worker that has let go of all shards does not stay for the sake of a consumer."""
@@ -108,7 +105,7 @@ class FanOut:
             on_page=on_page,
             name=f"{self._application}-{shard_id}-fetch",
             clock=self._clock,
-            next_after=0.0 if self._is_refused else _SPACING,
+            next_after=0.0 if self._is_refused else BETWEEN_SUBSCRIPTIONS,
         ).start()
 
     def finish(self, is_last: Callable[[], bool]) -> None:

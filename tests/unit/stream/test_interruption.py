@@ -109,7 +109,7 @@ def test_a_consumer_that_stays_in_use_is_asked_less_often() -> None:
     for _ in range(12):
         pauses.append(pause_after(Cause.IN_USE, trouble, None, retry))
         trouble = trouble.after(Cause.IN_USE, 0)
-    assert pauses == [1.0] * 10 + [30.0] * 2
+    assert pauses == [1.5] * 10 + [30.0] * 2
 
 
 def test_trouble_lasts_from_its_first_failure() -> None:
