@@ -303,14 +303,10 @@ def test_shards_that_move_between_workers_lose_nothing(
     a = run("a")
     put_at(kinesis, stream, b"0")
     journals["a"].wait_for_data(b"0")
-    subscribed = time.monotonic()
     assert a.shutdown(PATIENCE)
     put_at(kinesis, stream, b"1")
     b = run("b")
     journals["b"].wait_for_data(b"1")
-    took = time.monotonic() - subscribed
-    print(f"delivered by the next owner {took:.1f} s after the first one had subscribed")
-    assert took < 9, "five seconds of the rule, a pause, and the start of a worker"
     # Lost without a word: the one that loses it reads on for no moment.
     lost = b._coordinator.held()[FIRST]
     lost.lose("the test says so")
