@@ -13,6 +13,8 @@ _LONGEST_FIRST = (
 )
 _SHARED = {"spark", "cluster"}
 """Fixtures that take long to set up. Tests that start a Spark of their own ask for neither."""
+_BY_THE_CLOCK = "test_active_users"
+"""In real time, a minute in seconds: no second Spark is to run beside its own."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -22,7 +24,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         path = item.path.relative_to(config.rootpath).as_posix()
         fixtures = getattr(item, "fixturenames", ())
-        is_shared = path.startswith("tests/spark/") and not _SHARED.isdisjoint(fixtures)
+        is_alone = _BY_THE_CLOCK in path or not _SHARED.isdisjoint(fixtures)
+        is_shared = path.startswith("tests/spark/") and is_alone
         item.add_marker(pytest.mark.xdist_group("spark" if is_shared else Path(path).stem))
         rank = [path.startswith(prefix) for prefix in (*_LONGEST_FIRST, "")]
         order[item.nodeid] = not is_shared, rank.index(True)
