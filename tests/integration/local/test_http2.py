@@ -384,7 +384,8 @@ def test_a_subscription_is_cut_after_so_many_bytes(server: LocalServer) -> None:
         subscription = Subscription(client, server)
         with pytest.raises(ConnectionResetError):
             client.drain()
-        assert len(subscription.answer.body) == 50_000
+        # A reset takes back what the sender's kernel still holds.
+        assert 0 < len(subscription.answer.body) <= 50_000
 
 
 def test_a_client_that_says_goodbye_still_gets_its_answers(server: LocalServer) -> None:
