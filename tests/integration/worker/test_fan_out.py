@@ -141,15 +141,18 @@ def test_a_shutdown_does_not_wait_for_a_consumer(
     assert {row.owner for row in make().table().leases()} == {None}
 
 
-def fill(kinesis: Any, stream: str) -> None:
+def fill(server: LocalServer, stream: str) -> None:
+    """All the consumers that a stream may have, at a higher rate than the service allows."""
+    server.kinesis.limits = None
     for n in range(20):
-        register(kinesis, stream, f"other-{n}")
+        register(server.client("kinesis"), stream, f"other-{n}")
+    server.kinesis.limits = True
 
 
 def test_too_many_consumers_are_told_before_a_lease_is_taken(
-    make: Make, start: Start, kinesis: Any, server: LocalServer, stream: str
+    make: Make, start: Start, server: LocalServer, stream: str
 ) -> None:
-    fill(kinesis, stream)
+    fill(server, stream)
     with pytest.raises(ConsumerLimitError, match="other-19"):
         start(make())
     assert {row.owner for row in make().table().leases()} == {None}
@@ -178,7 +181,7 @@ def test_polling_takes_over_if_the_options_say_so(
     why: str,
 ) -> None:
     if why == "too many":
-        fill(kinesis, stream)
+        fill(server, stream)
     else:
         denied = Fault.error("AccessDeniedException", "not authorized to perform")
         refuse(server, stream, "RegisterStreamConsumer", denied)
