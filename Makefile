@@ -17,7 +17,7 @@ active-users: $(SETUP)
 	@$(BIN)/python -m examples.active_users $(ARGS)
 
 test: $(SETUP) $(KCLPY) $(CLASSES)
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder $(ARGS)
 
 lint: $(SETUP)
 	$(BIN)/ruff check .

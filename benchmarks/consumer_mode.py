@@ -18,9 +18,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyspark
+
 from benchmarks.report import Result, print_table
+from benchmarks.source import spark_session
 from sparkinesis.local import LocalServer
-from sparkinesis.local.java import use_java
 from sparkinesis.source.datasource import KinesisDataSource, KinesisStreamReader
 from sparkinesis.source.options import stream_read_options
 
@@ -137,26 +139,13 @@ def run() -> list[Result]:
 
 @contextmanager
 def session(master: str) -> Iterator[SparkSession]:
-    use_java()
-    import pyspark  # noqa: PLC0415
-    from pyspark.sql import SparkSession  # noqa: PLC0415
-
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    # For local-cluster, whose executors are processes of their own.
     os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    os.environ.setdefault("AWS_ACCESS_KEY_ID", "local")
-    os.environ.setdefault("AWS_SECRET_ACCESS_KEY", "local")
-    spark = (
-        SparkSession.builder.master(master)
-        .appName("sparkinesis-benchmark")
-        .config("spark.executorEnv.PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
+    path = os.pathsep.join(filter(None, sys.path))
+    spark = spark_session(master, **{"spark.executorEnv.PYTHONPATH": path})
+    # A query that is stopped in a batch prints the traceback of each of its tasks.
+    spark.sparkContext.setLogLevel("OFF")
     try:
         yield spark
     finally:

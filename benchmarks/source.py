@@ -49,7 +49,7 @@ CASES = (
 )
 
 
-def spark_session(master: str = "local[2]") -> SparkSession:
+def spark_session(master: str = "local[2]", **config: str) -> SparkSession:
     use_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession  # noqa: PLC0415
@@ -57,6 +57,7 @@ def spark_session(master: str = "local[2]") -> SparkSession:
     spark = (
         SparkSession.builder.master(master)
         .appName("sparkinesis-benchmark")
+        .config(map={**config})
         .config("spark.ui.enabled", "false")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")

@@ -64,7 +64,9 @@ class Http2Client:
         self.socket.close()
 
     def flush(self) -> None:
-        self.socket.sendall(self.h2.data_to_send())
+        # Not even nothing is sent to a connection that was reset: what came before is to be read.
+        if data := self.h2.data_to_send():
+            self.socket.sendall(data)
 
     def begin(self, operation: str, body: bytes = b"{}", kind: str = JSON) -> int:
         """Sends a call of Kinesis; returns its stream."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -12,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sparkinesis.errors import AccessDeniedError
-from sparkinesis.local import Fault, LocalServer, ManualClock
+from sparkinesis.errors import AccessDeniedError, ConsumerLimitError
+from sparkinesis.local import Call, Fault, LocalServer, ManualClock
 from sparkinesis.source.datasource import ShardPartition
 from sparkinesis.stream.position import AfterRecord
 from tests.engine import MODES, Query
@@ -184,9 +185,14 @@ def released(server: LocalServer, monkeypatch: pytest.MonkeyPatch) -> threading.
 def test_no_subscription_outlives_its_range(
     one: Any, released: threading.Semaphore, query: Callable[..., Query]
 ) -> None:
+    """Nor while Spark still works on its last rows: what comes meanwhile is paid for."""
     put(one, "one", [b"a"])
-    assert rows(query(streamName="one")) == [b"a"]
+    running = query(streamName="one")
+    (task,) = running.reader.partitions(*running.plan())
+    reading = running.reader.read(task)
+    running.rows_read = len(next(reading))
     assert released.acquire(timeout=10)
+    assert list(reading) == []
 
 
 def test_a_range_that_is_given_up_ends_its_subscription_at_once(
@@ -251,6 +257,54 @@ def test_the_consumer_of_every_stream_is_deregistered_if_asked_for(
     assert consumers(one, "one") == consumers(kinesis, "s") == [EFO["consumerName"]]
     running.reader.stop()
     assert consumers(one, "one") == consumers(kinesis, "s") == []
+
+
+@pytest.mark.usefixtures("sigterm")
+def test_a_consumer_is_deregistered_if_the_query_is_stopped_while_it_is_being_created(
+    clock: ManualClock,
+) -> None:
+    def stop_while_creating(call: Call) -> None:
+        """As Spark stops the process that plans, once there is something to deregister."""
+        if call.operation == "DescribeStreamConsumer" and call.ordinal > 1:
+            assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with LocalServer(port=0, clock=clock, consumer_delay_ms=60_000) as server:
+        kinesis = server.client("kinesis")
+        kinesis.create_stream(StreamName="one", ShardCount=1)
+        put(kinesis, "one", [b"a"])
+        running = deregistering(server, "one")
+        server.kinesis.faults = stop_while_creating
+        with pytest.raises(SystemExit):
+            running.plan()
+        server.kinesis.faults = None
+        assert consumers(kinesis, "one") == [EFO["consumerName"]]
+        running.reader.stop()
+        clock.advance(60_000)
+        assert consumers(kinesis, "one") == []
+
+
+@pytest.mark.usefixtures("sigterm")
+def test_consumers_are_deregistered_if_one_of_several_streams_takes_no_more(
+    one: Any, kinesis: Any, server: LocalServer
+) -> None:
+    arn = kinesis.describe_stream_summary(StreamName="s")["StreamDescriptionSummary"]["StreamARN"]
+    others = [f"other-{n:02}" for n in range(20)]
+    for other in others:
+        kinesis.register_stream_consumer(StreamARN=arn, ConsumerName=other)
+    running = deregistering(server, "one,s")
+    with pytest.raises(ConsumerLimitError, match="other-07"):
+        running.plan()
+    assert consumers(one, "one") == [EFO["consumerName"]]
+    running.reader.stop()
+    assert consumers(one, "one") == []
+    assert consumers(kinesis, "s") == others
+
+
+def deregistering(server: LocalServer, streams: str) -> Query:
+    asked = {"requireConsumerDeregistration": "true"}
+    place = {"endpoint": server.endpoint_url, "region": "us-east-1"}
+    return Query(streamName=streams, initialPosition="trim_horizon", **place, **EFO, **asked)
 
 
 def consumers(kinesis: Any, stream: str) -> list[str]:

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from sparkinesis.errors import DuplicateWorkerIdError
+from sparkinesis.errors import DuplicateWorkerIdError, SparkinesisError
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.refusal import LeaseChangedError
@@ -50,7 +50,10 @@ class LeaseCoordinator:
         self._rng = rng
         self._observations: dict[str, Observation] = {}
         self._asked: dict[str, str | None] = {}
-        """Leases that this worker asked the handoff of, and did not get yet; and their owners."""
+        """Leases that this worker asked the handoff of, or went for, and did not get yet; and their
+        owners before."""
+        self._is_in_doubt = False
+        """Whether a call for one of these failed, which may have taken effect all the same."""
         self.snapshot = Snapshot()
         self.impostors: tuple[str, ...] = ()
         """Keys of leases that another process renews under this worker's id."""
@@ -95,7 +98,9 @@ class LeaseCoordinator:
         Raises `LeaseTableError`, `AccessDeniedError` and `LeaseTableUnavailableError`.
         """
         held_before = self._renewer.held()
-        leases = tuple(self._table.leases_of_one_stream(consistent=False))
+        is_consistent = self._is_in_doubt
+        leases = tuple(self._table.leases_of_one_stream(consistent=is_consistent))
+        self._is_in_doubt = False
         now = self._clock()
         held = self._renewer.held()
         for row in leases:
@@ -110,11 +115,12 @@ class LeaseCoordinator:
         )
         self.snapshot = Snapshot(leases, now, expired)
         owners = {row.key: row.owner for row in leases if not row.is_finished}
-        # A look may be older than the asking, and show the owner of before.
+        # A look may be older than the asking, and show the owner of before; not a consistent one.
         self._asked = {
             key: victim
             for key, victim in self._asked.items()
-            if key in owners and owners[key] in {self._worker_id, victim}
+            if key in owners
+            and (owners[key] == self._worker_id or (owners[key] == victim and not is_consistent))
         }
         takes = plan_takes(
             leases,
@@ -139,8 +145,7 @@ class LeaseCoordinator:
             got += self._take(row)
         for row in self._free(takes.steal, busy):
             try:
-                self._table.initiate_handoff(row, self._worker_id)
-                self._asked[row.key] = row.owner
+                self._go_for(row, self._table.initiate_handoff)
             except LeaseChangedError:
                 _log.debug("The lease %s changed before it could be stolen", row.key)
         mine = self._renewer.held()
@@ -157,12 +162,27 @@ class LeaseCoordinator:
     def _take(self, row: Lease) -> bool:
         since = self._clock()
         try:
-            taken = self._table.take(row, self._worker_id)
+            taken = self._go_for(row, self._table.take)
         except LeaseChangedError:
             return False
         self._asked.pop(row.key, None)
         self._renewer.hold(taken, since)
         return True
+
+    def _go_for(self, row: Lease, write: Callable[[Lease, str], Lease]) -> Lease:
+        # Noted before: if the answer is lost, the lease may be this worker's by the table, and
+        # would be left to expire by who does not know.
+        was_asked = row.key in self._asked
+        self._asked.setdefault(row.key, row.owner)
+        try:
+            return write(row, self._worker_id)
+        except LeaseChangedError:
+            if not was_asked:
+                del self._asked[row.key]
+            raise
+        except SparkinesisError:
+            self._is_in_doubt = True
+            raise
 
     def decline(self) -> None:
         """Let go of what this worker asked for and did not take up yet: it leaves.

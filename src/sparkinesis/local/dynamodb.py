@@ -36,6 +36,9 @@ class Moto:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        # Calls wait for their turn here, not for the pool's only connection: of a pool that is
+        # closed, those who wait are not told.
+        self._turn = threading.Lock()
         self._child: subprocess.Popen[bytes] | None = None
         self._pool: urllib3.HTTPConnectionPool | None = None
         self._stopped = False
@@ -54,7 +57,7 @@ class Moto:
                 port = self._spawn()
                 import urllib3  # noqa: PLC0415
 
-                self._pool = urllib3.HTTPConnectionPool("127.0.0.1", port, maxsize=1, block=True)
+                self._pool = urllib3.HTTPConnectionPool("127.0.0.1", port, maxsize=1)
             return self._pool
 
     def _spawn(self) -> int:
@@ -102,25 +105,25 @@ class Moto:
 
         from sparkinesis.local.http import Answer  # noqa: PLC0415
 
+        passed_on = {
+            name.decode("latin-1"): value.decode("latin-1")
+            for name, value in headers
+            if name not in _SKIPPED
+        }
         try:
-            pool = self.start()
+            with self._turn:
+                response = self.start().urlopen(
+                    method,
+                    path,
+                    body=body,
+                    headers=passed_on,
+                    redirect=False,
+                    retries=False,
+                    decode_content=False,
+                )
         except MotoError as error:
             # 501 because clients try again after 500, 502, 503 and 504.
             return Answer(501, [(b"content-type", b"text/plain")], f"{error}\n".encode())
-        try:
-            response = pool.urlopen(
-                method,
-                path,
-                body=body,
-                headers={
-                    name.decode("latin-1"): value.decode("latin-1")
-                    for name, value in headers
-                    if name not in _SKIPPED
-                },
-                redirect=False,
-                retries=False,
-                decode_content=False,
-            )
         except HTTPError as error:
             return Answer(503, [(b"content-type", b"text/plain")], f"{error}\n".encode())
         answered = [

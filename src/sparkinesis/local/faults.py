@@ -43,7 +43,8 @@ class Fault:
     others.
     delay_ms: the call takes effect at once, its answer comes this much later (in real time).
     drop: the connection is reset without an answer, "before" or "after" the call took effect.
-    cut_after: SubscribeToShard's connection is reset after so many bytes of the event stream.
+    cut_after: SubscribeToShard's connection is reset after so many bytes of the event stream. Some
+    of them do not arrive, if they are more than the client has read or its system holds for it.
     stream_code, stream_after: SubscribeToShard's event stream ends with this exception (and
     `message`) after so many events.
     arrival_skew_ms: records that are put carry an arrival time shifted by this much.

@@ -1,7 +1,7 @@
 """The one endpoint: Kinesis answered here, every other service passed on to moto.
 
-An ASGI application for HTTP/1.1 (uvicorn's) and HTTP/2 (`http2`), plus the few lines that ASGI has
-no word for: cutting a connection without an answer.
+An ASGI application for HTTP/1.1 (`http1`) and HTTP/2 (`http2`), plus the few lines that ASGI has no
+word for: cutting a connection without an answer.
 """
 
 from __future__ import annotations
@@ -59,6 +59,10 @@ class _NamesTable(msgspec.Struct):
     table_name: str | None = msgspec.field(default=None, name="TableName")
 
 
+class _ClientLeftError(Exception):
+    """Before it had sent its request."""
+
+
 class App:
     """An answer that is under way ends when its task is cancelled, as a stopping server does."""
 
@@ -73,7 +77,7 @@ class App:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # The connection is cut by then: nobody is left to hear of it, and it is no failure to log.
-        with contextlib.suppress(asyncio.CancelledError):
+        with contextlib.suppress(asyncio.CancelledError, _ClientLeftError):
             await self._answer(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -219,11 +223,13 @@ def _error_code(answer: Answer) -> str | None:
 
 
 async def _read(receive: Receive) -> bytes | None:
-    """The whole body; None if it is too large."""
+    """The whole body; None if it is too large. Raises: _ClientLeftError, for a part is no body."""
     chunks: list[bytes] = []
     size = 0
     while True:
         message = await receive()
+        if message["type"] == "http.disconnect":
+            raise _ClientLeftError
         chunk = message.get("body", b"")
         size += len(chunk)
         if size > _MAX_BODY:
@@ -253,8 +259,9 @@ async def _drop(scope: Scope, receive: Receive) -> None:
     On HTTP/2 every other call on the connection goes with it.
     """
     transport: asyncio.Transport = scope["state"][TRANSPORT]
-    sock: socket.socket = transport.get_extra_info("socket")
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABRUPT)
+    if not transport.is_closing():  # the client left by itself, and the socket may be gone
+        sock: socket.socket = transport.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABRUPT)
     transport.abort()
     while (await receive())["type"] != "http.disconnect":
         pass

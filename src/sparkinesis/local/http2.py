@@ -220,6 +220,7 @@ class Http2(asyncio.Protocol):
                 return
             room = min(h2.local_flow_control_window(number), h2.max_outbound_frame_size)
             if data and room <= 0:
+                self._flush()  # the head of an answer needs no room
                 await self._more_room.wait()
                 continue
             frame, data = data[: max(room, 0)], data[max(room, 0) :]

@@ -205,15 +205,15 @@ def _bind(port: int) -> socket.socket:
 def _protocol(kinesis: LocalKinesis, moto: Moto) -> tuple[Any, Any]:
     """A factory of the connections' protocol, and the connections and tasks that it keeps.
 
-    HTTP/1.1 is uvicorn's protocol, without uvicorn's server: that one installs signal handlers and
-    looks for its end ten times a second. HTTP/2 is ours, on h2 (see `http2`).
+    HTTP/1.1 is uvicorn's protocol (see `http1`), without uvicorn's server: that one installs signal
+    handlers and looks for its end ten times a second. HTTP/2 is ours, on h2 (see `http2`).
     """
     try:
         from uvicorn.config import Config  # noqa: PLC0415
-        from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol  # noqa: PLC0415
         from uvicorn.server import ServerState  # noqa: PLC0415
 
-        from sparkinesis.local.http import TRANSPORT, App  # noqa: PLC0415
+        from sparkinesis.local.http import App  # noqa: PLC0415
+        from sparkinesis.local.http1 import Http1  # noqa: PLC0415
         from sparkinesis.local.http2 import Http2  # noqa: PLC0415
     except ImportError as error:
         raise LocalServerError(
@@ -235,14 +235,8 @@ def _protocol(kinesis: LocalKinesis, moto: Moto) -> tuple[Any, Any]:
     config.load()
     state = ServerState()
 
-    class Http1(HttpToolsProtocol):  # type: ignore[misc]
-        def connection_made(self, transport: asyncio.Transport) -> None:
-            super().connection_made(transport)
-            # What ASGI has no way to ask for: the connection itself, to drop it.
-            self.app_state = {TRANSPORT: transport}
-
     def http1() -> Any:
-        return Http1(config=config, server_state=state, app_state={})
+        return Http1(config, state)
 
     def http2() -> Http2:
         return Http2(app, state.connections, state.tasks)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from datetime import datetime, timezone
 
 from sparkinesis.errors import OptionError
-from sparkinesis.stream.address import is_url
+from sparkinesis.stream.address import CONSUMER_NAME, is_url
 from sparkinesis.stream.credentials import DEFAULT_SESSION_NAME
 from sparkinesis.stream.position import (
     LATEST,
@@ -42,7 +42,6 @@ _EXTERNAL_ID = re.compile(r"[a-zA-Z0-9_+=,.@:/-]{2,1224}")
 
 
 # RegisterStreamConsumer: ConsumerName.
-_CONSUMER_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
 
 
 def read_text(name: str, value: str | None) -> str | None:
@@ -149,7 +148,7 @@ def read_consumer_mode(name: str, value: str | None) -> str:
 
 def read_consumer_name(name: str, value: str | None) -> str | None:
     text = read_text(name, value)
-    if text is not None and not _CONSUMER_NAME.fullmatch(text):
+    if text is not None and not CONSUMER_NAME.fullmatch(text):
         raise OptionError(
             f"The option {name} is {value!r}; it takes the name of a registered consumer, which "
             "need not exist yet: 1 to 128 letters, digits, '_', '.' and '-'."

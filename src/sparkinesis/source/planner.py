@@ -16,6 +16,7 @@ from sparkinesis.source.offsets import Offset, Positions
 from sparkinesis.source.options import StreamReadOptions
 from sparkinesis.source.stream_planner import SMALLEST_PART, StreamPlanner
 from sparkinesis.stream.client import StreamClient
+from sparkinesis.stream.consumers import describe_consumer
 from sparkinesis.stream.registration import deregister_consumer, register_consumer
 
 _T = TypeVar("_T")
@@ -78,7 +79,8 @@ class SourcePlanner:
         self._ahead: _Ahead | None = None
         self._planned: _Batch | None = None
         self._fan_out = options.fan_out
-        self._consumers: Mapping[str, str] = {}
+        self._has_registered = False
+        self._consumers: dict[str, str] = {}
         streams = options.reading.streams
         self._clients = {name: StreamClient(address) for name, address in streams.items()}
         self._planners = {
@@ -102,22 +104,32 @@ class SourcePlanner:
 
         The first call registers them, and waits until they are ACTIVE. Raises `ConsumerLimitError`.
         """
-        if self._fan_out is not None and not self._consumers:
+        if self._fan_out is not None and len(self._consumers) < len(self._clients):
             name = self._fan_out.consumer_name
-            self._consumers = self._for_each(
-                lambda stream: register_consumer(self._clients[stream], name)
-            )
+
+            def register(stream: str) -> None:
+                self._consumers[stream] = register_consumer(self._clients[stream], name)
+
+            self._has_registered = True
+            self._for_each(register)
         return self._consumers
 
     def stop(self) -> None:
         """Plan no more, and deregister the query's consumers if it was told to."""
-        if self._fan_out is None or not self._fan_out.deregister:
+        if self._fan_out is None or not self._fan_out.deregister or not self._has_registered:
             return
-        for stream, consumer_arn in self._consumers.items():
+        name = self._fan_out.consumer_name
+        for stream, client in self._clients.items():
             try:
-                deregister_consumer(self._clients[stream], consumer_arn)
+                if stream in self._consumers:
+                    deregister_consumer(client, self._consumers[stream])
+                # Not known when a stop comes while it is being created.
+                elif consumer := describe_consumer(client, name, client.stream_arn()):
+                    deregister_consumer(client, consumer.arn)
             except SparkinesisError as error:
-                _log.warning("The consumer %s stays registered: %s", consumer_arn, error)
+                _log.warning(
+                    "The consumer %s of %s may stay registered: %s", name, client.address, error
+                )
 
     def stop_at_present(self) -> None:
         """From now on plan as if nothing arrived after this instant, and without pauses."""

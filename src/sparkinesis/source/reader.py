@@ -63,7 +63,7 @@ def read_records(
             is_paced = options.pace.calls_per_second > 0
             turn = _turn(address, wanted.shard_id, consumer_arn) if is_paced else Turn(None)
             cursor = SubscribedCursor(
-                client, turn, consumer_arn, wanted.shard_id, position, poll=poll
+                client, turn, consumer_arn, wanted.shard_id, position, end=wanted.end, poll=poll
             )
             ending.callback(cursor.stop)  # before the pages are closed: one may be waited for
             return cursor

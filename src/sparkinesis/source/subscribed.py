@@ -13,6 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from typing import Literal
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -21,15 +22,15 @@ from sparkinesis.stream.budget import MAX_RECORDS_PER_CALL, Slot
 from sparkinesis.stream.client import Fetched, StreamClient
 from sparkinesis.stream.cursor import ShardCursor
 from sparkinesis.stream.explain import explain, words
+from sparkinesis.stream.fanout import as_fetched
+from sparkinesis.stream.interruption import BETWEEN_SUBSCRIPTIONS
 from sparkinesis.stream.page import Page
-from sparkinesis.stream.position import AfterRecord, Position
+from sparkinesis.stream.polling import up_to
+from sparkinesis.stream.position import AfterRecord, Position, Sentinel
 from sparkinesis.stream.retry import error_code
 from sparkinesis.stream.subscription import OPERATION, Subscription
 
 _log = logging.getLogger(__name__)
-
-SPACING = 5.0
-"""Seconds from a successful call on a shard to the next that is not refused (API reference)."""
 
 AFTER_REFUSAL = 1.0
 """Seconds to the next call when another machine's task has subscribed: one call a second is free
@@ -58,7 +59,7 @@ class Turn:
             # Before a reboot the clock was ahead: such an instant says nothing.
             if 0 < self._slot.free_at - now <= AFTER_LOSS:
                 return False
-            self._slot.free_at = now + SPACING
+            self._slot.free_at = now + BETWEEN_SUBSCRIPTIONS
             return True
 
     def free_in(self, seconds: float) -> None:
@@ -72,7 +73,9 @@ class SubscribedCursor:
     """Fetches a shard's pages as `ShardCursor` does, the first of them from a subscription.
 
     It begins AT ``position`` (inclusive). ``poll`` gives the cursor that goes on, at a position and
-    whether inclusive. `fetch` is for one thread at a time, `stop` for any.
+    whether inclusive. The subscription is ended once ``end`` has come: what the service sends while
+    the caller works on the last rows is paid for. `fetch` is for one thread at a time, `stop` for
+    any.
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class SubscribedCursor:
         shard_id: str,
         position: Position,
         *,
+        end: AfterRecord | Literal[Sentinel.SHARD_END],
         poll: Callable[[Position, bool], ShardCursor],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -93,6 +97,7 @@ class SubscribedCursor:
         self._consumer_arn = consumer_arn
         self._shard_id = shard_id
         self._position = position
+        self._end = end
         self._inclusive = True
         self._poll = poll
         self._clock = clock
@@ -143,7 +148,7 @@ class SubscribedCursor:
                 self._turn.free_in(AFTER_REFUSAL)
             self._tell(error)
             return
-        self._turn.free_in(SPACING)
+        self._turn.free_in(BETWEEN_SUBSCRIPTIONS)
         self._subscribed_at = self._clock()
         with self._lock:
             self._subscription = subscription
@@ -167,9 +172,11 @@ class SubscribedCursor:
         if event.records:
             self._position = AfterRecord(event.records[-1].sequence_number)
             self._inclusive = False
-        now_ms = subscription.service_time_ms + 1000 * (self._clock() - self._subscribed_at)
-        page = Page(event.records, None, event.millis_behind_latest, event.child_shards)
-        return Fetched(page, received.size, int(now_ms))
+        _, is_over, _ = up_to(event.records, self._end)
+        if is_over or self.at_end:
+            self._end_subscription()
+        age = self._clock() - self._subscribed_at
+        return as_fetched(received, subscription.service_time_ms, age)
 
     def _end_subscription(self) -> None:
         with self._lock:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from sparkinesis.errors import OptionError
 from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
+
+CONSUMER_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
+"""What a registered consumer may be called (API reference, ConsumerName)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,9 +105,7 @@ class StreamClient:
 
     def describe(self) -> StreamSummary:
         """DescribeStreamSummary: the retention period, if the stream exists."""
-        answer = self.call(
-            "DescribeStreamSummary", lambda c: c.describe_stream_summary(**self._id())
-        )
+        answer = self._describe()
         hours = answer["StreamDescriptionSummary"]["RetentionPeriodHours"]
         return StreamSummary(hours * 3_600_000, self._service_time(answer))
 
@@ -215,10 +213,7 @@ class StreamClient:
         """The stream's ARN: that of its address, or DescribeStreamSummary's."""
         if self.address.arn:
             return self.address.arn
-        answer = self.call(
-            "DescribeStreamSummary", lambda c: c.describe_stream_summary(**self._id())
-        )
-        return str(answer["StreamDescriptionSummary"]["StreamARN"])
+        return str(self._describe()["StreamDescriptionSummary"]["StreamARN"])
 
     def put_records(self, entries: Sequence[Entry]) -> list[PutResult]:
         """PutRecords of 1 to 500 entries: what became of each, in order.
@@ -233,6 +228,12 @@ class StreamClient:
             )
             for result in answer["Records"]
         ]
+
+    def _describe(self) -> dict[str, Any]:
+        answer: dict[str, Any] = self.call(
+            "DescribeStreamSummary", lambda c: c.describe_stream_summary(**self._id())
+        )
+        return answer
 
     def _id(self) -> dict[str, Any]:
         if self.address.arn:

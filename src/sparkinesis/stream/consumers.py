@@ -62,7 +62,9 @@ def try_to_register(client: StreamClient, name: str, stream_arn: str) -> Consume
     return _consumer(answer["Consumer"])
 
 
-def deregister_consumer(client: StreamClient, consumer_arn: str) -> None:
+def deregister_consumer(
+    client: StreamClient, consumer_arn: str, retry: Retry | None = None
+) -> None:
     """DeregisterStreamConsumer; fine if the consumer is gone already.
 
     Its subscriptions end. Raises the errors of `StreamClient`.
@@ -75,7 +77,7 @@ def deregister_consumer(client: StreamClient, consumer_arn: str) -> None:
             if error_code(error) != "ResourceNotFoundException":
                 raise
 
-    client.call("DeregisterStreamConsumer", deregister)
+    client.call("DeregisterStreamConsumer", deregister, retry=retry)
 
 
 def _describe(client: StreamClient, retry: Retry | None, **which: str) -> Consumer | None:

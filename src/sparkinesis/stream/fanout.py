@@ -39,6 +39,16 @@ RENEWAL = (240.0, 290.0)
 ends it at 300, and not those of all shards at once."""
 
 
+def as_fetched(received: ReceivedEvent, begun_ms: int, age: float) -> Fetched:
+    """An event as what GetRecords gives.
+
+    begun_ms: the service's clock (epoch ms) when the subscription began, ``age`` seconds ago.
+    """
+    event = received.event
+    page = Page(event.records, None, event.millis_behind_latest, event.child_shards)
+    return Fetched(page, data_size(received.size, page), begun_ms + int(age * 1000))
+
+
 class FanOutCursor:
     """Fetches a shard's events one after the other, each once, whatever happens to subscriptions.
 
@@ -156,9 +166,7 @@ class FanOutCursor:
         if self.at_end:
             self._drop()
         assert self._subscribed_at is not None
-        age_ms = int((self._clock() - self._subscribed_at) * 1000)
-        page = Page(event.records, None, event.millis_behind_latest, event.child_shards)
-        return Fetched(page, data_size(received.size, page), begun_ms + age_ms)
+        return as_fetched(received, begun_ms, self._clock() - self._subscribed_at)
 
     def _interrupted(self, error: Failure | None, *, had_begun: bool) -> None:
         """Wait until it is time to subscribe again; raise what will not pass."""
@@ -167,10 +175,9 @@ class FanOutCursor:
             return
         now = self._clock()
         cause = cause_of(error, had_begun=had_begun)
-        failures = self._trouble.failures
-        self._trouble = self._trouble.after(now)
         age = None if self._subscribed_at is None else now - self._subscribed_at
-        pause = pause_after(cause, failures, age, self._retry)
+        pause = pause_after(cause, self._trouble, age, self._retry)
+        self._trouble = self._trouble.after(cause, now)
         if cause is Cause.FINAL or self._trouble.lasts(now + pause) > self._retry.give_up_after:
             raise self._explained(error) from None
         if pause:

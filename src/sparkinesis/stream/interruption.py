@@ -16,10 +16,13 @@ LEAVE_TO_ANOTHER = (10.0, 20.0)
 """Seconds to wait, at least and at most, after another subscription has taken over: its owner may
 own the shard now, and whoever has lost it hears of that within about so long."""
 
-ASK_AGAIN = (0.5, 1.0)
+ASK_AGAIN = (1.0, 1.5)
 """Seconds to wait, at least and at most, while the consumer is in use: whoever subscribed did so
 five seconds ago at most, and each second more is one in which nobody reads the shard. The service
-takes five calls a second."""
+takes one call a second for a consumer and shard (its API reference, SubscribeToShard)."""
+
+ASKS = 10
+"""Refusals in a row after which that is not the reason any more, so that one need not hurry."""
 
 
 class Cause(Enum):
@@ -52,33 +55,40 @@ class Trouble:
     """What happened since the last event that came."""
 
     failures: int = 0
-    since: float = 0.0
-    """When the first of them was, in seconds of the cursor's clock."""
+    """Without refusals, which belong to each change of a shard's reader."""
+    refusals: int = 0
+    """As the consumer was in use; since the last failure of another kind."""
+    since: float | None = None
+    """When the first of all was, in seconds of the cursor's clock; None: there was none."""
 
-    def after(self, now: float) -> Trouble:
-        """With one more failure, at ``now``."""
-        return Trouble(self.failures + 1, self.since if self.failures else now)
+    def after(self, cause: Cause, now: float) -> Trouble:
+        """With one more, at ``now``."""
+        since = now if self.since is None else self.since
+        if cause is Cause.IN_USE:
+            return Trouble(self.failures, self.refusals + 1, since)
+        return Trouble(self.failures + 1, 0, since)
 
     def lasts(self, now: float) -> float:
         """How long it does, in seconds."""
-        return now - self.since if self.failures else 0.0
+        return 0.0 if self.since is None else now - self.since
 
 
 NO_TROUBLE = Trouble()
 
 
-def pause_after(cause: Cause, failures: int, age: float | None, retry: Retry) -> float:
+def pause_after(cause: Cause, before: Trouble, age: float | None, retry: Retry) -> float:
     """Seconds to wait before the next SubscribeToShard.
 
-    failures: how many there were since the last event, before this one. age: seconds since the last
+    before: what happened since the last event, without this. age: seconds since the last
     successful SubscribeToShard; None if there was none. A subscription that gave events and was
     over when its time had come is followed by the next at once; nothing else is.
     """
     rule = 0.0 if age is None else max(0.0, BETWEEN_SUBSCRIPTIONS - age)
-    if cause is Cause.OVER and rule == 0.0 and not failures:
+    if cause is Cause.OVER and rule == 0.0 and before == NO_TROUBLE:
         return 0.0
     if cause is Cause.IN_USE:
-        return rule + retry.uniform(*ASK_AGAIN)
+        is_soon = before.refusals < ASKS
+        return rule + (retry.uniform(*ASK_AGAIN) if is_soon else retry.pause(before.refusals))
     if cause is Cause.TAKEN_OVER:
         rule = retry.uniform(*LEAVE_TO_ANOTHER)
-    return rule + retry.pause(failures)
+    return rule + retry.pause(before.failures)

@@ -55,7 +55,7 @@ def register_consumer(
     while True:
         consumer, said = describe_consumer(client, name, stream_arn), ""
         if consumer is None:
-            consumer, said = _register(client, name, stream_arn)
+            consumer, said = _register(client, name, stream_arn, is_first=attempt == 0)
         if consumer is not None and consumer.is_active:
             return consumer.arn
         pause = 0.5 + pace.pause(attempt)
@@ -65,15 +65,19 @@ def register_consumer(
         attempt += 1
 
 
-def _register(client: StreamClient, name: str, stream_arn: str) -> tuple[Consumer | None, str]:
+def _register(
+    client: StreamClient, name: str, stream_arn: str, *, is_first: bool
+) -> tuple[Consumer | None, str]:
     """Try once: the new consumer; or none, and what was said, if another time it may work."""
     try:
         return try_to_register(client, name, stream_arn), ""
     except (ClientError, BotoCoreError) as error:
         code = error_code(error)
-        if code == "LimitExceededException":
+        # Once proves nothing of a stream that may have 50: many workers may ask in one second.
+        if code == "LimitExceededException" and not is_first:
             consumers = list_consumers(client, stream_arn)
-            if is_full(consumers):
+            # One of that name: another worker was quicker, and took the last place.
+            if is_full(consumers) and name not in {consumer.name for consumer in consumers}:
                 raise ConsumerLimitError(_full(client.address, name, consumers)) from None
         # ResourceInUse: another worker has just registered it, or it is being deleted.
         elif code != "ResourceInUseException" and not is_retryable(error):

@@ -15,17 +15,18 @@ from sparkinesis.errors import (
 )
 from sparkinesis.stream.client import Fetched, StreamClient
 from sparkinesis.stream.fanout import FanOutCursor
+from sparkinesis.stream.interruption import BETWEEN_SUBSCRIPTIONS
 from sparkinesis.stream.position import Position
 from sparkinesis.stream.registration import deregister_consumer, register_consumer
+from sparkinesis.stream.retry import Retry
 from sparkinesis.worker.options import FanOutOptions
 from sparkinesis.worker.polling import Polling
 from sparkinesis.worker.retrieval import FetchAhead, PageSource
 
 _log = logging.getLogger(__name__)
 
-_SPACING = 5.0
-"""Seconds between two subscriptions of a consumer to a shard; the service refuses one that comes
-sooner (API reference, SubscribeToShard)."""
+_BRIEFLY = Retry(give_up_after=3.0)
+"""A worker that has let go of all shards does not stay for the sake of a consumer."""
 
 
 class _ShutDownError(Exception):
@@ -104,7 +105,7 @@ class FanOut:
             on_page=on_page,
             name=f"{self._application}-{shard_id}-fetch",
             clock=self._clock,
-            next_after=0.0 if self._is_refused else _SPACING,
+            next_after=0.0 if self._is_refused else BETWEEN_SUBSCRIPTIONS,
         ).start()
 
     def finish(self, is_last: Callable[[], bool]) -> None:
@@ -113,7 +114,7 @@ class FanOut:
         if not self._options.deregister or consumer_arn is None or not is_last():
             return
         try:
-            deregister_consumer(self._client, consumer_arn)
+            deregister_consumer(self._client, consumer_arn, _BRIEFLY)
             _log.info("Deregistered the consumer %s", consumer_arn)
         except SparkinesisError as error:
             _log.warning("The consumer %s stays registered, and is billed: %s", consumer_arn, error)

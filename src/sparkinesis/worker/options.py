@@ -9,9 +9,9 @@ from typing import Literal, TypeAlias
 
 from sparkinesis.errors import OptionError
 from sparkinesis.lease.caretaker import CareSettings
+from sparkinesis.stream.address import CONSUMER_NAME
 from sparkinesis.stream.budget import MAX_RECORDS_PER_CALL
 
-_CONSUMER_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
 _CONSUMER_ARN = re.compile(
     r"arn:aws[a-z-]*:kinesis:[a-z0-9-]+:[0-9]{12}"
     r":stream/(?P<stream>[a-zA-Z0-9_.-]{1,128})/consumer/[a-zA-Z0-9_.-]{1,128}:[0-9]+"
@@ -85,7 +85,7 @@ class FanOutOptions:
 
 def check_consumer_name(option: str, name: str) -> None:
     """Raise `OptionError` unless ``name`` may be a consumer's (API reference, ConsumerName)."""
-    if not isinstance(name, str) or not _CONSUMER_NAME.fullmatch(name):
+    if not isinstance(name, str) or not CONSUMER_NAME.fullmatch(name):
         raise OptionError(
             f"{option} is {name!r}; the name of a consumer has 1 to 128 letters, digits, '_', '.' "
             "and '-'."

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 
+from sparkinesis.errors import LeaseTableUnavailableError
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.table import LeaseTable
 from sparkinesis.lease.taker import TakeSettings
+from sparkinesis.local import Call, Fault, LocalServer
 from tests.integration.lease.conftest import ManualTime, lease
 
 FAILOVER = 10.0
@@ -128,3 +131,75 @@ def test_what_a_worker_that_leaves_had_asked_for_stays_its_owners(
     row = table.get(asked.key)
     assert row is not None
     assert (row.owner, row.checkpoint_owner) == (None, None)
+
+
+def lose_updates(server: LocalServer, when: Literal["before", "after"]) -> None:
+    """Each UpdateItem is cut off, before it takes effect or when only its answer is missing."""
+
+    def plan(call: Call) -> Fault | None:
+        return Fault.dropped(when) if call.operation == "UpdateItem" else None
+
+    server.kinesis.faults = plan
+
+
+@pytest.mark.parametrize("was_given", [False, True])
+def test_a_handoff_whose_answer_was_lost_is_withdrawn_by_a_worker_that_leaves(
+    server: LocalServer, table: LeaseTable, time: ManualTime, was_given: bool
+) -> None:
+    for key in ("a", "b"):
+        table.create(lease(key, owner="old"))
+    new = coordinator(table, time, "new")
+    lose_updates(server, "after")
+    with pytest.raises(LeaseTableUnavailableError):
+        new.take()
+    server.kinesis.faults = None
+    (asked,) = [row for row in table.leases() if row.checkpoint_owner == "old"]
+    if was_given:
+        table.assign(asked, "new")
+    new.decline()
+    row = table.get(asked.key)
+    assert row is not None
+    assert (row.owner, row.checkpoint_owner) == (None if was_given else "old", None)
+
+
+def test_a_lease_taken_without_an_answer_is_released_by_a_worker_that_leaves(
+    server: LocalServer, table: LeaseTable, time: ManualTime
+) -> None:
+    table.create(lease("a"))
+    new = coordinator(table, time, "new")
+    lose_updates(server, "after")
+    with pytest.raises(LeaseTableUnavailableError):
+        new.take()
+    server.kinesis.faults = None
+    assert [row.owner for row in table.leases()] == ["new"]
+    new.decline()
+    assert [row.owner for row in table.leases()] == [None]
+
+
+def test_a_lease_taken_without_an_answer_is_adopted_at_the_next_look(
+    server: LocalServer, table: LeaseTable, time: ManualTime
+) -> None:
+    table.create(lease("a"))
+    new = coordinator(table, time, "new")
+    lose_updates(server, "after")
+    with pytest.raises(LeaseTableUnavailableError):
+        new.take()
+    server.kinesis.faults = None
+    assert not new.take()
+    assert set(new.held()) == {"a"}
+
+
+def test_what_was_asked_for_in_vain_is_not_waited_for(
+    server: LocalServer, table: LeaseTable, time: ManualTime
+) -> None:
+    for key in ("a", "b"):
+        table.create(lease(key, owner="old"))
+    new = coordinator(table, time, "new")
+    lose_updates(server, "before")
+    with pytest.raises(LeaseTableUnavailableError):
+        new.take()
+    server.kinesis.faults = None
+    table.create(lease("c", owner="new"))
+    table.create(lease("d", owner="new"))
+    assert not new.take()
+    assert [row.owner for row in sorted(table.leases(), key=lambda row: row.key)][:2] == ["old"] * 2

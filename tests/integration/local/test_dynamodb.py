@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
 
 from sparkinesis.local import LocalServer, LocalServerError
 from tests.integration.local.conftest import once
+from tests.journal import PATIENCE
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +116,33 @@ def alive(pid: int) -> bool:
 
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="looks into /proc")
+def test_a_server_stops_although_calls_wait_for_their_turn() -> None:
+    server = LocalServer(port=0, dynamodb=True).start()
+    client = server.client("dynamodb", config=Config(retries={"total_max_attempts": 1}))
+
+    def call_on() -> None:
+        while True:
+            try:
+                client.list_tables()
+            except (ClientError, BotoCoreError):
+                return
+
+    callers = [threading.Thread(target=call_on, daemon=True) for _ in range(12)]
+    for caller in callers:
+        caller.start()
+    end = time.monotonic() + PATIENCE
+    while server.kinesis.calls.count("ListTables") < 50:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    stopping = threading.Thread(target=server.stop, daemon=True)
+    stopping.start()
+    stopping.join(PATIENCE)
+    assert not stopping.is_alive()
+    for caller in callers:
+        caller.join(PATIENCE)
+        assert not caller.is_alive()
+
+
 def test_moto_dies_with_a_parent_that_is_killed() -> None:
     parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True)
     with parent:

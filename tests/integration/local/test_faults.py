@@ -9,6 +9,7 @@ import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError, ReadTimeoutError
 
 from sparkinesis.local import Call, Fault, LocalServer
+from tests.http2 import connected
 from tests.integration.local.conftest import once
 
 
@@ -30,6 +31,22 @@ def test_a_dropped_connection(
     assert server.kinesis.calls.select("PutRecord")[0].error == "Dropped"
     server.kinesis.faults = None
     assert records(kinesis) == left
+
+
+def test_a_client_that_left_before_its_connection_was_to_be_dropped(
+    server: LocalServer, kinesis: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.kinesis.faults = lambda _: Fault(drop="after", delay_ms=300)
+    with connected(server.endpoint_url) as leaver:
+        leaver.sendall(
+            b"POST / HTTP/1.1\r\nHost: x\r\nX-Amz-Target: Kinesis_20131202.ListStreams\r\n"
+            b"Content-Type: application/x-amz-json-1.1\r\nAuthorization: x\r\n"
+            b"Content-Length: 2\r\n\r\n{}"
+        )
+    with pytest.raises(ConnectionClosedError):
+        kinesis.list_streams()  # begun later, so the first one is over by then
+    assert server.kinesis.calls.count("ListStreams") == 2
+    assert caplog.messages == []
 
 
 def test_boto3_tries_a_500_again(server: LocalServer) -> None:

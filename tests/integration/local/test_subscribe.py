@@ -133,6 +133,7 @@ def test_records_are_pushed_as_they_are_put(kinesis: Any, clock: ManualClock) ->
 
 def test_the_answer_is_an_event_stream(server: LocalServer, kinesis: Any) -> None:
     answer = subscribe(kinesis, register(kinesis))
+    answer["EventStream"].close()
     headers = answer["ResponseMetadata"]["HTTPHeaders"]
     assert headers["content-type"] == "application/vnd.amazon.eventstream"
     assert headers["transfer-encoding"] == "chunked"
@@ -196,9 +197,9 @@ def test_one_call_takes_over_from_another(
     with pytest.raises(kinesis.exceptions.ResourceInUseException):
         subscribe(kinesis, consumer)
     clock.advance(1)
+    assert next(older)["Records"] == [], "the one of the 5th second"
     newer = events(kinesis, consumer)
     assert next(newer)["Records"] == []
-    assert next(older)["Records"] == [], "the one of the 5th second"
     with pytest.raises(EventStreamError, match="ResourceInUseException"):
         next(older)
 
@@ -225,7 +226,7 @@ def test_a_fault_ends_it_with_an_exception(server: LocalServer, kinesis: Any) ->
         next(pushed)
 
 
-@pytest.mark.parametrize("count", [0, 1, 11, 12, 100, 130, 131, 500, 3 * MIB])
+@pytest.mark.parametrize("count", [0, 1, 11, 12, 100, 130, 131, 500, 5_000])
 def test_a_fault_cuts_the_connection_after_so_many_bytes(
     server: LocalServer, kinesis: Any, count: int, released: threading.Event
 ) -> None:
@@ -234,6 +235,17 @@ def test_a_fault_cuts_the_connection_after_so_many_bytes(
     server.kinesis.faults = lambda _: Fault(cut_after=count)
     with Raw(server, consumer) as answer:
         assert read_until_reset(answer) == count
+    assert released.wait(20)
+
+
+def test_a_cut_may_take_back_what_the_client_has_not_read(
+    server: LocalServer, kinesis: Any, released: threading.Event
+) -> None:
+    consumer = register(kinesis)
+    fill(server, 8)
+    server.kinesis.faults = lambda _: Fault(cut_after=3 * MIB)
+    with Raw(server, consumer) as answer:
+        assert 0 < read_until_reset(answer) <= 3 * MIB
     assert released.wait(20)
 
 

@@ -15,7 +15,7 @@ from sparkinesis.errors import (
     ServiceError,
     StreamNotFoundError,
 )
-from sparkinesis.local import Call, Fault, LocalServer, ManualClock
+from sparkinesis.local import Call, Fault, LocalServer, ManualClock, limits
 from sparkinesis.stream.client import StreamClient
 from sparkinesis.stream.consumers import describe_consumer_arn, list_consumers
 from sparkinesis.stream.registration import deregister_consumer, register_consumer
@@ -143,6 +143,41 @@ def test_a_stream_with_as_many_consumers_as_it_may_have(
     deregister_consumer(client, register("app-3"))
     assert "/consumer/one-more:" in register("one-more")
     assert len(list_consumers(client, client.stream_arn())) == 20
+
+
+def test_the_last_place_goes_to_all_workers_of_a_name(
+    server: LocalServer, register: Register, clock: ManualClock
+) -> None:
+    """One sees no consumer, and is refused: another worker has registered it meanwhile."""
+    for number in range(19):
+        register(f"app-{number}")
+        clock.advance(1000)
+    first = register("c")
+
+    def plan(call: Call) -> Fault | None:
+        if call.operation == "DescribeStreamConsumer" and seen < call.ordinal <= seen + 2:
+            return Fault.error("ResourceNotFoundException")
+        if call.operation == "RegisterStreamConsumer":
+            return Fault.error("LimitExceededException")
+        return None
+
+    seen = server.kinesis.calls.count("DescribeStreamConsumer")
+    server.kinesis.faults = plan
+    assert register("c") == first
+
+
+def test_too_many_calls_are_not_too_many_consumers(
+    server: LocalServer, register: Register, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The service says the same of both, and a stream that has 20 consumers may have 50."""
+    monkeypatch.setattr(limits, "MAX_CONSUMERS", 50)
+    for number in range(20):
+        register(f"app-{number}")
+        clock.advance(1000)
+    server.kinesis.faults = failing(
+        "RegisterStreamConsumer", Fault.error("LimitExceededException", "Rate exceeded")
+    )
+    assert "/consumer/c:" in register()
 
 
 def test_others_that_are_being_created_are_waited_for(

@@ -141,15 +141,18 @@ def test_a_shutdown_does_not_wait_for_a_consumer(
     assert {row.owner for row in make().table().leases()} == {None}
 
 
-def fill(kinesis: Any, stream: str) -> None:
+def fill(server: LocalServer, stream: str) -> None:
+    """All the consumers that a stream may have, at a higher rate than the service allows."""
+    server.kinesis.limits = None
     for n in range(20):
-        register(kinesis, stream, f"other-{n}")
+        register(server.client("kinesis"), stream, f"other-{n}")
+    server.kinesis.limits = True
 
 
 def test_too_many_consumers_are_told_before_a_lease_is_taken(
-    make: Make, start: Start, kinesis: Any, server: LocalServer, stream: str
+    make: Make, start: Start, server: LocalServer, stream: str
 ) -> None:
-    fill(kinesis, stream)
+    fill(server, stream)
     with pytest.raises(ConsumerLimitError, match="other-19"):
         start(make())
     assert {row.owner for row in make().table().leases()} == {None}
@@ -178,7 +181,7 @@ def test_polling_takes_over_if_the_options_say_so(
     why: str,
 ) -> None:
     if why == "too many":
-        fill(kinesis, stream)
+        fill(server, stream)
     else:
         denied = Fault.error("AccessDeniedException", "not authorized to perform")
         refuse(server, stream, "RegisterStreamConsumer", denied)
@@ -228,6 +231,15 @@ def test_a_consumer_stays(
         go_on.set()
     assert worker.shutdown(0.2 if how == "forced" else PATIENCE) is (how != "forced")
     go_on.set()
+    assert consumers(kinesis, stream) == [stream]
+
+
+def test_a_service_that_fails_does_not_hold_up_the_end(
+    make: Make, start: Start, kinesis: Any, server: LocalServer, stream: str
+) -> None:
+    worker = start(make(FanOutOptions(deregister=True)))
+    refuse(server, stream, "DeregisterStreamConsumer", Fault.error("InternalFailure", status=500))
+    assert worker.shutdown(PATIENCE)
     assert consumers(kinesis, stream) == [stream]
 
 
@@ -294,14 +306,10 @@ def test_shards_that_move_between_workers_lose_nothing(
     a = run("a")
     put_at(kinesis, stream, b"0")
     journals["a"].wait_for_data(b"0")
-    subscribed = time.monotonic()
     assert a.shutdown(PATIENCE)
     put_at(kinesis, stream, b"1")
     b = run("b")
     journals["b"].wait_for_data(b"1")
-    took = time.monotonic() - subscribed
-    print(f"delivered by the next owner {took:.1f} s after the first one had subscribed")
-    assert took < 9, "five seconds of the rule, a pause, and the start of a worker"
     # Lost without a word: the one that loses it reads on for no moment.
     lost = b._coordinator.held()[FIRST]
     lost.lose("the test says so")

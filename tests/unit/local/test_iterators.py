@@ -93,6 +93,11 @@ def test_at_timestamp_must_not_lie_in_the_future(stream: Stream, clock: ManualCl
         stream.iterator("AT_TIMESTAMP", Timestamp=(clock() + 1) / 1000)
 
 
+def test_at_timestamp_of_the_farthest_past_is_the_oldest_record(stream: Stream) -> None:
+    stream.put("a")
+    assert stream.read("AT_TIMESTAMP", Timestamp=-1e308) == ["a"]
+
+
 @pytest.mark.parametrize(
     ("kind", "rest"),
     [

@@ -118,6 +118,11 @@ def test_pages_keep_the_filter(history: Stream, clock: ManualClock) -> None:
     assert pages(history, 2, ShardFilter=filter_) == [[1, 2], [3]]
 
 
+def test_pages_keep_a_filter_of_the_farthest_future(stream: Stream) -> None:
+    stream("UpdateShardCount", TargetShardCount=2, ScalingType="UNIFORM_SCALING")
+    assert pages(stream, 1, ShardFilter={"Type": "AT_TIMESTAMP", "Timestamp": 1e308}) == [[1], [2]]
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [

@@ -84,6 +84,7 @@ def test_it_begins_where_it_is_told_to(
             "InvalidArgumentException",
             "cannot be greater",
         ),
+        ({"Type": "AT_TIMESTAMP", "Timestamp": 1e308}, "InvalidArgumentException", "cannot be g"),
         ({"Type": "SHARD_END"}, "ValidationException", "'startingPosition.type'"),
         ({}, "ValidationException", "'startingPosition.type'"),
         ({"Type": "LATEST", "Timestamp": "x"}, "SerializationException", "timestamp"),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from sparkinesis.source.subscribed import AFTER_LOSS, AFTER_REFUSAL, SPACING, Turn
+from sparkinesis.source.subscribed import AFTER_LOSS, AFTER_REFUSAL, Turn
 from sparkinesis.stream.budget import OwnSlot
+from sparkinesis.stream.interruption import BETWEEN_SUBSCRIPTIONS
 
 
 class Clock:
@@ -19,7 +20,8 @@ def test_one_of_several_tasks_asks_and_the_next_after_five_seconds() -> None:
     tasks = [Turn(slot, clock) for _ in range(3)]
     assert [task.take() for task in tasks] == [True, False, False]
     clock.now += 2.0
-    tasks[0].free_in(SPACING)  # the answer was slow: the service counts from when it gave it
+    # The answer was slow: the service counts from when it gave it.
+    tasks[0].free_in(BETWEEN_SUBSCRIPTIONS)
     clock.now += 4.9
     assert not any(task.take() for task in tasks)
     clock.now += 0.1

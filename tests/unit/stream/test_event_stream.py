@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import struct
 import tracemalloc
-import uuid
 
 import pytest
 from botocore.eventstream import EventStreamBuffer
@@ -155,7 +154,7 @@ def test_a_payload_is_not_copied_when_it_came_at_once() -> None:
         b"\1n\7\0\5abc",  # ends in the text
         b"\1n\7\0",  # ends in its length
         b"\1n\x04\0\0",  # ends in a number
-        b"\1n\x09" + uuid.uuid4().bytes[:15],
+        b"\1n\x09" + bytes(15),
         b"\1n\x0a\0",  # no such type
         b"\1\xff\0",  # a name that is no text
         b"\1n\7\0\1\xff",  # a text that is none

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkinesis.errors import CorruptEventStreamError
-from sparkinesis.stream.interruption import NO_TROUBLE, Cause, cause_of, pause_after
+from sparkinesis.stream.interruption import NO_TROUBLE, Cause, Trouble, cause_of, pause_after
 from sparkinesis.stream.retry import Retry
 
 causes = st.sampled_from([cause for cause in Cause if cause is not Cause.FINAL])
@@ -64,7 +64,8 @@ def test_never_within_five_seconds_of_a_success(
     cause: Cause, failures: int, age: float, luck: float
 ) -> None:
     retry = Retry(base=0.5, cap=30, uniform=lambda least, most: least + luck * (most - least))
-    assert age + pause_after(cause, failures, age, retry) >= 5 - 1e-9
+    before = Trouble(failures, failures)
+    assert age + pause_after(cause, before, age, retry) >= 5 - 1e-9
 
 
 @given(causes, st.integers(0, 50), ages)
@@ -72,7 +73,9 @@ def test_the_mean_wait_grows_with_failures_to_a_bound(
     cause: Cause, failures: int, age: float | None
 ) -> None:
     retry = Retry(base=0.5, cap=30, uniform=lambda least, most: (least + most) / 2)
-    shorter, longer = (pause_after(cause, n, age, retry) for n in (failures, failures + 1))
+    shorter, longer = (
+        pause_after(cause, Trouble(n, n), age, retry) for n in (failures, failures + 1)
+    )
     assert 0 <= shorter <= longer <= 15 + 15
     if failures:
         assert shorter >= 0.25
@@ -81,18 +84,36 @@ def test_the_mean_wait_grows_with_failures_to_a_bound(
 @given(ages.filter(lambda age: age is None or age >= 5))
 def test_only_what_was_over_after_events_is_followed_at_once(age: float | None) -> None:
     retry = Retry(uniform=lambda _, most: most)
-    at_once = {cause for cause in Cause if pause_after(cause, 0, age, retry) == 0}
+    at_once = {cause for cause in Cause if pause_after(cause, NO_TROUBLE, age, retry) == 0}
     assert at_once == {Cause.OVER}
 
 
 @given(st.floats(0, 1), st.integers(0, 50))
 def test_a_newer_subscription_has_at_least_ten_seconds(luck: float, failures: int) -> None:
     retry = Retry(uniform=lambda least, most: least + luck * (most - least))
-    assert pause_after(Cause.TAKEN_OVER, failures, 100, retry) >= 10
+    assert pause_after(Cause.TAKEN_OVER, Trouble(failures), 100, retry) >= 10
+
+
+def test_a_consumer_in_use_does_not_make_the_next_failure_wait_longer() -> None:
+    """Who takes a shard over is refused for five seconds; that tells nothing of the service."""
+    retry = Retry(base=0.5, cap=30, uniform=lambda _, most: most)
+    trouble = NO_TROUBLE
+    for second in range(8):
+        trouble = trouble.after(Cause.IN_USE, second)
+    assert pause_after(Cause.BROKEN, trouble, None, retry) == 0.5
+
+
+def test_a_consumer_that_stays_in_use_is_asked_less_often() -> None:
+    retry = Retry(base=0.5, cap=30, uniform=lambda _, most: most)
+    trouble, pauses = NO_TROUBLE, []
+    for _ in range(12):
+        pauses.append(pause_after(Cause.IN_USE, trouble, None, retry))
+        trouble = trouble.after(Cause.IN_USE, 0)
+    assert pauses == [1.5] * 10 + [30.0] * 2
 
 
 def test_trouble_lasts_from_its_first_failure() -> None:
-    trouble = NO_TROUBLE.after(10).after(20).after(30)
-    assert trouble.failures == 3
+    trouble = NO_TROUBLE.after(Cause.IN_USE, 10).after(Cause.BROKEN, 20).after(Cause.BROKEN, 30)
+    assert (trouble.failures, trouble.refusals) == (2, 0)
     assert trouble.lasts(35) == 25
     assert NO_TROUBLE.lasts(35) == 0

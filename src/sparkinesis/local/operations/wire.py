@@ -5,6 +5,8 @@ from __future__ import annotations
 from sparkinesis.local.operations.context import Json
 from sparkinesis.local.shard import Shard
 
+_FARTHEST_MS = 1 << 62
+
 
 def shard_json(shard: Shard) -> Json:
     numbers = {"StartingSequenceNumber": shard.starting_sequence_number}
@@ -24,4 +26,5 @@ def shard_json(shard: Shard) -> Json:
 
 
 def millis(seconds: float) -> int:
-    return round(seconds * 1000)
+    """An instant of a request. What is farther off than a listing's token has room for is cut."""
+    return round(min(max(seconds * 1000, -_FARTHEST_MS), _FARTHEST_MS))

@@ -1,0 +1,104 @@
+"""HTTP/1.1 as raw bytes: clients that offer to speak something else (`Upgrade`)."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from typing import Any
+
+import pytest
+
+from sparkinesis.local import LocalServer
+from tests.http2 import JSON, connected
+
+# As Java's own client sends them.
+OFFER = {
+    "Connection": "Upgrade, HTTP2-Settings",
+    "HTTP2-Settings": "AAEAAEAAAAIAAAAAAAMAAAAAAAQBAAAAAAUAAEAABgAGAAA",
+    "Upgrade": "h2c",
+}
+
+
+def head(operation: str, body: bytes, **more: str) -> bytes:
+    headers = {
+        "Host": "x",
+        "X-Amz-Target": f"Kinesis_20131202.{operation}",
+        "Content-Type": JSON,
+        "Authorization": "AWS4-HMAC-SHA256 Credential=key/20261121/us-east-1/x/y",
+        "Content-Length": str(len(body)),
+        **more,
+    }
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return f"POST / HTTP/1.1\r\n{lines}\r\n".encode()
+
+
+def put(text: str) -> bytes:
+    return json.dumps({"StreamName": "s", "Data": text, "PartitionKey": "k"}).encode()
+
+
+def answer(sock: Any) -> tuple[int, bytes]:
+    response = http.client.HTTPResponse(sock)
+    response.begin()
+    return response.status, response.read()
+
+
+def records(server: LocalServer) -> list[str]:
+    call, shard = server.kinesis.call, "shardId-000000000000"
+    iterator = call(
+        "GetShardIterator", StreamName="s", ShardId=shard, ShardIteratorType="TRIM_HORIZON"
+    )
+    return [record["Data"] for record in call("GetRecords", **iterator)["Records"]]
+
+
+@pytest.mark.parametrize("size", [1, 7, 100, 1 << 20])
+@pytest.mark.parametrize("upgrade", ["h2c", "websocket"])
+def test_an_offer_to_upgrade_is_declined(
+    server: LocalServer, caplog: pytest.LogCaptureFixture, upgrade: str, size: int
+) -> None:
+    """In requests cut anywhere, as often as it comes; others on the connection are as ever."""
+    server.kinesis.call("CreateStream", StreamName="s", ShardCount=1)
+    offer = {**OFFER, "Upgrade": upgrade}
+    with connected(server.endpoint_url) as sock:
+        for text, more in (("AAAA", offer), ("BBBB", {}), ("CCCC", offer)):
+            body = put(text)
+            request = head("PutRecord", body, **more) + body
+            for at in range(0, len(request), size):
+                sock.sendall(request[at : at + size])
+            status, answered = answer(sock)
+            assert status == 200
+            assert json.loads(answered)["ShardId"] == "shardId-000000000000"
+    assert records(server) == ["AAAA", "BBBB", "CCCC"]
+    assert len(server.kinesis.calls.select("PutRecord")) == 3, "none is answered twice"
+    assert {call.access_key for call in server.kinesis.calls.select("PutRecord")} == {"key"}
+    assert caplog.messages == []
+
+
+def test_a_chunked_body_behind_an_offer_arrives(server: LocalServer) -> None:
+    server.kinesis.call("CreateStream", StreamName="s", ShardCount=1)
+    body = put("AAAA")
+    front = head("PutRecord", body, **OFFER, **{"Transfer-Encoding": "chunked"})
+    front = front.replace(b"Content-Length: %d\r\n" % len(body), b"")
+    with connected(server.endpoint_url) as sock:
+        sock.sendall(front + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body))
+        assert answer(sock)[0] == 200
+    assert records(server) == ["AAAA"]
+
+
+def test_a_part_of_a_request_is_none(
+    server: LocalServer, kinesis: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    body = b'{"StreamName": "s", "ShardCount": 1}  '
+    for left in (len(body), 10, 1):  # the last one is whole, but for a space
+        with connected(server.endpoint_url) as sock:
+            sock.sendall(head("CreateStream", body) + body[: len(body) - left])
+    for _ in range(3):  # turns of the server's loop
+        assert kinesis.list_streams()["StreamNames"] == []
+    assert [call.operation for call in server.kinesis.calls] == ["ListStreams"] * 3
+    assert caplog.messages == []
+
+
+def test_nonsense_is_refused_at_once(server: LocalServer) -> None:
+    with connected(server.endpoint_url) as sock:
+        sock.sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc")  # as TLS begins
+        assert answer(sock)[0] == 400
+        assert sock.recv(1) == b""
