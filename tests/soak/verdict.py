@@ -1,0 +1,102 @@
+"""What a soak found: figures, and what is wrong, each by the name of the check."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from tests.integration.worker.fleet import rival_checkpoints
+from tests.soak.accounting import (
+    at_least_once,
+    exactly_once,
+    in_order,
+    processed_numbers,
+    replays,
+    resumed_behind,
+    stored_of_put,
+)
+from tests.soak.growth import Bounds, Sample, growth, memory_slope
+from tests.soak.outcome import BatchFolders, FileSink, rows_of
+from tests.soak.soak import History, Process, Soak
+from tests.soak.stored import Stored
+
+BOUNDS: Mapping[str, Bounds] = {
+    "JVM": Bounds(memory=64, slope=3, threads=12, sockets=12),
+}
+"""By role; `Bounds()` for all others. A JVM compiles, and pools threads, for a long time."""
+
+
+@dataclass
+class Verdict:
+    figures: dict[str, Any] = field(default_factory=dict)
+    wrong: list[str] = field(default_factory=list)
+    """What contradicts a check, ``name of the check: words``."""
+
+    def check(self, name: str, found: list[str]) -> None:
+        self.wrong += [f"{name}: {words}" for words in found]
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def judge_queries(verdict: Verdict, soak: Soak, stored: Stored) -> None:
+    """Each row once, keys in order."""
+    doors: dict[str, FileSink | BatchFolders] = {
+        "the killed query": soak.killed_query,
+        "the steady query": soak.steady_query,
+    }
+    for name, output in doors.items():
+        rows = list(rows_of(output.tables()))
+        verdict.figures[f"out of {name}"] = len(rows)
+        verdict.check(f"{name} gives each record exactly once", exactly_once(stored.rows, rows))
+        verdict.check(f"{name} keeps each key's order", in_order(row[3:] for row in rows))
+
+
+def judge_processors(verdict: Verdict, soak: Soak, copies: Counter[tuple[str, int]]) -> None:
+    """Nothing lost, keys in order, and what came again is explained."""
+    events = soak.processed.events
+    numbers = list(processed_numbers(events))
+    again = replays(events, soak.history.killed, soak.history.paused)
+    verdict.figures["processed by record processors"] = len(numbers)
+    verdict.figures["processed again"] = dict(again.causes)
+    verdict.figures["acquisitions"] = sum(event["event"] == "initialize" for event in events)
+    verdict.check("record processors lose nothing", at_least_once(copies, numbers))
+    verdict.check("record processors keep each key's order", in_order(numbers))
+    verdict.check("a shard that was let go is not processed again", again.unexplained)
+    verdict.check("a shard resumes at its last checkpoint", resumed_behind(events))
+    verdict.check("one owner at a time checkpoints", rival_checkpoints(events))
+
+
+def judge_growth(verdict: Verdict, history: History) -> None:
+    """Of the processes that were there from the start to the end."""
+    for process, samples in long_lived(history).items():
+        bounds = BOUNDS.get(process.role, Bounds())
+        name = f"{process.child}, {process.role}"
+        verdict.check(f"{name} (process {process.pid}) does not grow", growth(samples, bounds))
+        half = [s for s in samples if s.seconds >= (samples[0].seconds + samples[-1].seconds) / 2]
+        verdict.figures.setdefault("MiB a minute in the last half", {})[f"{name} {process.pid}"] = (
+            round(memory_slope(half), 2)
+        )
+
+
+def long_lived(history: History) -> dict[Process, list[Sample]]:
+    """Those that were there in both calm stretches."""
+    calm = [s.seconds for samples in history.samples.values() for s in samples if s.calm]
+    middle = (min(calm) + max(calm)) / 2
+    found = {}
+    for process, samples in history.samples.items():
+        early = [sample.seconds < middle for sample in samples if sample.calm]
+        if any(early) and not all(early):
+            found[process] = samples
+    return found
+
+
+def judge_stream(verdict: Verdict, stored: Stored, put: Mapping[str, int]) -> None:
+    copies = stored.copies
+    verdict.figures["user records put"] = sum(put.values())
+    verdict.figures["user records stored"] = len(stored.rows)
+    verdict.figures["stored twice"] = len(stored.rows) - len(copies)
+    verdict.figures["records stored"] = stored.records
+    verdict.check("the producer's records are in the stream", stored_of_put(copies, put))
