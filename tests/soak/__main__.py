@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -83,7 +84,12 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--seed", type=int, default=None, help="drawn, and told, if not given")
     parser.add_argument("--rate", type=float, default=300.0, help="user records a second")
-    parser.add_argument("--folder", type=Path, default=None, help="to keep logs and output in")
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=None,
+        help="for logs and output; one of its own, which goes if all is well, if not given",
+    )
     parser.add_argument("--json", action="store_true", help="an object a line")
     args = parser.parse_args()
     if args.minutes < SHORTEST:
@@ -94,12 +100,16 @@ def main() -> int:
     report = Report(args.json)
     plan = Plan(args.minutes * 60, seed, args.rate)
     report.note(0, f"{args.minutes:g} minutes, {args.rate:g} user records a second, seed {seed}")
-    with tempfile.TemporaryDirectory(prefix="soak-") as scratch:
-        folder = args.folder or Path(scratch)
-        folder.mkdir(parents=True, exist_ok=True)
-        verdict = soak(plan, folder, report)
+    folder = args.folder or Path(tempfile.mkdtemp(prefix="soak-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    report.note(0, f"logs and output are in {folder}")
+    verdict = soak(plan, folder, report)
     report.verdict(verdict)
-    return 1 if verdict.wrong else 0
+    if verdict.wrong:
+        return 1
+    if args.folder is None:
+        shutil.rmtree(folder)
+    return 0
 
 
 if __name__ == "__main__":

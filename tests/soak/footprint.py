@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 _PROC = Path("/proc")
+_POOLS = "block-manager-"
+"""Threads of Spark's: a few hundred whenever it drops broadcasts, gone after a minute."""
 
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """Of one process. memory: resident, in MiB."""
+    """Of one process. memory: resident, in MiB. threads: without those of `_POOLS`."""
 
     memory: float
     threads: int
@@ -30,6 +32,16 @@ class Found:
     session: int
     role: str
     footprint: Footprint
+
+
+def largest(each: Sequence[Footprint]) -> Footprint:
+    """The most of each of one or more."""
+    return Footprint(
+        max(one.memory for one in each),
+        max(one.threads for one in each),
+        max(one.sockets for one in each),
+        max(one.files for one in each),
+    )
 
 
 def is_known_here() -> bool:
@@ -58,7 +70,7 @@ def footprint_of(folder: Path) -> Footprint:
     files = [_target(link) for link in (folder / "fd").iterdir()]
     return Footprint(
         memory=int(status.get("VmRSS", "0 kB").split()[0]) / 1024,
-        threads=int(status["Threads"]),
+        threads=sum(not _name(task).startswith(_POOLS) for task in (folder / "task").iterdir()),
         sockets=sum(target.startswith("socket:") for target in files),
         files=len(files),
     )
@@ -100,6 +112,13 @@ def _role(folder: Path) -> str:
     if "pyspark.sql" in command:
         return "planner"
     return "DynamoDB" if "sparkinesis.local.dynamodb" in command else "Python"
+
+
+def _name(task: Path) -> str:
+    try:
+        return (task / "comm").read_text()
+    except OSError:  # ended meanwhile
+        return _POOLS
 
 
 def _target(link: Path) -> str:

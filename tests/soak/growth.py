@@ -23,6 +23,8 @@ class Sample:
     calm: bool
     expected: float = 0.0
     """MiB that it holds with good reason, and more with time: what a server was given to keep."""
+    processes: int = 1
+    """Whose largest this is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from dataclasses import asdict
 from typing import Any
 
@@ -12,7 +11,7 @@ from rich.table import Table
 
 from tests.soak.growth import Sample
 from tests.soak.setting import STREAM
-from tests.soak.soak import History, Soak
+from tests.soak.soak import History, Process, Soak
 from tests.soak.verdict import Verdict, long_lived
 from tests.streams import active_shards
 
@@ -46,10 +45,9 @@ class Report:
         self._print(
             "progress", {"seconds": soak.seconds, **progress}, f"{_clock(soak.seconds)}  {line}"
         )
-        latest = _latest(soak.history)
         told = [
-            {"process": name, "processes": len(each), **_largest(each)}
-            for name, each in sorted(latest.items())
+            {"process": str(process), "processes": sample.processes, **asdict(sample.footprint)}
+            for process, sample in sorted(_latest(soak.history).items())
         ]
         self._print("processes", {"processes": told}, _table("", told))
 
@@ -61,7 +59,7 @@ class Report:
             first, last = calm[0], calm[-1]
             told.append(
                 {
-                    "process": f"{process.child}, {process.role} {process.pid}",
+                    "process": str(process),
                     **{
                         name: f"{_number(value)} > {_number(after)}"
                         for (name, value), after in zip(
@@ -83,20 +81,14 @@ class Report:
         self._print("verdict", verdict.as_json(), "\n".join(lines))
 
 
-def _latest(history: History) -> dict[str, list[Sample]]:
-    """The samples of the last look, by child and role."""
+def _latest(history: History) -> dict[Process, Sample]:
+    """The samples of the last look."""
     moment = max(samples[-1].seconds for samples in history.samples.values())
-    found: dict[str, list[Sample]] = defaultdict(list)
-    for process, samples in history.samples.items():
-        if moment - samples[-1].seconds < 1:
-            found[f"{process.child}, {process.role}"].append(samples[-1])
-    return found
-
-
-def _largest(samples: list[Sample]) -> dict[str, Any]:
-    """Of the processes of one role, the most of each."""
-    prints = [asdict(sample.footprint) for sample in samples]
-    return {name: round(max(each[name] for each in prints), 1) for name in prints[0]}
+    return {
+        process: samples[-1]
+        for process, samples in history.samples.items()
+        if moment - samples[-1].seconds < 1
+    }
 
 
 def _table(title: str, rows: list[dict[str, Any]]) -> Table:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import random
-import time
+import socket
+import threading
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,9 +22,8 @@ from tests.soak.accounting import (
     stored_of_put,
 )
 from tests.soak.course import ACTS, course, reshard
-from tests.soak.footprint import Footprint, footprint_of, processes
+from tests.soak.footprint import Footprint, footprint_of, is_known_here, processes
 from tests.soak.growth import Bounds, Sample, growth
-from tests.soak.outcome import FileSink
 from tests.soak.processor import numbers_of, runs
 from tests.soak.stored import Row
 from tests.soak.weather import KINDS, fault_of, kind_at
@@ -177,13 +179,8 @@ def test_a_process_that_was_not_there_at_the_end_is_told() -> None:
     assert "not there" in told
 
 
-@pytest.mark.skipif(not processes.__globals__["is_known_here"](), reason="no /proc")
+@pytest.mark.skipif(not is_known_here(), reason="it is read from /proc")
 def test_the_footprint_of_this_process_is_seen() -> None:
-    import os
-    import socket
-    import threading
-    from pathlib import Path
-
     before = footprint_of(Path("/proc/self"))
     end = threading.Event()
     thread = threading.Thread(target=end.wait)

@@ -70,15 +70,15 @@ def judge_processors(verdict: Verdict, soak: Soak, copies: Counter[tuple[str, in
 
 
 def judge_growth(verdict: Verdict, history: History) -> None:
-    """Of the processes that were there from the start to the end."""
+    """Of what was there from the start to the end."""
+    slopes = {}
     for process, samples in long_lived(history).items():
-        bounds = BOUNDS.get(process.role, Bounds())
-        name = f"{process.child}, {process.role}"
-        verdict.check(f"{name} (process {process.pid}) does not grow", growth(samples, bounds))
-        half = [s for s in samples if s.seconds >= (samples[0].seconds + samples[-1].seconds) / 2]
-        verdict.figures.setdefault("MiB a minute in the last half", {})[f"{name} {process.pid}"] = (
-            round(memory_slope(half), 2)
+        verdict.check(
+            f"{process} does not grow", growth(samples, BOUNDS.get(process.role, Bounds()))
         )
+        half = [s for s in samples if s.seconds >= (samples[0].seconds + samples[-1].seconds) / 2]
+        slopes[str(process)] = round(memory_slope(half), 2)
+    verdict.figures["MiB a minute in the last half"] = slopes
 
 
 def long_lived(history: History) -> dict[Process, list[Sample]]:
