@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import socket
@@ -10,6 +11,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from sparkinesis.local.faults import Call
@@ -24,6 +27,7 @@ from tests.soak.accounting import (
 from tests.soak.course import ACTS, course, reshard
 from tests.soak.footprint import Footprint, footprint_of, is_known_here, processes
 from tests.soak.growth import Bounds, Sample, growth
+from tests.soak.outcome import FileSink, ProcessedLines, rows_of
 from tests.soak.processor import numbers_of, runs
 from tests.soak.stored import Row
 from tests.soak.weather import KINDS, fault_of, kind_at
@@ -218,3 +222,41 @@ def test_weather_is_bad_for_a_share_of_the_time_and_calls() -> None:
     assert 150 < sum(fault is not None for fault in faults) < 350
     assert faults == [fault_of(call, bad, 5) for call in calls]
     assert fault_of(Call("CreateStream", "r", "s", None, 1, 0), bad, 5) is None
+
+
+def test_a_file_sink_has_what_its_log_names(tmp_path: Path) -> None:
+    log = tmp_path / "_spark_metadata"
+    log.mkdir()
+
+    def write(name: str, row: Row) -> dict[str, str]:
+        columns = zip(("shard", "sequence", "sub", "key", "number"), row, strict=True)
+        file = tmp_path / f"{name}.parquet"
+        pq.write_table(pa.table({column: [value] for column, value in columns}), file)
+        return {"path": f"file://{file}", "action": "add"}
+
+    def commit(name: str, *added: dict[str, str]) -> None:
+        (log / name).write_text("\n".join(["v1", *map(json.dumps, added)]))
+
+    # Named so that the order of names is not that of batches.
+    files = [write(f"part-{9 - n}", row) for n, row in enumerate(ROWS[:4])]
+    write("part-0-of-a-try-that-failed", ROWS[0])
+    sink = FileSink(tmp_path)
+    commit("0", files[0])
+    sink.refresh()
+    assert sink.rows == 1
+    commit("1", files[1], files[2])
+    commit("2.compact", *files)
+    sink.refresh()
+    assert sink.rows == 4
+    assert [rows[1] for rows in rows_of(sink.tables())] == ["100", "102", "101", "103"]
+
+
+def test_a_line_counts_when_it_is_whole(tmp_path: Path) -> None:
+    lines = ProcessedLines(tmp_path)
+    late, early = ({"at": at, "event": "records"} for at in (2.0, 1.0))
+    (tmp_path / "b.jsonl").write_text(json.dumps(late) + "\n" + json.dumps(early)[:9])
+    assert lines.refresh() == [late]
+    with (tmp_path / "b.jsonl").open("a") as file:
+        file.write(json.dumps(early)[9:] + "\n")
+    assert lines.refresh() == [early]
+    assert lines.events == [early, late]
