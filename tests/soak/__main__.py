@@ -41,9 +41,9 @@ def soak(plan: Plan, folder: Path, report: Report) -> Verdict:
     except SoakError as error:
         verdict.wrong.append(f"everything goes on: {error}")
     finally:
-        run.close()
-    verdict.figures["what happened"] = dict(run.history.acts)
-    verdict.check("processes end well", run.history.ended)
+        run.company.close()
+    verdict.figures["what happened"] = dict(run.acts)
+    verdict.check("processes end well", run.company.ended)
     left = [f"{pid}: {command}" for pid, command in marked(MARK, run.mark).items()]
     verdict.check("no process is left", left)
     return verdict
@@ -60,23 +60,23 @@ def _run(run: Soak, verdict: Verdict, report: Report) -> None:
     report.note(run.seconds, "all at work")
     run.calm()
     report.minute(run)
-    report.comparison(run.history)
+    report.comparison(run.watch)
     put = run.end_producer()
     stored = read_all(run.kinesis)
     judge_stream(verdict, stored, put)
-    taken = run.drain(len(stored.rows), stored.copies, DRAIN_SECONDS)
+    taken = run.drain(len(stored.rows), len(stored.copies), DRAIN_SECONDS)
     if taken is None:
         verdict.check("all comes out", [f"not within {DRAIN_SECONDS:g} s"])
     else:
         verdict.figures["seconds until all was out"] = round(taken, 1)
-    run.end()
-    owned = run.owned_leases()
+    run.end_clients()
+    owned = run.owners()
     verdict.check("leases are released", [f"{s} is {owner}'s" for s, owner in owned.items()])
     verdict.check("no connection is left", run.connections_left())
     run.end_server()
-    judge_queries(verdict, run, stored)
-    judge_processors(verdict, run, stored.copies)
-    judge_growth(verdict, run.history)
+    judge_queries(verdict, run.watch, stored)
+    judge_processors(verdict, run.watch, run.company.fates, stored.copies)
+    judge_growth(verdict, run.watch)
 
 
 def main() -> int:

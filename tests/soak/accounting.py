@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,7 +73,7 @@ class Replays:
     """Why user records were processed more than once.
 
     causes: how many, by what befell the one who had processed them before. unexplained: those of
-    shards that were let go gracefully.
+    shards that were let go gracefully, or should have been.
     """
 
     causes: Counter[str] = field(default_factory=Counter)
@@ -85,15 +86,25 @@ class _Acquisition:
     began: float
     last: ExtendedSequenceNumber | None = None
     ended: str = ""
-    """The last of what was told of its end."""
+    """The first of what was told of its end, and when."""
+    ended_at: float = math.inf
 
 
-def replays(events: Sequence[Event], killed: set[str], paused: set[str]) -> Replays:
-    """Explain what was processed again. Events in order of time; names of workers.
+@dataclass(frozen=True)
+class Fates:
+    """What was done to workers, by their ids. shut_down: when SIGTERM was sent (monotonic)."""
+
+    killed: Collection[str] = ()
+    paused: Collection[str] = ()
+    shut_down: Mapping[str, float] = field(default_factory=dict)
+
+
+def replays(events: Sequence[Event], fates: Fates) -> Replays:
+    """Explain what was processed again. Events in order of time.
 
     A batch is a replay as far as its positions do not lie behind all that were processed on the
     shard. Whoever had processed them did not checkpoint them: because it was killed or stopped, or
-    lost its lease. One that let go of its shard has no such excuse.
+    lost its lease. One that let go of its shard, or was asked to, has no such excuse.
     """
     found = Replays()
     acquisitions: dict[str, _Acquisition] = {}
@@ -111,31 +122,32 @@ def replays(events: Sequence[Event], killed: set[str], paused: set[str]) -> Repl
             if furthest is not None and furthest.last is not None:
                 again = seen[shard].intersection(numbers)
                 if _place(event["first"]) <= furthest.last and again:
-                    cause = _cause(furthest, latest[shard] == mine, killed, paused)
+                    cause = _cause(furthest, latest[shard] == mine, fates)
                     found.causes[cause] += len(again)
                     if cause == "UNEXPLAINED":
                         found.unexplained.append(
                             f"{shard}: {len(again)} user records from {event['first']} by "
-                            f"{event['worker']}, after {furthest.worker} had let go"
+                            f"{event['worker']}, after {furthest.worker} had let go, or should have"
                         )
             seen[shard].update(numbers)
             last = _place(event["last"])
             acquisitions[mine].last = last
             if furthest is None or furthest.last is None or last > furthest.last:
                 latest[shard] = mine
-        elif event["event"] in {"let go", "lease_lost"} and acquisitions[mine].ended != "let go":
+        elif event["event"] in {"let go", "lease_lost"} and not acquisitions[mine].ended:
             acquisitions[mine].ended = event["event"]
+            acquisitions[mine].ended_at = event["at"]
     return found
 
 
-def _cause(before: _Acquisition, same: bool, killed: set[str], paused: set[str]) -> str:
+def _cause(before: _Acquisition, same: bool, fates: Fates) -> str:
     if same:
         return "a checkpoint failed"
-    if before.ended == "let go":
+    if before.ended == "let go" or before.ended_at > fates.shut_down.get(before.worker, math.inf):
         return "UNEXPLAINED"
-    if before.worker in killed:
+    if before.worker in fates.killed:
         return "its worker was killed"
-    if before.worker in paused:
+    if before.worker in fates.paused:
         return "its worker was stopped"
     # It may not have noticed yet.
     return "its lease was lost"

@@ -11,8 +11,9 @@ from rich.table import Table
 
 from tests.soak.growth import Sample
 from tests.soak.setting import STREAM
-from tests.soak.soak import History, Process, Soak
+from tests.soak.soak import Soak
 from tests.soak.verdict import Verdict, long_lived
+from tests.soak.watch import Process, Watch
 from tests.streams import active_shards
 
 
@@ -35,10 +36,10 @@ class Report:
     def minute(self, soak: Soak) -> None:
         """A line of progress, and what each process takes."""
         progress = {
-            "put": sum(soak.produced().values()),
-            "out of the killed query": soak.killed_query.rows,
-            "out of the steady query": soak.steady_query.rows,
-            "processed": len(soak.seen),
+            "put": sum(soak.watch.produced().values()),
+            "out of the killed query": soak.watch.killed_query.rows,
+            "out of the steady query": soak.watch.steady_query.rows,
+            "processed": len(soak.watch.numbers),
             "open shards": len(active_shards(soak.kinesis, STREAM)),
         }
         line = ", ".join(f"{name} {count:,}" for name, count in progress.items())
@@ -47,14 +48,14 @@ class Report:
         )
         told = [
             {"process": str(process), "processes": sample.processes, **asdict(sample.footprint)}
-            for process, sample in sorted(_latest(soak.history).items())
+            for process, sample in sorted(_latest(soak.watch).items())
         ]
         self._print("processes", {"processes": told}, _table("", told))
 
-    def comparison(self, history: History) -> None:
+    def comparison(self, watch: Watch) -> None:
         """What lived from the start to the end, then and now."""
         told = []
-        for process, samples in long_lived(history).items():
+        for process, samples in long_lived(watch).items():
             calm = [sample for sample in samples if sample.calm]
             first, last = calm[0], calm[-1]
             told.append(
@@ -81,12 +82,12 @@ class Report:
         self._print("verdict", verdict.as_json(), "\n".join(lines))
 
 
-def _latest(history: History) -> dict[Process, Sample]:
+def _latest(watch: Watch) -> dict[Process, Sample]:
     """The samples of the last look."""
-    moment = max(samples[-1].seconds for samples in history.samples.values())
+    moment = max(samples[-1].seconds for samples in watch.samples.values())
     return {
         process: samples[-1]
-        for process, samples in history.samples.items()
+        for process, samples in watch.samples.items()
         if moment - samples[-1].seconds < 1
     }
 

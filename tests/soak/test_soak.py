@@ -17,6 +17,7 @@ import pytest
 
 from sparkinesis.local.faults import Call
 from tests.soak.accounting import (
+    Fates,
     at_least_once,
     exactly_once,
     in_order,
@@ -95,16 +96,19 @@ class Diary:
 
 
 @pytest.mark.parametrize(
-    ("end", "killed", "paused", "cause"),
+    ("end", "fates", "cause"),
     [
-        ("none", {"a"}, set(), "its worker was killed"),
-        ("lease_lost", set(), {"a"}, "its worker was stopped"),
-        ("lease_lost", set(), set(), "its lease was lost"),
-        ("let go", set(), set(), "UNEXPLAINED"),
+        ("none", Fates(killed={"a"}), "its worker was killed"),
+        ("lease_lost", Fates(paused={"a"}), "its worker was stopped"),
+        ("lease_lost", Fates(), "its lease was lost"),
+        ("lease_lost", Fates(shut_down={"a": 2.5}), "its lease was lost"),
+        ("lease_lost", Fates(shut_down={"a": 1.5}), "UNEXPLAINED"),
+        ("none", Fates(shut_down={"a": 1.5}), "UNEXPLAINED"),
+        ("let go", Fates(), "UNEXPLAINED"),
     ],
 )
 def test_what_is_processed_again_is_explained_by_who_had_processed_it(
-    end: str, killed: set[str], paused: set[str], cause: str
+    end: str, fates: Fates, cause: str
 ) -> None:
     diary = Diary()
     diary.write("a", "initialize", checkpoint="TRIM_HORIZON")
@@ -115,7 +119,7 @@ def test_what_is_processed_again_is_explained_by_who_had_processed_it(
         diary.write("a", "lease_lost")  # follows, and excuses nothing
     diary.write("b", "initialize", checkpoint="104:0")
     diary.records("b", 5, 14)
-    found = replays(diary.events, killed, paused)
+    found = replays(diary.events, fates)
     assert found.causes == {cause: 5}
     assert len(found.unexplained) == (cause == "UNEXPLAINED")
 
@@ -127,7 +131,7 @@ def test_what_was_stored_twice_is_no_replay() -> None:
     diary.write("a", "let go")
     diary.write("b", "initialize", checkpoint="109:0")
     diary.write("b", "records", first="110:0", last="119:0", runs="key-0:0-9")
-    assert replays(diary.events, set(), set()).causes == {}
+    assert replays(diary.events, Fates()).causes == {}
 
 
 def test_a_shard_that_begins_before_its_checkpoint_is_told() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.integration.worker.fleet import rival_checkpoints
 from tests.soak.accounting import (
+    Fates,
     at_least_once,
     exactly_once,
     in_order,
@@ -19,8 +20,9 @@ from tests.soak.accounting import (
 )
 from tests.soak.growth import Bounds, Sample, growth, memory_slope
 from tests.soak.outcome import BatchFolders, FileSink, rows_of
-from tests.soak.soak import History, Process, Soak
+from tests.soak.processor import KeyedNumber
 from tests.soak.stored import Stored
+from tests.soak.watch import Process, Watch
 
 BOUNDS: Mapping[str, Bounds] = {
     "JVM": Bounds(memory=64, slope=3, threads=12, sockets=12),
@@ -41,11 +43,11 @@ class Verdict:
         return asdict(self)
 
 
-def judge_queries(verdict: Verdict, soak: Soak, stored: Stored) -> None:
+def judge_queries(verdict: Verdict, watch: Watch, stored: Stored) -> None:
     """Each row once, keys in order."""
     doors: dict[str, FileSink | BatchFolders] = {
-        "the killed query": soak.killed_query,
-        "the steady query": soak.steady_query,
+        "the killed query": watch.killed_query,
+        "the steady query": watch.steady_query,
     }
     for name, output in doors.items():
         rows = list(rows_of(output.tables()))
@@ -54,11 +56,13 @@ def judge_queries(verdict: Verdict, soak: Soak, stored: Stored) -> None:
         verdict.check(f"{name} keeps each key's order", in_order(row[3:] for row in rows))
 
 
-def judge_processors(verdict: Verdict, soak: Soak, copies: Counter[tuple[str, int]]) -> None:
+def judge_processors(
+    verdict: Verdict, watch: Watch, fates: Fates, copies: Counter[KeyedNumber]
+) -> None:
     """Nothing lost, keys in order, and what came again is explained."""
-    events = soak.processed.events
+    events = watch.processed.events
     numbers = list(processed_numbers(events))
-    again = replays(events, soak.history.killed, soak.history.paused)
+    again = replays(events, fates)
     verdict.figures["processed by record processors"] = len(numbers)
     verdict.figures["processed again"] = dict(again.causes)
     verdict.figures["acquisitions"] = sum(event["event"] == "initialize" for event in events)
@@ -69,10 +73,10 @@ def judge_processors(verdict: Verdict, soak: Soak, copies: Counter[tuple[str, in
     verdict.check("one owner at a time checkpoints", rival_checkpoints(events))
 
 
-def judge_growth(verdict: Verdict, history: History) -> None:
+def judge_growth(verdict: Verdict, watch: Watch) -> None:
     """Of what was there from the start to the end."""
     slopes = {}
-    for process, samples in long_lived(history).items():
+    for process, samples in long_lived(watch).items():
         verdict.check(
             f"{process} does not grow", growth(samples, BOUNDS.get(process.role, Bounds()))
         )
@@ -81,12 +85,12 @@ def judge_growth(verdict: Verdict, history: History) -> None:
     verdict.figures["MiB a minute in the last half"] = slopes
 
 
-def long_lived(history: History) -> dict[Process, list[Sample]]:
+def long_lived(watch: Watch) -> dict[Process, list[Sample]]:
     """Those that were there in both calm stretches."""
-    calm = [s.seconds for samples in history.samples.values() for s in samples if s.calm]
+    calm = [s.seconds for samples in watch.samples.values() for s in samples if s.calm]
     middle = (min(calm) + max(calm)) / 2
     found = {}
-    for process, samples in history.samples.items():
+    for process, samples in watch.samples.items():
         early = [sample.seconds < middle for sample in samples if sample.calm]
         if any(early) and not all(early):
             found[process] = samples
