@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any
 from unittest import mock
 
@@ -15,12 +14,14 @@ from sparkinesis.stream.position import TRIM_HORIZON
 from sparkinesis.stream.subscription import Subscription
 from sparkinesis.worker.fan_out import FanOut, SubscribedShard
 from sparkinesis.worker.worker import Worker
+from tests.simulation.subject import Bug
 
-Bug = Callable[[], AbstractContextManager[object]]
+
+def _instead(owner: object, name: str, make: Callable[[Any], Any], caught_by: str) -> Bug:
+    return Bug(lambda: mock.patch.object(owner, name, make(getattr(owner, name))), caught_by)
 
 
-def _instead(owner: object, name: str, make: Callable[[Any], Any]) -> Bug:
-    return lambda: mock.patch.object(owner, name, make(getattr(owner, name)))
+_IN_ORDER = "each_reader_goes_on_where_it_is_told"
 
 
 def _at(accept: Any) -> Any:
@@ -34,8 +35,8 @@ def _at(accept: Any) -> Any:
     return accepted
 
 
-def _from_the_last_record(accept: Any) -> Any:
-    """An event without records does not say where to go on."""
+def _stay_behind_many(accept: Any) -> Any:
+    """An event of several records does not say where to go on."""
 
     def accepted(self: Any, received: Any, *at: Any) -> Any:
         before = self._position
@@ -78,29 +79,39 @@ def _patient(read: Any) -> Any:
 
 
 FAN_OUT_BUGS: dict[str, Bug] = {
-    "a subscription goes on AT the continuation": _instead(FanOutCursor, "_accept", _at),
+    "a subscription goes on AT the continuation": _instead(FanOutCursor, "_accept", _at, _IN_ORDER),
     "events of many records do not move the position": _instead(
-        FanOutCursor, "_accept", _from_the_last_record
+        FanOutCursor, "_accept", _stay_behind_many, _IN_ORDER
+    ),
+    "a broken subscription begins anew": _instead(
+        FanOutCursor, "_interrupted", _begin_anew, _IN_ORDER
     ),
     "the end of a shard is only that of a subscription": _instead(
-        FanOutCursor, "_accept", _only_over
+        FanOutCursor, "_accept", _only_over, "everything_is_processed"
     ),
-    "a broken subscription begins anew": _instead(FanOutCursor, "_interrupted", _begin_anew),
-    "silence is waited out": _instead(Subscription, "_read", _patient),
-    "a refusal is not waited after": _instead(fanout, "pause_after", lambda _: lambda *why: 0.0),
-    "a lost lease's subscription goes on": _instead(
-        SubscribedShard, "stop", lambda _: lambda self: None
-    ),
-    "subscriptions are renewed each minute": lambda: mock.patch.object(
-        fanout, "RENEWAL", (40.0, 60.0)
-    ),
+    "silence is waited out": _instead(Subscription, "_read", _patient, "everything_is_processed"),
     "a consumer that is gone is not registered again": _instead(
-        FanOut, "_forget", lambda _: lambda self, arn: None
+        FanOut, "_forget", lambda _: lambda self, arn: None, "everything_is_processed"
+    ),
+    "a refusal is not waited after": _instead(
+        fanout,
+        "pause_after",
+        lambda _: lambda *why: 0.0,
+        "subscriptions_are_asked_for_in_measure",
+    ),
+    "a lost lease's subscription goes on": _instead(
+        SubscribedShard,
+        "stop",
+        lambda _: lambda self: None,
+        "subscriptions_end_with_their_leases",
+    ),
+    "subscriptions are renewed each minute": _instead(
+        fanout, "RENEWAL", lambda _: (40.0, 60.0), "subscriptions_are_kept"
     ),
     "whoever leaves deregisters the consumer": _instead(
-        Worker, "_is_last", lambda _: lambda self: True
+        Worker, "_is_last", lambda _: lambda self: True, "the_last_deregisters"
     ),
     "the last does not deregister the consumer": _instead(
-        Worker, "_is_last", lambda _: lambda self: False
+        Worker, "_is_last", lambda _: lambda self: False, "the_last_deregisters"
     ),
 }

@@ -36,8 +36,14 @@ def test_what_must_be_true_is_by_enhanced_fan_out(history: History) -> None:
 
 @pytest.mark.parametrize("bug", FAN_OUT_BUGS)
 def test_a_deliberate_bug_is_found(bug: str) -> None:
-    with FAN_OUT_BUGS[bug]():
-        assert any(check(World(rough_subscribing(number)).run()) for number in range(_HISTORIES))
+    found: set[str] = set()
+    with FAN_OUT_BUGS[bug].patch():
+        for number in range(_HISTORIES):
+            wrong = check(World(rough_subscribing(number)).run())
+            found |= {text.partition(":")[0] for text in wrong}
+            if FAN_OUT_BUGS[bug].caught_by in found:
+                return
+    pytest.fail(f"in {_HISTORIES} histories only {found} was broken")
 
 
 def test_rough_histories_are_in_order_and_break_subscriptions_in_every_way() -> None:
