@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 from unittest import mock
@@ -18,13 +17,12 @@ from sparkinesis.worker.checkpointer import Checkpointer, Permitted
 from sparkinesis.worker.delivery import Deliverer
 from sparkinesis.worker.intake import Intake
 from sparkinesis.worker.retrieval import FetchAhead
-
-Bug = Callable[[], AbstractContextManager[object]]
+from tests.simulation.subject import Bug
 
 
 def _instead(owner: object, name: str, make: Callable[[Any], Any]) -> Bug:
     """A bug in place of a function, which it is given."""
-    return lambda: mock.patch.object(owner, name, make(getattr(owner, name)))
+    return Bug(lambda: mock.patch.object(owner, name, make(getattr(owner, name))), "")
 
 
 def _unfenced(build: Any) -> Any:

@@ -28,6 +28,7 @@ _VARIANTS: tuple[dict[str, Any], ...] = (
     {"processing_time_limit": 4.0, "give_up_after_limit": True},
     {"failover_time": 5.0, "handoff_timeout": 2.0, "parent_poll_interval": 3.0},
     {"call_even_for_empty_batches": True},
+    {"retrieval": "efo"},
 )
 
 _places = st.integers(0, 15).map(lambda sixteenth: sixteenth / 16)

@@ -81,7 +81,21 @@ class Lag:
     seconds: float
 
 
-Event: TypeAlias = Put | Split | Merge | Start | Crash | Pause | Shutdown | Trouble | Lag
+@dataclass(frozen=True, slots=True)
+class Deregister:
+    """Somebody deregisters the application's consumer of enhanced fan-out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """For some seconds the stream has as many registered consumers as it may have."""
+
+    seconds: float
+
+
+Event: TypeAlias = (
+    Put | Split | Merge | Start | Crash | Pause | Shutdown | Trouble | Lag | Deregister | Crowd
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +129,10 @@ class History:
     preempt: float = 0.02
     staleness: float = 0.1
     empty_pages: int = 0
+    consumer_delay: float = 0.0
+    """How long a registered consumer is CREATING, and DELETING."""
+    subscription_life: float = 300.0
+    """After which the service ends a subscription."""
     duration: float = 60.0
     """Until faults stop."""
     patience: float = 400.0

@@ -17,7 +17,7 @@ from unittest import mock
 
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.lease.lease import Lease, decode_lease
-from sparkinesis.local import LocalKinesis
+from sparkinesis.local import LocalKinesis, limits
 from sparkinesis.local.shard import Shard
 from sparkinesis.local.stream import Stream
 from sparkinesis.worker.application import Application
@@ -25,6 +25,7 @@ from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.timing import Timing
 from sparkinesis.worker.worker import Worker
 from tests.simulation import history as events
+from tests.simulation.consumers import Operator
 from tests.simulation.dynamodb import DynamoDBClient, LeaseTableModel
 from tests.simulation.history import Event, History
 from tests.simulation.journal import Journal, SimulatedProcessor
@@ -32,6 +33,7 @@ from tests.simulation.kinesis import REGION, KinesisClient
 from tests.simulation.network import Network
 from tests.simulation.primitives import installed
 from tests.simulation.scheduler import Process, Scheduler
+from tests.simulation.subscription import SubscriptionClient
 
 STREAM = "flights"
 APPLICATION = "app"
@@ -60,6 +62,7 @@ class World:
     kinesis: LocalKinesis = field(init=False)
     table: LeaseTableModel = field(init=False)
     journal: Journal = field(init=False)
+    subscriptions: SubscriptionClient = field(init=False)
     slots: dict[int, Slot] = field(default_factory=dict)
     worker_ids: dict[Process, str] = field(default_factory=dict)
     put: dict[str, list[str]] = field(default_factory=dict)
@@ -70,6 +73,8 @@ class World:
     """Of each record's data, its shard and its sequence number."""
     calls: dict[tuple[str, str], int] = field(default_factory=dict)
     """By process and operation."""
+    deregistrations: list[tuple[float, str]] = field(default_factory=list)
+    """When a process asked for the consumer to be deregistered, and which."""
     resumed: set[tuple[str, float]] = field(default_factory=set)
     """Processes, and when they went on after a pause."""
     started_at: dict[Process, float] = field(default_factory=dict)
@@ -89,6 +94,7 @@ class World:
         self.kinesis = LocalKinesis(
             clock=lambda: EPOCH_MS + int(self.scheduler.now * 1000),
             empty_pages=history.empty_pages,
+            consumer_delay_ms=round(history.consumer_delay * 1000),
         )
         self.kinesis.call("CreateStream", StreamName=STREAM, ShardCount=history.shards)
         self.table = LeaseTableModel(APPLICATION, lambda: self.scheduler.now, self.scheduler.rng)
@@ -96,7 +102,11 @@ class World:
         self.journal = Journal(self.scheduler)
         self._network = Network(self.scheduler, self._fault)
         self._kinesis_client = KinesisClient(self._network, self.kinesis)
+        self.subscriptions = SubscriptionClient(
+            self.scheduler, self._network, self.kinesis, self._fault, self.journal.write
+        )
         self._dynamodb_client = DynamoDBClient(self._network, self.table)
+        self._operator = Operator(self.kinesis, self.stream)
         self._troubles: list[events.Trouble] = []
         self.options = WorkerOptions(**history.options)
 
@@ -111,8 +121,13 @@ class World:
         with (
             installed(self.scheduler),
             _replaced("sparkinesis.stream.client.call_client", self._kinesis_client),
+            _replaced("sparkinesis.stream.consumers.call_client", self._kinesis_client),
+            _replaced("sparkinesis.stream.client.subscription_client", self.subscriptions),
             _replaced("sparkinesis.lease.table.dynamodb_client", self._dynamodb_client),
             mock.patch("sparkinesis.lease.table.decode_lease", _DecodedOnce()),
+            mock.patch.object(
+                limits, "SUBSCRIPTION_LIFE_MS", round(self.history.subscription_life * 1000)
+            ),
         ):
             try:
                 self._run()
@@ -149,6 +164,7 @@ class World:
     def _end_of_faults(self) -> None:
         self._troubles.clear()
         self._kinesis_client.list_lag_ms = 0
+        self._operator.disperse()
         for slot in self.slots.values():
             if slot.process is not None:
                 self._resume(slot.process)
@@ -164,6 +180,13 @@ class World:
             for slot in self.slots.values()
             if slot.process is not None and slot.process.is_alive
         ]
+
+    def was_graceful(self) -> bool:
+        """Whether all that were there in the end have shut down in time, and without an error."""
+        last = [slot.worker for slot in self.slots.values() if slot.worker is not None]
+        return self.left_after is not None and all(
+            worker.was_graceful and worker.failure is None for worker in last
+        )
 
     def is_settled(self) -> bool:
         """Whether every record is processed, and every open shard is read by one that lives."""
@@ -202,6 +225,11 @@ class World:
         elif isinstance(event, events.Lag):
             self._kinesis_client.list_lag_ms = round(event.behind * 1000)
             self.scheduler.at(self.scheduler.now + event.seconds, self._end_lag)
+        elif isinstance(event, events.Deregister):
+            self._operator.deregister(APPLICATION)
+        elif isinstance(event, events.Crowd):
+            self._operator.crowd()
+            self.scheduler.at(self.scheduler.now + event.seconds, self._operator.disperse)
         else:
             self._happen_to(self.slots.setdefault(event.worker, Slot(event.worker)), event)
 
@@ -333,6 +361,8 @@ class World:
     def _fault(self, service: str, operation: str, process: Process) -> str | None:
         key = (process.name, operation)
         self.calls[key] = self.calls.get(key, 0) + 1
+        if operation == "DeregisterStreamConsumer":
+            self.deregistrations.append((self.scheduler.now, process.name))
         for trouble in self._troubles:
             if trouble.service not in {None, service}:
                 continue
