@@ -15,13 +15,12 @@ from typing import Any
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, decode_lease
+from sparkinesis.stream.position import END_OF_TIME_MS
 
 _SHARD_ID = re.compile(r"(?:.*:)?shardId-[0-9]+", re.DOTALL)
 _SEQUENCE_NUMBER = re.compile(r"[0-9]{1,128}")
 _MOST = 2**62
 """Numbers as large as this do not come about by counting, and soon none of Java's is larger."""
-_END_OF_TIME_MS = 253_402_300_800_000
-"""The year 10000, in epoch milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +90,7 @@ def _flaws(item: Mapping[str, Any]) -> Iterator[str]:
         ("checkpointSubSequenceNumber", 0, _MOST),
         ("pendingCheckpointSubSequenceNumber", 0, _MOST),
         ("ownerSwitchesSinceCheckpoint", -_MOST, _MOST),
-        ("checkpointTimestamp", 0, _END_OF_TIME_MS),
+        ("checkpointTimestamp", 0, END_OF_TIME_MS),
     ):
         if name not in item and name != "leaseCounter":
             continue
