@@ -16,7 +16,8 @@ from typing import Any
 from unittest import mock
 
 from sparkinesis.errors import SparkinesisError
-from sparkinesis.lease.lease import Lease, decode_lease
+from sparkinesis.lease.broken import BrokenLease, read_row
+from sparkinesis.lease.lease import Lease
 from sparkinesis.local import LocalKinesis, limits
 from sparkinesis.local.shard import Shard
 from sparkinesis.local.stream import Stream
@@ -124,7 +125,7 @@ class World:
             _replaced("sparkinesis.stream.consumers.call_client", self._kinesis_client),
             _replaced("sparkinesis.stream.client.subscription_client", self.subscriptions),
             _replaced("sparkinesis.lease.table.dynamodb_client", self._dynamodb_client),
-            mock.patch("sparkinesis.lease.table.decode_lease", _DecodedOnce()),
+            mock.patch("sparkinesis.lease.broken.read_row", _ReadOnce()),
             mock.patch.object(
                 limits, "SUBSCRIPTION_LIFE_MS", round(self.history.subscription_life * 1000)
             ),
@@ -385,16 +386,16 @@ def _replaced(maker: str, client: object) -> Iterator[None]:
         yield
 
 
-class _DecodedOnce:
-    """`decode_lease`, of each row once: worlds look at the same rows thousands of times."""
+class _ReadOnce:
+    """`read_row`, of each row once: worlds look at the same rows thousands of times."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[Any, Lease | None]] = {}
+        self._known: dict[int, tuple[Any, Lease | BrokenLease | None]] = {}
 
-    def __call__(self, item: Mapping[str, Any]) -> Lease | None:
+    def __call__(self, item: Mapping[str, Any]) -> Lease | BrokenLease | None:
         found = self._known.get(id(item))
         if found is None:
-            found = self._known[id(item)] = (item, decode_lease(item))
+            found = self._known[id(item)] = (item, read_row(item))
         return found[1]
 
 
