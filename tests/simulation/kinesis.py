@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from sparkinesis.local import LocalKinesis
+from sparkinesis.local.tokens import ShardIterator, unseal
 from sparkinesis.stream.page import decode_page
 from sparkinesis.stream.transport import data_size
 from tests.simulation.network import Network, client_error
@@ -23,11 +24,18 @@ _TIMEOUT = 30.0
 class KinesisClient:
     """Its methods' answers and errors are those of boto3's, with the hooks of the package."""
 
-    def __init__(self, network: Network, kinesis: LocalKinesis, list_lag_ms: int = 0) -> None:
+    def __init__(
+        self, network: Network, kinesis: LocalKinesis, list_lag_ms: int = 0, list_page: int = 1000
+    ) -> None:
         self._network = network
         self._kinesis = kinesis
         self.list_lag_ms = list_lag_ms
         """How long ListShards goes on to answer as if a reshard had not happened."""
+        self.date_ahead_ms = 0
+        """How far the date of answers is ahead of the clock by which records arrive."""
+        self.fetches: dict[tuple[str, str], list[float]] = {}
+        """By process and shard, when GetRecords was sent (virtual seconds)."""
+        self._list_page = list_page
 
     def describe_stream_summary(self, **request: Any) -> Any:
         return self._call("DescribeStreamSummary", request)
@@ -39,6 +47,9 @@ class KinesisClient:
         return self._call("GetShardIterator", request)
 
     def get_records(self, **request: Any) -> Any:
+        token = unseal(request["ShardIterator"], ShardIterator)
+        assert token is not None
+        self._network.note(self.fetches, token.shard)
         return self._call("GetRecords", request)
 
     def _call(self, operation: str, request: Mapping[str, Any]) -> Any:
@@ -55,7 +66,7 @@ class KinesisClient:
                 for name, value in request.items()
             }
             if operation != "ListShards"
-            else _list_request(request)
+            else self._list_request(request)
         )
         outcome = self._kinesis.serve(operation, body, region=REGION)
         if outcome.error is not None:
@@ -65,7 +76,9 @@ class KinesisClient:
         answer: dict[str, Any] = {
             "ResponseMetadata": {
                 "HTTPStatusCode": 200,
-                "HTTPHeaders": {"date": formatdate(now_ms // 1000, usegmt=True)},
+                "HTTPHeaders": {
+                    "date": formatdate((now_ms + self.date_ahead_ms) // 1000, usegmt=True)
+                },
             }
         }
         if operation == "GetRecords":
@@ -98,10 +111,9 @@ class KinesisClient:
                 listed.append(shard)
         return listed
 
-
-def _list_request(request: Mapping[str, Any]) -> dict[str, Any]:
-    wanted = dict(request)
-    found = wanted.get("ShardFilter")
-    if found is not None and "Timestamp" in found:
-        wanted["ShardFilter"] = {**found, "Timestamp": found["Timestamp"].timestamp()}
-    return wanted
+    def _list_request(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        wanted = {**request, "MaxResults": self._list_page}
+        found = wanted.get("ShardFilter")
+        if found is not None and "Timestamp" in found:
+            wanted["ShardFilter"] = {**found, "Timestamp": found["Timestamp"].timestamp()}
+        return wanted
