@@ -36,6 +36,7 @@ _VARIANTS: tuple[dict[str, Any], ...] = (
     {"call_even_for_empty_batches": True},
     {"skip_older_than": 20.0},
     {"skip_older_than": 0},
+    {"retrieval": "efo"},
 )
 
 _places = st.integers(0, 15).map(lambda sixteenth: sixteenth / 16)

@@ -137,6 +137,18 @@ class Lag:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class Deregister:
+    """Somebody deregisters the application's consumer of enhanced fan-out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """For some seconds the stream has as many registered consumers as it may have."""
+
+    seconds: float
+
+
 Event: TypeAlias = (
     Put
     | Split
@@ -153,6 +165,8 @@ Event: TypeAlias = (
     | Foreign
     | Trouble
     | Lag
+    | Deregister
+    | Crowd
 )
 
 
@@ -211,6 +225,10 @@ class History:
     """Shards that one answer of ListShards holds at most."""
     arrival_jitter: float = 0.0
     """Seconds that a record's arrival may be told too early."""
+    consumer_delay: float = 0.0
+    """How long a registered consumer is CREATING, and DELETING."""
+    subscription_life: float = 300.0
+    """After which the service ends a subscription."""
     duration: float = 60.0
     """Until faults stop."""
     patience: float = 400.0

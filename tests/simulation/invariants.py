@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from tests.simulation import checkpoint_rules, costs, delivery, lease_rules
+from tests.simulation.fan_out import FAN_OUT
 from tests.simulation.world import World
 
 Invariant = Callable[[World], Iterator[str]]
@@ -38,6 +39,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     costs.calls_stay_within_budgets,
     costs.shards_are_not_read_too_fast,
     costs.leases_are_renewed_together,
+    *FAN_OUT,
 )
 
 

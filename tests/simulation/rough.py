@@ -15,6 +15,11 @@ _DURATION = 120.0
 
 def rough_history(number: int) -> h.History:
     """Of sleepers, lost answers, processors that fail, and one matter more."""
+    return _MATTERS[number % len(_MATTERS)](plain_history(number), random.Random(-1 - number))
+
+
+def plain_history(number: int) -> h.History:
+    """The same without the matter."""
     rng = random.Random(number)
     when = functools.partial(rng.uniform, 1.0, _DURATION - 1.0)
     events: list[tuple[float, h.Event]] = [(0.0, h.Start(0)), (1.0, h.Start(1))]
@@ -39,7 +44,7 @@ def rough_history(number: int) -> h.History:
         slow=rng.choice((0.0, 0.3)),
         slowest=4.0,
     )
-    history = h.History(
+    return h.History(
         seed=number,
         shards=rng.randint(1, 3),
         events=in_order([e for e in events if e[0] < _DURATION], _DURATION),
@@ -47,7 +52,6 @@ def rough_history(number: int) -> h.History:
         options=QUICK,
         duration=_DURATION,
     )
-    return _MATTERS[number % len(_MATTERS)](history, rng)
 
 
 def _plain(history: h.History, rng: random.Random) -> h.History:

@@ -43,6 +43,16 @@ def tell(history: History) -> str:
     return "\n".join(lines)
 
 
+class Story:
+    """For `hypothesis.note`: told only of the history that it shows in the end."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+
+    def __repr__(self) -> str:
+        return tell(self._history)
+
+
 def _lease(row: Mapping[str, Any] | None) -> Lease | None:
     return None if row is None else decode_lease(row)
 

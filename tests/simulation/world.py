@@ -14,9 +14,10 @@ from typing import Any
 from unittest import mock
 
 from sparkinesis.lease.lease import Lease, decode_lease
-from sparkinesis.local import LocalKinesis
+from sparkinesis.local import LocalKinesis, limits
 from sparkinesis.worker.options import WorkerOptions
 from tests.simulation import history as events
+from tests.simulation.consumers import Operator
 from tests.simulation.dynamodb import DynamoDBClient, LeaseTableModel, Write
 from tests.simulation.fleet import APPLICATION, WorkerFleet
 from tests.simulation.history import Event, History
@@ -29,6 +30,7 @@ from tests.simulation.owed import owed
 from tests.simulation.primitives import installed
 from tests.simulation.producer import Producer
 from tests.simulation.scheduler import Process, Scheduler
+from tests.simulation.subscription import SubscriptionClient
 
 _SLOT = 10.0
 """Seconds between two looks whether everything is in order."""
@@ -45,12 +47,15 @@ class World:
     producer: Producer = field(init=False)
     fleet: WorkerFleet = field(init=False)
     outsiders: Outsiders = field(init=False)
+    subscriptions: SubscriptionClient = field(init=False)
     marks: list[str] = field(default_factory=list)
     """The data of records that were put when all faults had ended, one into each open shard."""
     calls: dict[tuple[str, str], int] = field(default_factory=dict)
     """By process and operation."""
     failed_calls: dict[tuple[str, str], int] = field(default_factory=dict)
     """Those of them that met a fault."""
+    deregistrations: list[tuple[float, str]] = field(default_factory=list)
+    """When a process asked for the consumer to be deregistered, and which."""
     told: list[tuple[float, str, str]] = field(default_factory=list)
     """When a worker's log told of records that may be lost: virtual seconds, process, shard."""
     ended_at: float = 0.0
@@ -67,7 +72,11 @@ class World:
         history = self.history
         self.scheduler = Scheduler(history.seed, preempt=history.preempt)
         self.journal = Journal(self.scheduler)
-        self.kinesis = LocalKinesis(clock=self.journal.now_ms, empty_pages=history.empty_pages)
+        self.kinesis = LocalKinesis(
+            clock=self.journal.now_ms,
+            empty_pages=history.empty_pages,
+            consumer_delay_ms=round(history.consumer_delay * 1000),
+        )
         self.producer = Producer(
             self.kinesis, self.scheduler, history.shards, history.arrival_jitter
         )
@@ -80,6 +89,10 @@ class World:
         )
         network = Network(self.scheduler, self._fault)
         self.kinesis_client = KinesisClient(network, self.kinesis, list_page=history.list_page)
+        self.subscriptions = SubscriptionClient(
+            self.scheduler, network, self.kinesis, self._fault, self.journal.write
+        )
+        self._operator = Operator(self.kinesis, self.producer.stream)
         self._dynamodb_client = DynamoDBClient(network, self.table)
         self._troubles: list[events.Trouble] = []
         self._decoded = _DecodedOnce()
@@ -104,6 +117,11 @@ class World:
             for context in (
                 installed(self.scheduler),
                 _replaced("sparkinesis.stream.client.call_client", self.kinesis_client),
+                _replaced("sparkinesis.stream.consumers.call_client", self.kinesis_client),
+                _replaced("sparkinesis.stream.client.subscription_client", self.subscriptions),
+                mock.patch.object(
+                    limits, "SUBSCRIPTION_LIFE_MS", round(self.history.subscription_life * 1000)
+                ),
                 _replaced("sparkinesis.lease.table.dynamodb_client", self._dynamodb_client),
                 mock.patch("sparkinesis.lease.table.decode_lease", self._decoded),
                 losses_noted(self.scheduler, self.told),
@@ -148,6 +166,7 @@ class World:
     def _end_of_faults(self) -> None:
         self._troubles.clear()
         self.kinesis_client.list_lag_ms = self.kinesis_client.date_ahead_ms = 0
+        self._operator.disperse()
         self.fleet.resume_all()
         # As many workers as the shards take, with their max_leases: one at least. Of those that
         # have given up on a shard none is to read it, so there is a new one then.
@@ -157,6 +176,13 @@ class World:
             needed = max(1, needed)
         for _ in range(needed):
             self.fleet.happen(events.Start(1 + max(self.fleet.slots, default=0)))
+
+    def was_graceful(self) -> bool:
+        """Whether all that were there in the end have shut down in time, and without an error."""
+        last = [slot.worker for slot in self.fleet.slots.values() if slot.worker is not None]
+        return self.left_after is not None and all(
+            worker.was_graceful and worker.failure is None for worker in last
+        )
 
     def is_settled(self) -> bool:
         """Whether all that is owed is processed, and every open shard is read by one that lives."""
@@ -209,6 +235,11 @@ class World:
         elif isinstance(event, events.DateAhead):
             self.kinesis_client.date_ahead_ms = round(event.ahead * 1000)
             scheduler.at(scheduler.now + event.seconds, lambda: self._answer("date_ahead_ms"))
+        elif isinstance(event, events.Deregister):
+            self._operator.deregister(APPLICATION)
+        elif isinstance(event, events.Crowd):
+            self._operator.crowd()
+            scheduler.at(scheduler.now + event.seconds, self._operator.disperse)
         else:
             self.fleet.happen(event)
 
@@ -223,6 +254,8 @@ class World:
     def _fault(self, service: str, operation: str, process: Process) -> str | None:
         key = (process.name, operation)
         self.calls[key] = self.calls.get(key, 0) + 1
+        if operation == "DeregisterStreamConsumer":
+            self.deregistrations.append((self.scheduler.now, process.name))
         for trouble in self._troubles:
             if trouble.service not in {None, service}:
                 continue
