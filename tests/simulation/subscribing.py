@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from sparkinesis.worker.options import FanOutOptions
 from tests.simulation import history as h
-from tests.simulation.histories import histories, rough_history
+from tests.simulation.histories import histories
 from tests.simulation.network import FAULTS
+from tests.simulation.rough import plain_history
 
 _T = TypeVar("_T")
 _Draw = Callable[[st.SearchStrategy[_T]], _T]
@@ -45,7 +46,7 @@ def subscribing_histories(draw: _Draw[Any]) -> h.History:
 
 def rough_subscribing(number: int) -> h.History:
     """One of those that find bugs soon: subscriptions break in every way, and are short."""
-    history = rough_history(number)
+    history = plain_history(number)
     rng = random.Random(number)
     duration = history.duration
     events: list[tuple[float, h.Event]] = []
