@@ -134,8 +134,11 @@ def is_worth_storing(start: Positions, end: Positions) -> bool:
     """Whether an offset without new rows moves far enough to be stored all the same.
 
     A stored position grows old while nothing happens, and once its record has been trimmed nobody
-    could tell any more that nothing was lost.
+    could tell any more that nothing was lost. Where a query is to begin in any shard may lie before
+    the oldest record kept, so that nobody could tell either: what the first look found is stored.
     """
+    if set(start) == {ANY_SHARD}:
+        return TRIM_HORIZON not in end.values()
     before, after = _known_until(start), _known_until(end)
     return before is not None and after is not None and after - before > FRESH_FOR_MS
 

@@ -299,8 +299,10 @@ class ShardProber:
 
     def _following(self, cursor: ShardCursor, limit: int) -> _Following:
         """The next records, past the empty pages that the service may give before the tip."""
-        tries: Iterable[int]
-        tries = range(MOST_EMPTY_PAGES) if self._until_ms is None else itertools.count()
+        tries: Iterable[int] = range(MOST_EMPTY_PAGES)
+        if self._until_ms is not None or self._position is TRIM_HORIZON:
+            # That nothing was found yet says nothing, and a place without a time is not stored.
+            tries = itertools.count()
         for _ in tries:
             # One more, for the record AT which a cursor begins and which is dropped.
             extra = 0 if self._start_is_checked else 1
