@@ -217,6 +217,28 @@ def test_p8_what_came_after_a_look_at_an_empty_stream_is_not_lost_in_silence(
     assert datas(running) == [b"b"]
 
 
+def test_p8_what_children_held_when_a_query_stopped_at_the_end_of_their_parent_is_told(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    kinesis.create_stream(StreamName="one", ShardCount=1)
+    running = query(streamName="one")
+    put(kinesis, "one", [b"a"], "k")
+    parent = split(kinesis, "one")
+    batch = running.next_batch()
+    assert batch is not None
+    assert [row["data"] for row in batch.rows] == [b"a"]
+    put(kinesis, "one", [b"lost"], "k")
+    clock.advance(30 * HOUR)
+    put(kinesis, "one", [b"b"], "k")
+    running.restart()
+    without_pauses(running)
+    with pytest.raises(DataLossError, match=parent):
+        running.plan()
+    running.restart(failOnDataLoss="false")
+    without_pauses(running)
+    assert datas(running) == [b"b"]
+
+
 def test_p8_a_beginning_behind_many_empty_pages_is_found(
     kinesis: Any, server: LocalServer, query: Callable[..., Query]
 ) -> None:

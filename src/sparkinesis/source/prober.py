@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 
 from sparkinesis.errors import PositionNotFoundError, ShardNotFoundError
 from sparkinesis.source.admission import NO_LIMIT, Allowance
-from sparkinesis.source.plan import Finding, Finished, LastRecords, Quiet, Records
+from sparkinesis.source.plan import Finding, Finished, Quiet, Records
 from sparkinesis.source.slicer import Sample, arrival_ms, end_of_slice, weigh
 from sparkinesis.stream.budget import MAX_RECORDS_PER_CALL, ShardBudget
 from sparkinesis.stream.client import Fetched, StreamClient, shard_of
@@ -145,6 +145,8 @@ class ShardProber:
             # The cursor stands behind these records: there, most likely, the next look is wanted.
             self._position = AfterRecord(look.finding.end)
             self._start_is_checked = True
+            if self._cursor is not None and self._cursor.at_end:
+                self._last_look = Look(Finished(), look.children)
         elif not isinstance(look.finding, Quiet):
             self._last_look = look
         return look
@@ -188,9 +190,9 @@ class ShardProber:
             self._cursor = None  # it stands behind records that were not to be seen
             return _records(last, None) if last is not None else Look(Quiet())
         self._cursor = cursor
-        if cursor.at_end:
-            return Look(LastRecords(), found.children)
         assert last is not None
+        if cursor.at_end:
+            return replace(_records(last, None), children=found.children)
         self._limit = MAX_RECORDS_PER_CALL if found.fetched.size <= SMALL_PAGE else 1
         return _records(last, found.silent_until, found.lag_ms)
 
