@@ -239,6 +239,18 @@ def test_p8_what_children_held_when_a_query_stopped_at_the_end_of_their_parent_i
     assert datas(running) == [b"b"]
 
 
+def test_p8_what_a_query_that_stood_still_has_missed_is_told_without_anything_following(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    running = query()
+    put(kinesis, "s", [b"a"], "k")
+    assert datas(running) == [b"a"]
+    put(kinesis, "s", [b"lost"], "k")
+    clock.advance(30 * HOUR)
+    with pytest.raises(DataLossError, match="has expired"):
+        running.plan()
+
+
 def test_p8_a_beginning_behind_many_empty_pages_is_found(
     kinesis: Any, server: LocalServer, query: Callable[..., Query]
 ) -> None:

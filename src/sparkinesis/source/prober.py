@@ -20,7 +20,11 @@ import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from sparkinesis.errors import PositionNotFoundError, ShardNotFoundError
+from sparkinesis.errors import (
+    ExpiredIteratorError,
+    PositionNotFoundError,
+    ShardNotFoundError,
+)
 from sparkinesis.source.admission import NO_LIMIT, Allowance
 from sparkinesis.source.plan import Finding, Finished, Quiet, Records
 from sparkinesis.source.slicer import Sample, arrival_ms, end_of_slice, weigh
@@ -138,6 +142,10 @@ class ShardProber:
         self._position = position
         try:
             look = self._examine_or_skip(self._cursor, allowance)
+        except ExpiredIteratorError:
+            # Nobody has looked for minutes, or for days: see again whether the start is kept.
+            self._cursor = None
+            return self.look(position, allowance)
         except Exception:
             self._cursor = None  # it may stand behind records that no look has told of
             raise
@@ -168,7 +176,12 @@ class ShardProber:
 
     def _open(self, position: Position, *, inclusive: bool = False) -> ShardCursor:
         return ShardCursor(
-            self._client, self._budget, self._shard_id, position, inclusive=inclusive
+            self._client,
+            self._budget,
+            self._shard_id,
+            position,
+            inclusive=inclusive,
+            renews=False,
         )
 
     def _examine(self, cursor: ShardCursor, _: Allowance) -> Look:
