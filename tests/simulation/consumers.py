@@ -15,6 +15,13 @@ class Operator:
         self._stream = stream
         self._others: list[str] = []
 
+    def register(self, name: str) -> str:
+        """Register a consumer, which is active at once; its ARN."""
+        delay_ms, self._kinesis.consumer_delay_ms = self._kinesis.consumer_delay_ms, 0
+        self._call("RegisterStreamConsumer", name)
+        self._kinesis.consumer_delay_ms = delay_ms
+        return self._stream.consumers[name].arn
+
     def deregister(self, name: str) -> None:
         """Deregister a consumer, if it is there."""
         if name in self._stream.consumers:
@@ -25,9 +32,7 @@ class Operator:
         while len(self._stream.consumers) < MAX_CONSUMERS:
             name = f"other-{len(self._others)}"
             self._others.append(name)
-            delay_ms, self._kinesis.consumer_delay_ms = self._kinesis.consumer_delay_ms, 0
-            self._call("RegisterStreamConsumer", name)
-            self._kinesis.consumer_delay_ms = delay_ms
+            self.register(name)
 
     def disperse(self) -> None:
         """Deregister all of these."""

@@ -18,6 +18,7 @@ from unittest import mock
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.lease.lease import Lease, decode_lease
 from sparkinesis.local import LocalKinesis, limits
+from sparkinesis.local.operations.context import ACCOUNT
 from sparkinesis.local.shard import Shard
 from sparkinesis.local.stream import Stream
 from sparkinesis.worker.application import Application
@@ -36,6 +37,7 @@ from tests.simulation.scheduler import Process, Scheduler
 from tests.simulation.subscription import SubscriptionClient
 
 STREAM = "flights"
+STREAM_ARN = f"arn:aws:kinesis:{REGION}:{ACCOUNT}:stream/{STREAM}"
 APPLICATION = "app"
 EPOCH_MS = 1_700_000_000_000
 _SLOT = 10.0
@@ -109,6 +111,8 @@ class World:
         self._operator = Operator(self.kinesis, self.stream)
         self._troubles: list[events.Trouble] = []
         self.options = WorkerOptions(**history.options)
+        if (arn := self.options.fan_out.consumer_arn) is not None:
+            assert self._operator.register(arn.rpartition("/")[2].partition(":")[0]) == arn
 
     @property
     def stream(self) -> Stream:
@@ -128,6 +132,7 @@ class World:
             mock.patch.object(
                 limits, "SUBSCRIPTION_LIFE_MS", round(self.history.subscription_life * 1000)
             ),
+            mock.patch.object(limits, "MAX_EVENT_BYTES", self.history.event_bytes),
         ):
             try:
                 self._run()
