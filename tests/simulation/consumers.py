@@ -14,6 +14,7 @@ class Operator:
         self._kinesis = kinesis
         self._stream = stream
         self._others: list[str] = []
+        self._count = 0
 
     def register(self, name: str) -> str:
         """Register a consumer, which is active at once; its ARN."""
@@ -30,7 +31,9 @@ class Operator:
     def crowd(self) -> None:
         """Register consumers until there are as many as may be."""
         while len(self._stream.consumers) < MAX_CONSUMERS:
-            name = f"other-{len(self._others)}"
+            # One that is being deleted keeps its name.
+            name = f"other-{self._count}"
+            self._count += 1
             self._others.append(name)
             self.register(name)
 
