@@ -12,8 +12,9 @@ from itertools import pairwise
 
 from sparkinesis.lease.lease import decode_lease
 from tests.simulation.connection import Connection
+from tests.simulation.fleet import APPLICATION
 from tests.simulation.scheduler import Process
-from tests.simulation.world import APPLICATION, World
+from tests.simulation.world import World
 
 _RENEWED_AT = 240.0
 """Seconds: a subscription that nothing has disturbed is renewed no sooner."""
@@ -67,7 +68,7 @@ def subscriptions_end_with_their_leases(world: World) -> Iterator[str]:
     """No subscription stays open of who has lost the shard's lease, or has ended."""
     owned = _ownership(world)
     resumed: dict[str, list[float]] = defaultdict(list)
-    for process, at in sorted(world.resumed):
+    for process, at in sorted(world.fleet.resumed):
         resumed[process].append(at)
     patience = world.options.failover_time + _GRACE
     for (process, shard_id), connections in _by_reader(world).items():
@@ -98,7 +99,7 @@ def the_last_deregisters(world: World) -> Iterator[str]:
             if other != process and any(begin + _GRACE < at < end for begin, end in spans):
                 yield f"at {at:.3f} {process} deregistered the consumer, and {other} had {shard_id}"
     if world.options.fan_out.deregister and world.was_graceful():
-        consumer = world.stream.consumers.get(APPLICATION)
+        consumer = world.producer.stream.consumers.get(APPLICATION)
         if consumer is not None and consumer.gone_ms is None:
             yield "the consumer is registered still, and nobody is there"
 
@@ -122,7 +123,7 @@ def _ownership(world: World) -> dict[tuple[str, str], list[tuple[float, float]]]
         before, since = owners.get(write.key, (None, 0.0))
         now = None
         for process in (write.by, before):
-            if process is not None and world.worker_ids[process] == owner:
+            if process is not None and world.fleet.worker_ids.get(process) == owner:
                 now = process
                 break
         if now is before:

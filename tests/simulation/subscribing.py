@@ -9,20 +9,25 @@ from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 
+from sparkinesis.local.operations.context import ACCOUNT
 from sparkinesis.worker.options import FanOutOptions
 from tests.simulation import history as h
-from tests.simulation.histories import histories, rough_history
+from tests.simulation.histories import histories
+from tests.simulation.journal import EPOCH_MS
+from tests.simulation.kinesis import REGION
 from tests.simulation.network import FAULTS
-from tests.simulation.world import EPOCH_MS, STREAM_ARN
+from tests.simulation.producer import STREAM
+from tests.simulation.rough import plain_history
 
 _T = TypeVar("_T")
 _Draw = Callable[[st.SearchStrategy[_T]], _T]
 
+_STREAM_ARN = f"arn:aws:kinesis:{REGION}:{ACCOUNT}:stream/{STREAM}"
 _FAN_OUT = (
     FanOutOptions(),
     FanOutOptions(deregister=True),
     FanOutOptions(fall_back_to_polling=True),
-    FanOutOptions(consumer_arn=f"{STREAM_ARN}/consumer/given:{EPOCH_MS // 1000}"),
+    FanOutOptions(consumer_arn=f"{_STREAM_ARN}/consumer/given:{EPOCH_MS // 1000}"),
 )
 _LIVES = (300.0, 60.0, 20.0)
 """Not the service's alone: a short history is to see subscriptions end, too."""
@@ -50,7 +55,7 @@ def subscribing_histories(draw: _Draw[Any]) -> h.History:
 
 def rough_subscribing(number: int) -> h.History:
     """One of those that find bugs soon: subscriptions break in every way, and are short."""
-    history = rough_history(number)
+    history = plain_history(number)
     rng = random.Random(number)
     duration = history.duration
     events: list[tuple[float, h.Event]] = []

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from tests.simulation.bugs import BUGS
 from tests.simulation.fan_out_bugs import FAN_OUT_BUGS
-from tests.simulation.histories import histories, rough_history
+from tests.simulation.histories import histories
 from tests.simulation.history import History
 from tests.simulation.invariants import check
+from tests.simulation.logs import quiet_logging
+from tests.simulation.rough import rough_history
 from tests.simulation.story import tell
 from tests.simulation.subject import Outcome, Subject
 from tests.simulation.subscribing import rough_subscribing, subscribing_histories
-from tests.simulation.world import World, quiet_logging
+from tests.simulation.world import World
 
 
 def play(history: History) -> Outcome:
@@ -20,7 +22,7 @@ def play(history: History) -> Outcome:
     return Outcome(
         check(world),
         world.scheduler.now,
-        len(world.places),
+        len(world.producer.where),
         history.patience if settled_after is None else settled_after,
     )
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from sparkinesis.source import subscribed
 from sparkinesis.source.subscribed import SubscribedCursor, Turn
 from sparkinesis.stream.position import TRIM_HORIZON
+from tests.simulation.logs import quiet_logging
 from tests.simulation.ranges.invariants import check
 from tests.simulation.ranges.world import DURATION, Ranges
 from tests.simulation.subject import Bug, Outcome, Subject
-from tests.simulation.world import quiet_logging
 
 
 def _instead(owner: object, name: str, make: Callable[[Any], Any], caught_by: str) -> Bug:
