@@ -94,6 +94,8 @@ class World:
             self.scheduler, network, self.kinesis, self._fault, self.journal.write
         )
         self._operator = Operator(self.kinesis, self.producer.stream)
+        if (arn := self.options.fan_out.consumer_arn) is not None:
+            assert self._operator.register(arn.rpartition("/")[2].partition(":")[0]) == arn
         self._dynamodb_client = DynamoDBClient(network, self.table)
         self._troubles: list[events.Trouble] = []
         self._read_once = _ReadOnce()
@@ -124,6 +126,7 @@ class World:
                 mock.patch.object(
                     limits, "SUBSCRIPTION_LIFE_MS", round(self.history.subscription_life * 1000)
                 ),
+                mock.patch.object(limits, "MAX_EVENT_BYTES", self.history.event_bytes),
                 _replaced("sparkinesis.lease.table.dynamodb_client", self._dynamodb_client),
                 mock.patch("sparkinesis.lease.broken.read_row", self._read_once),
                 losses_noted(self.scheduler, self.told),
