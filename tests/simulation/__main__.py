@@ -1,96 +1,97 @@
-"""Runs histories for some time: ``python -m tests.simulation --seconds 600 --seed 1``."""
+"""Runs histories for some time: ``python -m tests.simulation --seconds 600 --seed 1``.
+
+In as many processes as there are cores. Exits with 1 if something was wrong, and tells what.
+"""
 
 from __future__ import annotations
 
 import argparse
+import itertools
+import json
+import os
 import random
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import asdict
+from multiprocessing import get_context
 
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import seed as seeded
+from tests.simulation.hunt import hunts, row
+from tests.simulation.rounds import HISTORIES, Round, Tally, play_round
+from tests.simulation.subjects import SUBJECTS
 
-from tests.simulation.histories import histories
-from tests.simulation.history import History
-from tests.simulation.invariants import check
-from tests.simulation.story import tell
-from tests.simulation.world import World, quiet_logging
-
-_AT_A_TIME = 200
+_NAMES = [subject.name for subject in SUBJECTS]
 
 
-@dataclass
-class Tally:
-    histories: int = 0
-    virtual_seconds: float = 0.0
-    records: int = 0
-    slowest: float = 0.0
-    """The longest time, in virtual seconds, until everything was in order again."""
-
-    def count(self, world: World) -> None:
-        self.histories += 1
-        self.virtual_seconds += world.scheduler.now
-        self.records += len(world.places)
-        self.slowest = max(self.slowest, world.settled_after or 0.0)
-
-    def told(self, seconds: float) -> str:
-        return (
-            f"{self.histories} histories in {seconds:.0f} s ({self.histories / seconds:.1f}/s), "
-            f"{self.virtual_seconds / 3600:.1f} virtual hours, {self.records} records; in order "
-            f"again after {self.slowest:.0f} virtual seconds at most"
-        )
-
-
-def simulate(seed: int, tally: Tally, deadline: float) -> History | None:
-    """Some histories; the simplest that fails, if one does."""
-    failed: list[History] = []
-
-    @seeded(seed)
-    @settings(
-        max_examples=_AT_A_TIME,
-        deadline=None,
-        database=None,
-        phases=(Phase.generate, Phase.shrink),
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(histories())
-    def run(history: History) -> None:
-        if time.monotonic() > deadline and not failed:
+def rounds(
+    names: Sequence[str], seed: int, deadline: float, histories: int | None
+) -> Iterator[Round]:
+    """The subjects take turns."""
+    left = histories
+    for number in itertools.count():
+        if time.time() > deadline or left == 0:
             return
-        world = World(history).run()
-        tally.count(world)
-        if check(world):
-            failed.append(history)
-            raise AssertionError
+        size = HISTORIES if left is None else min(HISTORIES, left)
+        left = None if left is None else left - size
+        yield Round(names[number % len(names)], seed, number, size, deadline)
 
-    try:
-        run()
-    except AssertionError:
-        return failed[-1]
-    return None
+
+def run(given: argparse.Namespace, seed: int) -> dict[str, Tally]:
+    """Plays until the time is over, or something is wrong; what came of it, by subject."""
+    began = time.time()
+    deadline = began + given.seconds if given.seconds is not None else float("inf")
+    names = [given.subject] if given.subject else _NAMES
+    tallies = {name: Tally() for name in names}
+    ahead = rounds(names, seed, deadline, given.histories)
+    under_way: dict[Future[Tally], Round] = {}
+    with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) as pool:
+        while True:
+            if not any(tally.story for tally in tallies.values()):
+                for each in itertools.islice(ahead, given.jobs - len(under_way)):
+                    under_way[pool.submit(play_round, each)] = each
+            if not under_way:
+                return tallies
+            for done in wait(under_way, return_when=FIRST_COMPLETED).done:
+                tallies[under_way.pop(done).subject].add(done.result())
+            sum_, elapsed = Tally(), time.time() - began
+            for tally in tallies.values():
+                sum_.add(tally)
+            print(f"{elapsed:5.0f} s: {sum_.told(elapsed)}", file=sys.stderr, flush=True)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation")
-    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--seconds", type=float, help="how long; 60 if nothing else ends it")
+    parser.add_argument("--histories", type=int, help="how many")
+    parser.add_argument("--seed", type=int, help="another one each time, if not given")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--subject", choices=_NAMES, help="all, if not given")
+    parser.add_argument("--json", action="store_true", help="the sum, for programs")
     parser.add_argument(
-        "--seed", type=int, default=None, help="another one each time, if not given"
+        "--bugs", action="store_true", help="instead, how soon each deliberate bug is found"
     )
-    given_ = parser.parse_args()
-    seed = random.SystemRandom().getrandbits(32) if given_.seed is None else given_.seed
-    began, tally, rounds = time.monotonic(), Tally(), 0
-    deadline = began + given_.seconds
-    print(f"Seed {seed}")
-    while time.monotonic() < deadline:
-        with quiet_logging():
-            failed = simulate(seed * 1_000_003 + rounds, tally, deadline)
-        rounds += 1
-        print(tally.told(time.monotonic() - began), flush=True)
-        if failed is not None:
-            print(tell(failed))
-            return 1
-    return 0
+    given = parser.parse_args()
+    if given.bugs:
+        for found in hunts([given.subject] if given.subject else _NAMES, given.jobs):
+            print(row(found), flush=True)
+        return 0
+    if given.seconds is None and given.histories is None:
+        given.seconds = 60.0
+    seed = random.SystemRandom().getrandbits(32) if given.seed is None else given.seed
+    print(f"Seed {seed}, {given.jobs} processes", file=sys.stderr, flush=True)
+    began = time.time()
+    tallies = run(given, seed)
+    elapsed = time.time() - began
+    stories = [tally.story for tally in tallies.values() if tally.story]
+    if given.json:
+        told = {name: asdict(tally) for name, tally in tallies.items()}
+        print(json.dumps({"seed": seed, "seconds": elapsed, "subjects": told}, indent=2))
+    else:
+        for name, tally in tallies.items():
+            print(f"{name}: {tally.told(elapsed)}")
+        print(*stories, sep="\n\n", end="\n" if stories else "")
+    return 1 if stories else 0
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import socket
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -164,13 +163,13 @@ class Application:
     def worker(
         self,
         *,
-        subscription_clock: Callable[[], float] = time.monotonic,
+        subscription_clock: Callable[[], float] | None = None,
         timing: Timing = MACHINE,
     ) -> Worker:
         """A worker of this application, not started.
 
-        subscription_clock: tells the age of enhanced fan-out's subscriptions, in seconds; another
-        one is for a local Kinesis whose clock is not the machine's.
+        subscription_clock: tells the age of enhanced fan-out's subscriptions, in seconds, where it
+        is not the clock of ``timing``: for a local Kinesis whose clock is not the machine's.
         timing: all other clocks, waiting and randomness; another one is for simulations.
 
         Creates the lease table if there is none. Raises `StreamNotFoundError`, `LeaseTableError`,
@@ -202,7 +201,8 @@ class Application:
                 options.fan_out,
                 polling,
                 clock=timing.clock,
-                subscription_clock=subscription_clock,
+                sleep=timing.sleep,
+                subscription_clock=subscription_clock or timing.clock,
                 uniform=rng.uniform,
             )
         settings = ConsumerSettings(

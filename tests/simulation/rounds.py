@@ -1,0 +1,96 @@
+"""Rounds of histories: what one process plays of one subject before it tells of it."""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import seed as seeded
+
+from tests.simulation.subject import Outcome
+from tests.simulation.subjects import SUBJECTS
+
+HISTORIES = 20
+"""Of one round, at most."""
+
+
+@dataclass(frozen=True)
+class Round:
+    """What it plays follows from it, but for the deadline."""
+
+    subject: str
+    seed: int
+    number: int
+    histories: int
+    deadline: float
+    """By `time.time`: no history begins later."""
+
+
+@dataclass
+class Tally:
+    histories: int = 0
+    virtual_seconds: float = 0.0
+    records: int = 0
+    slowest: float = 0.0
+    """The longest time, in virtual seconds, until everything was in order again."""
+    seconds: float = 0.0
+    """Of the machine, over all processes."""
+    story: str = ""
+    """Of the simplest history that fails, if one does."""
+
+    def count(self, outcome: Outcome) -> None:
+        self.histories += 1
+        self.virtual_seconds += outcome.virtual_seconds
+        self.records += outcome.records
+        self.slowest = max(self.slowest, outcome.settled_after)
+
+    def add(self, other: Tally) -> None:
+        self.histories += other.histories
+        self.virtual_seconds += other.virtual_seconds
+        self.records += other.records
+        self.slowest = max(self.slowest, other.slowest)
+        self.seconds += other.seconds
+        self.story = self.story or other.story
+
+    def told(self, elapsed: float) -> str:
+        return (
+            f"{self.histories} histories ({self.histories / elapsed:.1f}/s), "
+            f"{self.virtual_seconds / 3600:.1f} virtual hours, {self.records} records; in order "
+            f"again after {self.slowest:.0f} virtual seconds at most"
+        )
+
+
+def play_round(this: Round) -> Tally:
+    """Play some histories that hypothesis draws; one that fails is made as simple as can be."""
+    subject = next(each for each in SUBJECTS if each.name == this.subject)
+    began, tally = time.monotonic(), Tally()
+    failed: list[Any] = []
+
+    @seeded(random.Random(f"{this.seed} {this.subject} {this.number}").getrandbits(64))
+    @settings(
+        max_examples=this.histories,
+        deadline=None,
+        database=None,
+        phases=(Phase.generate, Phase.shrink),
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(subject.histories())
+    def run(history: Any) -> None:
+        if time.time() > this.deadline and not failed:
+            return
+        outcome = subject.play(history)
+        if not failed:
+            tally.count(outcome)
+        if outcome.wrong:
+            failed.append(history)
+            raise AssertionError
+
+    try:
+        run()
+    except AssertionError:
+        tally.story = subject.tell(failed[-1])
+    tally.seconds = time.monotonic() - began
+    return tally

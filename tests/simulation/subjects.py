@@ -1,0 +1,10 @@
+"""All that is simulated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.simulation.subject import Subject
+from tests.simulation.workers import WORKERS
+
+SUBJECTS: tuple[Subject[Any], ...] = (WORKERS,)

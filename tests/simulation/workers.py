@@ -1,0 +1,28 @@
+"""Record processors as a subject: an application's workers, their leases and their checkpoints."""
+
+from __future__ import annotations
+
+from tests.simulation.bugs import BUGS
+from tests.simulation.histories import histories
+from tests.simulation.history import History
+from tests.simulation.invariants import check
+from tests.simulation.logs import quiet_logging
+from tests.simulation.rough import rough_history
+from tests.simulation.story import tell
+from tests.simulation.subject import Outcome, Subject
+from tests.simulation.world import World
+
+
+def play(history: History) -> Outcome:
+    with quiet_logging():
+        world = World(history).run()
+    settled_after = world.settled_after
+    return Outcome(
+        check(world),
+        world.scheduler.now,
+        len(world.producer.where),
+        history.patience if settled_after is None else settled_after,
+    )
+
+
+WORKERS: Subject[History] = Subject("record processors", histories, rough_history, play, tell, BUGS)
