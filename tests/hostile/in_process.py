@@ -31,6 +31,9 @@ class Counted:
             self.calls[operation] += 1
             return serve(None)
 
+    def note(self, *_: Any, **__: Any) -> None:
+        """Of no concern here."""
+
 
 @contextmanager
 def in_process(kinesis: LocalKinesis, table: str) -> Iterator[Counter[str]]:

@@ -137,3 +137,5 @@ def test_a_length_that_is_announced_takes_no_memory_before_its_bytes_come(
     too_long._connection.sendall(struct.pack(">I", MAX_MESSAGE + 1))
     assert said.get(timeout=PATIENCE) == ("w1", Disconnected("w1"))
     assert read(too_long._connection, 1) == b""
+    mine.close()
+    too_long.close()
