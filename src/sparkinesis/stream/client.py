@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from sparkinesis.errors import ServiceError
+from sparkinesis.errors import ServiceError, ShardNotFoundError
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.entry import Entry
 from sparkinesis.stream.explain import explain
@@ -169,6 +169,14 @@ class StreamClient:
                 f"{position}. Try again; if it persists, the shard no longer exists."
             )
         return str(iterator)
+
+    def has_shard(self, shard_id: str) -> bool:
+        """Whether the shard is kept. Its own answer tells at once; ListShards may lag behind."""
+        try:
+            self.shard_iterator(shard_id, TRIM_HORIZON)
+        except ShardNotFoundError:
+            return False
+        return True
 
     def get_records(
         self,
