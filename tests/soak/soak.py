@@ -199,11 +199,13 @@ class Soak:
 
     def _caught_up(self) -> Callable[[], bool]:
         """Whether all that is stored now has come out, and the leases are shared by all workers."""
-        wanted = max(1, sum(self.watch.produced().values()))
+        put = max(1, sum(self.watch.produced().values()))
+        # What was stored twice is in the rows, too: one more than any query has shows that it goes.
+        rows = 1 + max(put, self.watch.killed_query.rows, self.watch.steady_query.rows)
         workers = len(RETRIEVALS) + FLEET_WORKERS
 
         def holds() -> bool:
-            if not self.watch.has_come_out(wanted, wanted):
+            if not self.watch.has_come_out(rows, put):
                 return False
             owners = [lease.owner for lease in self._table.leases() if not lease.is_finished]
             return len(owners) == SHARDS and len(set(owners) - {None}) == workers
