@@ -229,6 +229,8 @@ class History:
     """How long a registered consumer is CREATING, and DELETING."""
     subscription_life: float = 300.0
     """After which the service ends a subscription."""
+    event_bytes: int = 1_048_576
+    """Of the records that the service puts into an event, at most, but for one record."""
     duration: float = 60.0
     """Until faults stop."""
     patience: float = 400.0

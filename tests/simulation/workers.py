@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.simulation.bugs import BUGS
+from tests.simulation.fan_out_bugs import FAN_OUT_BUGS
 from tests.simulation.histories import histories
 from tests.simulation.history import History
 from tests.simulation.invariants import check
@@ -10,6 +11,7 @@ from tests.simulation.logs import quiet_logging
 from tests.simulation.rough import rough_history
 from tests.simulation.story import tell
 from tests.simulation.subject import Outcome, Subject
+from tests.simulation.subscribing import rough_subscribing, subscribing_histories
 from tests.simulation.world import World
 
 
@@ -26,3 +28,12 @@ def play(history: History) -> Outcome:
 
 
 WORKERS: Subject[History] = Subject("record processors", histories, rough_history, play, tell, BUGS)
+
+SUBSCRIBERS: Subject[History] = Subject(
+    "record processors, by enhanced fan-out",
+    subscribing_histories,
+    rough_subscribing,
+    play,
+    tell,
+    FAN_OUT_BUGS,
+)

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
 
-from sparkinesis.lease.lease import Lease, decode_lease
+from sparkinesis.lease.broken import BrokenLease, read_row
+from sparkinesis.lease.lease import Lease
 from sparkinesis.local import LocalKinesis, limits
 from sparkinesis.worker.options import WorkerOptions
 from tests.simulation import history as events
@@ -93,9 +94,11 @@ class World:
             self.scheduler, network, self.kinesis, self._fault, self.journal.write
         )
         self._operator = Operator(self.kinesis, self.producer.stream)
+        if (arn := self.options.fan_out.consumer_arn) is not None:
+            assert self._operator.register(arn.rpartition("/")[2].partition(":")[0]) == arn
         self._dynamodb_client = DynamoDBClient(network, self.table)
         self._troubles: list[events.Trouble] = []
-        self._decoded = _DecodedOnce()
+        self._read_once = _ReadOnce()
 
     def leases(self) -> Iterator[tuple[Write, Lease | None, Lease | None]]:
         """All writes to the table so far, each with the lease before and after."""
@@ -107,7 +110,8 @@ class World:
         return self._lease(self.table.rows.get(key))
 
     def _lease(self, row: Mapping[str, Any] | None) -> Lease | None:
-        return None if row is None else self._decoded(row)
+        found = None if row is None else self._read_once(row)
+        return found if isinstance(found, Lease) else None
 
     # --- what happens
 
@@ -122,8 +126,9 @@ class World:
                 mock.patch.object(
                     limits, "SUBSCRIPTION_LIFE_MS", round(self.history.subscription_life * 1000)
                 ),
+                mock.patch.object(limits, "MAX_EVENT_BYTES", self.history.event_bytes),
                 _replaced("sparkinesis.lease.table.dynamodb_client", self._dynamodb_client),
-                mock.patch("sparkinesis.lease.table.decode_lease", self._decoded),
+                mock.patch("sparkinesis.lease.broken.read_row", self._read_once),
                 losses_noted(self.scheduler, self.told),
             ):
                 stack.enter_context(context)
@@ -279,16 +284,16 @@ def _replaced(maker: str, client: object) -> Iterator[None]:
         yield
 
 
-class _DecodedOnce:
-    """`decode_lease`, of each row once: worlds look at the same rows thousands of times."""
+class _ReadOnce:
+    """`read_row`, of each row once: worlds look at the same rows thousands of times."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[Any, Lease | None]] = {}
+        self._known: dict[int, tuple[Any, Lease | BrokenLease | None]] = {}
 
-    def __call__(self, item: Mapping[str, Any]) -> Lease | None:
+    def __call__(self, item: Mapping[str, Any]) -> Lease | BrokenLease | None:
         found = self._known.get(id(item))
         if found is None:
-            found = self._known[id(item)] = (item, decode_lease(item))
+            found = self._known[id(item)] = (item, read_row(item))
         return found[1]
 
 
