@@ -61,127 +61,138 @@ _OWNS = "only_the_owner_checkpoints"
 
 BUGS: dict[str, Bug] = {
     # leases
-    "checkpoints are not fenced by the counter": _instead(requests, "checkpoint", unfenced, _OWNS),
-    "renewals are not fenced by the counter": _instead(requests, "renew", unfenced, _OWNS),
+    "checkpoints are not fenced by the counter": _instead(
+        requests, "checkpoint", unfenced, _OWNS, 6
+    ),
+    "renewals are not fenced by the counter": _instead(requests, "renew", unfenced, _OWNS, 15),
     "a lease is held for ever": _instead(
-        HeldLease, "is_held", lambda _: lambda self: self._lost is None, "nobody_begins_too_late"
+        HeldLease, "is_held", lambda _: lambda self: self._lost is None, "nobody_begins_too_late", 0
     ),
     "an answer that never came is anybody's write": _instead(
-        requests, "_fenced", always(()), _OWNS
+        requests, "_fenced", always(()), _OWNS, 6
     ),
-    "whoever writes under my id is me": _instead(held, "judge", believe, _OWNS),
+    "whoever writes under my id is me": _instead(held, "judge", believe, _OWNS, 35),
     "leases are not released": _instead(
         HeldLease,
         "release",
         lambda _: lambda self: self.lose("it was given up"),
         "workers_leave",
+        0,
     ),
-    "the dead are not found": _instead(taker._Look, "_age", always(0.0), "every_shard_is_read"),
+    "the dead are not found": _instead(taker._Look, "_age", always(0.0), "every_shard_is_read", 0),
     "each lease is renewed by a call of its own": _instead(
-        LeaseRenewer, "_send", one_by_one, "leases_are_renewed_together"
+        LeaseRenewer, "_send", one_by_one, "leases_are_renewed_together", 110
     ),
     "who takes a lease drops what it does not know": _instead(
-        requests, "take", forgetful, "foreign_attributes_stay"
+        requests, "take", forgetful, "foreign_attributes_stay", 15
     ),
     "a reset does not fence the owner": _instead(
-        requests, "reset", silent_reset, "everything_is_processed"
+        requests, "reset", silent_reset, "everything_is_processed", 51
     ),
     # shards
     "parents are not waited for": _instead(
-        LeaseCoordinator, "are_finished", always(True), "parents_come_first"
+        LeaseCoordinator, "are_finished", always(True), "parents_come_first", 0
     ),
     "children get no leases": _instead(
-        Caretaker, "lease_children", always(True), "finished_leases_have_children"
+        Caretaker, "lease_children", always(True), "finished_leases_have_children", 0
     ),
     "children begin at the latest record": _instead(
-        caretaker, "plan_children", children_at_latest, "leases_begin_where_they_should"
+        caretaker, "plan_children", children_at_latest, "leases_begin_where_they_should", 0
     ),
-    "holes are not mended": _instead(Caretaker, "_audit", always(None), "every_shard_is_read"),
+    "holes are not mended": _instead(Caretaker, "_audit", always(None), "every_shard_is_read", 52),
     "finished leases are not deleted": _instead(
-        Caretaker, "_clean_up", always(None), "nothing_is_left_to_clean_up"
+        Caretaker, "_clean_up", always(None), "nothing_is_left_to_clean_up", 0
     ),
     "finished leases are deleted at once": _instead(
         caretaker,
         "deletable",
         lambda _: lambda leases, shards: [lease for lease in leases if lease.is_finished],
         "leases_are_deleted_in_time",
+        6,
     ),
     "only the first page of shards is read": _instead(
-        client.StreamClient, "list_shards", first_page, "every_shard_is_read"
+        client.StreamClient, "list_shards", first_page, "keys_keep_their_order", 26
     ),
     # checkpoints
     "a batch is checkpointed before it is processed": _instead(
-        Deliverer, "step", checkpoint_first, "checkpoints_are_asked_for"
+        Deliverer, "step", checkpoint_first, "checkpoints_are_asked_for", 0
     ),
     "what failed may be checkpointed": _instead(
-        Checkpointer, "take_back", always(None), "checkpoints_are_asked_for"
+        Checkpointer, "take_back", always(None), _READS, 14
     ),
     "a checkpoint of a record is one of all": _instead(
         Permitted,
         "resolve",
         lambda resolve: lambda self, sequence, sub: resolve(self, None, None),
-        "checkpoints_are_asked_for",
+        _READS,
+        2,
     ),
     "a checkpoint is taken back by an earlier one": _instead(
-        held, "_is_behind", always(False), "checkpoints_never_go_back"
+        held, "_is_behind", always(False), "checkpoints_never_go_back", 29
     ),
     "sub-sequence numbers are not kept": _instead(
-        Permitted, "resolve", whole_records, "checkpoints_that_return_are_made"
+        Permitted, "resolve", whole_records, "checkpoints_that_return_are_made", 1
     ),
     "a checkpoint that cannot be written is none": _instead(
-        HeldLease, "checkpoint", swallow, "checkpoints_that_return_are_made"
+        HeldLease, "checkpoint", swallow, "checkpoints_that_return_are_made", 5
     ),
     # where reading begins and goes on
     "a shard is resumed behind the whole aggregate": _instead(
-        consumer, "start_position", behind_aggregates, _READS
+        consumer, "start_position", behind_aggregates, _READS, 10
     ),
     "what is done of an aggregate comes again": _instead(
-        RecordBatch, "after", lambda _: lambda self, done: self, _READS
+        RecordBatch, "after", lambda _: lambda self, done: self, _READS, 2
     ),
     "the record behind a checkpoint is dropped": _instead(
-        RetentionCheck, "after_start", drop_first, _READS
+        RetentionCheck, "after_start", drop_first, _READS, 0
     ),
-    "an expired iterator begins anew": _instead(ShardCursor, "fetch", begin_anew, _READS),
+    "an expired iterator begins anew": _instead(ShardCursor, "fetch", begin_anew, _READS, 0),
     "latest is another moment at each start": _instead(
-        consumer, "start_position", latest_again, _READS
+        consumer, "start_position", latest_again, _READS, 12
     ),
     "fetching that failed is not begun again": _instead(
-        FetchAhead, "take", swallow, "everything_is_processed"
+        FetchAhead, "take", swallow, "everything_is_processed", 15
     ),
-    "the last record of a shard is lost": _instead(Intake, "take", early_end, _READS),
-    "expired records are not told": _instead(RetentionCheck, "lost", always(None), _READS),
+    "the last record of a shard is lost": _instead(Intake, "take", early_end, _READS, 2),
+    "expired records are not told": _instead(RetentionCheck, "lost", always(None), _READS, 25),
     "a processor's reset is not followed": _instead(
-        Checkpointer, "take_reset", always(None), _READS
+        Checkpointer, "take_reset", lambda take: lambda self: take(self) and None, _READS, 51
     ),
     "old records within a page are not skipped": _instead(
-        intake, "since", lambda _: lambda records, bound: records, _READS
+        intake, "since", lambda _: lambda records, bound: records, _READS, 4
     ),
-    "younger records are skipped too": _instead(ConsumerSettings, "skip_before", too_far, _READS),
+    "younger records are skipped too": _instead(
+        ConsumerSettings, "skip_before", too_far, _READS, 13
+    ),
     "a machine's clock is believed": _instead(
-        client, "service_time", lambda _: lambda headers, local_ms: local_ms, _READS
+        client, "service_time", lambda _: lambda headers, local_ms: local_ms, _READS, 4
     ),
     "shards are read without a pace": _instead(
-        polling, "_PACE", lambda _: Pace(0.0, 0.0), "shards_are_not_read_too_fast"
+        polling, "_PACE", lambda _: Pace(0.0, 0.0), "shards_are_not_read_too_fast", 11
     ),
     # processors that fail, and the end
-    "a failed batch is skipped": _instead(Deliverer, "_failed", skip_failed, _READS),
+    "a failed batch is skipped": _instead(Deliverer, "_failed", skip_failed, _READS, 2),
     "half of what failed is lost": _instead(
         RecordBatch,
         "halves",
         lambda halves: lambda self: (halves(self)[1], halves(self)[1].slice(0, 0)),
         _READS,
+        14,
     ),
-    "a dead-letter target's refusal is no matter": _instead(delivery, "last_resort", deaf, _READS),
+    "a dead-letter target's refusal is no matter": _instead(
+        delivery, "last_resort", deaf, _READS, 77
+    ),
     "a stopped shard is taken again": _instead(
         Worker,
         "_busy_shards",
         lambda _: lambda self: frozenset(self._consumers),
         "stopped_shards_are_left_alone",
+        5,
     ),
     "nobody is asked before a shutdown": _instead(
-        ShardConsumer, "_notify_of_shutdown", always(None), "who_lets_go_asks_first"
+        ShardConsumer, "_notify_of_shutdown", always(None), "who_lets_go_asks_first", 0
     ),
     "the end is not told": _instead(
-        ShardConsumer, "_shut_down", silent_end, "each_reader_hears_the_end"
+        ShardConsumer, "_shut_down", silent_end, "each_reader_hears_the_end", 0
     ),
 }

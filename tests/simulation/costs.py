@@ -64,7 +64,7 @@ def leases_are_renewed_together(world: World) -> Iterator[str]:
         )
         rounds = 3 + (world.ended_at - started_at) / options.renew_interval
         # What is refused because somebody else has just written is sent once more.
-        if answered > 1.2 * rounds * leases + 2 * others.get(name, 0) + 20:
+        if answered > 1.2 * (rounds * leases + others.get(name, 0)) + 15:
             yield f"{process} wrote leases in {answered} calls, in {rounds:.0f} rounds"
 
 

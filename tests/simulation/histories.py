@@ -171,7 +171,9 @@ def quiet(history: h.History, cut: float, seconds: float) -> h.History:
     """The same, with a time in between in which nothing happens to the workers that run."""
     events = tuple(each for each in history.events if not isinstance(each[1], h.Storm))
     history = replace(history, events=events)
-    calm = {**_CALM, **{k: v for k, v in history.options.items() if k not in {*_CALM, *QUICK}}}
+    # With so much idle time, everything would be too old for a skip_older_than of seconds.
+    hurried = {*_CALM, *QUICK, "skip_older_than", "parent_poll_interval"}
+    calm = {**_CALM, **{k: v for k, v in history.options.items() if k not in hurried}}
     return replace(_with_pause(history, cut, seconds, []), options=calm, patience=1600.0)
 
 
