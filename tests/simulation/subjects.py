@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.simulation.query.subject import SUBJECT as QUERIES
 from tests.simulation.subject import Subject
 from tests.simulation.workers import WORKERS
 
-SUBJECTS: tuple[Subject[Any], ...] = (WORKERS,)
+SUBJECTS: tuple[Subject[Any], ...] = (WORKERS, QUERIES)
