@@ -90,7 +90,7 @@ class KinesisClient:
         return answer
 
     def _as_before(self, shards: list[dict[str, Any]], then_ms: int) -> list[dict[str, Any]]:
-        """The shards as they were listed at an instant that has passed."""
+        """The shards as they were listed at an instant that has passed; at least the first ones."""
         known = {
             shard.id: shard
             for region in self._kinesis._regions.values()
@@ -100,7 +100,7 @@ class KinesisClient:
         listed = []
         for shard in shards:
             real = known[shard["ShardId"]]
-            if real.created_ms > then_ms:
+            if real.created_ms > then_ms and real.parents:
                 continue
             if real.closed_ms is not None and real.closed_ms > then_ms:
                 first = shard["SequenceNumberRange"]["StartingSequenceNumber"]
