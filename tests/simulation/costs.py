@@ -28,7 +28,9 @@ def calls_stay_within_budgets(world: World) -> Iterator[str]:
             count = world.calls[process.name, "ListShards"]
             yield f"{process} listed shards {count} times in {lifetime} s"
     for call in world.kinesis.calls:
-        if call.error == "LimitExceededException":
+        # A stream may have as many consumers as it has, by what others do.
+        is_too_fast = call.operation != "RegisterStreamConsumer"
+        if call.error == "LimitExceededException" and is_too_fast:
             yield f"{call.operation} exceeded the account's limit at {call.time_ms}"
 
 

@@ -22,7 +22,7 @@ _EFO = {"retrieval": "efo"}
 
 @settings(
     derandomize=True,
-    max_examples=60,
+    max_examples=40,
     deadline=None,
     phases=(Phase.generate, Phase.shrink),
     suppress_health_check=(HealthCheck.too_slow,),

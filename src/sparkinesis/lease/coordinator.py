@@ -231,9 +231,13 @@ class LeaseCoordinator:
                     break
 
     def others(self) -> set[str]:
-        """Workers other than this one that own leases. Raises as `take` does."""
+        """Workers other than this one that own leases to read. Raises as `take` does.
+
+        A finished lease may name its last owner, dead or not.
+        """
         rows = self._look(consistent=True)
-        return {row.owner for row in rows if row.owner is not None} - {self._worker_id}
+        owners = {row.owner for row in rows if row.owner is not None and not row.is_finished}
+        return owners - {self._worker_id}
 
     def are_finished(self, shard_ids: Sequence[str]) -> bool:
         """Whether all these shards are done, or have no lease. Raises as `take` does."""
