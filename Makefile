@@ -6,9 +6,10 @@ CLASSES := .venv/spark-classes.jsa
 KCLPY := .venv/sdists/amazon_kclpy-3.2.0.tar.gz
 ARGS ?=
 SECONDS ?= 60
+MINUTES ?= 20
 SEED ?=
 
-.PHONY: demo active-users test simulate lint bench format lock clean
+.PHONY: demo active-users test simulate soak lint bench format lock clean
 
 demo: $(SETUP)
 	@$(BIN)/python -m examples.flights $(ARGS)
@@ -26,6 +27,9 @@ lint: $(SETUP)
 
 simulate: $(SETUP)
 	@$(BIN)/python -m tests.simulation --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
+
+soak: $(SETUP)
+	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 bench: $(SETUP)
 	@$(BIN)/python -m benchmarks $(ARGS)

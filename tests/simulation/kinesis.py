@@ -10,24 +10,33 @@ from typing import Any
 import msgspec
 
 from sparkinesis.local import LocalKinesis
+from sparkinesis.local.kinesis import Outcome
+from sparkinesis.local.tokens import ShardIterator, unseal
 from sparkinesis.stream.page import decode_page
 from sparkinesis.stream.transport import data_size
 from tests.simulation.network import Network, client_error
 from tests.simulation.scheduler import Process
 
 REGION = "us-east-1"
-_TIMEOUT = 30.0
+READ_TIMEOUT = 30.0
 """Seconds: that of the clients of `sparkinesis.stream.session`."""
 
 
 class KinesisClient:
     """Its methods' answers and errors are those of boto3's, with the hooks of the package."""
 
-    def __init__(self, network: Network, kinesis: LocalKinesis, list_lag_ms: int = 0) -> None:
+    def __init__(
+        self, network: Network, kinesis: LocalKinesis, list_lag_ms: int = 0, list_page: int = 1000
+    ) -> None:
         self._network = network
         self._kinesis = kinesis
         self.list_lag_ms = list_lag_ms
         """How long ListShards goes on to answer as if a reshard had not happened."""
+        self.date_ahead_ms = 0
+        """How far the date of answers is ahead of the clock by which records arrive."""
+        self.fetches: dict[tuple[str, str], list[float]] = {}
+        """By process and shard, when GetRecords was sent (virtual seconds)."""
+        self._list_page = list_page
 
     def describe_stream_summary(self, **request: Any) -> Any:
         return self._call("DescribeStreamSummary", request)
@@ -39,40 +48,43 @@ class KinesisClient:
         return self._call("GetShardIterator", request)
 
     def get_records(self, **request: Any) -> Any:
+        token = unseal(request["ShardIterator"], ShardIterator)
+        assert token is not None
+        self._network.note(self.fetches, token.shard)
         return self._call("GetRecords", request)
+
+    def register_stream_consumer(self, **request: Any) -> Any:
+        return self._call("RegisterStreamConsumer", request)
+
+    def describe_stream_consumer(self, **request: Any) -> Any:
+        return self._call("DescribeStreamConsumer", request)
+
+    def list_stream_consumers(self, **request: Any) -> Any:
+        return self._call("ListStreamConsumers", request)
+
+    def deregister_stream_consumer(self, **request: Any) -> Any:
+        return self._call("DeregisterStreamConsumer", request)
 
     def _call(self, operation: str, request: Mapping[str, Any]) -> Any:
         def serve(process: Process) -> Any:
             return self.serve(operation, request)
 
-        return self._network.call("kinesis", operation, serve, timeout=_TIMEOUT)
+        return self._network.call("kinesis", operation, serve, timeout=READ_TIMEOUT)
 
     def serve(self, operation: str, request: Mapping[str, Any]) -> Any:
         """One call, at once. Raises ClientError."""
-        body = msgspec.json.encode(
-            {
-                name: value.timestamp() if isinstance(value, datetime) else value
-                for name, value in request.items()
-            }
-            if operation != "ListShards"
-            else _list_request(request)
-        )
-        outcome = self._kinesis.serve(operation, body, region=REGION)
-        if outcome.error is not None:
-            message = msgspec.json.decode(outcome.body)["message"]
-            raise client_error(operation, outcome.error, message, outcome.status)
+        if operation == "ListShards":
+            request = {**request, "MaxResults": self._list_page}
+        outcome = self._kinesis.serve(operation, request_body(request), region=REGION)
+        refuse(operation, outcome)
         now_ms = self._kinesis.clock()
-        answer: dict[str, Any] = {
-            "ResponseMetadata": {
-                "HTTPStatusCode": 200,
-                "HTTPHeaders": {"date": formatdate(now_ms // 1000, usegmt=True)},
-            }
-        }
+        answer = metadata(now_ms + self.date_ahead_ms)
         if operation == "GetRecords":
             page = decode_page(outcome.body)
             answer["Page"], answer["Size"] = page, data_size(len(outcome.body), page)
             return answer
-        answer.update(msgspec.json.decode(outcome.body))
+        if outcome.body:
+            answer.update(msgspec.json.decode(outcome.body))
         if operation == "ListShards" and self.list_lag_ms and "ShardFilter" not in request:
             answer["Shards"] = self._as_before(answer["Shards"], now_ms - self.list_lag_ms)
         return answer
@@ -99,9 +111,25 @@ class KinesisClient:
         return listed
 
 
-def _list_request(request: Mapping[str, Any]) -> dict[str, Any]:
-    wanted = dict(request)
-    found = wanted.get("ShardFilter")
-    if found is not None and "Timestamp" in found:
-        wanted["ShardFilter"] = {**found, "Timestamp": found["Timestamp"].timestamp()}
-    return wanted
+def request_body(request: Mapping[str, Any]) -> bytes:
+    """A request as boto3 sends it: instants are in epoch seconds."""
+    return msgspec.json.encode(_wire(request))
+
+
+def _wire(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _wire(item) for name, item in value.items()}
+    return value.timestamp() if isinstance(value, datetime) else value
+
+
+def refuse(operation: str, outcome: Outcome) -> None:
+    """Raise a ClientError for an outcome that is an error."""
+    if outcome.error is not None:
+        message = msgspec.json.decode(outcome.body)["message"]
+        raise client_error(operation, outcome.error, message, outcome.status)
+
+
+def metadata(now_ms: int) -> dict[str, Any]:
+    """Of a good answer, with the service's clock."""
+    headers = {"date": formatdate(now_ms // 1000, usegmt=True)}
+    return {"ResponseMetadata": {"HTTPStatusCode": 200, "HTTPHeaders": headers}}

@@ -33,10 +33,24 @@ def tell(history: History) -> str:
         if change:
             told.append((write.at, f"{write.by and write.by.name!s:<18} {write.key} row: {change}"))
     told.sort(key=lambda line: line[0])
-    names = {number: data for data, (_, number) in world.places.items()}
+    names: dict[str, str] = {}
+    for log in world.producer.logs.values():
+        for (number, sub), data in zip(log.places, log.data, strict=True):
+            if not sub:
+                names[number] = data
     lines += [f"{at:9.3f}  {_short(text, names)}" for at, text in told]
     lines += ["", *(_short(text, names) for text in wrong or ["Nothing was wrong."])]
     return "\n".join(lines)
+
+
+class Story:
+    """For `hypothesis.note`: told only of the history that it shows in the end."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+
+    def __repr__(self) -> str:
+        return tell(self._history)
 
 
 def _lease(row: Mapping[str, Any] | None) -> Lease | None:

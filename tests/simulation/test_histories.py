@@ -10,23 +10,13 @@ from hypothesis import HealthCheck, Phase, given, note, settings
 from tests.simulation.histories import histories
 from tests.simulation.history import History
 from tests.simulation.invariants import check
-from tests.simulation.story import tell
+from tests.simulation.story import Story
 from tests.simulation.world import World
-
-
-class _Story:
-    """Told only of the history that hypothesis shows in the end."""
-
-    def __init__(self, history: History) -> None:
-        self._history = history
-
-    def __repr__(self) -> str:
-        return tell(self._history)
 
 
 @settings(
     derandomize=True,
-    max_examples=250,
+    max_examples=120,
     deadline=None,
     phases=(Phase.generate, Phase.shrink),
     suppress_health_check=(HealthCheck.too_slow,),
@@ -34,5 +24,5 @@ class _Story:
 @given(history=histories())
 def test_what_must_be_true_is_in_every_history(history: History) -> None:
     wrong = check(World(history).run())
-    note(_Story(history))
+    note(Story(history))
     assert wrong == []

@@ -141,6 +141,17 @@ def _exit_with_parent() -> None:
     os._exit(0)
 
 
+def keep_no_list_of_models() -> None:
+    """Let moto, in this process, forget what it makes.
+
+    It lists every model that it ever made, for a page that shows them: a copy of each row of each
+    Scan, for as long as it runs.
+    """
+    from moto.core.common_models import BaseModel  # noqa: PLC0415
+
+    BaseModel.__new__ = staticmethod(lambda cls, *_, **__: object.__new__(cls))
+
+
 def main() -> None:
     """The child. Its first line on standard output is its port."""
     # Ctrl-C in a terminal reaches the child too; the parent decides when it ends.
@@ -153,6 +164,7 @@ def main() -> None:
 
     from sparkinesis.local import partiql  # noqa: PLC0415
 
+    keep_no_list_of_models()
     partiql.install()
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     app: Any = DomainDispatcherApplication(create_backend_app)

@@ -98,6 +98,7 @@ class StreamPlanner:
         self._lags: dict[str, int] = {}
         self._taken = 0.0
         self._expected: dict[str, int | None] = {}
+        self._has_resumed = False
 
     def stop_at_present(self) -> None:
         """From now on plan as if nothing arrived after this instant, and without pauses."""
@@ -252,7 +253,7 @@ class StreamPlanner:
         lineage = self._caught_up(lineage, partial(missing, start))
         gone = missing(start, lineage)
         if not gone:
-            return start
+            return self._with_forgotten_shards(start, lineage)
         text = (
             f"{self._client.address} no longer has shard {', '.join(gone)}, in which the query "
             f"stands at {', '.join(str(start[shard]) for shard in gone)}: its records were older "
@@ -266,6 +267,22 @@ class StreamPlanner:
             )
         _log.warning("%s Going on with the oldest records kept, as failOnDataLoss=false.", text)
         return without_missing(start, lineage)
+
+    def _with_forgotten_shards(self, start: Positions, lineage: Lineage) -> Positions:
+        """Shards that an offset of ours would not leave out; it was edited by hand."""
+        if self._has_resumed or not start or ANY_SHARD in start:
+            return start
+        self._has_resumed = True  # offsets that follow are of this planner's making
+        whole = without_missing(start, lineage)
+        if forgotten := sorted(set(whole) - set(start)):
+            _log.warning(
+                "%s: the checkpoint does not tell where %s stands, and no shard that it tells of "
+                "came from there or led there: it is read from its start.",
+                self._client.address,
+                ", ".join(forgotten[:10]),
+            )
+            return whole
+        return start
 
     def _plan(self, start: Positions, allowance: Allowance) -> Plan:
         findings: dict[str, Finding] = {}

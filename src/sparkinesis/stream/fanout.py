@@ -72,7 +72,7 @@ class FanOutCursor:
         inclusive: bool = False,
         give_up_after: float = 300.0,
         clock: Callable[[], float] = time.monotonic,
-        wait: Callable[[threading.Event, float], object] = threading.Event.wait,
+        wait: Callable[[threading.Event, float], object] = lambda event, s: event.wait(s),
         uniform: Callable[[float, float], float] = _UNIFORM,
     ) -> None:
         if not isinstance(position, AfterRecord | AtTimestamp | Sentinel) or position in {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 
 from sparkinesis.errors import (
@@ -25,8 +24,8 @@ from sparkinesis.worker.retrieval import FetchAhead, PageSource
 
 _log = logging.getLogger(__name__)
 
-_BRIEFLY = Retry(give_up_after=3.0)
-"""A worker that has let go of all shards does not stay for the sake of a consumer."""
+_BRIEFLY = 3.0
+"""Seconds: a worker that has let go of all shards does not stay for the sake of a consumer."""
 
 
 class _ShutDownError(Exception):
@@ -49,7 +48,8 @@ class FanOut:
         polling: Polling,
         *,
         clock: Callable[[], float],
-        subscription_clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None],
+        subscription_clock: Callable[[], float],
         uniform: Callable[[float, float], float],
     ) -> None:
         """``polling``: what to fall back to, if the options say so.
@@ -63,7 +63,8 @@ class FanOut:
         self._clock = clock
         self._subscription_clock = subscription_clock
         self._uniform = uniform
-        self._wait: Callable[[float], bool] = _sleep
+        self._briefly = Retry(give_up_after=_BRIEFLY, clock=clock, sleep=sleep, uniform=uniform)
+        self._wait: Callable[[float], bool] = threading.Event().wait
         self._lock = threading.Lock()
         self._consumer_arn = options.consumer_arn
         """None: not registered yet, or not any more."""
@@ -114,7 +115,7 @@ class FanOut:
         if not self._options.deregister or consumer_arn is None or not is_last():
             return
         try:
-            deregister_consumer(self._client, consumer_arn, _BRIEFLY)
+            deregister_consumer(self._client, consumer_arn, self._briefly)
             _log.info("Deregistered the consumer %s", consumer_arn)
         except SparkinesisError as error:
             _log.warning("The consumer %s stays registered, and is billed: %s", consumer_arn, error)
@@ -129,7 +130,11 @@ class FanOut:
             if self._consumer_arn is None and not self._is_refused:
                 try:
                     self._consumer_arn = register_consumer(
-                        self._client, self._name, clock=self._clock, sleep=self._sleep
+                        self._client,
+                        self._name,
+                        clock=self._clock,
+                        sleep=self._sleep,
+                        uniform=self._uniform,
                     )
                 except (ConsumerLimitError, AccessDeniedError) as error:
                     if not self._options.fall_back_to_polling:
@@ -173,8 +178,3 @@ class SubscribedShard:
 
     def stop(self) -> None:
         self._cursor.stop()
-
-
-def _sleep(seconds: float) -> bool:
-    time.sleep(seconds)
-    return False

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import gc
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,8 +19,11 @@ from typing import Any
 import pytest
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+from moto.core.common_models import BaseModel
+from moto.dynamodb.models.dynamo_type import DynamoType, Item
 
 from sparkinesis.local import LocalServer, LocalServerError
+from sparkinesis.local.dynamodb import keep_no_list_of_models
 from tests.integration.local.conftest import once
 from tests.journal import PATIENCE
 
@@ -101,6 +107,7 @@ def test_without_moto_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
 PARENT = """
 import sys, time
 from sparkinesis.local import LocalServer, LocalServerError
+from sparkinesis.local.dynamodb import keep_no_list_of_models
 server = LocalServer(dynamodb=True).start()
 print(server.moto_pid, flush=True)
 time.sleep(60)
@@ -155,3 +162,16 @@ def test_moto_dies_with_a_parent_that_is_killed() -> None:
     while alive(child) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not alive(child)
+
+
+def test_rows_that_were_answered_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Put back afterwards: this is the tests' process, and not the child.
+    monkeypatch.setattr(BaseModel, "__new__", BaseModel.__new__)
+    key = {"leaseKey": {"S": "shard-0"}}
+    for is_kept in (True, False):
+        if not is_kept:
+            keep_no_list_of_models()
+        row = Item(DynamoType(key["leaseKey"]), None, key)
+        answered = weakref.ref(copy.deepcopy(row))
+        gc.collect()
+        assert (answered() is not None) == is_kept

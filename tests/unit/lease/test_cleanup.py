@@ -75,6 +75,16 @@ def test_leases_of_shards_that_are_kept_no_more() -> None:
     assert deletable([ended, unread], None) == []
 
 
+def test_a_listing_that_is_behind_does_not_make_young_shards_old() -> None:
+    """Shards expire oldest first: one that is missing, and its ancestor not, is not listed yet."""
+    grandparent, parent = lease("0", SHARD_END, "", "1"), lease("1", SHARD_END, "0", "2")
+    child, open_ = lease("2", SHARD_END, "1", "3"), lease("3", "TRIM_HORIZON", "2")
+    listed = [Shard("0", is_open=False)]
+    assert deletable([grandparent, parent, child, open_], listed) == [grandparent]
+    # A shard's lease whose parent's is gone already.
+    assert deletable([parent, lease("2", "TRIM_HORIZON", "1")], listed) == []
+
+
 class Life:
     """An application and its stream: resharding, reading, trimming and cleanup in any order."""
 

@@ -1,0 +1,49 @@
+"""What others do to the registered consumers of a stream."""
+
+from __future__ import annotations
+
+from sparkinesis.local import LocalKinesis
+from sparkinesis.local.limits import MAX_CONSUMERS
+from sparkinesis.local.stream import Stream
+
+
+class Operator:
+    """Somebody with the console: no limit, delay or fault concerns what he does."""
+
+    def __init__(self, kinesis: LocalKinesis, stream: Stream) -> None:
+        self._kinesis = kinesis
+        self._stream = stream
+        self._others: list[str] = []
+        self._count = 0
+
+    def register(self, name: str) -> str:
+        """Register a consumer, which is active at once; its ARN."""
+        delay_ms, self._kinesis.consumer_delay_ms = self._kinesis.consumer_delay_ms, 0
+        self._call("RegisterStreamConsumer", name)
+        self._kinesis.consumer_delay_ms = delay_ms
+        return self._stream.consumers[name].arn
+
+    def deregister(self, name: str) -> None:
+        """Deregister a consumer, if it is there."""
+        if name in self._stream.consumers:
+            self._call("DeregisterStreamConsumer", name)
+
+    def crowd(self) -> None:
+        """Register consumers until there are as many as may be."""
+        while len(self._stream.consumers) < MAX_CONSUMERS:
+            # One that is being deleted keeps its name.
+            name = f"other-{self._count}"
+            self._count += 1
+            self._others.append(name)
+            self.register(name)
+
+    def disperse(self) -> None:
+        """Deregister all of these."""
+        for name in self._others:
+            self.deregister(name)
+        self._others.clear()
+
+    def _call(self, operation: str, name: str) -> None:
+        limits, self._kinesis.limits = self._kinesis.limits, None
+        self._kinesis.call(operation, StreamARN=self._stream.arn, ConsumerName=name)
+        self._kinesis.limits = limits

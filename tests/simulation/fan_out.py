@@ -1,0 +1,146 @@
+"""What must be true of subscriptions, and of the consumer that all of them share.
+
+For `invariants`; likewise each yields what contradicts it, in words.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+
+from sparkinesis.lease.lease import decode_lease
+from tests.simulation.connection import Connection
+from tests.simulation.fleet import APPLICATION
+from tests.simulation.scheduler import Process
+from tests.simulation.world import World
+
+_RENEWED_AT = 240.0
+"""Seconds: a subscription that nothing has disturbed is renewed no sooner."""
+_HURRY = 25
+"""SubscribeToShard calls that may come sooner than is right in the long run."""
+_GRACE = 4.0
+"""Seconds in which a worker acts on what it knows."""
+
+
+def subscriptions_are_asked_for_in_measure(world: World) -> Iterator[str]:
+    """One SubscribeToShard a second is free, by the service; one in five seconds in the long run.
+
+    The rest is for refusals: who reads a shard after another asks each second until it may.
+    """
+    calls: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for call in world.subscriptions.calls:
+        calls[call.process.name, call.shard_id].append(call.at)
+    for (process, shard_id), times in calls.items():
+        asked = f"{process} called SubscribeToShard for {shard_id}"
+        for first in range(len(times) - _HURRY):
+            span = times[first + _HURRY] - times[first]
+            if span < _HURRY:
+                yield f"from {times[first]:.3f} on {asked} {_HURRY + 1} times in {span:.1f} s"
+                break
+        since = world.ended_at - times[0]
+        if len(times) > _HURRY + since / 5.0:
+            yield f"{asked} {len(times)} times in {since:.1f} s"
+
+
+def subscriptions_are_kept(world: World) -> Iterator[str]:
+    """Nobody gives up a subscription that nothing has disturbed until it is to be renewed."""
+    begun: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for entry in world.journal.entries:
+        if entry.what == "initialize":
+            begun[entry.process, entry.shard].append(entry.at)
+    for (process, shard_id), connections in _by_reader(world).items():
+        acquired = begun[process, shard_id]
+        for one, next_ in pairwise(connections):
+            is_over = one.ended is not None and one.closed is not None and one.ended <= one.closed
+            if one.met is not None or is_over or next_.began - one.began >= _RENEWED_AT:
+                continue
+            if bisect_right(acquired, one.began) != bisect_right(acquired, next_.began):
+                continue
+            yield (
+                f"at {next_.began:.3f} {process} subscribed to {shard_id}, and had done so at "
+                f"{one.began:.3f}; that subscription was in order"
+            )
+
+
+def subscriptions_end_with_their_leases(world: World) -> Iterator[str]:
+    """No subscription stays open of who has lost the shard's lease, or has ended."""
+    owned = _ownership(world)
+    resumed: dict[str, list[float]] = defaultdict(list)
+    for process, at in sorted(world.fleet.resumed):
+        resumed[process].append(at)
+    patience = world.options.failover_time + _GRACE
+    for (process, shard_id), connections in _by_reader(world).items():
+        spans = owned.get((process, shard_id), [])
+        for one in connections:
+            if one.closed is None:
+                if not one.process.is_killed:
+                    since = f"{one.began:.3f}"
+                    yield f"{process} never closed its subscription of {since} to {shard_id}"
+                continue
+            until = [min(end, one.closed) for begin, end in spans if begin <= one.closed]
+            had_it = max(until, default=one.began)
+            woke = max((at for at in resumed[process] if at <= one.closed), default=0.0)
+            if one.closed - max(had_it, woke) > patience:
+                yield (
+                    f"{process} closed its subscription to {shard_id} at {one.closed:.3f}, and had "
+                    f"had the lease until {had_it:.3f}"
+                )
+
+
+def the_last_deregisters(world: World) -> Iterator[str]:
+    """The consumer goes when, and only when, that is asked for and the last worker leaves."""
+    owned = _ownership(world)
+    for at, process in world.deregistrations:
+        if not world.options.fan_out.deregister:
+            yield f"at {at:.3f} {process} deregistered the consumer, unasked"
+        for (other, shard_id), spans in owned.items():
+            if other != process and any(begin + _GRACE < at < end for begin, end in spans):
+                yield f"at {at:.3f} {process} deregistered the consumer, and {other} had {shard_id}"
+    if world.options.fan_out.deregister and world.was_graceful():
+        consumer = world.producer.stream.consumers.get(APPLICATION)
+        if consumer is not None and consumer.gone_ms is None:
+            yield "the consumer is registered still, and nobody is there"
+
+
+def _by_reader(world: World) -> dict[tuple[str, str], list[Connection]]:
+    """By process and shard, the connections that somebody has had, in order."""
+    found: dict[tuple[str, str], list[Connection]] = defaultdict(list)
+    for connection in world.subscriptions.connections:
+        if connection.opened is not None:
+            found[connection.process.name, connection.shard_id].append(connection)
+    return found
+
+
+def _ownership(world: World) -> dict[tuple[str, str], list[tuple[float, float]]]:
+    """By process and shard, from when until when it owned the lease."""
+    spans: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
+    owners: dict[str, tuple[Process, float]] = {}
+    for write in world.table.writes:
+        lease = None if write.after is None else decode_lease(write.after)
+        owner = None if lease is None or lease.is_finished else lease.actual_owner
+        before, since = owners.get(write.key, (None, 0.0))
+        now = None
+        for process in (write.by, before):
+            if process is not None and world.fleet.worker_ids.get(process) == owner:
+                now = process
+                break
+        if now is before:
+            continue
+        if before is not None:
+            spans[before.name, write.key].append((since, write.at))
+            del owners[write.key]
+        if now is not None:
+            owners[write.key] = now, write.at
+    for key, (process, since) in owners.items():
+        spans[process.name, key].append((since, float("inf")))
+    return spans
+
+
+FAN_OUT = (
+    subscriptions_are_asked_for_in_measure,
+    subscriptions_are_kept,
+    subscriptions_end_with_their_leases,
+    the_last_deregisters,
+)

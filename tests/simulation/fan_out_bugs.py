@@ -1,0 +1,117 @@
+"""Deliberate bugs in enhanced fan-out, each as a patch of one name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+from botocore.exceptions import ReadTimeoutError
+
+from sparkinesis.stream import fanout
+from sparkinesis.stream.fanout import FanOutCursor
+from sparkinesis.stream.position import TRIM_HORIZON
+from sparkinesis.stream.subscription import Subscription
+from sparkinesis.worker.fan_out import FanOut, SubscribedShard
+from sparkinesis.worker.worker import Worker
+from tests.simulation.subject import Bug
+
+
+def _instead(owner: object, name: str, make: Callable[[Any], Any], caught_by: str) -> Bug:
+    return Bug(lambda: mock.patch.object(owner, name, make(getattr(owner, name))), caught_by)
+
+
+_IN_ORDER = "each_reader_goes_on_where_it_is_told"
+
+
+def _at(accept: Any) -> Any:
+    """What follows an event begins AT its continuation, not AFTER it."""
+
+    def accepted(self: Any, *event: Any) -> Any:
+        fetched = accept(self, *event)
+        self._inclusive = True
+        return fetched
+
+    return accepted
+
+
+def _stay_behind_many(accept: Any) -> Any:
+    """An event of several records does not say where to go on."""
+
+    def accepted(self: Any, received: Any, *at: Any) -> Any:
+        before = self._position
+        fetched = accept(self, received, *at)
+        if len(received.event.records) > 1:
+            self._position = before
+        return fetched
+
+    return accepted
+
+
+def _only_over(accept: Any) -> Any:
+    """The children of an end event are not looked at: the subscription is over, no more."""
+
+    def accepted(self: Any, *event: Any) -> Any:
+        fetched = accept(self, *event)
+        self.at_end = False
+        return fetched
+
+    return accepted
+
+
+def _begin_anew(interrupted: Any) -> Any:
+    def anew(self: Any, *why: Any, **more: Any) -> Any:
+        interrupted(self, *why, **more)
+        self._position, self._inclusive = TRIM_HORIZON, False
+
+    return anew
+
+
+def _patient(read: Any) -> Any:
+    def wait(self: Any) -> Any:
+        while True:
+            try:
+                return read(self)
+            except ReadTimeoutError:
+                continue
+
+    return wait
+
+
+FAN_OUT_BUGS: dict[str, Bug] = {
+    "a subscription goes on AT the continuation": _instead(FanOutCursor, "_accept", _at, _IN_ORDER),
+    "events of many records do not move the position": _instead(
+        FanOutCursor, "_accept", _stay_behind_many, _IN_ORDER
+    ),
+    "a broken subscription begins anew": _instead(
+        FanOutCursor, "_interrupted", _begin_anew, _IN_ORDER
+    ),
+    "the end of a shard is only that of a subscription": _instead(
+        FanOutCursor, "_accept", _only_over, "everything_is_processed"
+    ),
+    "silence is waited out": _instead(Subscription, "_read", _patient, "everything_is_processed"),
+    "a consumer that is gone is not registered again": _instead(
+        FanOut, "_forget", lambda _: lambda self, arn: None, "everything_is_processed"
+    ),
+    "a refusal is not waited after": _instead(
+        fanout,
+        "pause_after",
+        lambda _: lambda *why: 0.0,
+        "subscriptions_are_asked_for_in_measure",
+    ),
+    "a lost lease's subscription goes on": _instead(
+        SubscribedShard,
+        "stop",
+        lambda _: lambda self: None,
+        "subscriptions_end_with_their_leases",
+    ),
+    "subscriptions are renewed each minute": _instead(
+        fanout, "RENEWAL", lambda _: (40.0, 60.0), "subscriptions_are_kept"
+    ),
+    "whoever leaves deregisters the consumer": _instead(
+        Worker, "_is_last", lambda _: lambda self: True, "the_last_deregisters"
+    ),
+    "the last does not deregister the consumer": _instead(
+        Worker, "_is_last", lambda _: lambda self: False, "the_last_deregisters"
+    ),
+}

@@ -1,0 +1,163 @@
+"""Workers that subscribe: what must be true is, and what is broken on purpose is found."""
+
+from __future__ import annotations
+
+import collections
+from itertools import pairwise
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, note, settings
+
+from sparkinesis.worker.options import FanOutOptions
+from tests.simulation.fan_out_bugs import FAN_OUT_BUGS
+from tests.simulation.history import Behaviour, Crash, Crowd, History, Put, Start, Trouble
+from tests.simulation.invariants import check
+from tests.simulation.story import Story
+from tests.simulation.subscribing import rough_subscribing, subscribing_histories
+from tests.simulation.world import World, digest
+
+_HISTORIES = 40
+_EFO = {"retrieval": "efo"}
+
+
+@settings(
+    derandomize=True,
+    max_examples=40,
+    deadline=None,
+    phases=(Phase.generate, Phase.shrink),
+    suppress_health_check=(HealthCheck.too_slow,),
+)
+@given(history=subscribing_histories())
+def test_what_must_be_true_is_by_enhanced_fan_out(history: History) -> None:
+    wrong = check(World(history).run())
+    note(Story(history))
+    assert wrong == []
+
+
+@pytest.mark.parametrize("bug", FAN_OUT_BUGS)
+def test_a_deliberate_bug_is_found(bug: str) -> None:
+    found: set[str] = set()
+    with FAN_OUT_BUGS[bug].patch():
+        for number in range(_HISTORIES):
+            wrong = check(World(rough_subscribing(number)).run())
+            found |= {text.partition(":")[0] for text in wrong}
+            if FAN_OUT_BUGS[bug].caught_by in found:
+                return
+    pytest.fail(f"in {_HISTORIES} histories only {found} was broken")
+
+
+def test_rough_histories_are_in_order_and_break_subscriptions_in_every_way() -> None:
+    met: collections.Counter[str | None] = collections.Counter()
+    for number in range(30):
+        world = World(rough_subscribing(number)).run()
+        assert check(world) == [], number
+        met.update(connection.met for connection in world.subscriptions.connections)
+    assert {
+        "throttle",
+        "denied",
+        "expired",
+        "error",
+        "error_after",
+        "reset",
+        "reset_after",
+        "refused",
+        "timeout",
+        "timeout_after",
+        "late",
+        "ResourceInUseException",
+        "ResourceNotFoundException",
+    } <= met.keys()
+
+
+def test_the_same_history_is_the_same_world() -> None:
+    history = rough_subscribing(8)
+    assert digest(World(history).run()) == digest(World(history).run())
+
+
+def test_an_undisturbed_subscription_is_renewed_after_four_minutes_and_before_five() -> None:
+    history = History(
+        shards=2,
+        events=((0.0, Start(0)), *((float(n), Put(n % 4)) for n in range(10, 1500, 20))),
+        options=_EFO,
+        preempt=0.0,
+        duration=1500.0,
+    )
+    world = World(history).run()
+    assert check(world) == []
+    assert "GetRecords" not in {operation for _, operation in world.calls}
+    for shard in world.producer.stream.shards:
+        times = [call.at for call in world.subscriptions.calls if call.shard_id == shard.id]
+        ages = [after - before for before, after in pairwise(times)]
+        assert len(ages) >= 5
+        assert all(240.0 <= age <= 291.0 for age in ages)
+
+
+def test_a_shard_is_read_on_at_once_when_the_service_ends_its_subscription() -> None:
+    puts = [(5.0 + n, Put(0)) for n in range(110)]
+    history = History(
+        shards=1,
+        events=((0.0, Start(0)), *puts),
+        behaviour=Behaviour(),
+        options=_EFO,
+        preempt=0.0,
+        staleness=0.0,
+        duration=120.0,
+        subscription_life=20.0,
+    )
+    world = World(history).run()
+    assert check(world) == []
+    assert len(world.subscriptions.calls) >= 6
+    (handed,) = world.journal.handed.values()
+    delays = [at - (5.0 + n) for n, at in enumerate(sorted(handed.values())[: len(puts)])]
+    # But for those that were put before the worker had its first lease.
+    assert max(delays[20:]) < 1.5
+
+
+def test_who_takes_a_dead_workers_shard_waits_for_nobody_to_let_go_of_it() -> None:
+    """The service goes on to push to a dead reader, and gives a new one the shard all the same."""
+    history = History(
+        shards=1,
+        events=(
+            (0.0, Start(0)),
+            (60.0, Crash(0)),
+            (60.5, Start(1)),
+            *((5.0 + n, Put(0)) for n in range(110)),
+        ),
+        options=_EFO,
+        duration=120.0,
+    )
+    world = World(history).run()
+    assert check(world) == []
+    dead, *_ = [one for one in world.subscriptions.connections if one.process.is_killed]
+    assert dead.met == "ResourceInUseException"
+    assert dead.closed is None
+    taken = next(one for one in world.subscriptions.connections if not one.process.is_killed)
+    assert taken.opened is not None
+    assert taken.opened < 60.5 + 2 * world.options.failover_time + 5.0
+
+
+def test_who_may_not_register_a_consumer_polls() -> None:
+    history = History(
+        events=((0.0, Crowd(40.0)), (1.0, Start(0)), *((5.0 + n, Put(n % 4)) for n in range(50))),
+        options={**_EFO, "fan_out": FanOutOptions(fall_back_to_polling=True)},
+    )
+    world = World(history).run()
+    assert check(world) == []
+    assert not world.subscriptions.calls
+
+
+def test_silence_on_a_connection_that_is_not_broken_is_noticed() -> None:
+    history = History(
+        shards=1,
+        events=(
+            (0.0, Start(0)),
+            (20.0, Trouble("timeout", 1.0, 3.0, "kinesis")),
+            *((5.0 + n, Put(0)) for n in range(50)),
+        ),
+        options=_EFO,
+    )
+    world = World(history).run()
+    assert check(world) == []
+    silent, *_ = [one for one in world.subscriptions.connections if one.met == "timeout"]
+    assert silent.closed is not None
+    assert silent.closed < 20.0 + 3.0 + 31.0

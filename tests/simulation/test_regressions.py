@@ -1,0 +1,52 @@
+"""Histories that once showed a mistake of the product, made simple: each may not show it again."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.history import Behaviour, History, Lag, Merge, Put, Shutdown, Split, Start
+from tests.simulation.invariants import check
+from tests.simulation.world import World
+
+KEPT = {
+    # A listing older than a shard made its finished lease go before that of its parent, which then
+    # stayed for as long as records are kept.
+    "ListShards is behind when leases are cleaned up": History(
+        shards=1,
+        events=(
+            (0.0, Start(0)),
+            (0.0, Put(0, 8)),
+            (0.0, Lag(15.0, 16.0)),
+            (0.1, Split(0.0)),
+            (0.2, Put(0)),
+            (0.2, Split(0.0)),
+            (4.8, Put(1)),
+        ),
+        behaviour=Behaviour(slow=0.1, slowest=15.0),
+        options={"idle_time": 2.0, "audit_interval": 20.0, "cleanup_interval": 15.0},
+        preempt=0.0,
+        staleness=0.0,
+        duration=120.0,
+    ),
+    # Processors of a shard that had ended, and whose children waited for the leases of another
+    # parent, had no last chance to checkpoint when their worker was shut down.
+    **{
+        f"a worker leaves before a merged child has its lease ({seed})": History(
+            seed=seed,
+            events=(
+                (0.0, Start(0)),
+                *((3.0 + key / 10, Put(key, 2)) for key in range(8)),
+                (5.0, Split(0.5)),
+                (5.5, Merge(0.0)),
+                (10.0, Shutdown(0)),
+            ),
+            behaviour=Behaviour(checkpoint=0.0, slow=1.0, slowest=15.0),
+        )
+        for seed in (1, 8)
+    },
+}
+
+
+@pytest.mark.parametrize("history", KEPT.values(), ids=KEPT)
+def test_what_was_wrong_once_is_in_order(history: History) -> None:
+    assert check(World(history).run()) == []

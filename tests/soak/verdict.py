@@ -1,0 +1,106 @@
+"""What a soak found: figures, and what is wrong, each by the name of the check."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from tests.integration.worker.fleet import rival_checkpoints
+from tests.soak.accounting import (
+    Fates,
+    at_least_once,
+    exactly_once,
+    in_order,
+    processed_numbers,
+    replays,
+    resumed_behind,
+    stored_of_put,
+)
+from tests.soak.growth import Bounds, Sample, growth, memory_slope
+from tests.soak.outcome import BatchFolders, FileSink, rows_of
+from tests.soak.processor import KeyedNumber
+from tests.soak.stored import Stored
+from tests.soak.watch import Process, Watch
+
+BOUNDS: Mapping[str, Bounds] = {
+    "JVM": Bounds(memory=64, slope=3, threads=12, sockets=12),
+}
+"""By role; `Bounds()` for all others. A JVM compiles, and pools threads, for a long time."""
+
+
+@dataclass
+class Verdict:
+    figures: dict[str, Any] = field(default_factory=dict)
+    wrong: list[str] = field(default_factory=list)
+    """What contradicts a check, ``name of the check: words``."""
+
+    def check(self, name: str, found: list[str]) -> None:
+        self.wrong += [f"{name}: {words}" for words in found]
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def judge_queries(verdict: Verdict, watch: Watch, stored: Stored) -> None:
+    """Each row once, keys in order."""
+    doors: dict[str, FileSink | BatchFolders] = {
+        "the killed query": watch.killed_query,
+        "the steady query": watch.steady_query,
+    }
+    for name, output in doors.items():
+        rows = list(rows_of(output.tables()))
+        verdict.figures[f"out of {name}"] = len(rows)
+        verdict.check(f"{name} gives each record exactly once", exactly_once(stored.rows, rows))
+        verdict.check(f"{name} keeps each key's order", in_order(row[3:] for row in rows))
+
+
+def judge_processors(
+    verdict: Verdict, watch: Watch, fates: Fates, copies: Counter[KeyedNumber]
+) -> None:
+    """Nothing lost, keys in order, and what came again is explained."""
+    events = watch.processed.events
+    numbers = list(processed_numbers(events))
+    again = replays(events, fates)
+    verdict.figures["processed by record processors"] = len(numbers)
+    verdict.figures["processed again"] = dict(again.causes)
+    verdict.figures["acquisitions"] = sum(event["event"] == "initialize" for event in events)
+    verdict.check("record processors lose nothing", at_least_once(copies, numbers))
+    verdict.check("record processors keep each key's order", in_order(numbers))
+    verdict.check("a shard that was let go is not processed again", again.unexplained)
+    verdict.check("a shard resumes at its last checkpoint", resumed_behind(events))
+    verdict.check("one owner at a time checkpoints", rival_checkpoints(events))
+
+
+def judge_growth(verdict: Verdict, watch: Watch) -> None:
+    """Of what was there from the start to the end."""
+    slopes = {}
+    for process, samples in long_lived(watch).items():
+        verdict.check(
+            f"{process} does not grow", growth(samples, BOUNDS.get(process.role, Bounds()))
+        )
+        half = [s for s in samples if s.seconds >= (samples[0].seconds + samples[-1].seconds) / 2]
+        slopes[str(process)] = round(memory_slope(half), 2)
+    verdict.figures["MiB a minute in the last half"] = slopes
+
+
+def long_lived(watch: Watch) -> dict[Process, list[Sample]]:
+    """Those that were there in both calm stretches."""
+    calm = [s.seconds for samples in watch.samples.values() for s in samples if s.calm]
+    middle = (min(calm) + max(calm)) / 2
+    found = {}
+    for process, samples in watch.samples.items():
+        early = [sample.seconds < middle for sample in samples if sample.calm]
+        if any(early) and not all(early):
+            found[process] = samples
+    return found
+
+
+def judge_stream(verdict: Verdict, stored: Stored, put: Mapping[str, int]) -> None:
+    copies = stored.copies
+    verdict.figures["user records put"] = sum(put.values())
+    verdict.figures["user records stored"] = len(stored.rows)
+    verdict.figures["stored twice"] = len(stored.rows) - len(copies)
+    verdict.figures["records stored"] = stored.records
+    verdict.check("the producer's records are in the stream", stored_of_put(copies, put))

@@ -1,0 +1,71 @@
+"""What a soak sees: what was put, what has come out, and what each process takes."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.soak.accounting import processed_numbers
+from tests.soak.footprint import Footprint, largest, processes
+from tests.soak.growth import Sample
+from tests.soak.outcome import BatchFolders, FileSink, ProcessedLines
+from tests.soak.processor import KeyedNumber
+
+KEPT_BY_SERVER = 250
+"""Bytes that the local server takes to keep one user record, which it does for a day."""
+
+
+class Process(NamedTuple):
+    """What is sampled as one: a child, and what its processes are for.
+
+    Only Spark's Python workers are several of one child and role. They come and go, and any of them
+    may host a fleet's worker or read a shard: of those the largest counts.
+    """
+
+    child: str
+    role: str
+    session: int
+    """Another one when the child was killed and started again."""
+
+    def __str__(self) -> str:
+        return f"{self.child}, {self.role}"
+
+
+class Watch:
+    """Looked through by one thread. ``folder``: the soak's."""
+
+    def __init__(self, folder: Path) -> None:
+        self.samples: dict[Process, list[Sample]] = {}
+        self.numbers: set[KeyedNumber] = set()
+        """What record processors have processed."""
+        self.processed = ProcessedLines(folder / "processed")
+        self.killed_query = FileSink(folder / "killed")
+        self.steady_query = BatchFolders(folder / "steady")
+        self._produced = folder / "produced.json"
+
+    def produced(self) -> dict[str, int]:
+        """How many numbers of each key are stored so far."""
+        return json.loads(self._produced.read_text()) if self._produced.exists() else {}
+
+    def has_come_out(self, rows: int, numbers: int) -> bool:
+        """Whether each query has given so many rows, and processors so many different numbers."""
+        queries = min(self.killed_query.rows, self.steady_query.rows)
+        return queries >= rows and len(self.numbers) >= numbers
+
+    def look(self, children: Mapping[int, str], seconds: float, *, calm: bool) -> None:
+        """See what is new, and sample the sessions of ``children`` (names by process id)."""
+        self.numbers.update(processed_numbers(self.processed.refresh()))
+        self.killed_query.refresh()
+        self.steady_query.refresh()
+        kept = sum(self.produced().values()) * KEPT_BY_SERVER / 2**20
+        prints: dict[Process, list[Footprint]] = defaultdict(list)
+        for found in processes(set(children)):
+            process = Process(children[found.session], found.role, found.session)
+            prints[process].append(found.footprint)
+        for process, each in prints.items():
+            expected = kept if str(process) == "server, Python" else 0.0
+            sample = Sample(seconds, largest(each), calm, expected, len(each))
+            self.samples.setdefault(process, []).append(sample)
