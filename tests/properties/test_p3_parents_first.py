@@ -11,7 +11,7 @@ import pytest
 
 from sparkinesis.local import ManualClock
 from tests.engine import MODES, Query
-from tests.streams import active_shards, merge_neighbours, put, split
+from tests.streams import active_shards, merge_neighbours, put, put_at, split
 
 pytestmark = pytest.mark.parametrize("mode", MODES)
 
@@ -79,3 +79,23 @@ def _rows(running: Query) -> list[dict[str, Any]]:
     batch = running.next_batch()
     assert batch is not None
     return batch.rows
+
+
+def test_p3_a_merged_child_waits_for_a_parent_that_came_after_the_last_listing(
+    kinesis: Any, query: Callable[..., Query]
+) -> None:
+    """One side of the merge is read, and tells of the child; the other is a backlog and a split
+    behind."""
+    low, high = 2**126, 2**127 - 1
+    for data in (b"1", b"2", b"3"):
+        put_at(kinesis, "s", data, high)
+    running = query(maxRecordsPerTrigger="1")
+    read = [row["data"] for row in _rows(running)]
+    split(kinesis, "s", index=0)
+    put_at(kinesis, "s", b"4", high)
+    merge_neighbours(kinesis, "s", index=1)
+    put_at(kinesis, "s", b"5", high)
+    put_at(kinesis, "s", b"other", low - 1)
+    read += [row["data"] for batch in running.drain() for row in batch.rows]
+    assert [data for data in read if data != b"other"] == [b"1", b"2", b"3", b"4", b"5"]
+    assert b"other" in read

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sparkinesis.errors import DataLossError
-from sparkinesis.local import ManualClock
+from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.source.planner import SourcePlanner
 from tests.engine import MODES, Query
 from tests.streams import put, split
@@ -196,3 +196,67 @@ def test_p8_a_shard_that_goes_while_the_query_that_began_at_the_horizon_stands_s
     put(kinesis, "s", [b"b"], "k")
     with pytest.raises(DataLossError):
         list(running.drain())
+
+
+@pytest.mark.parametrize("position", ["trim_horizon", "2020-01-01T00:00:00Z"])
+def test_p8_what_came_after_a_look_at_an_empty_stream_is_not_lost_in_silence(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query], position: str
+) -> None:
+    running = query(initialPosition=position)
+    batch = running.next_batch()
+    assert batch is not None
+    assert batch.rows == []
+    assert running.next_batch() is None
+    put(kinesis, "s", [b"lost"], "k")
+    clock.advance(30 * HOUR)
+    put(kinesis, "s", [b"b"], "k")
+    running.restart()
+    with pytest.raises(DataLossError, match="has expired"):
+        running.plan()
+    running.restart(failOnDataLoss="false")
+    assert datas(running) == [b"b"]
+
+
+def test_p8_what_children_held_when_a_query_stopped_at_the_end_of_their_parent_is_told(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    kinesis.create_stream(StreamName="one", ShardCount=1)
+    running = query(streamName="one")
+    put(kinesis, "one", [b"a"], "k")
+    parent = split(kinesis, "one")
+    batch = running.next_batch()
+    assert batch is not None
+    assert [row["data"] for row in batch.rows] == [b"a"]
+    put(kinesis, "one", [b"lost"], "k")
+    clock.advance(30 * HOUR)
+    put(kinesis, "one", [b"b"], "k")
+    running.restart()
+    without_pauses(running)
+    with pytest.raises(DataLossError, match=parent):
+        running.plan()
+    running.restart(failOnDataLoss="false")
+    without_pauses(running)
+    assert datas(running) == [b"b"]
+
+
+def test_p8_what_a_query_that_stood_still_has_missed_is_told_without_anything_following(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    running = query()
+    put(kinesis, "s", [b"a"], "k")
+    assert datas(running) == [b"a"]
+    put(kinesis, "s", [b"lost"], "k")
+    clock.advance(30 * HOUR)
+    with pytest.raises(DataLossError, match="has expired"):
+        running.plan()
+
+
+def test_p8_a_beginning_behind_many_empty_pages_is_found(
+    kinesis: Any, server: LocalServer, query: Callable[..., Query]
+) -> None:
+    """Or the query would have to store a place that has no time."""
+    server.kinesis.empty_pages = 12
+    put(kinesis, "s", [b"a"], "k")
+    batch = query().next_batch()
+    assert batch is not None
+    assert [row["data"] for row in batch.rows] == [b"a"]

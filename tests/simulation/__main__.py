@@ -17,6 +17,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from dataclasses import asdict
 from multiprocessing import get_context
 
+from tests.simulation.hunt import hunts, row
 from tests.simulation.rounds import HISTORIES, Round, Tally, play_round
 from tests.simulation.subjects import SUBJECTS
 
@@ -67,7 +68,14 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--subject", choices=_NAMES, help="all, if not given")
     parser.add_argument("--json", action="store_true", help="the sum, for programs")
+    parser.add_argument(
+        "--bugs", action="store_true", help="instead, how soon each deliberate bug is found"
+    )
     given = parser.parse_args()
+    if given.bugs:
+        for found in hunts([given.subject] if given.subject else _NAMES, given.jobs):
+            print(row(found), flush=True)
+        return 0
     if given.seconds is None and given.histories is None:
         given.seconds = 60.0
     seed = random.SystemRandom().getrandbits(32) if given.seed is None else given.seed

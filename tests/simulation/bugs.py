@@ -3,119 +3,196 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from sparkinesis.lease import held, requests, taker
+from sparkinesis.lease import caretaker, held, requests, taker
 from sparkinesis.lease.caretaker import Caretaker
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.held import HeldLease
+from sparkinesis.lease.renewer import LeaseRenewer
+from sparkinesis.stream import client
+from sparkinesis.stream.budget import Pace
 from sparkinesis.stream.cursor import ShardCursor
 from sparkinesis.stream.retention import RetentionCheck
+from sparkinesis.worker import consumer, delivery, intake, polling
+from sparkinesis.worker.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer, Permitted
+from sparkinesis.worker.consumer import ShardConsumer
 from sparkinesis.worker.delivery import Deliverer
 from sparkinesis.worker.intake import Intake
 from sparkinesis.worker.retrieval import FetchAhead
+from sparkinesis.worker.settings import ConsumerSettings
+from sparkinesis.worker.worker import Worker
+from tests.simulation.patches import (
+    always,
+    begin_anew,
+    behind_aggregates,
+    believe,
+    checkpoint_first,
+    children_at_latest,
+    deaf,
+    drop_first,
+    early_end,
+    first_page,
+    forgetful,
+    latest_again,
+    one_by_one,
+    silent_end,
+    silent_reset,
+    skip_failed,
+    swallow,
+    too_far,
+    unfenced,
+    whole_records,
+)
 from tests.simulation.subject import Bug
 
 
-def _instead(owner: object, name: str, make: Callable[[Any], Any]) -> Bug:
+def _instead(
+    owner: object, name: str, make: Callable[[Any], Any], caught_by: str, rough: int | None = None
+) -> Bug:
     """A bug in place of a function, which it is given."""
-    return Bug(lambda: mock.patch.object(owner, name, make(getattr(owner, name))), "")
+    return Bug(lambda: mock.patch.object(owner, name, make(getattr(owner, name))), caught_by, rough)
 
 
-def _unfenced(build: Any) -> Any:
-    return lambda lease, *more: replace(build(lease, *more), expected={})
-
-
-def _drop_first(after_start: Any) -> Any:
-    def after(self: Any, *page: Any) -> Any:
-        records = after_start(self, *page)
-        return records[1:] if records else records
-
-    return after
-
-
-def _begin_anew(fetch: Any) -> Any:
-    """An iterator that has expired is replaced by one at the place of the very first."""
-
-    def begin(self: Any, *limit: Any) -> Any:
-        place = self._position, self._inclusive
-        fetched = fetch(self, *limit)
-        self._position, self._inclusive = place
-        return fetched
-
-    return begin
-
-
-def _skip_failed(failed: Any) -> Any:
-    def skip(self: Any, attempt: Any, error: BaseException) -> float:
-        self._pass(attempt.batch)
-        return 0.0
-
-    return skip
-
-
-def _checkpoint_all(resolve: Any) -> Any:
-    return lambda self, sequence, sub: resolve(self, None, None)
-
-
-def _swallow(take: Any) -> Any:
-    def swallow(self: Any) -> Any:
-        try:
-            return take(self)
-        except Exception:  # noqa: BLE001
-            return None
-
-    return swallow
-
-
-def _early_end(take: Any) -> Any:
-    """A page's last record, the shard's, is not waited for."""
-
-    def early(self: Any) -> Any:
-        batch = take(self)
-        if self.at_end and batch is not None and len(batch):
-            return batch.slice(0, len(batch) - 1)
-        return batch
-
-    return early
-
+_READS = "each_reader_goes_on_where_it_is_told"
+_OWNS = "only_the_owner_checkpoints"
 
 BUGS: dict[str, Bug] = {
-    "checkpoints are not fenced by the counter": _instead(requests, "checkpoint", _unfenced),
+    # leases
+    "checkpoints are not fenced by the counter": _instead(
+        requests, "checkpoint", unfenced, _OWNS, 6
+    ),
+    "renewals are not fenced by the counter": _instead(requests, "renew", unfenced, _OWNS, 15),
     "a lease is held for ever": _instead(
-        HeldLease, "is_held", lambda _: lambda self: self._lost is None
+        HeldLease, "is_held", lambda _: lambda self: self._lost is None, "nobody_begins_too_late", 0
     ),
     "an answer that never came is anybody's write": _instead(
-        requests, "_fenced", lambda _: lambda row: ()
+        requests, "_fenced", always(()), _OWNS, 6
     ),
-    "the record behind a checkpoint is dropped": _instead(
-        RetentionCheck, "after_start", _drop_first
+    "whoever writes under my id is me": _instead(held, "judge", believe, _OWNS, 35),
+    "leases are not released": _instead(
+        HeldLease,
+        "release",
+        lambda _: lambda self: self.lose("it was given up"),
+        "workers_leave",
+        0,
     ),
-    "an expired iterator begins anew": _instead(ShardCursor, "fetch", _begin_anew),
+    "the dead are not found": _instead(taker._Look, "_age", always(0.0), "every_shard_is_read", 0),
+    "each lease is renewed by a call of its own": _instead(
+        LeaseRenewer, "_send", one_by_one, "leases_are_renewed_together", 110
+    ),
+    "who takes a lease drops what it does not know": _instead(
+        requests, "take", forgetful, "foreign_attributes_stay", 15
+    ),
+    "a reset does not fence the owner": _instead(
+        requests, "reset", silent_reset, "everything_is_processed", 51
+    ),
+    # shards
     "parents are not waited for": _instead(
-        LeaseCoordinator, "are_finished", lambda _: lambda self, shard_ids: True
+        LeaseCoordinator, "are_finished", always(True), "parents_come_first", 0
     ),
     "children get no leases": _instead(
-        Caretaker, "lease_children", lambda _: lambda self, parent, children: True
+        Caretaker, "lease_children", always(True), "finished_leases_have_children", 0
     ),
-    "a failed batch is skipped": _instead(Deliverer, "_failed", _skip_failed),
-    "what failed may be checkpointed": _instead(
-        Checkpointer, "take_back", lambda _: lambda self, until: None
+    "children begin at the latest record": _instead(
+        caretaker, "plan_children", children_at_latest, "leases_begin_where_they_should", 0
     ),
-    "a checkpoint of a record is one of all": _instead(Permitted, "resolve", _checkpoint_all),
-    "a checkpoint is taken back by an earlier one": _instead(
-        held, "_is_behind", lambda _: lambda at, lease: False
-    ),
-    "leases are not released": _instead(
-        HeldLease, "release", lambda _: lambda self: self.lose("it was given up")
-    ),
-    "the dead are not found": _instead(taker._Look, "_age", lambda _: lambda self, row: 0.0),
-    "fetching that failed is not begun again": _instead(FetchAhead, "take", _swallow),
-    "the last record of a shard is lost": _instead(Intake, "take", _early_end),
+    "holes are not mended": _instead(Caretaker, "_audit", always(None), "every_shard_is_read", 52),
     "finished leases are not deleted": _instead(
-        Caretaker, "_clean_up", lambda _: lambda self, leases: None
+        Caretaker, "_clean_up", always(None), "nothing_is_left_to_clean_up", 0
+    ),
+    "finished leases are deleted at once": _instead(
+        caretaker,
+        "deletable",
+        lambda _: lambda leases, shards: [lease for lease in leases if lease.is_finished],
+        "leases_are_deleted_in_time",
+        6,
+    ),
+    "only the first page of shards is read": _instead(
+        client.StreamClient, "list_shards", first_page, "keys_keep_their_order", 26
+    ),
+    # checkpoints
+    "a batch is checkpointed before it is processed": _instead(
+        Deliverer, "step", checkpoint_first, "checkpoints_are_asked_for", 0
+    ),
+    "what failed may be checkpointed": _instead(
+        Checkpointer, "take_back", always(None), _READS, 14
+    ),
+    "a checkpoint of a record is one of all": _instead(
+        Permitted,
+        "resolve",
+        lambda resolve: lambda self, sequence, sub: resolve(self, None, None),
+        _READS,
+        2,
+    ),
+    "a checkpoint is taken back by an earlier one": _instead(
+        held, "_is_behind", always(False), "checkpoints_never_go_back", 29
+    ),
+    "sub-sequence numbers are not kept": _instead(
+        Permitted, "resolve", whole_records, "checkpoints_that_return_are_made", 1
+    ),
+    "a checkpoint that cannot be written is none": _instead(
+        HeldLease, "checkpoint", swallow, "checkpoints_that_return_are_made", 5
+    ),
+    # where reading begins and goes on
+    "a shard is resumed behind the whole aggregate": _instead(
+        consumer, "start_position", behind_aggregates, _READS, 10
+    ),
+    "what is done of an aggregate comes again": _instead(
+        RecordBatch, "after", lambda _: lambda self, done: self, _READS, 2
+    ),
+    "the record behind a checkpoint is dropped": _instead(
+        RetentionCheck, "after_start", drop_first, _READS, 0
+    ),
+    "an expired iterator begins anew": _instead(ShardCursor, "fetch", begin_anew, _READS, 0),
+    "latest is another moment at each start": _instead(
+        consumer, "start_position", latest_again, _READS, 12
+    ),
+    "fetching that failed is not begun again": _instead(
+        FetchAhead, "take", swallow, "everything_is_processed", 15
+    ),
+    "the last record of a shard is lost": _instead(Intake, "take", early_end, _READS, 2),
+    "expired records are not told": _instead(RetentionCheck, "lost", always(None), _READS, 25),
+    "a processor's reset is not followed": _instead(
+        Checkpointer, "take_reset", lambda take: lambda self: take(self) and None, _READS, 51
+    ),
+    "old records within a page are not skipped": _instead(
+        intake, "since", lambda _: lambda records, bound: records, _READS, 4
+    ),
+    "younger records are skipped too": _instead(
+        ConsumerSettings, "skip_before", too_far, _READS, 13
+    ),
+    "a machine's clock is believed": _instead(
+        client, "service_time", lambda _: lambda headers, local_ms: local_ms, _READS, 4
+    ),
+    "shards are read without a pace": _instead(
+        polling, "_PACE", lambda _: Pace(0.0, 0.0), "shards_are_not_read_too_fast", 11
+    ),
+    # processors that fail, and the end
+    "a failed batch is skipped": _instead(Deliverer, "_failed", skip_failed, _READS, 2),
+    "half of what failed is lost": _instead(
+        RecordBatch,
+        "halves",
+        lambda halves: lambda self: (halves(self)[1], halves(self)[1].slice(0, 0)),
+        _READS,
+        14,
+    ),
+    "a dead-letter target's refusal is no matter": _instead(
+        delivery, "last_resort", deaf, _READS, 77
+    ),
+    "a stopped shard is taken again": _instead(
+        Worker,
+        "_busy_shards",
+        lambda _: lambda self: frozenset(self._consumers),
+        "stopped_shards_are_left_alone",
+        5,
+    ),
+    "nobody is asked before a shutdown": _instead(
+        ShardConsumer, "_notify_of_shutdown", always(None), "who_lets_go_asks_first", 0
+    ),
+    "the end is not told": _instead(
+        ShardConsumer, "_shut_down", silent_end, "each_reader_hears_the_end", 0
     ),
 }

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.simulation.world import quiet_logging
+from tests.simulation.logs import quiet_logging
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -14,6 +14,14 @@ class Operator:
         self._kinesis = kinesis
         self._stream = stream
         self._others: list[str] = []
+        self._count = 0
+
+    def register(self, name: str) -> str:
+        """Register a consumer, which is active at once; its ARN."""
+        delay_ms, self._kinesis.consumer_delay_ms = self._kinesis.consumer_delay_ms, 0
+        self._call("RegisterStreamConsumer", name)
+        self._kinesis.consumer_delay_ms = delay_ms
+        return self._stream.consumers[name].arn
 
     def deregister(self, name: str) -> None:
         """Deregister a consumer, if it is there."""
@@ -23,11 +31,11 @@ class Operator:
     def crowd(self) -> None:
         """Register consumers until there are as many as may be."""
         while len(self._stream.consumers) < MAX_CONSUMERS:
-            name = f"other-{len(self._others)}"
+            # One that is being deleted keeps its name.
+            name = f"other-{self._count}"
+            self._count += 1
             self._others.append(name)
-            delay_ms, self._kinesis.consumer_delay_ms = self._kinesis.consumer_delay_ms, 0
-            self._call("RegisterStreamConsumer", name)
-            self._kinesis.consumer_delay_ms = delay_ms
+            self.register(name)
 
     def disperse(self) -> None:
         """Deregister all of these."""

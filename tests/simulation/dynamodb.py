@@ -131,6 +131,10 @@ class LeaseTableModel:
         self._put(key, {**new, **update.set}, by)
         return {"TableName": self.name}
 
+    def put(self, key: str, row: Item | None) -> None:
+        """Nobody's write, without a condition: None deletes."""
+        self._put(key, row, None)
+
     def _put(self, key: str, row: Item | None, by: Process | None) -> None:
         now = self._clock()
         before = self.rows.get(key)

@@ -1,9 +1,7 @@
-"""Histories: drawn by hypothesis, which makes simple one that fails; and rough ones by number."""
+"""Histories as hypothesis draws them, which makes simple one that fails."""
 
 from __future__ import annotations
 
-import functools
-import random
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -18,8 +16,16 @@ _Draw = Callable[[st.SearchStrategy[_T]], _T]
 
 WORKERS = 4
 
-_QUICK = {"idle_time": 2.0, "audit_interval": 20.0, "cleanup_interval": 15.0}
+QUICK: dict[str, Any] = {"idle_time": 2.0, "audit_interval": 20.0, "cleanup_interval": 15.0}
 """Not the defaults: a quiet shard is asked for less often, and mended sooner, to save time."""
+
+_CALM = {
+    "failover_time": 40.0,
+    "idle_time": 20.0,
+    "audit_interval": 120.0,
+    "cleanup_interval": 120.0,
+}
+"""For histories of hours."""
 
 _VARIANTS: tuple[dict[str, Any], ...] = (
     {},
@@ -28,6 +34,8 @@ _VARIANTS: tuple[dict[str, Any], ...] = (
     {"processing_time_limit": 4.0, "give_up_after_limit": True},
     {"failover_time": 5.0, "handoff_timeout": 2.0, "parent_poll_interval": 3.0},
     {"call_even_for_empty_batches": True},
+    {"skip_older_than": 20.0},
+    {"skip_older_than": 0},
     {"retrieval": "efo"},
 )
 
@@ -35,23 +43,38 @@ _places = st.integers(0, 15).map(lambda sixteenth: sixteenth / 16)
 _workers = st.integers(0, WORKERS - 1)
 _rates = st.sampled_from((0.02, 0.1, 0.3, 1.0))
 _never_to_often = st.sampled_from((0.0, 0.1, 0.3))
+_seldom = st.sampled_from((0.0, 0.0, 0.0, 0.02))
 
-_puts = st.builds(h.Put, st.integers(0, 7), st.integers(1, 8))
-_reshards = st.builds(h.Split, _places) | st.builds(h.Merge, _places)
+_puts = st.builds(h.Put, st.integers(0, 7), st.integers(1, 8), st.sampled_from((0, 0, 1, 3, 8)))
+_reshards = (
+    st.builds(h.Split, _places)
+    | st.builds(h.Merge, _places)
+    | st.builds(h.Storm, st.sampled_from((5, 20)), st.sampled_from((10.0, 60.0)))
+)
+_pauses = st.builds(h.Pause, _workers, st.sampled_from((1.0, 5.0, 11.0, 30.0, 60.0)), st.booleans())
 _lives = (
     st.builds(h.Start, _workers, st.booleans())
     | st.builds(h.Crash, _workers)
-    | st.builds(h.Pause, _workers, st.sampled_from((1.0, 5.0, 11.0, 30.0, 60.0)))
+    | _pauses
     | st.builds(h.Shutdown, _workers)
+    | st.builds(h.Twin, _workers)
+    | st.builds(h.ClockJump, _workers, st.sampled_from((-3600.0, -0.4, 0.4, 3600.0)))
 )
-_troubles = st.builds(
-    h.Trouble,
-    st.sampled_from(FAULTS),
-    _rates,
-    st.integers(1, 40).map(float),
-    st.sampled_from((None, "kinesis", "dynamodb")),
-    st.none() | _workers,
-) | st.builds(h.Lag, st.sampled_from((1.0, 5.0, 15.0)), st.integers(5, 30).map(float))
+_troubles = (
+    st.builds(
+        h.Trouble,
+        st.sampled_from(FAULTS),
+        _rates,
+        st.integers(1, 40).map(float),
+        st.sampled_from((None, "kinesis", "dynamodb")),
+        st.none() | _workers,
+    )
+    | st.builds(h.Lag, st.sampled_from((1.0, 5.0, 15.0)), st.integers(5, 30).map(float))
+    | st.builds(h.DateAhead, st.sampled_from((-5.0, 3.0)), st.sampled_from((5.0, 30.0)))
+)
+_writers = st.builds(
+    h.Foreign, st.sampled_from(("take", "evict", "note", "delete")), _places
+) | st.builds(h.Reset, st.sampled_from(("LATEST", "TRIM_HORIZON", 10.0, 90.0)))
 
 _behaviours = st.builds(
     h.Behaviour,
@@ -59,15 +82,25 @@ _behaviours = st.builds(
     odd_checkpoint=_never_to_often,
     prepare=_never_to_often,
     fail=_never_to_often,
+    fail_elsewhere=_never_to_often,
     slow=_never_to_often,
     slowest=st.sampled_from((2.0, 15.0)),
+    hang=_seldom,
+    reset=_seldom,
+    leave=_seldom,
     checkpoint_at_shutdown=st.booleans(),
 )
+_policies: st.SearchStrategy[h.Policy] = st.sampled_from(
+    (
+        "retry", "retry", "retry", "skip", "dead letter", "stop", "retry, then skip",
+        "retry, then dead letter",
+    )
+)  # fmt: skip
 
 
 @st.composite
 def histories(draw: _Draw[Any]) -> h.History:
-    """Of one to five minutes, with up to four workers."""
+    """Of one to five minutes, and sometimes hours, with up to four workers and their twins."""
     duration: int = draw(st.sampled_from((60, 120, 240)))
     times = st.integers(0, duration * 10 - 1).map(lambda tenth: tenth / 10)
 
@@ -75,56 +108,78 @@ def histories(draw: _Draw[Any]) -> h.History:
         found: list[Any] = draw(st.lists(st.tuples(times, what), min_size=least, max_size=most))
         return found
 
-    events = [(0.0, h.Start(worker)) for worker in range(draw(st.integers(1, 3)))]
+    begins = draw(st.sampled_from((0.0, 0.0, 15.0)))
+    workers: int = draw(st.integers(1, 3))
+    events: list[tuple[float, h.Event]] = [(begins, h.Start(n)) for n in range(workers)]
     events += some(_puts, 10, 50)
-    events += some(_reshards, 0, 8)
+    events += some(_reshards, 0, 6)
     events += some(_lives, 0, 10)
     events += some(_troubles, 0, 6)
-    return h.History(
+    events += some(_writers, 0, draw(st.sampled_from((0, 0, 4))))
+    policy = draw(_policies)
+    behaviour = draw(_behaviours)
+    if policy not in {"retry", "stop"}:
+        behaviour = replace(behaviour, poison=draw(st.none() | st.integers(0, 7)))
+    history = h.History(
         seed=draw(st.integers(0, 2**16)),
         shards=draw(st.integers(1, 4)),
-        events=tuple(sorted(events, key=lambda event: event[0])),
-        behaviour=draw(_behaviours),
-        options={**_QUICK, **draw(st.sampled_from(_VARIANTS))},
+        events=in_order(events, duration),
+        behaviour=behaviour,
+        options={**QUICK, **draw(st.sampled_from(_VARIANTS))},
+        initial_position=draw(st.sampled_from(("trim_horizon", "trim_horizon", "latest", 10.0))),
+        on_error=policy,
         preempt=draw(st.sampled_from((0.0, 0.02, 0.2))),
         staleness=draw(st.sampled_from((0.0, 0.1, 0.5))),
         empty_pages=draw(st.sampled_from((0, 2))),
+        list_page=draw(st.sampled_from((1000, 3))),
+        arrival_jitter=draw(st.sampled_from((0.0, 0.0, 2.0))),
         duration=float(duration),
     )
+    length = draw(st.sampled_from((None, None, None, "closed for hours", "quiet for hours")))
+    if length is None:
+        return history
+    cut = draw(times)
+    hours = draw(st.sampled_from((1, 5, 23, 25, 30)))
+    if length == "closed for hours":
+        return closed(history, cut, hours * 3600.0, graceful=draw(st.booleans()))
+    return quiet(history, cut, min(hours, 2) * 3600.0)
 
 
-def rough_history(number: int) -> h.History:
-    """One of those that find bugs soon: sleepers, lost answers, processors that fail."""
-    rng = random.Random(number)
-    duration = 120.0
-    when = functools.partial(rng.uniform, 1.0, duration - 1.0)
-    events: list[tuple[float, h.Event]] = [(0.0, h.Start(0)), (1.0, h.Start(1))]
-    events += [(when(), h.Put(rng.randrange(8), rng.randint(1, 4))) for _ in range(60)]
-    events += [(when(), h.Split(rng.random())) for _ in range(rng.randint(0, 3))]
-    events += [(when(), h.Merge(rng.random())) for _ in range(rng.randint(0, 2))]
-    for _ in range(rng.randint(1, 4)):
-        events.append((when(), h.Pause(rng.randrange(2), rng.choice((5.0, 11.0, 15.0, 25.0)))))
-    if rng.random() < 0.5:
-        at, worker = when(), rng.randrange(3)
-        events += [(at, h.Crash(worker)), (at + 0.5, h.Start(worker, rng.random() < 0.5))]
-    for kind, service in (
-        (rng.choice(("timeout_after", "reset_after", "error_after")), "dynamodb"),
-        (rng.choice(("expired", "denied", "timeout", "throttle")), "kinesis"),
-    ):
-        trouble = h.Trouble(kind, rng.choice((0.1, 0.3, 0.6)), rng.uniform(5.0, 40.0))
-        events.append((when(), replace(trouble, service=service)))  # type: ignore[arg-type]
-    behaviour = h.Behaviour(
-        checkpoint=rng.choice((1.0, 0.3)),
-        odd_checkpoint=rng.choice((0.0, 0.4)),
-        fail=rng.choice((0.0, 0.2)),
-        slow=rng.choice((0.0, 0.3)),
-        slowest=4.0,
+def in_order(events: list[tuple[float, h.Event]], duration: float) -> tuple[Any, ...]:
+    """By time; storms end in time."""
+    return tuple(
+        (at, replace(event, seconds=min(event.seconds, duration - at)))
+        if isinstance(event, h.Storm)
+        else (at, event)
+        for at, event in sorted(events, key=lambda event: event[0])
     )
-    return h.History(
-        seed=number,
-        shards=rng.randint(1, 3),
-        events=tuple(sorted((e for e in events if e[0] < duration), key=lambda e: e[0])),
-        behaviour=behaviour,
-        options=_QUICK,
-        duration=duration,
-    )
+
+
+def closed(history: h.History, cut: float, seconds: float, *, graceful: bool) -> h.History:
+    """The same, with a time in between in which no worker runs."""
+    end: type[h.Shutdown | h.Crash] = h.Shutdown if graceful else h.Crash
+    numbers = {e.worker for _, e in history.events if isinstance(e, h.Start)}
+    twins = {e.worker + 100 for _, e in history.events if isinstance(e, h.Twin)}
+    ends = [(cut, end(worker)) for worker in sorted(numbers | twins)]
+    if graceful:  # what does not end by itself
+        ends += [(cut + 120.0, h.Crash(worker)) for worker in sorted(numbers | twins)]
+    starts = [(cut + seconds, h.Start(worker)) for worker in sorted(numbers)[:2]]
+    return _with_pause(history, cut, seconds, [*ends, *starts])
+
+
+def quiet(history: h.History, cut: float, seconds: float) -> h.History:
+    """The same, with a time in between in which nothing happens to the workers that run."""
+    events = tuple(each for each in history.events if not isinstance(each[1], h.Storm))
+    history = replace(history, events=events)
+    # With so much idle time, everything would be too old for a skip_older_than of seconds.
+    hurried = {*_CALM, *QUICK, "skip_older_than", "parent_poll_interval"}
+    calm = {**_CALM, **{k: v for k, v in history.options.items() if k not in hurried}}
+    return replace(_with_pause(history, cut, seconds, []), options=calm, patience=1600.0)
+
+
+def _with_pause(
+    history: h.History, cut: float, seconds: float, more: list[tuple[float, h.Event]]
+) -> h.History:
+    events = [(at if at < cut else at + seconds, event) for at, event in history.events]
+    events = sorted([*events, *more], key=lambda event: event[0])
+    return replace(history, events=tuple(events), duration=history.duration + seconds)

@@ -13,6 +13,8 @@ class Put:
 
     key: int
     count: int = 1
+    packed: int = 0
+    """User records of each, if they are aggregated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +32,28 @@ class Merge:
 
 
 @dataclass(frozen=True, slots=True)
+class Storm:
+    """So many splits and merges in so many seconds, while there are not too many open shards."""
+
+    reshards: int
+    seconds: float
+    most: int = 24
+
+
+@dataclass(frozen=True, slots=True)
 class Start:
     """A worker's process, unless it is there."""
 
     worker: int
     same_id: bool = False
     """It bears the worker id of the process before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Twin:
+    """Another process with the worker id of one that may be alive."""
+
+    worker: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +69,8 @@ class Pause:
 
     worker: int
     seconds: float
+    is_suspended: bool = False
+    """Its monotonic clock stands still as well, as on a machine that is suspended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +78,42 @@ class Shutdown:
     """A worker is asked to shut down gracefully."""
 
     worker: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClockJump:
+    """The wall clock of a worker's machine is set."""
+
+    worker: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class DateAhead:
+    """For some seconds, Kinesis' answers bear a date that is ahead of its clock, or behind."""
+
+    ahead: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """An operator moves the application: see ``sparkinesis reset``."""
+
+    to: Literal["LATEST", "TRIM_HORIZON"] | float
+    """A number: to the instant so many seconds ago."""
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """Somebody else writes to the row of the shard at this fraction of those with leases.
+
+    take: a Java KCL's worker takes the lease, and dies; evict: a hand removes the owner; note: a
+    hand adds an attribute; delete: a hand deletes the row, if it is an open shard's.
+    """
+
+    what: Literal["take", "evict", "note", "delete"]
+    place: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,25 +150,58 @@ class Crowd:
 
 
 Event: TypeAlias = (
-    Put | Split | Merge | Start | Crash | Pause | Shutdown | Trouble | Lag | Deregister | Crowd
+    Put
+    | Split
+    | Merge
+    | Storm
+    | Start
+    | Twin
+    | Crash
+    | Pause
+    | Shutdown
+    | ClockJump
+    | DateAhead
+    | Reset
+    | Foreign
+    | Trouble
+    | Lag
+    | Deregister
+    | Crowd
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """What record processors do; probabilities are those of one call of ``process_records``."""
+    """What record processors do; probabilities are those of one call."""
 
     checkpoint: float = 1.0
-    """That it checkpoints all of its batch."""
+    """That ``process_records`` checkpoints all of its batch."""
     odd_checkpoint: float = 0.0
     """That it checkpoints some record of the batch before."""
     prepare: float = 0.0
     """That a checkpoint is in two phases."""
     fail: float = 0.0
+    """That ``process_records`` or ``shard_ended`` raises."""
+    fail_elsewhere: float = 0.0
+    """That ``initialize``, ``shutdown_requested``, ``lease_lost`` or a dead-letter target does."""
+    poison: int | None = None
+    """The number of a partition key whose records can never be processed."""
     slow: float = 0.0
     slowest: float = 5.0
     """Seconds at most that a slow call takes."""
+    hang: float = 0.0
+    """That a call takes very long, until faults end."""
+    reset: float = 0.0
+    """That it moves its shard, until faults end."""
+    leave: float = 0.0
+    """That it asks for the application's shutdown, until faults end."""
     checkpoint_at_shutdown: bool = True
+
+
+Policy: TypeAlias = Literal[
+    "retry", "skip", "dead letter", "stop", "retry, then skip", "retry, then dead letter"
+]
+"""Of ``on_error``."""
 
 
 @dataclass(frozen=True)
@@ -126,13 +215,22 @@ class History:
     behaviour: Behaviour = Behaviour()
     options: Mapping[str, Any] = field(default_factory=dict)
     """Of `WorkerOptions`."""
+    initial_position: Literal["latest", "trim_horizon"] | float = "trim_horizon"
+    """A number: the instant so many seconds from the beginning."""
+    on_error: Policy = "retry"
     preempt: float = 0.02
     staleness: float = 0.1
     empty_pages: int = 0
+    list_page: int = 1000
+    """Shards that one answer of ListShards holds at most."""
+    arrival_jitter: float = 0.0
+    """Seconds that a record's arrival may be told too early."""
     consumer_delay: float = 0.0
     """How long a registered consumer is CREATING, and DELETING."""
     subscription_life: float = 300.0
     """After which the service ends a subscription."""
+    event_bytes: int = 1_048_576
+    """Of the records that the service puts into an event, at most, but for one record."""
     duration: float = 60.0
     """Until faults stop."""
     patience: float = 400.0

@@ -11,6 +11,7 @@ import msgspec
 
 from sparkinesis.local import LocalKinesis
 from sparkinesis.local.kinesis import Outcome
+from sparkinesis.local.tokens import ShardIterator, unseal
 from sparkinesis.stream.page import decode_page
 from sparkinesis.stream.transport import data_size
 from tests.simulation.network import Network, client_error
@@ -24,11 +25,18 @@ READ_TIMEOUT = 30.0
 class KinesisClient:
     """Its methods' answers and errors are those of boto3's, with the hooks of the package."""
 
-    def __init__(self, network: Network, kinesis: LocalKinesis, list_lag_ms: int = 0) -> None:
+    def __init__(
+        self, network: Network, kinesis: LocalKinesis, list_lag_ms: int = 0, list_page: int = 1000
+    ) -> None:
         self._network = network
         self._kinesis = kinesis
         self.list_lag_ms = list_lag_ms
         """How long ListShards goes on to answer as if a reshard had not happened."""
+        self.date_ahead_ms = 0
+        """How far the date of answers is ahead of the clock by which records arrive."""
+        self.fetches: dict[tuple[str, str], list[float]] = {}
+        """By process and shard, when GetRecords was sent (virtual seconds)."""
+        self._list_page = list_page
 
     def describe_stream_summary(self, **request: Any) -> Any:
         return self._call("DescribeStreamSummary", request)
@@ -40,6 +48,9 @@ class KinesisClient:
         return self._call("GetShardIterator", request)
 
     def get_records(self, **request: Any) -> Any:
+        token = unseal(request["ShardIterator"], ShardIterator)
+        assert token is not None
+        self._network.note(self.fetches, token.shard)
         return self._call("GetRecords", request)
 
     def register_stream_consumer(self, **request: Any) -> Any:
@@ -62,10 +73,12 @@ class KinesisClient:
 
     def serve(self, operation: str, request: Mapping[str, Any]) -> Any:
         """One call, at once. Raises ClientError."""
+        if operation == "ListShards":
+            request = {**request, "MaxResults": self._list_page}
         outcome = self._kinesis.serve(operation, request_body(request), region=REGION)
         refuse(operation, outcome)
         now_ms = self._kinesis.clock()
-        answer = metadata(now_ms)
+        answer = metadata(now_ms + self.date_ahead_ms)
         if operation == "GetRecords":
             page = decode_page(outcome.body)
             answer["Page"], answer["Size"] = page, data_size(len(outcome.body), page)
@@ -77,7 +90,7 @@ class KinesisClient:
         return answer
 
     def _as_before(self, shards: list[dict[str, Any]], then_ms: int) -> list[dict[str, Any]]:
-        """The shards as they were listed at an instant that has passed."""
+        """The shards as they were listed at an instant that has passed; at least the first ones."""
         known = {
             shard.id: shard
             for region in self._kinesis._regions.values()
@@ -87,7 +100,7 @@ class KinesisClient:
         listed = []
         for shard in shards:
             real = known[shard["ShardId"]]
-            if real.created_ms > then_ms:
+            if real.created_ms > then_ms and real.parents:
                 continue
             if real.closed_ms is not None and real.closed_ms > then_ms:
                 first = shard["SequenceNumberRange"]["StartingSequenceNumber"]

@@ -109,6 +109,12 @@ class Network:
             raise error
         return value
 
+    def note(self, log: dict[tuple[str, str], list[float]], about: str) -> None:
+        """That the process of the present task does something now."""
+        task = self._scheduler.current
+        assert task is not None, "only tasks call services"
+        log.setdefault((task.process.name, about), []).append(self._scheduler.now)
+
     def _latency(self) -> float:
         """Seconds one way: a few milliseconds, seldom much more."""
         chance = self._random()

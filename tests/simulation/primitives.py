@@ -16,6 +16,7 @@ from typing import Any
 from unittest import mock
 
 import sparkinesis.lease
+import sparkinesis.source
 import sparkinesis.stream
 import sparkinesis.worker
 from tests.simulation.scheduler import Scheduler, Task
@@ -240,34 +241,58 @@ class Thread:
         self._has_ended.wait(timeout)
 
 
+class Future:
+    """What a call in a thread of its own gives in the end."""
+
+    def __init__(self, scheduler: Scheduler, call: Callable[..., Any], args: Any, name: str):
+        self._value: Any = None
+        self._error: BaseException | None = None
+
+        def run() -> None:
+            try:
+                self._value = call(*args)
+            except Exception as error:  # noqa: BLE001 - told to who asks for the result
+                self._error = error
+
+        self._thread = Thread(scheduler, target=run, name=name)
+        self._thread.start()
+
+    def wait(self) -> None:
+        self._thread.join()
+
+    def result(self) -> Any:
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+
 class ThreadPoolExecutor:
-    """Only what the package asks of one: to map within ``with``."""
+    """What the package asks of one within ``with``: to map, and to run single calls.
+
+    As many threads as there are calls: the package's pools have one for each call that they get.
+    """
 
     def __init__(self, scheduler: Scheduler, max_workers: int, name: str) -> None:
         self._scheduler = scheduler
         self._name = name
+        self._futures: list[Future] = []
 
     def __enter__(self) -> ThreadPoolExecutor:
         return self
 
     def __exit__(self, *error: object) -> None:
-        pass
+        for future in self._futures:
+            future.wait()
+
+    def submit(self, call: Callable[..., Any], *args: Any) -> Future:
+        name = f"{self._name}_{len(self._futures)}"
+        self._futures.append(Future(self._scheduler, call, args, name))
+        return self._futures[-1]
 
     def map(self, call: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
-        results: dict[int, Any] = {}
-
-        def run(place: int, item: Any) -> None:
-            results[place] = call(item)
-
-        threads = [
-            Thread(self._scheduler, target=run, args=pair, name=f"{self._name}_{pair[0]}")
-            for pair in enumerate(items)
-        ]
-        for thread in threads:
-            thread.start()
-        for place, thread in enumerate(threads):
-            thread.join()
-            yield results[place]
+        futures = [self.submit(call, item) for item in items]
+        return (future.result() for future in futures)
 
 
 class Threading:
@@ -300,9 +325,14 @@ class Threading:
 
 
 def _modules() -> list[tuple[ModuleType, str]]:
-    """Modules that record processors run in, and the names in them to replace."""
+    """Modules that record processors and queries run in, and the names in them to replace."""
     found = []
-    for package in (sparkinesis.stream, sparkinesis.lease, sparkinesis.worker):
+    for package in (
+        sparkinesis.stream,
+        sparkinesis.lease,
+        sparkinesis.worker,
+        sparkinesis.source,
+    ):
         for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
             if not module.ispkg:
                 loaded = importlib.import_module(module.name)
@@ -319,7 +349,9 @@ def installed(scheduler: Scheduler) -> Iterator[None]:
     """Within the block the package's threads are tasks of ``scheduler``."""
     replacements: dict[str, object] = {
         "threading": Threading(scheduler),
-        "ThreadPoolExecutor": lambda workers, name="": ThreadPoolExecutor(scheduler, workers, name),
+        "ThreadPoolExecutor": lambda workers, thread_name_prefix="pool": ThreadPoolExecutor(
+            scheduler, workers, thread_name_prefix
+        ),
     }
     with ExitStack() as stack:
         for module, name in _REPLACED:

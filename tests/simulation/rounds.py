@@ -13,7 +13,7 @@ from hypothesis import seed as seeded
 from tests.simulation.subject import Outcome
 from tests.simulation.subjects import SUBJECTS
 
-HISTORIES = 60
+HISTORIES = 20
 """Of one round, at most."""
 
 

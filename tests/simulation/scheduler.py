@@ -49,6 +49,10 @@ class Process:
         """Seconds since whenever: no two processes agree on that."""
         return self._scheduler.now + self._clock_offset
 
+    def stood_still(self, seconds: float) -> None:
+        """Its own clock has, for so long: the machine was suspended."""
+        self._clock_offset -= seconds
+
     def kill(self) -> None:
         """None of its tasks runs ever again. What was sent is on its way all the same."""
         self.is_killed = True

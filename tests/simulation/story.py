@@ -33,7 +33,11 @@ def tell(history: History) -> str:
         if change:
             told.append((write.at, f"{write.by and write.by.name!s:<18} {write.key} row: {change}"))
     told.sort(key=lambda line: line[0])
-    names = {number: data for data, (_, number) in world.places.items()}
+    names: dict[str, str] = {}
+    for log in world.producer.logs.values():
+        for (number, sub), data in zip(log.places, log.data, strict=True):
+            if not sub:
+                names[number] = data
     lines += [f"{at:9.3f}  {_short(text, names)}" for at, text in told]
     lines += ["", *(_short(text, names) for text in wrong or ["Nothing was wrong."])]
     return "\n".join(lines)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.simulation.query.subject import SUBJECT as QUERIES
+from tests.simulation.ranges.subject import RANGES
 from tests.simulation.subject import Subject
-from tests.simulation.workers import WORKERS
+from tests.simulation.workers import SUBSCRIBERS, WORKERS
 
-SUBJECTS: tuple[Subject[Any], ...] = (WORKERS,)
+SUBJECTS: tuple[Subject[Any], ...] = (WORKERS, SUBSCRIBERS, QUERIES, RANGES)

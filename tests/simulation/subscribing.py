@@ -9,21 +9,30 @@ from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 
+from sparkinesis.local.operations.context import ACCOUNT
 from sparkinesis.worker.options import FanOutOptions
 from tests.simulation import history as h
-from tests.simulation.histories import histories, rough_history
+from tests.simulation.histories import histories
+from tests.simulation.journal import EPOCH_MS
+from tests.simulation.kinesis import REGION
 from tests.simulation.network import FAULTS
+from tests.simulation.producer import STREAM
+from tests.simulation.rough import plain_history
 
 _T = TypeVar("_T")
 _Draw = Callable[[st.SearchStrategy[_T]], _T]
 
+_STREAM_ARN = f"arn:aws:kinesis:{REGION}:{ACCOUNT}:stream/{STREAM}"
 _FAN_OUT = (
     FanOutOptions(),
     FanOutOptions(deregister=True),
     FanOutOptions(fall_back_to_polling=True),
+    FanOutOptions(consumer_arn=f"{_STREAM_ARN}/consumer/given:{EPOCH_MS // 1000}"),
 )
 _LIVES = (300.0, 60.0, 20.0)
 """Not the service's alone: a short history is to see subscriptions end, too."""
+_EVENTS = (1_048_576, 20)
+"""Bytes: so that a few records take several events."""
 
 _events = st.just(h.Deregister()) | st.builds(h.Crowd, st.integers(5, 60).map(float))
 
@@ -40,12 +49,13 @@ def subscribing_histories(draw: _Draw[Any]) -> h.History:
         fan_out=draw(st.sampled_from(_FAN_OUT)),
         delay=draw(st.sampled_from((0.0, 3.0, 20.0))),
         life=draw(st.sampled_from(_LIVES)),
+        event_bytes=_EVENTS[0],
     )
 
 
 def rough_subscribing(number: int) -> h.History:
     """One of those that find bugs soon: subscriptions break in every way, and are short."""
-    history = rough_history(number)
+    history = plain_history(number)
     rng = random.Random(number)
     duration = history.duration
     events: list[tuple[float, h.Event]] = []
@@ -56,7 +66,9 @@ def rough_subscribing(number: int) -> h.History:
     if rng.random() < 0.3:
         events.append((rng.uniform(0.0, duration), h.Deregister()))
     if rng.random() < 0.2:
-        events.append((rng.uniform(0.0, duration), h.Crowd(rng.uniform(5.0, 40.0))))
+        # At first, nobody has registered the application's own.
+        began = rng.choice((0.0, rng.uniform(0.0, duration)))
+        events.append((began, h.Crowd(rng.uniform(5.0, 40.0))))
     if rng.random() < 0.3:
         history = replace(history, duration=600.0)
     return _subscribing(
@@ -65,6 +77,7 @@ def rough_subscribing(number: int) -> h.History:
         fan_out=rng.choice(_FAN_OUT),
         delay=rng.choice((0.0, 3.0)),
         life=rng.choice(_LIVES),
+        event_bytes=rng.choice(_EVENTS),
     )
 
 
@@ -75,6 +88,7 @@ def _subscribing(
     fan_out: FanOutOptions,
     delay: float,
     life: float,
+    event_bytes: int,
 ) -> h.History:
     events = sorted((*history.events, *more), key=lambda event: event[0])
     return replace(
@@ -83,4 +97,5 @@ def _subscribing(
         options={**history.options, "retrieval": "efo", "fan_out": fan_out},
         consumer_delay=delay,
         subscription_life=life,
+        event_bytes=event_bytes,
     )

@@ -54,7 +54,8 @@ def test_another_seed_is_another_world() -> None:
 def test_the_same_history_is_the_same_world_in_any_process() -> None:
     program = (
         "from tests.simulation.test_determinism import EVENTFUL\n"
-        "from tests.simulation.world import World, digest, quiet_logging\n"
+        "from tests.simulation.logs import quiet_logging\n"
+        "from tests.simulation.world import World, digest\n"
         "with quiet_logging():\n"
         "    print(digest(World(EVENTFUL).run()))"
     )

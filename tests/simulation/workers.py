@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from tests.simulation.bugs import BUGS
-from tests.simulation.histories import histories, rough_history
+from tests.simulation.fan_out_bugs import FAN_OUT_BUGS
+from tests.simulation.histories import histories
 from tests.simulation.history import History
 from tests.simulation.invariants import check
+from tests.simulation.logs import quiet_logging
+from tests.simulation.rough import rough_history
 from tests.simulation.story import tell
 from tests.simulation.subject import Outcome, Subject
-from tests.simulation.world import World, quiet_logging
+from tests.simulation.subscribing import rough_subscribing, subscribing_histories
+from tests.simulation.world import World
 
 
 def play(history: History) -> Outcome:
@@ -18,9 +22,18 @@ def play(history: History) -> Outcome:
     return Outcome(
         check(world),
         world.scheduler.now,
-        len(world.places),
+        len(world.producer.where),
         history.patience if settled_after is None else settled_after,
     )
 
 
 WORKERS: Subject[History] = Subject("record processors", histories, rough_history, play, tell, BUGS)
+
+SUBSCRIBERS: Subject[History] = Subject(
+    "record processors, by enhanced fan-out",
+    subscribing_histories,
+    rough_subscribing,
+    play,
+    tell,
+    FAN_OUT_BUGS,
+)

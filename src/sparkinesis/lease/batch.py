@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from sparkinesis.lease.lease import Lease, decode_lease
+from sparkinesis.lease.broken import read_row
+from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.requests import Update, has_landed
 from sparkinesis.stream.retry import Retry, is_in_doubt
 
@@ -79,9 +80,9 @@ def write_batch(
                 if is_in_doubt(failure):
                     in_doubt.add(i)
                 continue
-            row = decode_lease(said["Item"]) if said.get("Item") else None
-            landed = row is not None and i in in_doubt and has_landed(updates[i], row)
-            outcomes[i] = row if row is not None and landed else failure
+            row = read_row(said["Item"]) if said.get("Item") else None
+            is_row = isinstance(row, Lease) and i in in_doubt and has_landed(updates[i], row)
+            outcomes[i] = row if isinstance(row, Lease) and is_row else failure
         if passing is not None:
             raise passing
 

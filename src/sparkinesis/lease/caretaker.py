@@ -66,17 +66,19 @@ class Caretaker:
     def sync(self) -> None:
         """Make the leases that an application needs to begin; all workers may do so at once.
 
-        A table with leases is only looked at, unless hash keys are left out.
+        A table with leases is only looked at, unless hash keys are left out; so is one in which
+        any is broken, which whoever takes leases tells of.
         Raises service errors, and `InconsistentShardsError` if the shards listed do not tile.
         """
         through_reshard(self._sync, self._wait)
 
     def _sync(self) -> None:
-        leases = self._table.leases_of_one_stream(consistent=True)
-        if not leases:
+        look = self._table.look(consistent=True).of_one_stream
+        if not look.leases and not look.broken:
             shards, now_ms = self._client.list_shards(at=self._initial)
             self._create(leases_for_empty_table(shards, self._initial, now_ms))
-        elif find_hole(leases) is not None:
+        elif find_hole(look.leases) is not None and not look.broken:
+            # What a broken lease stands for is not known, nor what is missing beside it.
             self._fill_holes()
 
     def _fill_holes(self) -> None:

@@ -10,7 +10,12 @@ import typer
 
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.stream.address import StreamAddress, stream_address
+from sparkinesis.stream.address import (
+    StreamAddress,
+    check_place,
+    check_table_name,
+    stream_address,
+)
 from sparkinesis.stream.credentials import CredentialSource
 
 if TYPE_CHECKING:
@@ -45,7 +50,9 @@ def find_stream(
 def find_table(
     name: str, region: str | None, endpoint: str | None, profile: str | None
 ) -> LeaseTable:
-    """The lease table of an application; nothing is called."""
+    """The lease table of an application; nothing is called. Raises `OptionError`."""
+    check_table_name("APP", name)
+    check_place(region, endpoint)
     # boto3 is slow to import, and other commands do without.
     from sparkinesis.lease.table import LeaseTable  # noqa: PLC0415
 

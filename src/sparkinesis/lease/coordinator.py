@@ -7,13 +7,19 @@ import random
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from sparkinesis.errors import DuplicateWorkerIdError, SparkinesisError
+from sparkinesis.errors import (
+    DuplicateWorkerIdError,
+    LeaseTableUnavailableError,
+    ServiceError,
+    SparkinesisError,
+)
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.refusal import LeaseChangedError
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.table import LeaseTable
 from sparkinesis.lease.taker import Observation, TakeSettings, is_expired, observe, plan_takes
+from sparkinesis.lease.troubles import Troubles
 
 _log = logging.getLogger(__name__)
 
@@ -54,6 +60,7 @@ class LeaseCoordinator:
         owners before."""
         self._is_in_doubt = False
         """Whether a call for one of these failed, which may have taken effect all the same."""
+        self._troubles = Troubles(table)
         self.snapshot = Snapshot()
         self.impostors: tuple[str, ...] = ()
         """Keys of leases that another process renews under this worker's id."""
@@ -71,14 +78,14 @@ class LeaseCoordinator:
 
         Looks again after the time of a renewal if there are any. Changes nothing.
         """
-        leases = self._table.leases_of_one_stream(consistent=True)
+        leases = self._look(consistent=True)
         # Seen from now on: what nobody renews may be taken up the sooner.
         self._observations = observe({}, leases, self._clock(), self._worker_id)
         before = self._counters(leases)
         if not before:
             return
         wait(self._settings.failover_time / 2)
-        after = self._counters(self._table.leases_of_one_stream(consistent=True))
+        after = self._counters(self._look(consistent=True))
         moved = sorted(key for key, n in after.items() if before.get(key, n) != n)
         if moved:
             raise DuplicateWorkerIdError(
@@ -86,6 +93,12 @@ class LeaseCoordinator:
                 f"{', '.join(moved[:5])} in the {self._table}. Give each worker an id of its own, "
                 "or none, which makes one. Nothing was taken."
             )
+
+    def _look(self, *, consistent: bool) -> tuple[Lease, ...]:
+        """The leases; those that are broken are told of, and left alone."""
+        look = self._table.look(consistent=consistent).of_one_stream
+        self._troubles.are_broken(look.broken)
+        return look.leases
 
     def _counters(self, leases: Iterable[Lease]) -> dict[str, int]:
         return {one.key: one.counter for one in leases if one.actual_owner == self._worker_id}
@@ -99,7 +112,7 @@ class LeaseCoordinator:
         """
         held_before = self._renewer.held()
         is_consistent = self._is_in_doubt
-        leases = tuple(self._table.leases_of_one_stream(consistent=is_consistent))
+        leases = self._look(consistent=is_consistent)
         self._is_in_doubt = False
         now = self._clock()
         held = self._renewer.held()
@@ -144,10 +157,7 @@ class LeaseCoordinator:
                 break
             got += self._take(row)
         for row in self._free(takes.steal, busy):
-            try:
-                self._go_for(row, self._table.initiate_handoff)
-            except LeaseChangedError:
-                _log.debug("The lease %s changed before it could be stolen", row.key)
+            self._write(row, self._table.initiate_handoff)
         mine = self._renewer.held()
         if len(mine) >= self._settings.max_leases:
             return False
@@ -161,13 +171,27 @@ class LeaseCoordinator:
 
     def _take(self, row: Lease) -> bool:
         since = self._clock()
-        try:
-            taken = self._go_for(row, self._table.take)
-        except LeaseChangedError:
+        taken = self._write(row, self._table.take)
+        if taken is None:
             return False
         self._asked.pop(row.key, None)
         self._renewer.hold(taken, since)
         return True
+
+    def _write(self, row: Lease, write: Callable[[Lease, str], Lease]) -> Lease | None:
+        """The row after the write; None where another worker was quicker, or it is refused.
+
+        What is wrong with one row, such as its size, does not keep this worker from the others.
+        """
+        try:
+            return self._go_for(row, write)
+        except LeaseChangedError:
+            _log.debug("The lease %s changed before it could be written", row.key)
+        except LeaseTableUnavailableError:
+            raise
+        except ServiceError as error:
+            self._troubles.is_refused(row.key, error)
+        return None
 
     def _go_for(self, row: Lease, write: Callable[[Lease, str], Lease]) -> Lease:
         # Noted before: if the answer is lost, the lease may be this worker's by the table, and
@@ -207,9 +231,13 @@ class LeaseCoordinator:
                     break
 
     def others(self) -> set[str]:
-        """Workers other than this one that own leases. Raises as `take` does."""
-        rows = self._table.leases_of_one_stream(consistent=True)
-        return {row.owner for row in rows if row.owner is not None} - {self._worker_id}
+        """Workers other than this one that own leases to read. Raises as `take` does.
+
+        A finished lease may name its last owner, dead or not.
+        """
+        rows = self._look(consistent=True)
+        owners = {row.owner for row in rows if row.owner is not None and not row.is_finished}
+        return owners - {self._worker_id}
 
     def are_finished(self, shard_ids: Sequence[str]) -> bool:
         """Whether all these shards are done, or have no lease. Raises as `take` does."""

@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.stream.routing import MAX_HASH_KEY
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +96,9 @@ def decode_lease(item: Mapping[str, Any]) -> Lease | None:
     counter = _number(item, "leaseCounter")
     if key is None or sequence_number is None or counter is None:
         return None
-    identifier, _, shard_id = key.rpartition(":")
+    identifier, colon, shard_id = key.rpartition(":")
     try:
-        stream = StreamIdentifier.parse(identifier) if identifier else None
+        stream = StreamIdentifier.parse(identifier) if colon else None
     except ValueError:
         return None
     checkpoint = ExtendedSequenceNumber(
@@ -164,10 +165,10 @@ def _pending(item: Mapping[str, Any]) -> PendingCheckpoint | None:
 
 
 def _hash_range(item: Mapping[str, Any]) -> tuple[int, int] | None:
-    first, last = _text(item, "startingHashKey"), _text(item, "endingHashKey")
-    if first is None or last is None or not (first.isdecimal() and last.isdecimal()):
-        return None
-    return int(first), int(last)
+    keys = [_text(item, name) for name in ("startingHashKey", "endingHashKey")]
+    # 39 digits at most, as 2**128 has: of thousands, Python makes no number.
+    first, last = (int(key) if key and key.isdecimal() and len(key) < 40 else -1 for key in keys)
+    return (first, last) if 0 <= first <= last <= MAX_HASH_KEY else None
 
 
 def _throughput(item: Mapping[str, Any]) -> float | None:

@@ -81,6 +81,9 @@ def leases(
                 typer.echo(json.dumps(_object(lease, states[lease.key], watched, lag)))
         else:
             _show(watched, states, found)
+        for row in watched.broken:
+            say = Console(stderr=True, highlight=False)
+            say.print(f"The lease {row} cannot be read.", soft_wrap=True, markup=False)
 
 
 def _progress(what: str) -> Any:

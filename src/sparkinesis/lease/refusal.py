@@ -13,7 +13,7 @@ from sparkinesis.lease.requests import Update, has_landed
 class LeaseChangedError(SparkinesisError):
     """A write was refused: the lease's row is not as it was known. Nothing was written.
 
-    ``row`` is the row as it is, None if it is gone.
+    ``row`` is the row as it is, None if it is gone or cannot be read.
     """
 
     def __init__(self, message: str, row: Lease | None) -> None:
@@ -49,7 +49,7 @@ def judge(
     worker of the same id would go unnoticed, and both would read the shard.
     """
     if row is None:
-        return Lost("its row was deleted from the lease table")
+        return Lost("its row was deleted from the lease table, or is no lease any more")
     if row.actual_owner is None:
         return Lost("it was released or reset by somebody else")
     if row.actual_owner != worker_id:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
 
+from sparkinesis.lease.broken import BrokenLease
 from sparkinesis.lease.extended_sequence_number import (
     AT_TIMESTAMP,
     LATEST,
@@ -68,13 +69,17 @@ class Watched:
     """When a higher counter was first seen, by lease key; none for a counter that stood still."""
     found_at: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     """The first look that showed a lease, by its key."""
+    broken: tuple[BrokenLease, ...] = ()
+    """At the last look."""
 
     @property
     def seconds(self) -> float:
         """From the first look to the last."""
         return 0.0 if self.began is None else self.at - self.began
 
-    def look(self, leases: Iterable[Lease], now: float) -> Watched:
+    def look(
+        self, leases: Iterable[Lease], now: float, broken: tuple[BrokenLease, ...] = ()
+    ) -> Watched:
         """With another look at the table."""
         rows = tuple(sorted(leases, key=lambda lease: lease.key))
         counters = {lease.key: lease.counter for lease in self.leases}
@@ -82,7 +87,7 @@ class Watched:
         before = {row.key: self.moved_at[row.key] for row in rows if row.key in self.moved_at}
         found = {row.key: self.found_at.get(row.key, now) for row in rows}
         began = now if self.began is None else self.began
-        return Watched(rows, began, now, {**before, **moved}, found)
+        return Watched(rows, began, now, {**before, **moved}, found, broken)
 
     def renewed_ago(self, key: str) -> float | None:
         """Seconds since a counter was last seen to have moved, at the last look; None: it did not.

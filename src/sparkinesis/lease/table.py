@@ -11,10 +11,11 @@ from botocore.exceptions import BotoCoreError, ClientError
 from sparkinesis.errors import LeaseTableError, SparkinesisError
 from sparkinesis.lease import requests
 from sparkinesis.lease.batch import BATCH, batches_of, write_batch
+from sparkinesis.lease.broken import BrokenLease, Look, look_at, read_row
 from sparkinesis.lease.client import dynamodb_client
 from sparkinesis.lease.explain import explain
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.lease.lease import Lease, PendingCheckpoint, decode_lease, encode_lease
+from sparkinesis.lease.lease import Lease, PendingCheckpoint, encode_lease
 from sparkinesis.lease.provisioning import Patience, ProvisionOptions, provision
 from sparkinesis.lease.refusal import LeaseChangedError
 from sparkinesis.stream.address import place_of
@@ -66,35 +67,57 @@ class LeaseTable:
         """All leases, by a Scan; rows that are none are left out.
 
         Without ``consistent``, at half the price, a checkpoint may come back that was overwritten a
-        moment ago.
+        moment ago. Also raises `LeaseTableError` if one is broken: where a shard stands that is
+        not known, nothing can be said of the application.
         """
-        leases: list[Lease] = []
+        return self._sound(self.look(retry, consistent=consistent))
+
+    def look(self, retry: Retry | None = None, *, consistent: bool = True) -> Look:
+        """The same, with those that are broken told apart: for who goes on with all the others."""
+        items: list[Mapping[str, Any]] = []
         request: dict[str, Any] = {"TableName": self.name, "ConsistentRead": consistent}
         while True:
             answer = self._call("Scan", lambda client: client.scan(**request), retry)
-            leases += [one for one in map(decode_lease, answer["Items"]) if one is not None]
+            items += answer["Items"]
             if not answer.get("LastEvaluatedKey"):
-                return leases
+                return look_at(items)
             request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
 
     def leases_of_one_stream(self, *, consistent: bool = True) -> list[Lease]:
         """The leases of an application that reads one stream: those that name none.
 
         The others are of an application that reads several, maybe none of them this one: as in the
-        KCL, a table written in one mode means nothing to the other.
+        KCL, a table written in one mode means nothing to the other. Raises as `leases` does.
         """
-        return [one for one in self.leases(consistent=consistent) if one.stream is None]
+        return self._sound(self.look(consistent=consistent).of_one_stream)
+
+    def _sound(self, look: Look) -> list[Lease]:
+        if look.broken:
+            raise self._broken(*look.broken)
+        return list(look.leases)
+
+    def _broken(self, *rows: BrokenLease) -> LeaseTableError:
+        more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
+        return LeaseTableError(
+            f"The {self} has leases that cannot be read: {', '.join(map(str, rows[:5]))}{more}. "
+            "Mend them by hand; or delete them, so that their shards are begun anew."
+        )
 
     def get(self, key: str, *, consistent: bool = True) -> Lease | None:
-        """One lease; None if there is no such row, or it is no lease."""
+        """One lease; None if there is no such row, or it is no lease.
+
+        Also raises `LeaseTableError` if it is broken.
+        """
         answer = self._call(
             "GetItem",
             lambda client: client.get_item(
                 TableName=self.name, Key={"leaseKey": {"S": key}}, ConsistentRead=consistent
             ),
         )
-        item = answer.get("Item")
-        return None if item is None else decode_lease(item)
+        row = read_row(answer["Item"]) if answer.get("Item") else None
+        if isinstance(row, BrokenLease):
+            raise self._broken(row)
+        return row
 
     def create(self, lease: Lease) -> bool:
         """Whether the row is new: False, and nothing written, if there is one of that key."""
@@ -178,17 +201,14 @@ class LeaseTable:
         try:
             item = self._call("UpdateItem", send)["Attributes"]
         except _RefusedError as refused:
-            row = None if refused.item is None else decode_lease(refused.item)
-            if row is not None and in_doubt and requests.has_landed(update, row):
+            row = None if refused.item is None else read_row(refused.item)
+            if isinstance(row, Lease) and in_doubt and requests.has_landed(update, row):
                 return row
             raise self._changed(update, row) from None
-        written = decode_lease(item)
-        if written is None:
-            raise LeaseTableError(
-                f"The row {update.key!r} of the {self} is no lease: it lacks what every KCL "
-                "writes. Mend or delete it."
-            )
-        return written
+        written = read_row(item)
+        # A row that was broken by hand meanwhile is still its owner's, whose next checkpoint mends
+        # it: as after a write of many, the rest of it is what was known.
+        return written if isinstance(written, Lease) else update.after
 
     def write_many(
         self, updates: Sequence[requests.Update], *, by_batch: bool = True
@@ -231,13 +251,19 @@ class LeaseTable:
             return explain(outcome, "PartiQLUpdate", self)
         item = _item_of(outcome)
         try:
-            row = self.get(update.key) if item is None else decode_lease(item)
+            row = self.get(update.key) if item is None else read_row(item)
         except SparkinesisError as error:
             return error
         return self._changed(update, row)
 
-    def _changed(self, update: requests.Update, row: Lease | None) -> LeaseChangedError:
-        now = "it is gone" if row is None else f"its counter is {row.counter}, owner {row.owner}"
+    def _changed(
+        self, update: requests.Update, row: Lease | BrokenLease | None
+    ) -> LeaseChangedError:
+        if isinstance(row, Lease):
+            now = f"its counter is {row.counter}, owner {row.owner}"
+        else:
+            now = "it is gone" if row is None else row.why
+            row = None
         return LeaseChangedError(
             f"The lease {update.key!r} in the {self} is not as it was known: {now}. Nothing was "
             "written.",

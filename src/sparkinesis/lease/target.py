@@ -9,10 +9,11 @@ from sparkinesis.errors import OptionError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.reset import InShard
 from sparkinesis.lease.shard_sync import InitialPosition
-from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp
+from sparkinesis.stream.position import END_OF_TIME_MS, LATEST, TRIM_HORIZON, AtTimestamp
 
 _NAMED: dict[str, InitialPosition] = {"latest": LATEST, "trim_horizon": TRIM_HORIZON}
 _IN_SHARD = re.compile(r"([a-zA-Z0-9_.-]{1,128})=([0-9]{1,128})(?::([0-9]{1,18}))?")
+_LONGEST = 300
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _FORMS = (
     "It takes latest, trim_horizon, an instant with its time zone in ISO 8601, such as "
@@ -28,6 +29,8 @@ def parse_target(text: str) -> InitialPosition | InShard:
     done, as in the KCL. Raises `OptionError`.
     """
     text = text.strip()
+    if len(text) > _LONGEST:
+        raise OptionError(f"{text[:_LONGEST]!r}... is too long to be a place. {_FORMS}")
     if text.lower() in _NAMED:
         return _NAMED[text.lower()]
     if "=" in text:
@@ -45,6 +48,7 @@ def parse_target(text: str) -> InitialPosition | InShard:
             f"{text!r} has no time zone. Say which is meant, for instance "
             f"{instant.isoformat()}Z or {instant.isoformat()}+01:00."
         )
-    if instant < _EPOCH:
-        raise OptionError(f"{text!r} is an instant before 1970.")
-    return AtTimestamp((instant - _EPOCH) // timedelta(milliseconds=1))
+    ms = (instant - _EPOCH) // timedelta(milliseconds=1)
+    if not 0 <= ms < END_OF_TIME_MS:
+        raise OptionError(f"{text!r} is an instant before 1970, or after 9999.")
+    return AtTimestamp(ms)

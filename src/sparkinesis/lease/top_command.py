@@ -109,7 +109,7 @@ class Looks:
         """Whether it was time for another look at the table, and it succeeded.
 
         ``timeout``: seconds to wait for lags that were not known yet; None: as long as it takes.
-        Raises as `LeaseTable.leases` does, at the first look, and `LagWatch.known` does.
+        Raises as `LeaseTable.look` does, at the first look, and `LagWatch.known` does.
         """
         # The turn that is nearest: it may come a moment too early.
         is_due = self._clock() >= self._due - self._interval / 2
@@ -121,7 +121,7 @@ class Looks:
     def _look_at_table(self) -> bool:
         began = self._clock()
         try:
-            leases = self._table.leases(consistent=False)
+            look = self._table.look(consistent=False)
         except LeaseTableUnavailableError as error:
             if self._watched.began is None:
                 raise
@@ -132,7 +132,7 @@ class Looks:
             self._pause = max(self._interval, 5 * (self._clock() - began))
             self._due = began + self._pause
         self._trouble = None
-        self._watched = self._watched.look(leases, began)
+        self._watched = self._watched.look(look.leases, began, look.broken)
         if self._lag_watch is not None:
             self._lag_watch.ask_for(self._watched.leases)
         return True

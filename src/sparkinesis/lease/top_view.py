@@ -55,7 +55,8 @@ def top_view(
     )
     # The same trouble mostly meets all shards.
     reasons = {lag.why for lag in lags.values()} - {"", *SHORT_REASONS}
-    return View(title, summary, "KB/s", owners, shards, (*messages, *sorted(reasons)))
+    broken = [f"The lease {row} cannot be read." for row in watched.broken]
+    return View(title, summary, "KB/s", owners, shards, (*messages, *broken, *sorted(reasons)))
 
 
 def top_object(
@@ -83,6 +84,7 @@ def top_object(
             _object(lease, states[lease.key], watched, lags.get(lease.key))
             for lease in watched.leases
         ],
+        "broken_leases": {row.key: row.why for row in watched.broken},
     }
 
 

@@ -50,8 +50,8 @@ def watch(
     watched = Watched()
     while True:
         looked = clock()
-        leases = table.leases(consistent=False)
-        watched = watched.look(leases, looked)
+        look = table.look(consistent=False)
+        watched = watched.look(look.leases, looked, look.broken)
         # A large table is looked at less often.
         pause = max(_LOOKS, 4 * (clock() - looked))
         left = began + seconds - clock()

@@ -108,9 +108,9 @@ def resume(
         or lease.checkpoint.sequence_number not in {str(SHARD_END), str(LATEST)}
     }
     unfinished = {shard for shard, position in positions.items() if position is not SHARD_END}
-    for shard_id in list(positions):
-        # Leases of children are there before their parent's last record is checkpointed.
-        if positions[shard_id] is TRIM_HORIZON and lineage.ancestors((shard_id,)) & unfinished:
+    # Leases of children are there before their parent's last record is checkpointed.
+    for shard_id in lineage.descendants(unfinished & lineage.shards.keys()):
+        if positions.get(shard_id) is TRIM_HORIZON:
             del positions[shard_id]
     unread = set(lineage.shards) - set(positions) - lineage.ancestors(positions)
     led_to = unread | set(positions)

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from sparkinesis.errors import OptionError
 from sparkinesis.source.offsets import ANY_SHARD, Offset, Positions
 from sparkinesis.source.option_values import read_position
+from sparkinesis.stream.address import shown
 from sparkinesis.stream.position import FromApplication, Position, Sentinel, parse_position
 
 Boundary: TypeAlias = Position | Positions | Offset
@@ -72,7 +73,7 @@ def _one(name: str, value: str) -> Position:
 
 def _read_map(name: str, value: str) -> Boundary:
     try:
-        found = json.loads(value)
+        found = json.loads(value, object_pairs_hook=_without_doubles)
     except (ValueError, RecursionError) as error:
         raise OptionError(f"The option {name} begins as JSON does, but is not: {error}.") from None
     nested = [isinstance(positions, dict) for positions in found.values()]
@@ -84,6 +85,15 @@ def _read_map(name: str, value: str) -> Boundary:
     if nested and all(nested):
         return {stream: _positions(name, positions) for stream, positions in found.items()}
     return _positions(name, found)
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"{shown(twice)} stands in it twice")
+    return found
 
 
 def _positions(name: str, texts: Mapping[str, Any]) -> dict[str, Position]:
@@ -101,5 +111,6 @@ def _position(name: str, shard: str, text: Any) -> Position:
     except ValueError as error:
         hint = " Put quotes around the sequence number." if isinstance(text, int) else ""
         raise OptionError(
-            f"The option {name} has a position of shard {shard} that cannot be read: {error}.{hint}"
+            f"The option {name} has a position of shard {shard[:200]} that cannot be read: "
+            f"{error}.{hint}"
         ) from None

@@ -12,9 +12,10 @@ from collections.abc import Callable
 from datetime import datetime, timezone
 
 from sparkinesis.errors import OptionError
-from sparkinesis.stream.address import CONSUMER_NAME, is_url
+from sparkinesis.stream.address import CONSUMER_NAME, REGION, TABLE_NAME, check_endpoint
 from sparkinesis.stream.credentials import DEFAULT_SESSION_NAME
 from sparkinesis.stream.position import (
+    END_OF_TIME_MS,
     LATEST,
     TRIM_HORIZON,
     AtTimestamp,
@@ -41,7 +42,9 @@ _SESSION_NAME = re.compile(r"[a-zA-Z0-9_+=,.@-]{2,64}")
 _EXTERNAL_ID = re.compile(r"[a-zA-Z0-9_+=,.@:/-]{2,1224}")
 
 
-# RegisterStreamConsumer: ConsumerName.
+_LONGEST = 3_652 * 86_400.0
+"""Seconds: what no wait and no retention comes near, and no clock fails to add."""
+_LEAST_RATE, _MOST_RATE = 0.001, 10**12
 
 
 def read_text(name: str, value: str | None) -> str | None:
@@ -52,7 +55,7 @@ def read_text(name: str, value: str | None) -> str | None:
 
 def read_region(name: str, value: str | None) -> str | None:
     region = read_text(name, value)
-    if region is not None and not re.fullmatch(r"[a-z]{2}(-[a-z]+)+-[0-9]+", region):
+    if region is not None and not REGION.fullmatch(region):
         raise OptionError(
             f"The option {name} is {value!r}, which is not an AWS region. {nearest_region(region)}"
         )
@@ -80,17 +83,11 @@ def read_endpoint(name: str, value: str | None) -> str | None:
     endpoint = read_text(name, value)
     if endpoint is None:
         return None
-    if "@" in endpoint:  # before anything else: other errors show the value
-        raise OptionError(f"The option {name} may not hold credentials: they would be logged.")
-    if not is_url(endpoint):
-        raise OptionError(
-            f"The option {name} is {value!r}; it takes a URL, such as http://127.0.0.1:4566."
-        )
+    check_endpoint(f"The option {name}", endpoint)
     return endpoint
 
 
 _APPLICATION = re.compile(r"application:(?P<name>.*)", re.IGNORECASE)
-_TABLE_NAME = re.compile(r"[a-zA-Z0-9_.-]{3,255}")
 
 
 def read_initial_position(name: str, value: str | None) -> Position:
@@ -98,7 +95,7 @@ def read_initial_position(name: str, value: str | None) -> Position:
     found = _APPLICATION.fullmatch((value or "").strip())
     if found is None:
         return read_position(name, value, ", or application:NAME of a KCL application")
-    if not _TABLE_NAME.fullmatch(found["name"]):
+    if not TABLE_NAME.fullmatch(found["name"]):
         raise OptionError(
             f"The option {name} is {value!r}; behind application: it takes the name of a KCL "
             "application, which is that of its DynamoDB table: 3 to 255 letters, digits, '_', '.' "
@@ -176,8 +173,8 @@ def read_position(name: str, value: str | None, also: str = "") -> Position:
         )
     since_epoch = instant - datetime(1970, 1, 1, tzinfo=timezone.utc)
     ms = (since_epoch.days * 86_400 + since_epoch.seconds) * 1000 + since_epoch.microseconds // 1000
-    if ms < 0:
-        raise OptionError(f"The option {name} is {value!r}, an instant before 1970.")
+    if not 0 <= ms < END_OF_TIME_MS:
+        raise OptionError(f"The option {name} is {value!r}, an instant before 1970, or after 9999.")
     return AtTimestamp(ms)
 
 
@@ -235,10 +232,11 @@ def rate(default: float) -> Callable[[str, str | None], float]:
         text = str(default) if value is None else value.strip().lower()
         if text == "unlimited":
             return 0.0
-        if not re.fullmatch(r"[0-9]+(\.[0-9]+)?", text) or float(text) <= 0:
+        is_number = re.fullmatch(r"[0-9]+(\.[0-9]+)?", text)
+        if not is_number or not _LEAST_RATE <= float(text) <= _MOST_RATE:
             raise OptionError(
                 f"The option {name} is {value!r}; it takes a number above 0, or unlimited for a "
-                "local Kinesis without limits."
+                f"local Kinesis without limits; {_LEAST_RATE} at least and {_MOST_RATE:,} at most."
             )
         return float(text)
 
@@ -255,6 +253,9 @@ def duration(default: float) -> Callable[[str, str | None], float]:
                 f"The option {name} is {value!r}; it takes a number and a unit, such as 400ms, 1s "
                 "or 2 minutes."
             )
-        return float(found["number"]) * _UNITS[found["unit"]]
+        seconds = float(found["number"]) * _UNITS[found["unit"]]
+        if seconds > _LONGEST:
+            raise OptionError(f"The option {name} is {value!r}; it takes ten years at most.")
+        return seconds
 
     return read

@@ -38,7 +38,13 @@ from sparkinesis.source.option_values import (
     read_text,
     size,
 )
-from sparkinesis.stream.address import StreamAddress, is_loopback
+from sparkinesis.stream.address import (
+    STREAM_ARN,
+    STREAM_NAME,
+    StreamAddress,
+    is_loopback,
+    shown,
+)
 from sparkinesis.stream.budget import MAX_RECORDS_PER_CALL, Pace
 from sparkinesis.stream.credentials import CredentialSource
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, FromApplication, Position
@@ -103,6 +109,11 @@ OPTIONS: Mapping[str, Option] = {
     "queryName": Option(read_text, _WRITING),
 }
 
+_LISTS = {"streamName", "streamARN"}
+_MAPS = {"startingPosition", "endingPosition"}
+_LONGEST = 4_096
+"""Characters of a value that is neither a list nor a JSON map; the longest of an ARN is shorter."""
+
 _CREDENTIALS = re.compile(r"(aws|sts)*(access|secret|secretaccess)key(id)?|(aws|sts)*sessiontoken")
 
 
@@ -124,6 +135,13 @@ class Options:
         self.given = {known[name.lower()]: name for name in options}
         """Under its own name, how the user wrote each option that is given."""
         texts = {known[name.lower()]: text for name, text in options.items()}
+        for name, text in texts.items():
+            is_map = name in _MAPS and text.lstrip().startswith("{")
+            if len(text) > _LONGEST and name not in _LISTS and not is_map:
+                raise OptionError(
+                    f"The option {self.given[name]} has {len(text):,} characters; no value that it "
+                    f"takes has more than {_LONGEST:,}."
+                )
         self._values = {
             name: option.read(self.given.get(name, name), texts.get(name))
             for name, option in OPTIONS.items()
@@ -257,12 +275,6 @@ def _unknown(name: str) -> str:
     return f"The kinesis source has no option {name!r}. {hint}It takes: {', '.join(OPTIONS)}."
 
 
-_STREAM_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
-_STREAM_ARN = re.compile(
-    r"arn:aws[^:]*:kinesis:(?P<region>[a-z0-9-]+):[0-9]{12}:stream/(?P<name>[a-zA-Z0-9_.-]{1,128})"
-)
-
-
 def _addresses(
     names: str | None, arns: str | None, region: str | None, endpoint: str | None
 ) -> tuple[StreamAddress, ...]:
@@ -298,15 +310,17 @@ def _and(words: Sequence[str]) -> str:
 def _listed(option: Literal["streamName", "streamARN"], text: str) -> list[str]:
     parts = [part.strip() for part in text.split(",")]
     if not all(parts):
-        raise OptionError(f"The option {option} is {text!r}, which has an empty place in its list.")
+        raise OptionError(
+            f"The option {option} is {shown(text)}, which has an empty place in its list."
+        )
     return parts
 
 
 def _by_arn(arn: str, region: str | None, endpoint: str | None) -> StreamAddress:
-    found = _STREAM_ARN.fullmatch(arn)
+    found = STREAM_ARN.fullmatch(arn)
     if not found:
         raise OptionError(
-            f"The option streamARN is {arn!r}; it takes the ARN of a stream, such as "
+            f"The option streamARN is {shown(arn)}; it takes the ARN of a stream, such as "
             "arn:aws:kinesis:eu-west-1:123456789012:stream/flights."
         )
     if region is not None and region != found["region"]:
@@ -318,10 +332,10 @@ def _by_arn(arn: str, region: str | None, endpoint: str | None) -> StreamAddress
 
 
 def _by_name(name: str, region: str | None, endpoint: str | None) -> StreamAddress:
-    if not _STREAM_NAME.fullmatch(name):
+    if not STREAM_NAME.fullmatch(name):
         raise OptionError(
-            f"The option streamName is {name!r}; it takes the name of a stream, or several with "
-            "commas between: 1 to 128 letters, digits, '_', '.' and '-' each."
+            f"The option streamName is {shown(name)}; it takes the name of a stream, or several "
+            "with commas between: 1 to 128 letters, digits, '_', '.' and '-' each."
         )
     if region is not None and endpoint is None and region not in known_regions():
         raise OptionError(

@@ -3,6 +3,8 @@
 No I/O: `sparkinesis.source.stream_planner` has the shards looked at; this module says which, and
 puts the offset together. A shard's children enter a batch only when every parent is finished and
 has no row in that same batch: a parent's rows are always in an earlier batch than its children's.
+Until then an offset holds the place of the parent's last record, with a time since which nothing
+may be gone: the end of a shard has no time, nor has the beginning of a child.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ class Quiet:
 class Records:
     """Records follow; a batch may read up to ``end``, the sequence number of one of them.
 
-    ``clear_until`` (ms): no record behind ``end`` had arrived before.
+    ``clear_until`` (ms): no record behind ``end`` had arrived before, be it in the shard or, when
+    ``end`` is its last one, in its children.
     """
 
     end: str
@@ -45,24 +48,17 @@ class Records:
 
 
 @dataclass(frozen=True, slots=True)
-class LastRecords:
-    """Records follow, and after them the shard is closed: a batch may read it to its end."""
-
-
-@dataclass(frozen=True, slots=True)
 class Finished:
     """The shard is closed and no record follows."""
 
 
-Finding: TypeAlias = Quiet | Records | LastRecords | Finished
+Finding: TypeAlias = Quiet | Records | Finished
 """What a look at a shard found behind a position."""
 
 
 def extended(finding: Finding, more: Finding) -> Finding:
     """What two looks one after the other found, the second behind the end of the first."""
-    if isinstance(more, Finished):
-        return LastRecords()
-    return finding if isinstance(more, Quiet) else more
+    return more if isinstance(more, Records) else finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +102,6 @@ def plan(start: Positions, lineage: Lineage, findings: Mapping[str, Finding]) ->
             case Records():
                 has_rows = True
                 end[shard_id] = AfterRecord(found.end, found.clear_until)
-            case LastRecords():
-                has_rows = True
-                end[shard_id] = SHARD_END
             case Finished():
                 finished.add(shard_id)
                 end[shard_id] = SHARD_END
@@ -134,8 +127,11 @@ def is_worth_storing(start: Positions, end: Positions) -> bool:
     """Whether an offset without new rows moves far enough to be stored all the same.
 
     A stored position grows old while nothing happens, and once its record has been trimmed nobody
-    could tell any more that nothing was lost.
+    could tell any more that nothing was lost. Where a query is to begin in any shard may lie before
+    the oldest record kept, so that nobody could tell either: what the first look found is stored.
     """
+    if set(start) == {ANY_SHARD}:
+        return TRIM_HORIZON not in end.values()
     before, after = _known_until(start), _known_until(end)
     return before is not None and after is not None and after - before > FRESH_FOR_MS
 

@@ -20,9 +20,13 @@ import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from sparkinesis.errors import PositionNotFoundError, ShardNotFoundError
+from sparkinesis.errors import (
+    ExpiredIteratorError,
+    PositionNotFoundError,
+    ShardNotFoundError,
+)
 from sparkinesis.source.admission import NO_LIMIT, Allowance
-from sparkinesis.source.plan import Finding, Finished, LastRecords, Quiet, Records
+from sparkinesis.source.plan import Finding, Finished, Quiet, Records
 from sparkinesis.source.slicer import Sample, arrival_ms, end_of_slice, weigh
 from sparkinesis.stream.budget import MAX_RECORDS_PER_CALL, ShardBudget
 from sparkinesis.stream.client import Fetched, StreamClient, shard_of
@@ -138,6 +142,10 @@ class ShardProber:
         self._position = position
         try:
             look = self._examine_or_skip(self._cursor, allowance)
+        except ExpiredIteratorError:
+            # Nobody has looked for minutes, or for days: see again whether the start is kept.
+            self._cursor = None
+            return self.look(position, allowance)
         except Exception:
             self._cursor = None  # it may stand behind records that no look has told of
             raise
@@ -145,6 +153,8 @@ class ShardProber:
             # The cursor stands behind these records: there, most likely, the next look is wanted.
             self._position = AfterRecord(look.finding.end)
             self._start_is_checked = True
+            if self._cursor is not None and self._cursor.at_end:
+                self._last_look = Look(Finished(), look.children)
         elif not isinstance(look.finding, Quiet):
             self._last_look = look
         return look
@@ -166,7 +176,12 @@ class ShardProber:
 
     def _open(self, position: Position, *, inclusive: bool = False) -> ShardCursor:
         return ShardCursor(
-            self._client, self._budget, self._shard_id, position, inclusive=inclusive
+            self._client,
+            self._budget,
+            self._shard_id,
+            position,
+            inclusive=inclusive,
+            renews=False,
         )
 
     def _examine(self, cursor: ShardCursor, _: Allowance) -> Look:
@@ -188,9 +203,9 @@ class ShardProber:
             self._cursor = None  # it stands behind records that were not to be seen
             return _records(last, None) if last is not None else Look(Quiet())
         self._cursor = cursor
-        if cursor.at_end:
-            return Look(LastRecords(), found.children)
         assert last is not None
+        if cursor.at_end:
+            return replace(_records(last, None), children=found.children)
         self._limit = MAX_RECORDS_PER_CALL if found.fetched.size <= SMALL_PAGE else 1
         return _records(last, found.silent_until, found.lag_ms)
 
@@ -299,8 +314,10 @@ class ShardProber:
 
     def _following(self, cursor: ShardCursor, limit: int) -> _Following:
         """The next records, past the empty pages that the service may give before the tip."""
-        tries: Iterable[int]
-        tries = range(MOST_EMPTY_PAGES) if self._until_ms is None else itertools.count()
+        tries: Iterable[int] = range(MOST_EMPTY_PAGES)
+        if self._until_ms is not None or self._position is TRIM_HORIZON:
+            # That nothing was found yet says nothing, and a place without a time is not stored.
+            tries = itertools.count()
         for _ in tries:
             # One more, for the record AT which a cursor begins and which is dropped.
             extra = 0 if self._start_is_checked else 1

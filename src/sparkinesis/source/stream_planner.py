@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
+from functools import partial
 
 from sparkinesis.errors import DataLossError
 from sparkinesis.lease.table import LeaseTable
@@ -97,6 +98,7 @@ class StreamPlanner:
         self._lags: dict[str, int] = {}
         self._taken = 0.0
         self._expected: dict[str, int | None] = {}
+        self._has_resumed = False
 
     def stop_at_present(self) -> None:
         """From now on plan as if nothing arrived after this instant, and without pauses."""
@@ -188,6 +190,7 @@ class StreamPlanner:
 
     def _skip_older(self, start: Positions, seconds: float) -> Positions:
         lineage, now_ms = self._list()
+        lineage = self._caught_up(lineage, partial(missing, start))
         bound_ms = now_ms - round(seconds * 1000)
         if bound_ms == now_ms:
             self._wait_out_the_second()
@@ -234,14 +237,23 @@ class StreamPlanner:
         self._lineage = Lineage.of(shards).with_children(self._announced.values())
         return self._lineage, now_ms
 
+    def _caught_up(self, lineage: Lineage, left_out: Callable[[Lineage], Sequence[str]]) -> Lineage:
+        """What is listed, once none of the shards is ``left_out`` that the service has.
+
+        ListShards may lag behind a reshard, or was not called since.
+        """
+        while shards := left_out(lineage):
+            with ThreadPoolExecutor(MOST_PROBES_AT_ONCE) as pool:
+                if not any(pool.map(self._client.has_shard, shards)):
+                    break
+            lineage = self._list_shards()
+        return lineage
+
     def _without_lost_shards(self, start: Positions, lineage: Lineage) -> Positions:
-        if not missing(start, lineage):
-            return start
-        # ListShards may lag behind a reshard: ask once more before anything is called lost.
-        lineage = self._list_shards()
+        lineage = self._caught_up(lineage, partial(missing, start))
         gone = missing(start, lineage)
         if not gone:
-            return start
+            return self._with_forgotten_shards(start, lineage)
         text = (
             f"{self._client.address} no longer has shard {', '.join(gone)}, in which the query "
             f"stands at {', '.join(str(start[shard]) for shard in gone)}: its records were older "
@@ -255,6 +267,22 @@ class StreamPlanner:
             )
         _log.warning("%s Going on with the oldest records kept, as failOnDataLoss=false.", text)
         return without_missing(start, lineage)
+
+    def _with_forgotten_shards(self, start: Positions, lineage: Lineage) -> Positions:
+        """Shards that an offset of ours would not leave out; it was edited by hand."""
+        if self._has_resumed or not start or ANY_SHARD in start:
+            return start
+        self._has_resumed = True  # offsets that follow are of this planner's making
+        whole = without_missing(start, lineage)
+        if forgotten := sorted(set(whole) - set(start)):
+            _log.warning(
+                "%s: the checkpoint does not tell where %s stands, and no shard that it tells of "
+                "came from there or led there: it is read from its start.",
+                self._client.address,
+                ", ".join(forgotten[:10]),
+            )
+            return whole
+        return start
 
     def _plan(self, start: Positions, allowance: Allowance) -> Plan:
         findings: dict[str, Finding] = {}
@@ -282,13 +310,21 @@ class StreamPlanner:
                     cut.pop(shard_id, None)
                     if look.is_cut and isinstance(found, Records):
                         cut[shard_id] = AfterRecord(found.end)
-                    self._announced.update({child.id: child for child in look.children})
-                    self._lineage = self._lineage.with_children(look.children)
+                    self._announce(self._lineage, look.children)
             elif planned.childless and not asked_for_children and self._may_list():
                 asked_for_children = True
                 self._list_shards()
             else:
                 return planned
+
+    def _announce(self, lineage: Lineage, children: Sequence[Shard]) -> None:
+        """Take up what a closed shard has told of its children."""
+        new = [child.id for child in children if child.id not in lineage.shards]
+        self._announced.update({child.id: child for child in children})
+        lineage = lineage.with_children(children)
+        # The other parent of a merge may be a shard that came after the last listing: it must not
+        # look like one that is not kept any more, for which a child does not wait.
+        self._lineage = self._caught_up(lineage, lambda known: known.unlisted_parents(new))
 
     def _may_list(self) -> bool:
         at_once = self._clock() - self._listed_at >= LIST_SHARDS_INTERVAL

@@ -40,10 +40,11 @@ def write_options(options: Options) -> WriteOptions:
     options.check_use(Use.WRITE)
     addresses = options.addresses()
     if len(addresses) > 1:
+        given = options.given.get("streamName") or options.given["streamARN"]
         names = ", ".join(address.name for address in addresses)
         raise OptionError(
-            f"The options name {len(addresses)} streams to write to ({names}); it takes exactly "
-            "one. Write once for each stream."
+            f"The option {given} names {len(addresses)} streams to write to ({names}); it takes "
+            "exactly one. Write once for each stream."
         )
     if "aggregationMaxSize" in options.given and not options["aggregation"]:
         raise OptionError("The option aggregationMaxSize needs the option aggregation=true.")

@@ -12,6 +12,15 @@ from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
 
 CONSUMER_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
 """What a registered consumer may be called (API reference, ConsumerName)."""
+STREAM_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
+STREAM_ARN = re.compile(
+    r"arn:aws[^:]*:kinesis:(?P<region>[a-z0-9-]+):[0-9]{12}:stream/(?P<name>[a-zA-Z0-9_.-]{1,128})"
+)
+TABLE_NAME = re.compile(r"[a-zA-Z0-9_.-]{3,255}")
+REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]+")
+_LABEL = "(?!-)[a-zA-Z0-9-]{1,63}(?<!-)"
+_HOST = re.compile(rf"(?:{_LABEL}\.)*{_LABEL}\.?")
+"""As botocore has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +44,53 @@ def stream_address(
     credentials: CredentialSource = FOUND_BY_BOTO,
 ) -> StreamAddress:
     """The address of a stream given by its name, or by its ARN. Raises `OptionError`."""
+    check_place(region, endpoint)
     if not stream.startswith("arn:"):
+        if not STREAM_NAME.fullmatch(stream):
+            raise OptionError(
+                f"stream is {shown(stream)}; a stream's name has 1 to 128 letters, digits, '_', "
+                "'.' and '-'."
+            )
         return StreamAddress(stream, None, region, endpoint, credentials)
-    parts = stream.split(":")
-    if len(parts) != 6 or parts[2] != "kinesis" or not parts[5].startswith("stream/"):
+    found = STREAM_ARN.fullmatch(stream)
+    if found is None:
         raise OptionError(
-            f"stream is {stream!r}; a stream's ARN looks like "
+            f"stream is {shown(stream)}; a stream's ARN looks like "
             "arn:aws:kinesis:<region>:<account>:stream/<name>."
         )
-    name = parts[5].removeprefix("stream/")
-    return StreamAddress(name, stream, region or parts[3], endpoint, credentials)
+    return StreamAddress(found["name"], stream, region or found["region"], endpoint, credentials)
+
+
+def check_place(region: str | None, endpoint: str | None) -> None:
+    """Raise `OptionError` for a region or an endpoint that cannot be one."""
+    if region is not None and not REGION.fullmatch(region):
+        raise OptionError(f"region is {shown(region)}; a region looks like eu-west-1.")
+    if endpoint is not None:
+        check_endpoint("endpoint", endpoint)
+
+
+def check_table_name(option: str, name: str) -> None:
+    """Raise `OptionError` unless a table of DynamoDB, such as of leases, may be called so."""
+    if not isinstance(name, str) or not TABLE_NAME.fullmatch(name):
+        raise OptionError(
+            f"{option} is {shown(str(name))}; a lease table's name, which is the application's, "
+            "has 3 to 255 letters, digits, '_', '.' and '-'."
+        )
+
+
+def check_endpoint(option: str, endpoint: str) -> None:
+    """Raise `OptionError` for what is no URL, or holds what may not be shown."""
+    if "@" in endpoint:  # before anything else: other errors show the value
+        raise OptionError(f"{option} may not hold credentials: they would be logged.")
+    if not is_url(endpoint):
+        raise OptionError(
+            f"{option} is {shown(endpoint)}; it takes a URL, such as http://127.0.0.1:4566."
+        )
+
+
+def shown(text: str) -> str:
+    """A user's text in quotes, for an error: not more than tells what it was."""
+    return repr(text) if len(text) <= 200 else f"{text[:200]!r}..."
 
 
 def place_of(region: str | None, endpoint: str | None) -> str:
@@ -57,7 +103,9 @@ def is_url(text: str) -> bool:
     """Whether this is the URL of an endpoint."""
     try:
         parts = urlsplit(text)
-        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        host = parts.hostname or ""
+        is_host = ":" in host or (bool(_HOST.fullmatch(host)) and len(host) < 256)
+        return parts.scheme in {"http", "https"} and is_host and parts.port != 0
     except ValueError:  # brackets that do not close, or a port that is no number
         return False
 

@@ -6,6 +6,7 @@ boto3 finds credentials and endpoints, signs, and pools connections. Two things 
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from sparkinesis.errors import ServiceError
+from sparkinesis.errors import ServiceError, ShardNotFoundError
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.entry import Entry
 from sparkinesis.stream.explain import explain
@@ -32,6 +33,8 @@ from sparkinesis.stream.transport import call_client, subscription_client
 _T = TypeVar("_T")
 
 _AT_ONCE: AbstractContextManager[object] = nullcontext()
+_MAY_BE_SHARD = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
+"""What the service takes for a shard id; an offset that was edited may hold anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +172,16 @@ class StreamClient:
                 f"{position}. Try again; if it persists, the shard no longer exists."
             )
         return str(iterator)
+
+    def has_shard(self, shard_id: str) -> bool:
+        """Whether the shard is kept. Its own answer tells at once; ListShards may lag behind."""
+        if not _MAY_BE_SHARD.fullmatch(shard_id):
+            return False
+        try:
+            self.shard_iterator(shard_id, TRIM_HORIZON)
+        except ShardNotFoundError:
+            return False
+        return True
 
     def get_records(
         self,

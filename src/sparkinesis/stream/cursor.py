@@ -12,7 +12,8 @@ class ShardCursor:
     """Fetches a shard's pages one after the other; used by one thread at a time.
 
     ``inclusive`` begins AT the record of an `AfterRecord` position, so that the caller sees whether
-    that record is still kept; the caller drops it.
+    that record is still kept; the caller drops it. ``renews``: an iterator that has expired is
+    replaced; else `fetch` raises `ExpiredIteratorError`.
     """
 
     def __init__(
@@ -23,6 +24,7 @@ class ShardCursor:
         position: Position,
         *,
         inclusive: bool = False,
+        renews: bool = True,
     ) -> None:
         self.shard_id = shard_id
         self.at_end = False
@@ -31,6 +33,7 @@ class ShardCursor:
         self._budget = budget
         self._position = position
         self._inclusive = inclusive
+        self._renews = renews
         self._iterator: str | None = None
 
     def fetch(self, limit: int = MAX_RECORDS_PER_CALL) -> Fetched:
@@ -48,6 +51,8 @@ class ShardCursor:
                     self.shard_id, self._iterator, limit, turn=self._budget.records
                 )
             except ExpiredIteratorError:
+                if not self._renews:
+                    raise
                 self._iterator = None
                 continue
             break

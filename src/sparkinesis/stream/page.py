@@ -7,9 +7,17 @@ service adds later) are skipped.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Annotated, TypeAlias
+
 import msgspec
 
 from sparkinesis.errors import CorruptEventStreamError, ServiceError
+
+_EpochSeconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0, lt=253_402_300_800)]
+"""Before the year 10000: no clock tells a later one."""
+_Millis: TypeAlias = Annotated[int, msgspec.Meta(lt=253_402_300_800_000)]
+_HashKey: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,39}\Z")]
 
 
 class Record(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
@@ -18,15 +26,15 @@ class Record(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
     data: bytes
     partition_key: str
     sequence_number: str
-    approximate_arrival_timestamp: float | None = None
+    approximate_arrival_timestamp: _EpochSeconds | None = None
     """Epoch seconds; the service means whole milliseconds."""
 
 
 class HashKeyRange(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
     """The part of the 128-bit hash space that a shard owns: decimal text, both ends inclusive."""
 
-    starting_hash_key: str
-    ending_hash_key: str
+    starting_hash_key: _HashKey
+    ending_hash_key: _HashKey
 
 
 class ChildShard(msgspec.Struct, frozen=True, rename="pascal"):
@@ -51,7 +59,7 @@ class Page(msgspec.Struct, frozen=True, rename="pascal"):
     records: list[Record]
     next_shard_iterator: str | None = None
     """None when the shard is closed and this page holds its last records."""
-    millis_behind_latest: int | None = None
+    millis_behind_latest: _Millis | None = None
     child_shards: list[ChildShard] | None = None
     """Given with the last page of a closed shard only."""
 
@@ -64,10 +72,13 @@ class Event(msgspec.Struct, frozen=True, rename="pascal"):
     """Reading goes on exactly behind this event AFTER this number, also if it has no records.
 
     None with the last event of a closed shard."""
-    millis_behind_latest: int | None = None
+    millis_behind_latest: _Millis | None = None
     child_shards: list[ChildShard] | None = None
     """Given with the last event of a closed shard only."""
 
+
+_LONGEST_NUMBER = 128
+"""Digits of a sequence number, by the API reference."""
 
 _DECODER = msgspec.json.Decoder(Page)
 _EVENT_DECODER = msgspec.json.Decoder(Event)
@@ -79,7 +90,9 @@ def decode_page(body: bytes) -> Page:
     Raises `ServiceError` for a body that is not one, saying which field is wrong.
     """
     try:
-        return _DECODER.decode(body)
+        page = _DECODER.decode(body)
+        _check_ends(page.records)
+        return page
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         # The beginning of anything else tells what answered; that of a page may hold user data.
         begin = "" if body[:1] == b"{" else f", which begin with {bytes(body[:60])!r}"
@@ -90,10 +103,29 @@ def decode_page(body: bytes) -> Page:
         ) from error
 
 
+def _check_ends(records: Sequence[Record]) -> None:
+    """Where reading goes on must be a number; those between are looked at where they matter.
+
+    To look at all of them takes as long as decoding all the rest.
+    """
+    for record in (*records[:1], *records[-1:]):
+        if not _is_number(record.sequence_number):
+            raise msgspec.ValidationError("SequenceNumber is no number")
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= _LONGEST_NUMBER
+
+
 def decode_event(payload: bytes | memoryview) -> Event:
     """Decode the payload of a SubscribeToShardEvent. Raises `CorruptEventStreamError`."""
     try:
-        return _EVENT_DECODER.decode(payload)
+        event = _EVENT_DECODER.decode(payload)
+        _check_ends(event.records)
+        number = event.continuation_sequence_number
+        if number is not None and not _is_number(number):
+            raise msgspec.ValidationError("ContinuationSequenceNumber is no number")
+        return event
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise CorruptEventStreamError(
             f"An event's payload of {len(payload)} bytes is none: {error}."

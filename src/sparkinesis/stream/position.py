@@ -41,6 +41,9 @@ TRIM_HORIZON: Final = Sentinel.TRIM_HORIZON
 LATEST: Final = Sentinel.LATEST
 SHARD_END: Final = Sentinel.SHARD_END
 
+END_OF_TIME_MS: Final = 253_402_300_800_000
+"""The year 10000 in epoch milliseconds, which no instant reaches."""
+
 
 @dataclass(frozen=True, slots=True)
 class AtTimestamp:
@@ -134,7 +137,8 @@ def parse_position(text: str) -> Position:
         raise ValueError(f"a position is a string, not {type(text).__name__}")
     if text in Sentinel.__members__:
         return Sentinel[text]
-    if found := _AT_TIMESTAMP.fullmatch(text):
+    found = _AT_TIMESTAMP.fullmatch(text)
+    if found and int(found[1]) < END_OF_TIME_MS:
         return AtTimestamp(int(found[1]))
     if found := _AFTER_RECORD.fullmatch(text):
         sub, clear = (None if text is None else int(text) for text in found.groups()[1:])

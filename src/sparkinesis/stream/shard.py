@@ -54,6 +54,11 @@ class Lineage:
         shard = self.shards.get(shard_id)
         return () if shard is None else tuple(p for p in shard.parents if p in self.shards)
 
+    def unlisted_parents(self, shard_ids: Iterable[str]) -> tuple[str, ...]:
+        """Ids of the parents of any of these that are not listed, sorted."""
+        parents = {parent for shard_id in shard_ids for parent in self.shards[shard_id].parents}
+        return tuple(sorted(parents.difference(self.shards)))
+
     def ancestors(self, shard_ids: Iterable[str]) -> frozenset[str]:
         """Ids of all listed shards from which any of these came, themselves excluded."""
         return self._closure(shard_ids, self.listed_parents)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,10 +18,17 @@ from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.shard_sync import InitialPosition
 from sparkinesis.lease.table import LeaseTable
 from sparkinesis.lease.taker import TakeSettings
-from sparkinesis.stream.address import StreamAddress, is_loopback, stream_address
+from sparkinesis.stream.address import (
+    StreamAddress,
+    check_endpoint,
+    check_table_name,
+    is_loopback,
+    shown,
+    stream_address,
+)
 from sparkinesis.stream.client import StreamClient
 from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
-from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp
+from sparkinesis.stream.position import END_OF_TIME_MS, LATEST, TRIM_HORIZON, AtTimestamp
 from sparkinesis.stream.retry import Retry
 from sparkinesis.worker.fan_out import FanOut
 from sparkinesis.worker.fleet.options import DEFAULT_FLEET_OPTIONS, FleetOptions
@@ -38,6 +46,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from sparkinesis.worker.fleet.fleet import Fleet
+
+_WORKER_ID = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,256}")
 
 
 @dataclass(frozen=True)
@@ -81,9 +91,20 @@ class Application:
             if not isinstance(getattr(self, name), str) or not getattr(self, name):
                 raise OptionError(f"{name} is {getattr(self, name)!r}; it must be a name.")
         self.address()
+        if self.dynamodb_endpoint is not None:
+            check_endpoint("dynamodb_endpoint", self.dynamodb_endpoint)
+        for name, kind in (("options", WorkerOptions), ("credentials", CredentialSource)):
+            if not isinstance(getattr(self, name), kind):
+                raise OptionError(f"{name} must be {kind.__name__}(...).")
         self._check_fan_out()
-        if self.worker_id is not None and not self.worker_id:
-            raise OptionError("worker_id is empty; leave it out to have one made.")
+        check_table_name(
+            "name" if self.table_name is None else "table_name", self.table_name or self.name
+        )
+        if self.worker_id is not None and not _WORKER_ID.fullmatch(str(self.worker_id)):
+            raise OptionError(
+                f"worker_id is {shown(str(self.worker_id))}; it takes 1 to 256 characters that can "
+                "be printed. Leave it out to have one made."
+            )
 
     def _check_fan_out(self) -> None:
         fan_out = self.options.fan_out
@@ -111,7 +132,13 @@ class Application:
                 raise OptionError(
                     f"initial_position is {position.isoformat()}, which has no time zone; give one."
                 )
-            return AtTimestamp.of(position)
+            initial = AtTimestamp.of(position)
+            if not 0 <= initial.ms < END_OF_TIME_MS:
+                raise OptionError(
+                    f"initial_position is {position.isoformat()}, an instant before 1970, or after "
+                    "9999."
+                )
+            return initial
         named: dict[str, InitialPosition] = {"latest": LATEST, "trim_horizon": TRIM_HORIZON}
         if not isinstance(position, str) or position not in named:
             raise OptionError(

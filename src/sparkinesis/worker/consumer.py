@@ -87,6 +87,8 @@ class ShardConsumer:
         self._checkpointer: Checkpointer | None = None
         self._deliverer: Deliverer | None = None
         """There is one from the moment that the processor is initialized."""
+        self._was_told_of_end = False
+        """``shard_ended`` was called, which may checkpoint all."""
         self._failures = 0
         self._errors = RepeatedError(settings.failures, held.shard_id)
         self._tasks: dict[Task, Callable[[], float | None]] = {
@@ -180,7 +182,7 @@ class ShardConsumer:
             what = f"The task {task.value!r} failed, and is tried again, on {self}"
             self._errors.log(what, error)
         if task is Task.SHUTDOWN and self._is_leaving:
-            self._leave()  # whoever has the shard next ends it
+            self._leave_its_end()
             return 0.0
         self._failures += 1
         return backoff(self._options.task_backoff, self._failures)
@@ -189,6 +191,13 @@ class ShardConsumer:
         """Let another worker have the shard: release the lease, then see to the rest."""
         self._release()
         self.request(ShutdownReason.LEASE_LOST)
+
+    def _leave_its_end(self) -> None:
+        """Whoever has the shard next ends it; this processor may still checkpoint what it did."""
+        is_at_end = self._reason is ShutdownReason.SHARD_END and self.held.is_held()
+        if is_at_end and not self._was_told_of_end:
+            self._notify_of_shutdown()
+        self._leave()
 
     def _release(self) -> None:
         try:
@@ -299,9 +308,10 @@ class ShardConsumer:
         assert self._checkpointer is not None
         if not self._around.lease_children(self.held, self.intake.children):
             if self._is_leaving:
-                self._leave()
+                self._leave_its_end()
                 return 0.0
             return self._options.task_backoff
+        self._was_told_of_end = True
         self._checkpointer.end()
         if not self._checkpointer.last.is_shard_end:
             self._processor.shard_ended(self._checkpointer)

@@ -2,20 +2,52 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass, field, fields
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from sparkinesis.errors import OptionError
 from sparkinesis.lease.caretaker import CareSettings
-from sparkinesis.stream.address import CONSUMER_NAME
+from sparkinesis.stream.address import CONSUMER_NAME, shown
 from sparkinesis.stream.budget import MAX_RECORDS_PER_CALL
 
 _CONSUMER_ARN = re.compile(
     r"arn:aws[a-z-]*:kinesis:[a-z0-9-]+:[0-9]{12}"
     r":stream/(?P<stream>[a-zA-Z0-9_.-]{1,128})/consumer/[a-zA-Z0-9_.-]{1,128}:[0-9]+"
 )
+
+LONGEST = 3_652 * 86_400.0
+"""Seconds, ten years: what no wait comes near, and every clock can add."""
+
+_KINDS: dict[str, tuple[tuple[type, ...], str]] = {
+    "bool": ((bool,), "True or False"),
+    "int": ((int,), f"a whole number below {2**31:,}"),
+    "float": ((int, float), f"a number of seconds, {LONGEST:.0f} at most"),
+}
+
+
+def check_types(options: Any) -> None:
+    """Raise `OptionError` for a value that is not of its field's type, or not a time to wait."""
+    for each in fields(options):
+        kind, _, none = str(each.type).partition(" | ")
+        value = getattr(options, each.name)
+        if kind not in _KINDS or (value is None and none == "None"):
+            continue
+        types, wanted = _KINDS[kind]
+        is_of_type = isinstance(value, types) and isinstance(value, bool) == (kind == "bool")
+        is_sane = kind == "bool" or (
+            is_of_type and abs(value) <= (2**31 - 1 if kind == "int" else LONGEST)
+        )
+        if not is_of_type or not is_sane:
+            raise OptionError(f"{each.name} is {_shown(value)}; it must be {wanted}.")
+
+
+def _shown(value: object) -> str:
+    try:
+        return shown(value) if isinstance(value, str) else repr(value)[:200]
+    except ValueError:  # a number of thousands of digits
+        return f"a {type(value).__name__} too large to show"
+
 
 BillingMode: TypeAlias = Literal["PAY_PER_REQUEST", "PROVISIONED"]
 
@@ -34,12 +66,19 @@ class LeaseTableOptions:
     tags: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        if self.billing_mode not in {"PAY_PER_REQUEST", "PROVISIONED"}:
+        if self.billing_mode not in ("PAY_PER_REQUEST", "PROVISIONED"):
             raise OptionError(
                 f"billing_mode is {self.billing_mode!r}; it must be PAY_PER_REQUEST or PROVISIONED."
             )
+        check_types(self)
         for name in ("read_capacity", "write_capacity"):
             _at_least(self, name, 1)
+        is_pairs = isinstance(self.tags, tuple) and all(
+            isinstance(tag, tuple) and len(tag) == 2 and all(isinstance(text, str) for text in tag)
+            for tag in self.tags
+        )
+        if not is_pairs:
+            raise OptionError("tags must be a tuple of pairs of texts.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +98,7 @@ class FanOutOptions:
     costs by the hour, used or not."""
 
     def __post_init__(self) -> None:
+        check_types(self)
         if self.consumer_name is not None:
             check_consumer_name("consumer_name", self.consumer_name)
         arn = self.consumer_arn
@@ -157,10 +197,7 @@ class WorkerOptions:
     table: LeaseTableOptions = field(default_factory=LeaseTableOptions)
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            value = getattr(self, each.name)
-            if isinstance(value, float) and not math.isfinite(value):
-                raise OptionError(f"{each.name} is {value!r}; it must be a finite number.")
+        check_types(self)
         for name in ("failover_time", "audit_interval", "cleanup_interval"):
             _at_least(self, name, 0.1)
         for name in ("handoff_timeout", "idle_time", "task_backoff", "parent_poll_interval"):
@@ -172,7 +209,10 @@ class WorkerOptions:
                 f"max_records is {self.max_records}; GetRecords returns "
                 f"{MAX_RECORDS_PER_CALL} records at most."
             )
-        if self.retrieval not in {"polling", "efo"}:
+        for name, wanted in (("fan_out", FanOutOptions), ("table", LeaseTableOptions)):
+            if not isinstance(getattr(self, name), wanted):
+                raise OptionError(f"{name} must be {wanted.__name__}(...).")
+        if self.retrieval not in ("polling", "efo"):
             raise OptionError(f"retrieval is {self.retrieval!r}; it must be 'polling' or 'efo'.")
         if self.retrieval != "efo" and self.fan_out != DEFAULT_FAN_OUT:
             raise OptionError("fan_out is given, and is of retrieval='efo' only: give that too.")

@@ -32,6 +32,8 @@ class Polling:
         self._options = options
         self._clock = clock
         self._sleep = sleep
+        self._budgets: dict[str, ShardBudget] = {}
+        """By shard: one that is begun anew has no more calls for it."""
 
     def prepare(self, wait: Callable[[float], bool]) -> None:
         del wait
@@ -48,7 +50,8 @@ class Polling:
 
     def source(self, shard_id: str, start: Position, *, inclusive: bool) -> PolledShard:
         """What follows ``start``, or begins AT its record."""
-        budget = ShardBudget(_PACE, self._clock, self._sleep)
+        new = ShardBudget(_PACE, self._clock, self._sleep)
+        budget = self._budgets.setdefault(shard_id, new)
         return PolledShard(
             ShardCursor(self._client, budget, shard_id, start, inclusive=inclusive),
             max_records=self._options.max_records,

@@ -125,7 +125,7 @@ def test_what_a_worker_that_leaves_had_asked_for_stays_its_owners(
     assert table.get(asked.key) == replace(asked, owner="old", checkpoint_owner=None)
     old.renew()
     assert held.is_held(), held.lost_because
-    held.checkpoint(ExtendedSequenceNumber("7"))
+    held.checkpoint(ExtendedSequenceNumber("107"))
     assert held.handoff_to is None
     held.release()
     row = table.get(asked.key)

@@ -9,7 +9,6 @@ from sparkinesis.source.offsets import ANY_SHARD, Positions, ranges
 from sparkinesis.source.plan import (
     Finding,
     Finished,
-    LastRecords,
     Quiet,
     Records,
     missing,
@@ -49,8 +48,8 @@ def test_what_is_known_about_the_past_never_moves_backwards() -> None:
 
 
 def test_children_wait_while_their_parent_has_rows_in_the_batch() -> None:
-    planned = plan({"p": AfterRecord("7")}, SPLIT, {"p": LastRecords()})
-    assert planned.end == {"p": SHARD_END}
+    planned = plan({"p": AfterRecord("7")}, SPLIT, {"p": Records("9", 100)})
+    assert planned.end == {"p": AfterRecord("9", 100)}
     assert not planned.to_probe
 
 
@@ -68,9 +67,9 @@ def test_children_begin_in_the_same_batch_when_the_parent_has_nothing_left() -> 
 
 def test_a_merged_child_waits_for_both_parents() -> None:
     start: Positions = {"p1": SHARD_END, "p2": AfterRecord("7")}
-    planned = plan(start, MERGE, {"p2": LastRecords()})
-    assert planned.end == {"p1": SHARD_END, "p2": SHARD_END}
-    planned = plan(planned.end, MERGE, {"c": Records("12")})
+    planned = plan(start, MERGE, {"p2": Records("9")})
+    assert planned.end == {"p1": SHARD_END, "p2": AfterRecord("9")}
+    planned = plan(planned.end, MERGE, {"p2": Finished(), "c": Records("12")})
     assert planned.end == {"c": AfterRecord("12")}
 
 
@@ -84,8 +83,8 @@ def test_a_merged_child_waits_for_a_parent_that_is_itself_still_to_come() -> Non
             Shard("m", ("a2", "b")),
         ]
     )
-    planned = plan({"a": AfterRecord("1"), "b": SHARD_END}, lineage, {"a": LastRecords()})
-    assert planned.end == {"a": SHARD_END, "b": SHARD_END}
+    planned = plan({"a": AfterRecord("1"), "b": SHARD_END}, lineage, {"a": Records("9")})
+    assert planned.end == {"a": AfterRecord("9"), "b": SHARD_END}
 
 
 def test_a_parent_that_is_not_listed_any_more_does_not_block_its_child() -> None:
@@ -156,8 +155,6 @@ def _look(shard: Shard, done: int, held: int, take: int) -> Finding:
     left = held - done
     if left == 0:
         return Quiet() if shard.is_open else Finished()
-    if take >= left and not shard.is_open:
-        return LastRecords()
     return Records(str(done + min(take, left)))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import msgspec
 
@@ -80,6 +80,7 @@ class Ping(msgspec.Struct, frozen=True, tag="ping"):
 ToDriver: TypeAlias = Hello | Report | Leaving | Ended
 ToWorker: TypeAlias = Start | Wait | ShutDown | Ping
 
+_M = TypeVar("_M")
 _encoder = msgspec.msgpack.Encoder()
 _to_driver: msgspec.msgpack.Decoder[ToDriver] = msgspec.msgpack.Decoder(ToDriver)
 _to_worker: msgspec.msgpack.Decoder[ToWorker] = msgspec.msgpack.Decoder(ToWorker)
@@ -91,9 +92,16 @@ def encode(message: ToDriver | ToWorker) -> bytes:
 
 def decode_for_driver(data: bytes) -> ToDriver:
     """Raises msgspec.DecodeError."""
-    return _to_driver.decode(data)
+    return _decode(_to_driver, data)
 
 
 def decode_for_worker(data: bytes) -> ToWorker:
     """Raises msgspec.DecodeError."""
-    return _to_worker.decode(data)
+    return _decode(_to_worker, data)
+
+
+def _decode(decoder: msgspec.msgpack.Decoder[_M], data: bytes) -> _M:
+    try:
+        return decoder.decode(data)
+    except (UnicodeDecodeError, RecursionError) as error:
+        raise msgspec.DecodeError(f"It is no message: {error}") from None

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import math
 from dataclasses import dataclass
 
 from sparkinesis.errors import OptionError
+from sparkinesis.worker.options import LONGEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,11 @@ class FleetOptions:
         for name in ("heartbeat_interval", "lost_after", "first_backoff", "longest_backoff"):
             value = getattr(self, name)
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not is_number or not math.isfinite(value) or value <= 0:
-                raise OptionError(f"{name} is {value!r}; it must be a positive number of seconds.")
+            if not is_number or not 0 < value <= LONGEST:
+                raise OptionError(
+                    f"{name} is {value!r}; it must be a positive number of seconds, and no "
+                    "more than ten years."
+                )
         if self.lost_after < 2 * self.heartbeat_interval:
             raise OptionError(
                 f"lost_after is {self.lost_after:g} s; it must be at least two heartbeat_intervals "
@@ -50,6 +53,17 @@ class FleetOptions:
             or not (0 <= self.port < 65536)
         ):
             raise OptionError(f"port is {self.port!r}; it must be between 0 and 65535.")
+        for name in ("host", "bind", "job_group"):
+            text = getattr(self, name)
+            if text is not None and (not isinstance(text, str) or not text.strip()):
+                raise OptionError(f"{name} is {text!r}; leave it out or give it a value.")
+        level = self.log_level
+        if isinstance(level, str):
+            level = logging.getLevelName(level)
+        if isinstance(level, bool) or not isinstance(level, int):
+            raise OptionError(
+                f"log_level is {self.log_level!r}; it must be one of logging's, such as 'INFO'."
+            )
 
 
 DEFAULT_FLEET_OPTIONS = FleetOptions()

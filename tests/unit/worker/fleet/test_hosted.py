@@ -416,7 +416,7 @@ def test_a_posting_shows_no_secret(application: Callable[..., Application], driv
 
 
 def test_a_posting_takes_its_secret_along(driver: Driver, server: LocalServer) -> None:
-    app = Application("a", "s", Processor, region="us-east-1", endpoint=server.endpoint_url)
+    app = Application("app", "s", Processor, region="us-east-1", endpoint=server.endpoint_url)
     post = posting(app, driver)
     assert pickle.loads(pickle.dumps(post)) == post
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.history import Behaviour, History, Lag, Put, Split, Start
+from tests.simulation.history import Behaviour, History, Lag, Merge, Put, Shutdown, Split, Start
 from tests.simulation.invariants import check
 from tests.simulation.world import World
 
@@ -28,6 +28,22 @@ KEPT = {
         staleness=0.0,
         duration=120.0,
     ),
+    # Processors of a shard that had ended, and whose children waited for the leases of another
+    # parent, had no last chance to checkpoint when their worker was shut down.
+    **{
+        f"a worker leaves before a merged child has its lease ({seed})": History(
+            seed=seed,
+            events=(
+                (0.0, Start(0)),
+                *((3.0 + key / 10, Put(key, 2)) for key in range(8)),
+                (5.0, Split(0.5)),
+                (5.5, Merge(0.0)),
+                (10.0, Shutdown(0)),
+            ),
+            behaviour=Behaviour(checkpoint=0.0, slow=1.0, slowest=15.0),
+        )
+        for seed in (1, 8)
+    },
 }
 
 

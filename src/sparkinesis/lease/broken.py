@@ -1,0 +1,144 @@
+"""Rows that would be leases, were it not for a value that no KCL writes: edited by hand, mostly.
+
+Such a row is neither read as something that it does not say, nor passed over as if its shard had
+no lease: the shard waits until the row is mended, and everybody who looks at the table says why.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from graphlib import CycleError, TopologicalSorter
+from typing import Any
+
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.lease.lease import Lease, decode_lease
+from sparkinesis.stream.position import END_OF_TIME_MS
+
+_SHARD_ID = re.compile(r"(?:.*:)?shardId-[0-9]+", re.DOTALL)
+_SEQUENCE_NUMBER = re.compile(r"[0-9]{1,128}")
+_MOST = 2**62
+"""Numbers as large as this do not come about by counting, and soon none of Java's is larger."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenLease:
+    """The key of a row that cannot be read as the lease that it must be, and why."""
+
+    key: str
+    why: str
+
+    @property
+    def is_of_one_stream(self) -> bool:
+        """Whether its application reads one stream: the key names none."""
+        return ":" not in self.key
+
+    def __str__(self) -> str:
+        return f"{self.key!r} ({self.why})"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look at a lease table found."""
+
+    leases: tuple[Lease, ...] = ()
+    broken: tuple[BrokenLease, ...] = ()
+
+    @property
+    def of_one_stream(self) -> Look:
+        """Without what belongs to an application that reads several streams."""
+        return Look(
+            tuple(one for one in self.leases if one.stream is None),
+            tuple(one for one in self.broken if one.is_of_one_stream),
+        )
+
+
+def look_at(items: Iterable[Mapping[str, Any]]) -> Look:
+    """Read all rows of a table, as DynamoDB's API gives them; those that are no leases left out."""
+    rows = list(map(read_row, items))
+    leases = [row for row in rows if isinstance(row, Lease)]
+    broken = [row for row in rows if isinstance(row, BrokenLease)]
+    if in_circles := waiting_for_themselves(leases):
+        why = "its parents (parentShardId) lead back to itself, so that it would wait for ever"
+        broken += [BrokenLease(one.key, why) for one in leases if one.key in in_circles]
+        leases = [one for one in leases if one.key not in in_circles]
+    return Look(tuple(leases), tuple(broken))
+
+
+def read_row(item: Mapping[str, Any]) -> Lease | BrokenLease | None:
+    """Read one row; None for one that is no lease, as of coordination or of another library."""
+    key, kind = _value(item, "leaseKey"), item.get("entityType", {"S": "LEASE"})
+    why = next(_flaws(item), None)
+    if why is None:
+        return decode_lease(item)
+    is_shards = isinstance(key, str) and bool(_SHARD_ID.fullmatch(key))
+    return BrokenLease(key, why) if is_shards and kind == {"S": "LEASE"} else None
+
+
+def _flaws(item: Mapping[str, Any]) -> Iterator[str]:
+    """What no KCL writes of what reading the shard depends on; all else is mended by writing."""
+    for name, is_required in (("checkpoint", True), ("pendingCheckpoint", False)):
+        if name not in item and not is_required:
+            continue
+        text = _value(item, name)
+        if not isinstance(text, str) or not _is_place(text):
+            yield f"{name} is {_told(item, name)}, and not a sequence number, LATEST, ..."
+    for name, least, most in (
+        ("leaseCounter", -_MOST, _MOST),
+        ("checkpointSubSequenceNumber", 0, _MOST),
+        ("pendingCheckpointSubSequenceNumber", 0, _MOST),
+        ("ownerSwitchesSinceCheckpoint", -_MOST, _MOST),
+        ("checkpointTimestamp", 0, END_OF_TIME_MS),
+    ):
+        if name not in item and name != "leaseCounter":
+            continue
+        number = _whole(_value(item, name, "N"))
+        if number is None or not least <= number < most:
+            yield f"{name} is {_told(item, name)}, and not a whole number in its bounds"
+    if "parentShardId" in item and not isinstance(_value(item, "parentShardId", "SS"), list):
+        yield f"parentShardId is {_told(item, 'parentShardId')}, and not a set of shard ids"
+
+
+def _is_place(text: str) -> bool:
+    return ExtendedSequenceNumber(text).is_sentinel or bool(_SEQUENCE_NUMBER.fullmatch(text))
+
+
+def _whole(text: Any) -> int | None:
+    try:
+        number = Decimal(text)
+        return int(number) if number == number.to_integral_value() else None
+    except (ArithmeticError, TypeError, ValueError):
+        return None
+
+
+def _value(item: Mapping[str, Any], name: str, kind: str = "S") -> Any:
+    return item.get(name, {}).get(kind)
+
+
+def _told(item: Mapping[str, Any], name: str) -> str:
+    if name not in item:
+        return "missing"
+    text = repr(dict(item[name]))
+    return text if len(text) <= 80 else f"{text[:80]}..."
+
+
+def waiting_for_themselves(leases: Iterable[Lease]) -> frozenset[str]:
+    """Keys of the unfinished leases in a circle: each waits for the next one's end."""
+    unfinished = {(one.stream, one.shard_id): one for one in leases if not one.is_finished}
+    graph = {
+        place: {(one.stream, parent) for parent in one.parent_ids} & unfinished.keys()
+        for place, one in unfinished.items()
+        if one.parent_ids
+    }
+    found: set[str] = set()
+    while True:
+        try:
+            TopologicalSorter(graph).prepare()
+        except CycleError as error:
+            for place in error.args[1]:
+                found.add(unfinished[place].key)
+                graph.pop(place, None)
+        else:
+            return frozenset(found)

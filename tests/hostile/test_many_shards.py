@@ -1,0 +1,191 @@
+"""A stream of 10,000 shards: calls, time and space grow with the shards, and not faster."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from sparkinesis.lease.caretaker import CareSettings, Caretaker
+from sparkinesis.lease.coordinator import LeaseCoordinator
+from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
+from sparkinesis.lease.renewer import LeaseRenewer
+from sparkinesis.lease.reset import plan_reset
+from sparkinesis.lease.shard_sync import leases_for_partial_table, new_lease, orphaned_children
+from sparkinesis.lease.status import Watched
+from sparkinesis.lease.table import LeaseTable
+from sparkinesis.lease.taker import TakeSettings
+from sparkinesis.lease.top_view import top_view
+from sparkinesis.lease.view import render
+from sparkinesis.local import LocalKinesis
+from sparkinesis.source.application import resume
+from sparkinesis.source.offsets import to_json
+from sparkinesis.source.options import Options, stream_read_options
+from sparkinesis.source.planner import SourcePlanner
+from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.client import StreamClient
+from sparkinesis.stream.position import LATEST, TRIM_HORIZON
+from sparkinesis.stream.shard import Lineage, Shard
+from tests.hostile.in_process import in_process
+
+SHARDS = 10_000
+STREAM = StreamAddress("wide", region="us-east-1")
+MAX_HASH_KEY = 2**128 - 1
+
+
+@pytest.fixture(scope="module")
+def kinesis() -> LocalKinesis:
+    found = LocalKinesis(limits=False)
+    call(found, "CreateStream", StreamName="wide", ShardCount=SHARDS)
+    return found
+
+
+def call(kinesis: LocalKinesis, operation: str, **request: object) -> None:
+    outcome = kinesis.serve(operation, msgspec.json.encode(request), region="us-east-1")
+    assert outcome.error is None, outcome.body
+
+
+@pytest.fixture
+def calls(kinesis: LocalKinesis) -> Iterator[Counter[str]]:
+    with in_process(kinesis, "app") as counted:
+        yield counted
+
+
+def test_a_batch_is_planned_with_a_few_calls_for_each_shard(
+    kinesis: LocalKinesis, calls: Counter[str], record_property: Callable[[str, object], None]
+) -> None:
+    options = {"streamName": "wide", "region": "us-east-1", "initialPosition": "trim_horizon"}
+    planner = SourcePlanner(
+        stream_read_options(
+            Options({**options, "shardCallsPerSecond": "unlimited", "minFetchPeriod": "0s"})
+        )
+    )
+    for n in range(0, SHARDS, 100):
+        hash_key = str(MAX_HASH_KEY // SHARDS * n + 1)
+        call(
+            kinesis,
+            "PutRecord",
+            StreamName="wide",
+            Data="aGk=",
+            PartitionKey="k",
+            ExplicitHashKey=hash_key,
+        )
+    offset = {"wide": {"*": TRIM_HORIZON}}
+    began = time.monotonic()
+    first = planner.next_offset(offset)
+    record_property("seconds of the first plan", time.monotonic() - began)
+    record_property("bytes of the offset", len(json.dumps(to_json(first))))
+    assert len(first["wide"]) == SHARDS
+    assert calls["ListShards"] <= 1 + SHARDS // 1000
+    assert calls["GetShardIterator"] <= SHARDS + SHARDS // 100
+    assert calls["GetRecords"] <= SHARDS + 3 * SHARDS // 100
+    assert len(json.dumps(to_json(first))) < 120 * SHARDS
+    before = calls.copy()
+    assert planner.next_offset(first) is first
+    more = calls - before
+    assert more.total() <= 2 * SHARDS
+
+
+def settings() -> CareSettings:
+    return CareSettings(120, 3, 60, True)
+
+
+def test_a_fleet_shares_the_leases_with_a_few_calls_for_each(calls: Counter[str]) -> None:
+    now = 0.0
+    table = LeaseTable("app", "us-east-1")
+    workers = []
+    for n in range(2):
+        client = StreamClient(STREAM)
+        Caretaker(
+            client,
+            table,
+            f"w{n}",
+            initial=LATEST,
+            settings=settings(),
+            clock=lambda: now,
+            wait=lambda _: None,
+        ).sync()
+        renewer = LeaseRenewer(table, f"w{n}", 10.0, lambda: now)
+        take = TakeSettings(
+            failover_time=10,
+            max_leases=2**31,
+            max_leases_to_steal=1,
+            handoff_timeout=30,
+            share_for=1,
+        )
+        workers.append(
+            LeaseCoordinator(
+                table, renewer, f"w{n}", settings=take, clock=lambda: now, rng=random.Random(n)
+            )
+        )
+    # One made them, and the others had a look.
+    assert calls["PutItem"] == SHARDS
+    assert calls["ListShards"] <= 1 + SHARDS // 1000
+    rounds = 0
+    while sum(len(worker.held()) for worker in workers) < SHARDS:
+        for worker in workers:
+            worker.take()
+        now += 1.5
+        rounds += 1
+        assert rounds < 5
+    # Each was taken once, but for those that a worker without any asked another one for.
+    assert calls["UpdateItem"] <= SHARDS + 2 * rounds
+    assert calls["Scan"] <= 2 * (2 + rounds)
+    workers[0].renew()
+    held = len(workers[0].held())
+    assert calls["BatchExecuteStatement"] == -(-held // 25)
+
+
+def chain(length: int) -> list[Shard]:
+    """Each the only child of the one before it, as after as many merges and splits."""
+    ids = [f"shardId-{n:012d}" for n in range(length)]
+    return [
+        Shard(
+            shard,
+            tuple(ids[n - 1 : n]) if n else (),
+            n == length - 1,
+            (0, MAX_HASH_KEY),
+            str(10**55 + n),
+        )
+        for n, shard in enumerate(ids)
+    ]
+
+
+def test_decisions_on_thousands_of_generations_do_not_take_the_square_of_them() -> None:
+    shards = chain(SHARDS)
+    lineage = Lineage.of(shards)
+    leases = [new_lease(shard, TRIM_HORIZON) for shard in shards]
+    done = [replace(one, checkpoint=ExtendedSequenceNumber(SHARD_END)) for one in leases[:-1]]
+    began = time.process_time()
+    assert [one.key for one in orphaned_children(done, shards)] == [shards[-1].id]
+    assert not leases_for_partial_table(shards, leases[:1], TRIM_HORIZON, 1)
+    assert len(plan_reset(leases, shards, TRIM_HORIZON, 1)) >= 1
+    by_id = {one.shard_id: one for one in leases}
+    table = LeaseTable("app")
+    assert resume(by_id, lineage, 1, address=STREAM, table=table) == {shards[0].id: TRIM_HORIZON}
+    # A square of 10,000 takes a minute at least.
+    assert time.process_time() - began < 20
+
+
+def test_the_view_of_thousands_of_shards_fits_and_is_made_in_no_time() -> None:
+    leases = [
+        replace(new_lease(shard, TRIM_HORIZON), owner=f"worker-{n % 16}", counter=n)
+        for n, shard in enumerate(chain(SHARDS))
+    ]
+    watched = Watched().look(leases, 1.0).look(leases, 2.0)
+    began = time.process_time()
+    view = top_view("app", "summary", watched, {})
+    out = io.StringIO()
+    Console(file=out, width=120, height=40).print(render(view, 120, 40))
+    assert time.process_time() - began < 10
+    lines = out.getvalue().splitlines()
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 120

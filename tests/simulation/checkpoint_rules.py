@@ -1,0 +1,117 @@
+"""Invariants of checkpoints: who may write which, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tests.simulation.journal import Place
+from tests.simulation.owed import excused
+from tests.simulation.producer import ShardLog
+from tests.simulation.replay import Replay
+from tests.simulation.world import World
+
+_AT_THE_END = ("~", 0)
+"""Behind every place."""
+
+
+def checkpoints_never_go_back(world: World) -> Iterator[str]:
+    """Unless somebody moves the shard."""
+    moving = {(e.process, e.shard) for e in world.journal.entries if e.what == "resets"}
+    for write, before, after in world.leases():
+        if before is None or after is None or before.checkpoint <= after.checkpoint:
+            continue
+        name = "" if write.by is None else write.by.name
+        is_moved = (name, write.key) in moving and after.checkpoint.is_sentinel
+        if not is_moved and write.by not in world.outsiders.operators:
+            yield (
+                f"at {write.at:.3f} {write.by} moved the checkpoint of {write.key} from "
+                f"{before.checkpoint} back to {after.checkpoint}"
+            )
+
+
+def checkpoints_that_return_are_made(world: World) -> Iterator[str]:
+    """When ``checkpoint`` returns, the row is there or beyond, sub-sequence number and all.
+
+    Unless somebody moves the shard.
+    """
+    moved = {write.key for write in world.table.writes if write.by in world.outsiders.operators}
+    moved |= {entry.shard for entry in world.journal.entries if entry.what == "resets"}
+    reached: dict[str, Place] = {}
+    changes = [
+        (write.at, write.key, after.checkpoint)
+        for write, _, after in world.leases()
+        if after is not None and (after.is_finished or not after.checkpoint.is_sentinel)
+    ]
+    position = 0
+    for entry in world.journal.entries:
+        if entry.what != "checkpointed" or entry.shard in moved:
+            continue
+        while position < len(changes) and changes[position][0] <= entry.at:
+            _, key, at = changes[position]
+            place = _AT_THE_END if at.is_shard_end else (at.sequence_number, at.sub_sequence_number)
+            reached[key] = max(reached.get(key, ("", 0)), place)
+            position += 1
+        if reached.get(entry.shard, ("", 0)) < entry.about:
+            yield (
+                f"at {entry.at:.3f} {entry.process} was told that {entry.shard} is checkpointed at "
+                f"{entry.about}, and it was at {reached.get(entry.shard)}"
+            )
+
+
+def checkpoints_are_asked_for(world: World) -> Iterator[str]:
+    """No checkpoint is where no record processor wanted one, nor behind what nobody was given."""
+    moving = {(e.process, e.shard) for e in world.journal.entries if e.what == "resets"}
+    may_be_missing: set[str] | None = None
+    looked_at: dict[str, int] = {}
+    for write, before, after in world.leases():
+        if before is None or after is None or before.checkpoint == after.checkpoint:
+            continue
+        if write.by is None or write.by in world.outsiders.operators:
+            continue
+        at, wanted = after.checkpoint, world.journal.claims.get(write.key)
+        if at.is_sentinel and not at.is_shard_end:
+            if (write.by.name, write.key) not in moving:
+                yield f"at {write.at:.3f} {write.by} moved {write.key} to {at}, unasked"
+            continue
+        if wanted is None or not at <= wanted:
+            yield f"at {write.at:.3f} {write.by} checkpointed {write.key} at {at}, unasked"
+        log = world.producer.logs.get(write.key, ShardLog())
+        until: Place = (at.sequence_number, at.sub_sequence_number)
+        until = _AT_THE_END if at.is_shard_end else until
+        handed = world.journal.handed.get(write.key, {})
+        for index in range(looked_at.get(write.key, 0), len(log.places)):
+            place = log.places[index]
+            if place > until:
+                break
+            looked_at[write.key] = index + 1
+            if handed.get(place, float("inf")) <= write.at:
+                continue
+            if may_be_missing is None:
+                may_be_missing = excused(world, Replay(world))
+            if log.data[index] not in may_be_missing:
+                yield (
+                    f"at {write.at:.3f} {write.by} checkpointed {write.key} at {at}, before "
+                    f"anybody was given {log.data[index]}"
+                )
+                break
+
+
+def only_the_owner_checkpoints(world: World) -> Iterator[str]:
+    """Nobody writes a checkpoint who is not the owner, by the row and since the last to write."""
+    last: dict[str, Any] = {}
+    for write, before, after in world.leases():
+        if before is None or after is None:
+            last.pop(write.key, None)
+            continue
+        if before.checkpoint != after.checkpoint and write.by not in world.outsiders.operators:
+            owner = before.actual_owner
+            if write.by is None or world.fleet.worker_ids[write.by] != owner:
+                yield f"at {write.at:.3f} {write.by} checkpointed {write.key}, which is {owner}'s"
+            if last.get(write.key) is not write.by:
+                yield (
+                    f"at {write.at:.3f} {write.by} checkpointed {write.key} without having taken "
+                    f"it from {last.get(write.key)}"
+                )
+        if before.counter != after.counter:
+            last[write.key] = write.by

@@ -1,0 +1,77 @@
+"""Invariants of what an application costs: its calls, whatever goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from sparkinesis.lease.lease import Lease
+from tests.simulation.world import World
+
+_BATCH = 25
+"""Renewals that one call holds at most."""
+
+
+def calls_stay_within_budgets(world: World) -> Iterator[str]:
+    """What a worker costs is bounded, whatever goes wrong: looks at the table, and at shards."""
+    options = world.options
+    pages = 1 + len(world.producer.shards) // world.history.list_page
+    for process, started_at in world.fleet.started_at.items():
+        lifetime = world.ended_at - started_at
+        # A look as soon as a third of the interval is over, each with up to two tries a second.
+        scans = 10 + 4 * lifetime / options.taker_interval
+        if world.calls.get((process.name, "Scan"), 0) > scans:
+            yield f"{process} scanned {world.calls[process.name, 'Scan']} times in {lifetime} s"
+        lists = 20 + lifetime * (1 / options.audit_interval + 1 / options.cleanup_interval) * 4
+        lists += 10 * len(world.producer.shards)
+        if world.calls.get((process.name, "ListShards"), 0) > lists * pages:
+            count = world.calls[process.name, "ListShards"]
+            yield f"{process} listed shards {count} times in {lifetime} s"
+    for call in world.kinesis.calls:
+        # A stream may have as many consumers as it has, by what others do.
+        is_too_fast = call.operation != "RegisterStreamConsumer"
+        if call.error == "LimitExceededException" and is_too_fast:
+            yield f"{call.operation} exceeded the account's limit at {call.time_ms}"
+
+
+def shards_are_not_read_too_fast(world: World) -> Iterator[str]:
+    """Of five GetRecords calls a second a worker leaves one to others, also when it catches up."""
+    failed = {entry.process for entry in world.journal.entries if entry.what == "worker failed"}
+    for (process, shard), sent in world.kinesis_client.fetches.items():
+        if process in failed:  # a worker that is made anew knows of no calls before
+            continue
+        for calls, seconds in ((5, 1.0), (41, 10.0)):
+            for first, last in zip(sent, sent[calls:], strict=False):
+                if last - first < seconds:
+                    yield (
+                        f"{process} sent more than {calls} GetRecords calls for {shard} within "
+                        f"{seconds} s of {first:.3f}"
+                    )
+                    break
+
+
+def leases_are_renewed_together(world: World) -> Iterator[str]:
+    """A renewal takes a call for every 25 leases, three times in a failover time."""
+    options = world.options
+    leases = 1 + len(world.producer.shards) // _BATCH
+    others: dict[str, int] = {}
+    for write, before, after in world.leases():
+        if write.by is not None and (before is None or after is None or _is_more(before, after)):
+            others[write.by.name] = others.get(write.by.name, 0) + 1
+    for process, started_at in world.fleet.started_at.items():
+        name = process.name
+        answered = sum(
+            world.calls.get((name, operation), 0) - world.failed_calls.get((name, operation), 0)
+            for operation in ("BatchExecuteStatement", "UpdateItem")
+        )
+        rounds = 3 + (world.ended_at - started_at) / options.renew_interval
+        # What is refused because somebody else has just written is sent once more.
+        if answered > 1.2 * (rounds * leases + others.get(name, 0)) + 15:
+            yield f"{process} wrote leases in {answered} calls, in {rounds:.0f} rounds"
+
+
+def _is_more(before: Lease, after: Lease) -> bool:
+    """Whether a write does more than to show life."""
+    return replace(after, counter=0, throughput_kbps=None) != replace(
+        before, counter=0, throughput_kbps=None
+    )

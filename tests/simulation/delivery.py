@@ -1,0 +1,238 @@
+"""Invariants of what record processors are given: which records, which calls, in what order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from sparkinesis.lease.lease import decode_lease
+from tests.simulation.journal import Entry
+from tests.simulation.owed import owed
+from tests.simulation.replay import Replay, ms
+from tests.simulation.world import World
+
+
+def no_thread_ends_by_an_error(world: World) -> Iterator[str]:
+    for task, error in world.scheduler.failures:
+        yield f"the thread {task.name} of {task.process} ended by {error!r}"
+
+
+def everything_is_processed(world: World) -> Iterator[str]:
+    """Every record that is owed, at least once, within bounded time of the end of all faults."""
+    yield from owed(world)
+
+
+def every_shard_is_read(world: World) -> Iterator[str]:
+    """No lease is orphaned: each open shard is read, by one live worker, which the table names."""
+    if world.settled_after is None:
+        patience = world.history.patience
+        yield f"{patience} s after the last fault not everything was in order: {world.unsettled}"
+
+
+def workers_leave(world: World) -> Iterator[str]:
+    """A graceful shutdown ends, and leaves neither threads nor leases.
+
+    A finished lease may name its last owner, or who asked for it: it is nobody's to read.
+    """
+    if world.left_after is None:
+        for process in world.fleet.live_processes():
+            threads = sorted(task.name for task in process.tasks)
+            yield f"{process} did not end; its threads are {threads}"
+    left = {name for process, name in world.fleet.worker_ids.items() if not process.is_killed}
+    for key, row in world.table.rows.items():
+        lease = decode_lease(row)
+        if lease is None or lease.is_finished:
+            continue
+        if {lease.owner, lease.checkpoint_owner} & left:
+            yield f"{key} was left with owner {lease.owner}, from {lease.checkpoint_owner}"
+
+
+def calls_never_overlap(world: World) -> Iterator[str]:
+    for entry in world.journal.entries:
+        if entry.what == "overlap":
+            yield f"at {entry.at:.3f} {entry.about} was called while another call was running"
+
+
+_CALLS = {"initialize", "records", "shutdown_requested", "shard_ended", "lease_lost"}
+_MAY_FOLLOW = {
+    None: {"initialize"},
+    "initialize": {"initialize", *(_CALLS - {"initialize"})},
+    "records": _CALLS - {"initialize"},
+    "shutdown_requested": {"lease_lost"},
+    "shard_ended": {"shard_ended", "lease_lost"},
+    "lease_lost": set[str](),
+}
+
+
+def calls_follow_the_life_cycle(world: World) -> Iterator[str]:
+    """Initialized once, records, then one end, and nothing behind it; a call that raised again."""
+    last: dict[int, str] = {}
+    initialized: set[int] = set()
+    ended: set[int] = set()
+    for entry in world.journal.entries:
+        reader = entry.reader
+        if entry.what == "initialized":
+            initialized.add(reader)
+        elif entry.what == "raised" and entry.about[0] == "shard_ended":
+            ended.discard(reader)
+        if entry.what not in _CALLS:
+            continue
+        before = last.get(reader)
+        is_early = entry.what != "initialize" and reader not in initialized
+        is_late = reader in ended or (entry.what == "initialize" and reader in initialized)
+        if is_early or is_late or entry.what not in _MAY_FOLLOW[before]:
+            yield f"at {entry.at:.3f} {entry.process} was called {entry.what} after {before}"
+        last[reader] = entry.what
+        if entry.what in {"shard_ended", "lease_lost"}:
+            ended.add(reader)
+
+
+def each_reader_hears_the_end(world: World) -> Iterator[str]:
+    """Who was initialized is told that it is over, unless its process was killed or forced."""
+    killed = {process.name for process in world.fleet.worker_ids if process.is_killed}
+    killed |= {process.name for process in world.fleet.live_processes()}
+    waiting: dict[int, Entry] = {}
+    for entry in world.journal.entries:
+        if entry.what == "initialized":
+            waiting[entry.reader] = entry
+        elif entry.what in {"lease_lost", "shard_ended"}:
+            waiting.pop(entry.reader, None)
+    for entry in waiting.values():
+        if entry.process not in killed | world.fleet.ungraceful:
+            yield f"{entry.process} never told the processor of {entry.shard} that it was over"
+
+
+def who_lets_go_asks_first(world: World) -> Iterator[str]:
+    """A worker that releases a lease has given the record processor a last chance to checkpoint.
+
+    Unless the processor failed or hung for too long, or the shutdown was forced.
+    """
+    if world.history.on_error == "stop" or world.options.give_up_after_limit:
+        return
+    for entry, asked, let_go in _let_go(world):
+        if let_go is not None and not asked and entry.process not in world.fleet.ungraceful:
+            yield (
+                f"at {let_go:.3f} {entry.process} released {entry.shard}, and had not called "
+                "shutdown_requested"
+            )
+
+
+def stopped_shards_are_left_alone(world: World) -> Iterator[str]:
+    """``Stop`` releases a shard, which this worker does not begin to read again."""
+    if world.history.on_error != "stop" or world.options.give_up_after_limit:
+        return
+    stopped = {
+        (entry.process, entry.shard): let_go
+        for entry, asked, let_go in _let_go(world)
+        if let_go is not None and not asked and entry.process not in world.fleet.ungraceful
+    }
+    failed = {entry.process for entry in world.journal.entries if entry.what == "worker failed"}
+    for entry in world.journal.entries:
+        if entry.what == "initialize" and entry.process not in failed:
+            since = stopped.get((entry.process, entry.shard))
+            if since is not None and since < entry.at:
+                yield f"at {entry.at:.3f} {entry.process} began with {entry.shard} again"
+
+
+def _let_go(world: World) -> Iterator[tuple[Entry, bool, float | None]]:
+    """Of readers that heard lease_lost: their entries, whether they were asked, and the release."""
+    releases: dict[tuple[str, str], list[float]] = {}
+    for write, before, after in world.leases():
+        if before is None or after is None or write.by not in world.fleet.worker_ids:
+            continue
+        name = world.fleet.worker_ids[write.by]
+        if before.actual_owner == name != after.actual_owner:
+            releases.setdefault((write.by.name, write.key), []).append(write.at)
+    begun: dict[int, Entry] = {}
+    asked: set[int] = set()
+    ended: set[int] = set()
+    found: list[tuple[Entry, Entry]] = []
+    beginnings: dict[tuple[str, str], list[float]] = {}
+    for entry in world.journal.entries:
+        if entry.what == "initialized":
+            begun[entry.reader] = entry
+            beginnings.setdefault((entry.process, entry.shard), []).append(entry.at)
+        elif entry.what == "shutdown_requested":
+            asked.add(entry.reader)
+        elif entry.what == "shard_ended":
+            ended.add(entry.reader)
+        elif entry.what == "lease_lost" and entry.reader in begun and entry.reader not in ended:
+            found.append((begun[entry.reader], entry))
+    for first, last in found:
+        times = releases.get((first.process, first.shard), [])
+        again = [at for at in beginnings[first.process, first.shard] if at > first.at]
+        # A release that was sent arrives a little later.
+        until = min([last.at + 1.0, *again])
+        mine = [at for at in times if first.at <= at <= until]
+        yield first, first.reader in asked, mine[0] if mine else None
+
+
+def each_reader_goes_on_where_it_is_told(world: World) -> Iterator[str]:
+    """A record processor gets what follows its checkpoint, all of it, in order, once.
+
+    Unless it raised: then again, from what it has checkpointed since, or else from what failed.
+    What it is not given was given up as ``on_error`` says, was older than ``skip_older_than``, or
+    had expired, which was told; what it is given is not older than it may be.
+    """
+    yield from Replay(world).wrong
+
+
+def keys_keep_their_order(world: World) -> Iterator[str]:
+    """A key's records are first given in the order of their puts, on whichever shards they are.
+
+    Where nobody has moved a shard, or deleted a lease.
+    """
+    if world.outsiders.operators or world.outsiders.deleted:
+        return
+    if any(entry.what == "resets" for entry in world.journal.entries):
+        return
+    given: dict[str, int] = {}
+    for number, entry in enumerate(world.journal.entries):
+        if entry.what != "records":
+            continue
+        log = world.producer.logs[entry.shard]
+        for place in entry.about:
+            if place in log.index:
+                given.setdefault(log.data[log.index[place]], number)
+    for datas in world.producer.keys.values():
+        order = [data for data in datas if data in given]
+        for earlier, later in pairwise(order):
+            if earlier.startswith("mark"):
+                break
+            if given[earlier] > given[later]:
+                yield f"{later} was given to a processor before {earlier}"
+                break
+
+
+def parents_come_first(world: World) -> Iterator[str]:
+    """Nobody begins to read a shard before its parents are finished in the table."""
+    rows: dict[str, tuple[float, bool | None]] = {}
+    changes = [
+        (write.at, write.key, None if after is None else after.is_finished)
+        for write, _, after in world.leases()
+    ]
+    done: set[str] = set()
+    position = 0
+    all_from_the_start = world.history.initial_position == "trim_horizon"
+    retention = world.producer.stream.retention_hours * 3600
+    for entry in world.journal.entries:
+        if entry.what != "initialize":
+            continue
+        while position < len(changes) and changes[position][0] <= entry.at:
+            at, key, is_finished = changes[position]
+            rows[key] = (at, is_finished)
+            if is_finished:
+                done.add(key)
+            position += 1
+        for parent in world.producer.shards[entry.shard].parents:
+            _, is_finished = rows.get(parent, (0.0, None))
+            closed_ms = world.producer.shards[parent].closed_ms or 0
+            is_kept = closed_ms > ms(entry.at) - retention * 1000
+            is_missing = (
+                parent not in done | world.outsiders.deleted and all_from_the_start and is_kept
+            )
+            if is_finished is False or (is_finished is None and is_missing):
+                yield (
+                    f"at {entry.at:.3f} {entry.process} began to read {entry.shard} before "
+                    f"{parent} was finished"
+                )

@@ -1,0 +1,217 @@
+"""The processes of an application's workers: started, paused, killed, and started again."""
+
+from __future__ import annotations
+
+import functools
+import random
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+
+from sparkinesis.errors import DuplicateWorkerIdError, SparkinesisError
+from sparkinesis.worker.application import Application
+from sparkinesis.worker.options import WorkerOptions
+from sparkinesis.worker.timing import Timing
+from sparkinesis.worker.worker import Worker
+from tests.simulation import history as events
+from tests.simulation.history import History
+from tests.simulation.journal import EPOCH_MS, Journal
+from tests.simulation.kinesis import REGION
+from tests.simulation.processor import SimulatedProcessor, on_error
+from tests.simulation.producer import STREAM
+from tests.simulation.scheduler import Process, Scheduler
+
+APPLICATION = "app"
+TWINS = 100
+"""Added to a worker's number: its twin's."""
+
+Life = events.Start | events.Twin | events.Crash | events.Pause | events.Shutdown | events.ClockJump
+
+
+@dataclass
+class Slot:
+    """One after another, the processes of one worker."""
+
+    number: int
+    worker_id: str = ""
+    starts: int = 0
+    process: Process | None = None
+    worker: Worker | None = None
+    is_wanted: bool = False
+    """It was started, and neither crashed nor was it asked to leave."""
+    clock_ahead: float = 0.0
+    """Seconds, of its wall clock."""
+
+
+@dataclass
+class WorkerFleet:
+    history: History
+    scheduler: Scheduler
+    journal: Journal
+    options: WorkerOptions
+    slots: dict[int, Slot] = field(default_factory=dict)
+    worker_ids: dict[Process, str] = field(default_factory=dict)
+    started_at: dict[Process, float] = field(default_factory=dict)
+    resumed: set[tuple[str, float]] = field(default_factory=set)
+    """Processes, and when they went on after a pause."""
+    suspended: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    """By process, when it went on and how long its own clock had stood still."""
+    ungraceful: set[str] = field(default_factory=set)
+    """Processes of workers that were shut down by force."""
+
+    # --- what happens
+
+    def happen(self, event: Life) -> None:
+        if isinstance(event, events.Twin):
+            self._twin(event.worker)
+            return
+        slot = self.slots.setdefault(event.worker, Slot(event.worker))
+        process = slot.process
+        if isinstance(event, events.ClockJump):
+            slot.clock_ahead += event.seconds
+        elif isinstance(event, events.Start):
+            if process is None or not process.is_alive:
+                self._start(slot, event.same_id)
+        elif process is None or not process.is_alive:
+            return
+        elif isinstance(event, events.Crash):
+            process.kill()
+            slot.is_wanted, slot.worker = False, None
+        elif isinstance(event, events.Pause):
+            process.pause()
+            since = self.scheduler.now if event.is_suspended else None
+            ends = self.scheduler.now + event.seconds
+            self.scheduler.at(ends, functools.partial(self._resume, process, since))
+        else:
+            self.shut_down(slot)
+
+    def _twin(self, number: int) -> None:
+        slot = self.slots.get(number)
+        twin = self.slots.setdefault(TWINS + number, Slot(TWINS + number))
+        if slot is not None and slot.worker_id and not (twin.process and twin.process.is_alive):
+            twin.worker_id = slot.worker_id
+            self._start(twin, same_id=True)
+
+    def resume_all(self) -> None:
+        for slot in self.slots.values():
+            if slot.process is not None:
+                self._resume(slot.process)
+
+    def _resume(self, process: Process, suspended_since: float | None = None) -> None:
+        if not process.is_paused:
+            return
+        now = self.scheduler.now
+        self.resumed.add((process.name, now))
+        if suspended_since is not None:
+            process.stood_still(now - suspended_since)
+            self.suspended.setdefault(process.name, []).append((now, now - suspended_since))
+        process.resume()
+
+    def shut_down(self, slot: Slot) -> None:
+        slot.is_wanted = False
+        worker, process = slot.worker, slot.process
+        assert process is not None
+        if worker is not None:
+            self.scheduler.spawn(process, "shutdown", worker.shutdown)
+        # A worker that is only just being made shuts down as soon as it is there.
+
+    def wanted(self) -> list[Slot]:
+        return [slot for slot in self.slots.values() if slot.is_wanted]
+
+    def live_processes(self) -> list[Process]:
+        return [
+            slot.process
+            for slot in self.slots.values()
+            if slot.process is not None and slot.process.is_alive
+        ]
+
+    def worker_of(self, process: Process) -> int | None:
+        return next((n for n, slot in self.slots.items() if slot.process is process), None)
+
+    # --- a process
+
+    def _start(self, slot: Slot, same_id: bool) -> None:
+        slot.starts += 1
+        if not (same_id and slot.worker_id):
+            slot.worker_id = f"w{slot.number}-{slot.starts}"
+        name = f"worker {slot.number}, life {slot.starts}"
+        process = slot.process = self.scheduler.process(name)
+        self.worker_ids[process] = slot.worker_id
+        self.started_at[process] = self.scheduler.now
+        slot.is_wanted, slot.worker = True, None
+        self.scheduler.spawn(process, "main", lambda: self._main(slot, process, slot.worker_id))
+
+    def _main(self, slot: Slot, process: Process, worker_id: str) -> None:
+        """As a supervisor would: it starts a worker that has failed again, until it is to leave."""
+        application = self._application(slot, worker_id)
+        seed = self.scheduler.rng.getrandbits(32)
+        timing = Timing(
+            clock=process.monotonic,
+            sleep=self.scheduler.sleep,
+            wall_clock_ms=lambda: self.journal.now_ms() + round(slot.clock_ahead * 1000),
+            new_rng=lambda: random.Random(seed),
+        )
+        worker: Worker | None = None
+        while _is_wanted(slot):
+            try:
+                worker = application.worker(timing=timing)
+                slot.worker = worker
+                if not _is_wanted(slot):
+                    break
+                worker.start()
+                worker.wait()
+            except DuplicateWorkerIdError as error:
+                self._another_id(slot, worker, error)
+                break
+            except SparkinesisError as error:
+                self.journal.write("", "worker failed", type(error).__name__)
+                if worker is not None:
+                    worker.shutdown()
+                self.scheduler.sleep(5.0)
+            else:
+                break
+        if worker is not None and not worker.was_graceful:
+            self.ungraceful.add(process.name)
+
+    def _another_id(self, slot: Slot, worker: Worker | None, error: SparkinesisError) -> None:
+        """Who reads this in the log starts the process with another id."""
+        self.journal.write("", "worker failed", type(error).__name__)
+        if worker is not None:
+            worker.shutdown()
+        if _is_wanted(slot):
+            self.scheduler.at(self.scheduler.now + 5.0, lambda: self._start_if_wanted(slot))
+
+    def _start_if_wanted(self, slot: Slot) -> None:
+        if not slot.is_wanted:
+            return
+        if slot.process is not None and slot.process.is_alive:  # on its way out
+            self.scheduler.at(self.scheduler.now + 5.0, lambda: self._start_if_wanted(slot))
+        else:
+            self._start(slot, same_id=False)
+
+    def _application(self, slot: Slot, worker_id: str) -> Application:
+        history = self.history
+        position = history.initial_position
+        return Application(
+            APPLICATION,
+            STREAM,
+            lambda: SimulatedProcessor(self.journal, history, lambda: _leave(slot)),
+            region=REGION,
+            initial_position=position if isinstance(position, str) else instant(position),
+            on_error=on_error(history.on_error, history.behaviour, self.journal),
+            worker_id=worker_id,
+            options=self.options,
+        )
+
+
+def instant(seconds: float) -> datetime:
+    since = timedelta(milliseconds=EPOCH_MS + round(seconds * 1000))
+    return datetime(1970, 1, 1, tzinfo=timezone.utc) + since
+
+
+def _is_wanted(slot: Slot) -> bool:
+    """As of now: others say so while a task waits."""
+    return slot.is_wanted
+
+
+def _leave(slot: Slot) -> None:
+    slot.is_wanted = False

@@ -1,0 +1,176 @@
+"""Invariants of the lease table: who may write what, and which rows there are."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from tests.simulation.history import Foreign
+from tests.simulation.outsiders import NOTE
+from tests.simulation.owed import beginning_ms
+from tests.simulation.replay import ms, slack_ms
+from tests.simulation.world import World
+
+_NOT_BEGUN = {"TRIM_HORIZON", "AT_TIMESTAMP"}
+"""By the KCL."""
+
+
+def nobody_begins_too_late(world: World) -> Iterator[str]:
+    """Nobody gives records of a shard to a processor who has not shown life for a failover time.
+
+    By the process' own clock, which does not count the time that its machine was suspended. And
+    unless its process has slept between looking and doing: the next write tells it then.
+    """
+    failover_time = world.options.failover_time
+    writes: dict[tuple[str, str], list[float]] = {}
+    for write, before, after in world.leases():
+        is_life = before is not None and after is not None and before.counter != after.counter
+        if is_life and write.by is not None:
+            writes.setdefault((write.by.name, write.key), []).append(write.at)
+    for entry in world.journal.entries:
+        if entry.what != "records" or (entry.process, entry.at) in world.fleet.resumed:
+            continue
+        shown = writes.get((entry.process, entry.shard), [])
+        place = bisect_right(shown, entry.at)
+        since = shown[place - 1] if place else None
+        asleep = sum(
+            seconds
+            for at, seconds in world.fleet.suspended.get(entry.process, ())
+            if since is not None and since < at <= entry.at
+        )
+        if since is None or entry.at - since - asleep > failover_time:
+            yield (
+                f"at {entry.at:.3f} {entry.process} was given records of {entry.shard}, whose "
+                f"lease it had last written at {since}"
+            )
+
+
+def leases_begin_where_they_should(world: World) -> Iterator[str]:
+    """At the initial position, which stays the same moment, or at the start of a shard."""
+    position = world.history.initial_position
+    first_at = next(iter(world.fleet.started_at.values()), 0.0)
+    for write, before, after in world.leases():
+        if before is not None or after is None or write.by in world.outsiders.operators:
+            continue
+        shard = world.producer.shards[write.key]
+        if set(after.parent_ids) != set(shard.parents):
+            yield f"the lease {write.key} was made with the parents {after.parent_ids}"
+        if after.hash_range != (shard.hash_start, shard.hash_end):
+            yield f"the lease {write.key} was made with the hash keys {after.hash_range}"
+        name, instant_ms = after.checkpoint.sequence_number, after.timestamp_ms
+        if name == "TRIM_HORIZON" and (position == "trim_horizon" or shard.parents):
+            continue
+        if position == "latest":
+            begins = name == "LATEST" and instant_ms is not None
+            slack = slack_ms(world)
+            if begins and instant_ms is not None:
+                begins = ms(first_at) - slack <= instant_ms <= ms(write.at) + slack
+        else:
+            begins = name == "AT_TIMESTAMP" and instant_ms == beginning_ms(world)
+        if not begins:
+            yield f"at {write.at:.3f} the lease {write.key} was made at {name}, {instant_ms}"
+
+
+def leases_are_deleted_in_time(world: World) -> Iterator[str]:
+    """No finished lease goes before all of its children have begun, nor before its parents'.
+
+    Unless the shard has expired. Other leases do not go at all.
+    """
+    retention_ms = world.producer.stream.retention_hours * 3_600_000
+    rows: set[str] = set()
+    begun: set[str] = set()
+    for write, before, after in world.leases():
+        if after is not None:
+            rows.add(write.key)
+            if after.is_finished or after.checkpoint.sequence_number not in _NOT_BEGUN:
+                begun.add(write.key)
+            else:
+                begun.discard(write.key)
+            continue
+        rows.discard(write.key)
+        if write.by is None:
+            continue
+        if before is None or not before.is_finished:
+            yield f"at {write.at:.3f} {write.by} deleted {write.key}, which was not finished"
+        shard = world.producer.shards[write.key]
+        if (shard.closed_ms or 0) < ms(write.at) - retention_ms:
+            continue
+        unread = [child.id for child in shard.children if child.id not in begun]
+        if unread or rows & set(shard.parents):
+            yield f"at {write.at:.3f} {write.by} deleted {write.key} before {unread} had begun"
+
+
+def nothing_is_left_to_clean_up(world: World) -> Iterator[str]:
+    """A finished lease goes soon after all of its children have begun, the oldest ones first.
+
+    Or after its shard has expired, with all that is known of it.
+    """
+    patience = 4 * world.options.cleanup_interval + 2 * world.options.failover_time
+    began: dict[str, float] = {}
+    deleted: dict[str, float] = {}
+    finished: dict[str, float] = {}
+    for write, before, after in world.leases():
+        if after is None:
+            deleted[write.key] = write.at
+        elif after.checkpoint.is_shard_end or not after.checkpoint.is_sentinel:
+            began.setdefault(write.key, write.at)
+            if after.is_finished and not (before is not None and before.is_finished):
+                finished[write.key] = write.at
+    # Somebody must have been there to do it.
+    lately = max(world.fleet.started_at.values(), default=0.0)
+    listed = {shard.id for shard in world.producer.stream.shards}
+    for key in world.table.rows:
+        lease = world.lease_of(key)
+        shard = world.producer.shards[key]
+        if lease is None or not lease.is_finished:
+            continue
+        if any(parent in world.table.rows for parent in shard.parents):
+            continue
+        if key not in listed and any(
+            child.id in listed and child.id not in world.table.rows for child in shard.children
+        ):
+            continue  # it says where reading goes on
+        since = [lately, finished.get(key, 0.0)]
+        since += [deleted.get(parent, 0.0) for parent in shard.parents]
+        if key in listed:
+            since += [began.get(child.id, float("inf")) for child in shard.children]
+        else:
+            retention = world.producer.stream.retention_hours * 3600
+            since.append(((shard.closed_ms or 0) - ms(0.0)) / 1000 + retention)
+        if max(since) + patience < world.leaving_at:
+            yield f"{key} is finished, and nobody needs its lease since {max(since):.3f}"
+
+
+def finished_leases_have_children(world: World) -> Iterator[str]:
+    """When a lease is finished, there are leases for all shards that follow, or there were.
+
+    Not of a shard that has expired, whose children nobody tells.
+    """
+    retention_ms = world.producer.stream.retention_hours * 3_600_000
+    seen: set[str] = set()
+    for write, before, after in world.leases():
+        if before is None:
+            seen.add(write.key)
+        if after is None or not after.is_finished or (before is not None and before.is_finished):
+            continue
+        shard = world.producer.shards[write.key]
+        has_expired = (shard.closed_ms or 0) < ms(write.at) - retention_ms
+        if has_expired or write.by in world.outsiders.operators:
+            continue
+        missing = [child.id for child in shard.children if child.id not in seen]
+        if missing:
+            yield f"at {write.at:.3f} {write.key} was finished without leases for {missing}"
+
+
+def foreign_attributes_stay(world: World) -> Iterator[str]:
+    if not any(isinstance(event, Foreign) for _, event in world.history.events):
+        return
+    noted: set[str] = set()
+    for write in world.table.writes:
+        if write.after is None:
+            noted.discard(write.key)
+        elif NOTE in write.after:
+            noted.add(write.key)
+        elif write.key in noted:
+            yield f"at {write.at:.3f} {write.by} removed what a hand had noted in {write.key}"
+            return

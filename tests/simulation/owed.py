@@ -1,0 +1,123 @@
+"""What an application owes: the records that it has to process, and from when on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sparkinesis.lease.extended_sequence_number import (
+    AT_TIMESTAMP,
+    LATEST,
+    TRIM_HORIZON,
+    ExtendedSequenceNumber,
+)
+from tests.simulation.journal import EPOCH_MS
+from tests.simulation.producer import ShardLog
+from tests.simulation.replay import Replay, jitter_ms, ms, slack_ms
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A shard of which reading goes on elsewhere, as somebody wanted."""
+
+    at: float
+    to: ExtendedSequenceNumber
+    timestamp_ms: int | None
+    is_sure: bool
+    """That it has taken effect: what lies behind it is to be processed again."""
+
+    def passes_over(self, log: ShardLog, index: int, jitter: int) -> bool:
+        """Whether a record need not be processed for it."""
+        name = self.to.sequence_number
+        if name in {LATEST, AT_TIMESTAMP}:
+            return log.arrivals[index] < (self.timestamp_ms or 0) + jitter
+        if name == TRIM_HORIZON:
+            return False
+        if self.to.is_shard_end:
+            return True
+        return log.places[index] <= (name, self.to.sub_sequence_number)
+
+
+def beginning_ms(world: World) -> int:
+    """Records that arrived before it, nobody has asked for."""
+    position = world.history.initial_position
+    if isinstance(position, float | int):
+        return EPOCH_MS + round(position * 1000)
+    if position == "trim_horizon":
+        return 0
+    made = next((ms(write.at) for write in world.table.writes), ms(world.scheduler.now))
+    return made + slack_ms(world)
+
+
+def moves(world: World) -> dict[str, list[Move]]:
+    """By shard, in order: an operator's, a record processor's, and new leases for deleted ones."""
+    found: dict[str, list[Move]] = {}
+    for write, before, after in world.leases():
+        if after is None:
+            continue
+        place = after.checkpoint, after.timestamp_ms
+        if before is not None and (before.checkpoint, before.timestamp_ms) == place:
+            continue
+        by_operator = write.by in world.outsiders.operators
+        is_anew = before is None and write.key in world.outsiders.deleted
+        is_moved = before is not None and place[0].is_sentinel and not place[0].is_shard_end
+        if is_moved and before is not None and before.checkpoint == place[0]:
+            is_moved = before.timestamp_ms is not None  # an instant for a KCL's LATEST is none
+        if by_operator or is_anew or is_moved:
+            found.setdefault(write.key, []).append(Move(write.at, *place, by_operator))
+    for entry in world.journal.entries:
+        if entry.what != "reset":
+            continue
+        # That it has landed is sure now; where, the row says.
+        mine = [move for move in found.get(entry.shard, []) if move.at <= entry.at]
+        if mine:
+            last = max(mine, key=lambda move: move.at)
+            found[entry.shard].append(Move(entry.at, last.to, last.timestamp_ms, True))
+    return {shard: sorted(each, key=lambda move: move.at) for shard, each in found.items()}
+
+
+def excused(world: World, replay: Replay) -> set[str]:
+    """The data of records that may stay unprocessed."""
+    return {data for data, due in _dues(world, replay) if due is None}
+
+
+def owed(world: World) -> list[str]:
+    """What is still to be processed, in words."""
+    replay = Replay(world)
+    wrong = []
+    for data, due in _dues(world, replay):
+        done = world.journal.processed.get(data, -1.0)
+        if due is not None and done < due:
+            shard, index = world.producer.where[data]
+            since = "" if done < 0 else f" since its shard was moved at {due:.3f}"
+            wrong.append(f"{data} (record {index} of {shard}) was not processed{since}")
+    return wrong
+
+
+def _dues(world: World, replay: Replay) -> Iterator[tuple[str, float | None]]:
+    """Of each record, when it has to be processed at the earliest; None: it need not be."""
+    first_ms, jitter = beginning_ms(world) + jitter_ms(world), jitter_ms(world)
+    if first_ms == jitter:
+        first_ms = 0
+    moved = moves(world)
+    begun = {entry.shard for entry in world.journal.entries if entry.what == "initialize"}
+    gone_ms = ms(world.scheduler.now) - world.producer.stream.retention_hours * 3_600_000
+    given_up = world.journal.dead_letters | replay.passed
+    for shard, log in world.producer.logs.items():
+        for index, data in enumerate(log.data):
+            arrival_ms = log.arrivals[index]
+            due: float | None = 0.0
+            if arrival_ms < first_ms or data in given_up:
+                due = None
+            if shard not in begun and arrival_ms < gone_ms:
+                due = None
+            for move in moved.get(shard, ()):
+                if move.passes_over(log, index, jitter):
+                    due = None
+                elif move.is_sure and data not in given_up and arrival_ms >= gone_ms:
+                    due = move.at if log.put_at[index] <= move.at else 0.0
+            yield data, due

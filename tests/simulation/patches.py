@@ -1,0 +1,200 @@
+"""Functions that make a function wrong: what deliberate bugs put in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+from sparkinesis.lease.extended_sequence_number import LATEST, ExtendedSequenceNumber
+from sparkinesis.lease.refusal import Still
+from sparkinesis.stream.position import AfterRecord, AtTimestamp
+from sparkinesis.worker.on_error import DeadLetter
+
+
+def always(value: Any) -> Callable[[Any], Any]:
+    return lambda _: lambda *given, **named: value
+
+
+def unfenced(build: Any) -> Any:
+    return lambda lease, *more: replace(build(lease, *more), expected={})
+
+
+def drop_first(after_start: Any) -> Any:
+    def after(self: Any, *page: Any) -> Any:
+        records = after_start(self, *page)
+        return records[1:] if records else records
+
+    return after
+
+
+def begin_anew(fetch: Any) -> Any:
+    """An iterator that has expired is replaced by one at the place of the very first."""
+
+    def begin(self: Any, *limit: Any) -> Any:
+        place = self._position, self._inclusive
+        fetched = fetch(self, *limit)
+        self._position, self._inclusive = place
+        return fetched
+
+    return begin
+
+
+def skip_failed(failed: Any) -> Any:
+    def skip(self: Any, attempt: Any, error: BaseException) -> float:
+        self._pass(attempt.batch)
+        return 0.0
+
+    return skip
+
+
+def checkpoint_first(step: Any) -> Any:
+    def first(self: Any) -> float:
+        if self._queue and len(self._queue[0].batch):
+            self._checkpointer.deliver(self._queue[0].batch.last)
+            self._checkpointer.checkpoint()
+        return float(step(self))
+
+    return first
+
+
+def whole_records(resolve: Any) -> Any:
+    def whole(self: Any, *at: Any) -> ExtendedSequenceNumber:
+        return ExtendedSequenceNumber(resolve(self, *at).sequence_number)
+
+    return whole
+
+
+def swallow(take: Any) -> Any:
+    def swallow(self: Any, *given: Any) -> Any:
+        try:
+            return take(self, *given)
+        except Exception:  # noqa: BLE001
+            return None
+
+    return swallow
+
+
+def early_end(take: Any) -> Any:
+    """A page's last record, the shard's, is not waited for."""
+
+    def early(self: Any) -> Any:
+        batch = take(self)
+        if self.at_end and batch is not None and len(batch):
+            return batch.slice(0, len(batch) - 1)
+        return batch
+
+    return early
+
+
+def behind_aggregates(start: Any) -> Any:
+    def behind(*given: Any, **named: Any) -> Any:
+        at = start(*given, **named)
+        return AfterRecord(at.sequence_number) if isinstance(at, AfterRecord) else at
+
+    return behind
+
+
+def latest_again(start: Any) -> Any:
+    def again(lease: Any, initial: Any, now_ms: int, **named: Any) -> Any:
+        if lease.checkpoint.sequence_number == LATEST:
+            return AtTimestamp(now_ms)
+        return start(lease, initial, now_ms, **named)
+
+    return again
+
+
+def children_at_latest(plan: Any) -> Any:
+    def at_latest(*given: Any) -> Any:
+        found = plan(*given)
+        at = ExtendedSequenceNumber(LATEST)
+        return replace(found, create=tuple(replace(one, checkpoint=at) for one in found.create))
+
+    return at_latest
+
+
+def too_far(skip_before: Any) -> Any:
+    def too_far(self: Any, now_ms: int) -> int | None:
+        bound = skip_before(self, now_ms)
+        return None if bound is None else bound + 3_000
+
+    return too_far
+
+
+def deaf(resort: Any) -> Any:
+    """What a dead-letter target raises is of no concern."""
+
+    def deaf(policy: Any) -> Any:
+        found = resort(policy)
+        return DeadLetter(shrug(found.target)) if isinstance(found, DeadLetter) else found
+
+    return deaf
+
+
+def shrug(target: Any) -> Any:
+    def shrug(failed: Any) -> None:
+        with suppress(Exception):
+            target(failed)
+
+    return shrug
+
+
+def believe(judge: Any) -> Any:
+    """Whoever has written under this worker's id, it was this worker."""
+
+    def believe(known: Any, row: Any, *more: Any) -> Any:
+        verdict = judge(known, row, *more)
+        return Still(row) if getattr(verdict, "by_impostor", False) else verdict
+
+    return believe
+
+
+def silent_reset(reset: Any) -> Any:
+    def silent(lease: Any, *more: Any) -> Any:
+        update = reset(lease, *more)
+        changes = {name: value for name, value in update.set.items() if name != "leaseCounter"}
+        return replace(update, set=changes, remove=())
+
+    return silent
+
+
+def forgetful(take: Any) -> Any:
+    def forget(lease: Any, worker_id: str) -> Any:
+        update = take(lease, worker_id)
+        return replace(update, remove=(*update.remove, "note"))
+
+    return forget
+
+
+def one_by_one(send: Any) -> Any:
+    def one_by_one(self: Any, updates: Any) -> Any:
+        return [send(self, [update])[0] for update in updates]
+
+    return one_by_one
+
+
+def first_page(list_shards: Any) -> Any:
+    def first_page(self: Any, *given: Any, **named: Any) -> Any:
+        call = self.call
+
+        def once(operation: str, make: Any, **more: Any) -> Any:
+            answer = call(operation, make, **more)
+            return {**answer, "NextToken": None}
+
+        with mock.patch.object(self, "call", once):
+            return list_shards(self, *given, **named)
+
+    return first_page
+
+
+def silent_end(end: Any) -> Any:
+    """A reader is told nothing, as if it had never been initialized."""
+
+    def silent(self: Any) -> Any:
+        if not self.intake.at_end:
+            self._deliverer = None
+        return end(self)
+
+    return silent

@@ -1,0 +1,194 @@
+"""A record processor that writes down what it is given, and behaves as a history says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+
+from sparkinesis.errors import SparkinesisError
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.worker.batch import RecordBatch, UserRecord
+from sparkinesis.worker.checkpointer import Checkpointer
+from sparkinesis.worker.dead_letter import FailedRecords
+from sparkinesis.worker.on_error import DeadLetter, OnError, Retry, Skip, Stop
+from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
+from tests.simulation.history import Behaviour, History, Policy
+from tests.simulation.journal import Journal, Place
+
+_HANGS = 60.0
+"""Seconds that a call takes which hangs."""
+
+
+class SimulatedFailureError(Exception):
+    """Of a record processor."""
+
+
+def place_of(record: UserRecord) -> Place:
+    return record.sequence_number, record.sub_sequence_number
+
+
+class SimulatedProcessor(RecordProcessor):
+    """``leaves``: is told that the processor has asked for the application's shutdown."""
+
+    def __init__(self, journal: Journal, history: History, leaves: Callable[[], None]) -> None:
+        journal.readers += 1
+        self._reader = journal.readers
+        self._journal = journal
+        self._behaviour = history.behaviour
+        self._policy = history.on_error
+        self._faults_end = history.duration
+        self._leaves = leaves
+        self._scheduler = journal.scheduler
+        self._is_busy = False
+        self._has_moved = False
+        """In the present call: what it was given does not count as done then."""
+        self._shard = ""
+        self._request_shutdown: Callable[[], None] = lambda: None
+        self._last: ExtendedSequenceNumber | None = None
+        """The last record of the last batch that it is done with."""
+
+    def initialize(self, shard: ProcessorShard) -> None:
+        self._shard = shard.id
+        self._request_shutdown = shard.request_shutdown
+        self._call("initialize", shard.checkpoint, self._fail_elsewhere)
+        self._write("initialized")
+
+    def process_records(self, batch: RecordBatch, checkpointer: Checkpointer) -> None:
+        records = batch.records
+        if not records:
+            return
+        handed = self._journal.handed.setdefault(self._shard, {})
+        places = [place_of(record) for record in records]
+        for place in places:
+            handed.setdefault(place, self._scheduler.now)
+        self._has_moved = False
+        self._call("records", places, lambda: self._process_all(records, checkpointer))
+        if not self._has_moved:
+            self._done(records)
+            self._write("processed", places)
+            self._last = records[-1].position
+
+    def _process_all(self, records: list[UserRecord], checkpointer: Checkpointer) -> None:
+        chance, behaviour = self._scheduler.rng.random, self._behaviour
+        if chance() < behaviour.slow:
+            self._scheduler.sleep(behaviour.slowest * chance())
+        if self._are_there_faults():
+            if chance() < behaviour.hang:
+                self._scheduler.sleep(_HANGS)
+            if chance() < behaviour.leave:
+                self._leaves()
+                self._request_shutdown()
+        if chance() < behaviour.odd_checkpoint:
+            self._checkpoint(checkpointer, records[: 1 + int(chance() * len(records))])
+        if any(record.partition_key == f"k{behaviour.poison}" for record in records):
+            raise SimulatedFailureError
+        if chance() < self._fail_rate():
+            raise SimulatedFailureError
+        if chance() < behaviour.checkpoint:
+            self._checkpoint(checkpointer, records, explicit=chance() < 0.5)
+        if self._are_there_faults() and chance() < behaviour.reset:
+            self._reset(checkpointer)
+
+    def _fail_rate(self) -> float:
+        """Where records or shards are given up for it, only until faults end."""
+        gives_up = self._policy != "retry" and not self._are_there_faults()
+        return 0.0 if gives_up else self._behaviour.fail
+
+    def _are_there_faults(self) -> bool:
+        return self._scheduler.now < self._faults_end
+
+    def _checkpoint(
+        self, checkpointer: Checkpointer, done: list[UserRecord], *, explicit: bool = True
+    ) -> None:
+        at = done[-1]
+        self._journal.claim(self._shard, at.position)
+        # Who checkpoints says so. Whether what fails behind it is given again shows elsewhere.
+        self._done(done)
+        chance = self._scheduler.rng.random
+        if chance() < self._behaviour.prepare:
+            checkpointer.prepare(at).checkpoint()
+        elif not explicit:
+            checkpointer.checkpoint()
+        elif chance() < 0.5:
+            checkpointer.checkpoint(at)
+        else:
+            checkpointer.checkpoint(at.sequence_number, at.sub_sequence_number)
+        self._write("checkpointed", place_of(at))
+
+    def _reset(self, checkpointer: Checkpointer) -> None:
+        chance, now_ms = self._scheduler.rng.random, self._journal.now_ms()
+        to: str | datetime = "TRIM_HORIZON" if chance() < 0.5 else "LATEST"
+        if chance() < 0.4:
+            since = timedelta(milliseconds=now_ms - round(60_000 * chance()))
+            to = datetime(1970, 1, 1, tzinfo=timezone.utc) + since
+        self._write("resets", to)
+        checkpointer.reset(to)
+        self._has_moved, self._last = True, None
+        self._write("reset", to)
+
+    def lease_lost(self) -> None:
+        self._call("lease_lost", None, self._fail_elsewhere)
+
+    def shard_ended(self, checkpointer: Checkpointer) -> None:
+        def end() -> None:
+            self._journal.claim(self._shard, ExtendedSequenceNumber("SHARD_END"))
+            if self._scheduler.rng.random() < self._behaviour.fail:
+                raise SimulatedFailureError
+            checkpointer.checkpoint()
+
+        self._call("shard_ended", None, end)
+
+    def shutdown_requested(self, checkpointer: Checkpointer) -> None:
+        def leave() -> None:
+            self._fail_elsewhere()
+            if self._behaviour.checkpoint_at_shutdown:
+                if self._last is not None:
+                    self._journal.claim(self._shard, self._last)
+                checkpointer.checkpoint()
+
+        self._call("shutdown_requested", None, leave)
+
+    def _fail_elsewhere(self) -> None:
+        if self._scheduler.rng.random() < self._behaviour.fail_elsewhere:
+            raise SimulatedFailureError
+
+    def _done(self, records: list[UserRecord]) -> None:
+        now = self._scheduler.now
+        self._journal.processed.update((record.data.decode(), now) for record in records)
+
+    def _write(self, what: str, about: object = None) -> None:
+        self._journal.write(self._shard, what, about, self._reader)
+
+    def _call(self, what: str, about: object, do: Callable[[], None]) -> None:
+        if self._is_busy:
+            self._write("overlap", what)
+        self._is_busy = True
+        self._write(what, about)
+        try:
+            do()
+        except (SimulatedFailureError, SparkinesisError) as error:
+            self._write("raised", (what, type(error).__name__))
+            raise
+        finally:
+            self._is_busy = False
+
+
+def on_error(policy: Policy, behaviour: Behaviour, journal: Journal) -> OnError:
+    """The policy of a history; dead letters are noted in the journal."""
+
+    def take(failed: FailedRecords) -> None:
+        if journal.scheduler.rng.random() < behaviour.fail_elsewhere:
+            raise SimulatedFailureError
+        for record in failed.batch.records:
+            journal.dead_letters.add(record.data.decode())
+            journal.write(failed.shard_id, "dead letter", place_of(record))
+
+    policies: dict[Policy, OnError] = {
+        "retry": Retry(),
+        "skip": Skip(),
+        "dead letter": DeadLetter(take),
+        "stop": Stop(),
+        "retry, then skip": Retry(3, then=Skip()),
+        "retry, then dead letter": Retry(2, then=DeadLetter(take)),
+    }
+    return policies[policy]

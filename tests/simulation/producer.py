@@ -1,0 +1,134 @@
+"""Who puts records and reshards, and keeps the books about it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from sparkinesis.local import LocalKinesis
+from sparkinesis.local.faults import Call, Fault
+from sparkinesis.local.shard import Shard
+from sparkinesis.local.stream import Stream
+from sparkinesis.stream.aggregation import aggregate
+from tests.simulation.history import Put, Storm
+from tests.simulation.journal import Place
+from tests.simulation.scheduler import Scheduler
+
+STREAM = "flights"
+
+
+@dataclass
+class ShardLog:
+    """The user records of one shard, in order."""
+
+    places: list[Place] = field(default_factory=list)
+    data: list[str] = field(default_factory=list)
+    arrivals: list[int] = field(default_factory=list)
+    """Epoch ms, as told to readers."""
+    put_at: list[float] = field(default_factory=list)
+    """Virtual seconds."""
+    index: dict[Place, int] = field(default_factory=dict)
+
+    def add(self, place: Place, data: str, arrival_ms: int, put_at: float) -> None:
+        self.index[place] = len(self.places)
+        self.places.append(place)
+        self.data.append(data)
+        self.arrivals.append(arrival_ms)
+        self.put_at.append(put_at)
+
+
+class Producer:
+    """``jitter``: seconds that an arrival may be told too early."""
+
+    def __init__(self, kinesis: LocalKinesis, scheduler: Scheduler, shards: int, jitter: float):
+        self.logs: dict[str, ShardLog] = {}
+        """By shard."""
+        self.keys: dict[str, list[str]] = {}
+        """By partition key, the data of its records, in order."""
+        self.where: dict[str, tuple[str, int]] = {}
+        """Of each record's data, its shard and its index in the shard's log."""
+        self.shards: dict[str, Shard] = {}
+        """All that there ever were, also those that have expired."""
+        self._kinesis = kinesis
+        self._scheduler = scheduler
+        self._rng = random.Random(scheduler.rng.getrandbits(32))
+        self._jitter_ms = round(jitter * 1000)
+        self._skew_ms = 0
+        if jitter:
+            kinesis.faults = self._arrive_early
+        kinesis.call("CreateStream", StreamName=STREAM, ShardCount=shards)
+        (region,) = kinesis._regions.values()
+        self.stream: Stream = region.streams[STREAM]
+        self._note_shards()
+
+    def _arrive_early(self, call: Call) -> Fault | None:
+        return Fault(arrival_skew_ms=self._skew_ms) if call.operation == "PutRecord" else None
+
+    def put(self, event: Put) -> None:
+        for _ in range(event.count):
+            self._put(f"k{event.key}", event.packed)
+
+    def put_marks(self) -> list[str]:
+        """A record into each open shard; their data."""
+        return [
+            data
+            for shard in self.stream.open_shards
+            for data in self._put("mark", 0, str(shard.hash_start))
+        ]
+
+    def _put(self, key: str, packed: int, explicit_hash_key: str | None = None) -> list[str]:
+        written = self.keys.setdefault(key, [])
+        datas = [f"{key}:{len(written) + n}" for n in range(packed or 1)]
+        blob = datas[0].encode()
+        if packed:
+            (blob,) = [each.data for each in aggregate((key, None, d.encode()) for d in datas)]
+        self._skew_ms = -self._rng.randint(0, self._jitter_ms) if self._jitter_ms else 0
+        request: dict[str, Any] = {"StreamName": STREAM, "Data": blob, "PartitionKey": key}
+        if explicit_hash_key is not None:
+            request["ExplicitHashKey"] = explicit_hash_key
+        answer = self._kinesis.call("PutRecord", **request)
+        shard, number = answer["ShardId"], answer["SequenceNumber"]
+        log = self.logs.setdefault(shard, ShardLog())
+        for sub, data in enumerate(datas):
+            self.where[data] = (shard, len(log.places))
+            arrival_ms = self._kinesis.clock() + self._skew_ms
+            log.add((number, sub), data, arrival_ms, self._scheduler.now)
+        written += datas
+        return datas
+
+    # --- resharding
+
+    def split(self, place: float) -> None:
+        index, shards = self._shard_at(place)
+        shard = shards[index]
+        middle = (shard.hash_start + shard.hash_end + 1) // 2
+        if middle > shard.hash_start:
+            self.stream.split(shard, middle, self._kinesis.clock())
+        self._note_shards()
+
+    def merge(self, place: float) -> None:
+        index, shards = self._shard_at(place)
+        if index + 1 < len(shards):
+            self.stream.merge(shards[index], shards[index + 1], self._kinesis.clock())
+        self._note_shards()
+
+    def storm(self, event: Storm) -> None:
+        for n in range(event.reshards):
+            self._scheduler.at(
+                self._scheduler.now + event.seconds * n / event.reshards,
+                lambda: self._reshard(event.most),
+            )
+
+    def _reshard(self, most: int) -> None:
+        splits = len(self.stream.open_shards) < most and self._rng.random() < 0.6
+        change: Callable[[float], None] = self.split if splits else self.merge
+        change(self._rng.random())
+
+    def _shard_at(self, place: float) -> tuple[int, list[Shard]]:
+        shards = self.stream.open_shards
+        return min(int(place * len(shards)), len(shards) - 1), shards
+
+    def _note_shards(self) -> None:
+        self.shards.update((shard.id, shard) for shard in self.stream.shards)

@@ -1,0 +1,141 @@
+"""What must be in the sink in the end, and what must not: where the query began, and what is gone.
+
+Instants are epoch milliseconds. Where the source may decide by one instant or another, because
+calls take time, what lies between may be there or not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tests.simulation.query.checkpoint import Row, RowId
+from tests.simulation.query.history import STREAMS, Lag, Put
+
+if TYPE_CHECKING:
+    from tests.simulation.query.engine import Look
+    from tests.simulation.query.world import World
+
+RETENTION_MS = 24 * 3_600_000
+_SECOND = 1000
+"""The service tells its time in whole seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """Of one stream: what arrived from ``surely_ms`` on is wanted, and nothing from before
+    ``maybe_ms``."""
+
+    maybe_ms: float
+    surely_ms: float
+    look: Look
+
+
+def put_rows(world: World) -> list[Row]:
+    """All that was put, as the query gives it."""
+    streams = world.streams
+    is_packed = world.options.get("deaggregate") == "false"
+    return streams.records if is_packed else streams.user_records
+
+
+def delivered(world: World) -> set[RowId]:
+    return {row.id for tasks in world.sink.batches.values() for task in tasks for row in task}
+
+
+def missing(world: World) -> list[Row]:
+    """What is to be in the sink, and is not."""
+    there = delivered(world)
+    names = world.options["streamName"].split(",")
+    begun = {name: beginning(world, name) for name in names}
+    found = []
+    for row in put_rows(world):
+        if row.id in there or row.id.stream not in begun:
+            continue
+        began = begun[row.id.stream]
+        if began is None or (row.arrival_ms >= began.surely_ms and not excused(world, began, row)):
+            found.append(row)
+    return found
+
+
+def beginning(world: World, stream: str) -> Beginning | None:
+    """Where a stream was begun to be read; None as long as no offset says it."""
+    for batch in sorted(world.checkpoint.offsets):
+        positions = json.loads(world.checkpoint.offsets[batch]).get(stream)
+        look = next((look for look in world.looks if look.batch == batch), None)
+        if positions is None or look is None or look.ended is None:
+            continue
+        initial = json.loads(look.start).get(stream, {}).get("*")
+        if initial is None or positions.get("*") == initial == "LATEST":
+            continue  # only just added to the query
+        began, ended = (world.epoch_ms(at) for at in (look.began, look.ended))
+        if initial == "LATEST":
+            return Beginning(began - _SECOND, ended, look)
+        instant = float(initial.partition(":")[2] or "-inf")
+        return Beginning(instant, instant, look)
+    return None
+
+
+def excused(world: World, began: Beginning, row: Row) -> bool:
+    """Whether a row may be missing: skipped, or gone in time, or gone and that was told."""
+    if any(row.arrival_ms < bound for _, bound in skips(world, row.id.stream)):
+        return True
+    if any(row.arrival_ms < world.epoch_ms(at) - RETENTION_MS for at, _ in world.losses):
+        return True
+    # Gone before the first batch was read, which takes what there is.
+    batch = began.look.batch
+    assert batch is not None
+    written_at = world.sink.written_at.get(batch, world.scheduler.now)
+    return row.arrival_ms < world.epoch_ms(written_at) - RETENTION_MS
+
+
+def skips(world: World, stream: str) -> Iterator[tuple[Look, float]]:
+    """The looks that may have skipped what is older than a bound."""
+    for run in world.runs:
+        age = run.asked.skip_older_than
+        if age is None:
+            continue
+        # Of a stream that was only just added, it is the second one that looks at it.
+        for look in [look for look in run.looks if look.ended is not None][:2]:
+            assert look.ended is not None
+            yield look, world.epoch_ms(look.ended) - age * 1000
+
+
+def has_skew(world: World) -> bool:
+    """Whether arrival times are out of order somewhere."""
+    return any(isinstance(event, Put) and event.skew for _, event in world.history.events)
+
+
+def has_lag(world: World) -> bool:
+    return any(isinstance(event, Lag) for _, event in world.history.events)
+
+
+def unwanted(world: World) -> Iterator[str]:
+    """What is in the sink although it lies before where the query began, or went on."""
+    if has_skew(world) or has_lag(world):
+        return
+    for stream in STREAMS:
+        began = beginning(world, stream)
+        first = {run: bound_before(world, look) for run, look in _first_looks(world)}
+        for batch, tasks in world.sink.batches.items():
+            planned = next((look for look in world.looks if look.batch == batch), None)
+            bound = first.get(planned.run, float("-inf")) if planned else float("-inf")
+            for row in (row for task in tasks for row in task if row.id.stream == stream):
+                if began is not None and row.arrival_ms < began.maybe_ms:
+                    yield f"{row.data!r} arrived at {row.arrival_ms}, before {began.maybe_ms}"
+                if row.arrival_ms < bound:
+                    yield f"{row.data!r} in batch {batch} was to be skipped: older than {bound}"
+
+
+def _first_looks(world: World) -> Iterator[tuple[object, Look]]:
+    for run in world.runs:
+        if run.looks and run.asked.skip_older_than is not None:
+            yield run, run.looks[0]
+
+
+def bound_before(world: World, look: Look) -> float:
+    """No bound that a look finds is earlier."""
+    age = look.run.asked.skip_older_than
+    assert age is not None
+    return world.epoch_ms(look.began) - age * 1000 - _SECOND

@@ -1,0 +1,138 @@
+"""A history of a streaming query, as a value: what happens to it and its streams, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+STREAMS = ("flights", "trains")
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """``count`` records with the partition key number ``key``."""
+
+    key: int
+    count: int = 1
+    aggregated: bool = False
+    """One record that holds them all as user records."""
+    skew: float = 0.0
+    """Seconds by which their arrival times are off."""
+    stream: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Of the open shard that lies at this fraction of the hash keys, in its middle."""
+
+    place: float
+    stream: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Of the open shard that lies at this fraction of the hash keys with the one behind it."""
+
+    place: float
+    stream: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The query is stopped, and started again later, maybe with other options."""
+
+    seconds: float
+    options: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CrashDriver:
+    """The driver ends at once, in the midst of whatever it does, and is started again later."""
+
+    seconds: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class CrashExecutor:
+    executor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A process stands still, and does not know of it."""
+
+    seconds: float
+    executor: int | None = None
+    """None: the driver."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClockJump:
+    """The wall clocks of all machines are off by so much from now on; the service's is right."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """For some seconds calls fail in one way (see `network.FAULTS`), with a probability."""
+
+    kind: str
+    rate: float
+    seconds: float
+    side: Literal["driver", "executor"] | None = None
+    """Whose; None: everybody's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """For some seconds ListShards answers as it would have so many seconds ago."""
+
+    behind: float
+    seconds: float
+
+
+Event: TypeAlias = (
+    Put | Split | Merge | Stop | CrashDriver | CrashExecutor | Pause | ClockJump | Trouble | Lag
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    kind: Literal["processing", "available now", "once"] = "processing"
+    seconds: float = 5.0
+    """Between two batches; between the end of a query that ends by itself and the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    """How Spark's tasks fare; probabilities are those of one Arrow batch."""
+
+    fail: float = 0.0
+    slow: float = 0.0
+    speculation: bool = False
+
+
+@dataclass(frozen=True)
+class History:
+    """Times are in virtual seconds from the beginning."""
+
+    seed: int = 0
+    """What is not told here follows from it: latencies, who runs next, what a rate meets."""
+    shards: tuple[int, ...] = (2,)
+    """Of each stream at first."""
+    events: tuple[tuple[float, Event], ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Of the source, as a user writes them; ``streamName`` and where they are is added."""
+    trigger: Trigger = Trigger()
+    tasks: Tasks = Tasks()
+    begins: float = 10.0
+    """When the query is started for the first time."""
+    preempt: float = 0.02
+    empty_pages: int = 0
+    duration: float = 120.0
+    """Until faults stop."""
+    patience: float = 400.0
+    """How long it may take from then on until everything is in order, beside what a trigger and
+    ListShards wait."""

@@ -1,0 +1,298 @@
+"""What must be true of every query's world: one function each, over what was noted (P: DESIGN).
+
+Each yields what contradicts it, in words. `check` asks all of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+
+from sparkinesis.errors import DataLossError
+from sparkinesis.source.offsets import from_json
+from sparkinesis.stream.position import sequence_order
+from tests.simulation.query.checkpoint import Row
+from tests.simulation.query.cluster import JobFailedError, Try
+from tests.simulation.query.expected import (
+    RETENTION_MS,
+    delivered,
+    has_lag,
+    has_skew,
+    missing,
+    put_rows,
+    unwanted,
+)
+from tests.simulation.query.history import STREAMS, Trouble
+from tests.simulation.query.streams import LARGEST_AGGREGATE
+from tests.simulation.query.world import World
+
+Invariant = Callable[[World], Iterator[str]]
+
+_RETENTION = RETENTION_MS / 1000
+_FRESH = _RETENTION - 6 * 3600 - 600
+"""Seconds without a look after which a position may look expired: offsets are stored again after
+six hours of silence, and leave a minute for clocks that are apart."""
+
+
+def no_thread_ends_by_an_error(world: World) -> Iterator[str]:
+    for task, error in world.scheduler.failures:
+        yield f"the thread {task.name} of {task.process} ended by {error!r}"
+
+
+def queries_fail_for_a_reason(world: World) -> Iterator[str]:
+    """Only by what is gone, or by calls that fail."""
+    has_trouble = any(isinstance(event, Trouble) for _, event in world.history.events)
+    for failure in world.failures:
+        error = failure.error
+        cause = error.__cause__ if isinstance(error, JobFailedError) else error
+        if type(cause).__name__ == "TaskFailedError" or isinstance(cause, DataLossError):
+            continue
+        if "lies in its future" in str(cause):
+            continue
+        if not has_trouble:
+            yield f"at {failure.at:.3f} the query failed for no reason: {cause!r}"
+
+
+def everything_arrives(world: World) -> Iterator[str]:
+    """Each row that is wanted is in the sink within bounded time of the end of all faults."""
+    for row in missing(world)[:5]:
+        yield f"{row.data!r} of {row.id} is not in the sink"
+
+
+def everything_settles(world: World) -> Iterator[str]:
+    if world.settled_after is None:
+        yield f"{world.history.patience} s after the last fault not everything was in order"
+
+
+def each_row_arrives_once(world: World) -> Iterator[str]:
+    """By an idempotent sink, as it was put; all that the sink has was read by some task (P2)."""
+    put = {row.id: row for row in put_rows(world)}
+    seen: dict[object, int] = {}
+    for batch, tasks in world.sink.batches.items():
+        for row in itertools.chain.from_iterable(tasks):
+            if row.id in seen:
+                yield f"{row.data!r} is in batch {seen[row.id]} and in batch {batch}"
+            seen[row.id] = batch
+            if put.get(row.id) != row:
+                yield f"{row} was put as {put.get(row.id)}"
+
+
+def nothing_unwanted_arrives(world: World) -> Iterator[str]:
+    """Nothing from before the starting position, or older than ``skipOlderThan`` says (P9)."""
+    yield from itertools.islice(unwanted(world), 5)
+
+
+def batches_are_the_same_each_time(world: World) -> Iterator[str]:
+    """The same offsets give the same tasks, and each try of one the same rows in order (P1).
+
+    But for what retention has removed in between.
+    """
+    for batch, plans in world.partitions.items():
+        for plan in plans[1:]:
+            if plan != plans[0]:
+                yield f"batch {batch} was planned as {plans[0]}, and as {plan}"
+    tries: defaultdict[tuple[int, str, str], list[Try]] = defaultdict(list)
+    for each in world.tries:
+        tries[each.batch, each.stream, each.wanted.shard_id].append(each)
+    for (batch, _, shard), same in tries.items():
+        whole = next((each for each in same if each.is_whole), None)
+        if whole is None:
+            continue
+        for each in same:
+            ended = world.scheduler.now if each.ended is None else each.ended
+            horizon = world.epoch_ms(max(ended, whole.ended or 0.0) + 1) - RETENTION_MS
+            expected, found = (
+                [row for row in one.rows if row.arrival_ms >= horizon] for one in (whole, each)
+            )
+            if found != (expected if each.is_whole else expected[: len(found)]):
+                yield (
+                    f"a try of {shard} in batch {batch} at {each.began:.3f} read {_names(found)}, "
+                    f"another at {whole.began:.3f} {_names(expected)}"
+                )
+
+
+def shards_are_read_in_order(world: World) -> Iterator[str]:
+    """Batches of a shard follow each other, and their rows, as the shard has them (P2)."""
+    last: dict[tuple[str, str], tuple[tuple[int, str], int]] = {}
+    for batch in sorted(world.sink.batches):
+        for row in itertools.chain.from_iterable(world.sink.batches[batch]):
+            shard = row.id.stream, row.id.shard
+            place = sequence_order(row.id.sequence_number), row.id.sub_sequence_number
+            if shard in last and not last[shard] < place:
+                yield f"{row.data!r} in batch {batch} comes behind what follows it in {shard}"
+            last[shard] = place
+
+
+def parents_come_first(world: World) -> Iterator[str]:
+    """A key's rows are in the order of the puts; those of a shard in a later batch than its
+    parents' (P3)."""
+    order = {row.id: place for place, row in enumerate(put_rows(world))}
+    last: dict[tuple[str, str], Row] = {}
+    batches: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
+    for batch in sorted(world.sink.batches):
+        for row in itertools.chain.from_iterable(world.sink.batches[batch]):
+            key = row.id.stream, row.key
+            before = last.get(key)
+            if before is not None and order.get(before.id, 0) > order.get(row.id, 0):
+                yield f"{row.data!r} in batch {batch} comes after {before.data!r}"
+            last[key] = row
+            batches[row.id.stream, row.id.shard].add(batch)
+    for stream in STREAMS[: len(world.history.shards)]:
+        for shard in world.streams.all_shards(stream):
+            for parent in shard.parents:
+                first = min(batches.get((stream, shard.id), {1 << 60}))
+                if max(batches.get((stream, parent), {-1})) >= first:
+                    yield f"batch {first} has rows of {shard.id} and not all before of {parent}"
+
+
+def offsets_are_readable(world: World) -> Iterator[str]:
+    """JSON of positions, and not larger than the shards that there are (P4)."""
+    for batch, text in world.checkpoint.offsets.items():
+        offset = json.loads(text)
+        read = from_json(STREAMS, offset)
+        for stream, positions in read.items():
+            shards = len(world.streams.all_shards(stream))
+            if len(positions) > shards + 1 and world.scheduler.now < _RETENTION:
+                yield f"the offset of batch {batch} lists {len(positions)} of {shards} shards"
+    batches = sorted(world.checkpoint.offsets)
+    if batches != list(range(len(batches))):
+        yield f"the offset log has the batches {batches}"
+    for stream, positions in read.items() if batches else ():
+        stale = [shard for shard, at in offset[stream].items() if at == "SHARD_END"]
+        if world.settled_after is not None and len(stale) > len(positions) // 2 + 2:
+            yield f"in the end the offset lists the finished shards {stale}"
+
+
+def idle_streams_make_no_batches(world: World) -> Iterator[str]:
+    """A batch without a row has another reason: a beginning, a jump, a loss, hours passed (P5)."""
+    empty = [batch for batch, tasks in world.sink.batches.items() if not any(tasks)]
+    # What retention has removed since a batch was planned was in it.
+    gone = [
+        batch
+        for batch in empty
+        if any(losses >= _planned_at(world, batch) for losses, _ in world.losses)
+    ]
+    reasons = len(STREAMS) * 2
+    reasons += sum(run.asked.skip_older_than is not None for run in world.runs) * 2
+    reasons += 2 * len(world.losses)
+    reasons += int(world.scheduler.now / (5 * 3600))
+    if len(empty) - len(gone) > reasons:
+        yield f"the batches {empty} have no rows, and {reasons} of them have a reason"
+
+
+def _planned_at(world: World, batch: int) -> float:
+    return next((look.began for look in world.looks if look.batch == batch), 0.0)
+
+
+def limits_hold(world: World) -> Iterator[str]:
+    """A batch has no more rows than is allowed, but for one record of each shard (P6)."""
+    for look in world.looks:
+        if look.batch is None or world.history.trigger.kind == "once":
+            continue
+        tasks = world.sink.batches.get(look.batch)
+        limit = look.run.asked.allowance.rows
+        if tasks is None or limit == float("inf"):
+            continue
+        rows = sum(map(len, tasks))
+        if rows > limit + (LARGEST_AGGREGATE - 1 + 1) * len(tasks):
+            yield f"batch {look.batch} has {rows} rows in {len(tasks)} tasks, allowed are {limit}"
+
+
+def loss_is_told(world: World) -> Iterator[str]:
+    """It is told that records are gone only when they are, or when nobody could tell (P8).
+
+    That nothing is gone without a word is `everything_arrives`.
+    """
+    there = delivered(world)
+    for at, text in world.losses:
+        horizon = world.epoch_ms(at + 1.0) - RETENTION_MS
+        if any(row.arrival_ms < horizon and row.id not in there for row in put_rows(world)):
+            continue
+        looks = [0.0, *(look.ended for look in world.looks if look.ended is not None), at]
+        looks = sorted(each for each in looks if each <= at)
+        if max(later - one for one, later in itertools.pairwise(looks)) < _FRESH:
+            yield f"at {at:.3f} it was told, and nothing was gone: {text}"
+
+
+def calls_stay_within_budgets(world: World) -> Iterator[str]:
+    """Calls on a shard in any ten seconds, listings of a stream, and calls of one look (P7)."""
+    times: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+    for call in world.kinesis.calls:
+        if call.operation in {"GetRecords", "GetShardIterator"}:
+            times[call.operation, f"{call.stream}/{call.shard}"].append(call.time_ms)
+        if call.operation == "ListShards" and call.error is not None:
+            yield f"at {call.time_ms} ListShards was refused: {call.error}"
+    for (operation, shard), instants in times.items():
+        for place, instant in enumerate(instants):
+            count = bisect_right(instants, instant + 10_000) - place
+            if count <= 56:
+                continue
+            began = [world.epoch_ms(run.began) for run in world.runs]
+            if count > 56 + 20 * sum(instant - 1 <= at <= instant + 10_000 for at in began):
+                yield f"{operation} of {shard} was called {count} times in the ten s from {instant}"
+                break
+    for run in world.runs:
+        ended = max((look.ended or look.began for look in run.looks), default=run.began)
+        listed = world.calls.get((run.process.name, "ListShards"), 0)
+        trouble = sum(note.text.startswith("ListShards meets") for note in world.notes)
+        most = len(STREAMS) * (4 + (ended - run.began) / 5.0) + trouble
+        if listed > most:
+            yield f"{run.process} listed shards {listed} times in {ended - run.began:.0f} s"
+
+
+def available_now_ends_where_it_should(world: World) -> Iterator[str]:
+    """All that was there when it was started, and nothing of what came later (P6)."""
+    for run in world.runs:
+        if run.prepared is None or run.ended is None or has_skew(world) or has_lag(world):
+            continue
+        began, until = (world.epoch_ms(at) for at in run.prepared)
+        names = run.options["streamName"].split(",")
+        in_time = {
+            row.id
+            for batch, tasks in world.sink.batches.items()
+            if world.sink.written_at[batch] <= run.ended
+            for task in tasks
+            for row in task
+        }
+        wanted = delivered(world) | {row.id for row in missing(world)}
+        for row in put_rows(world):
+            was_there = row.arrival_ms < began - 1000 and row.id.stream in names
+            if was_there and row.id in wanted - in_time:
+                yield f"{row.data!r} was there at {began}, and the run left it to another"
+                break
+        planned = {look.batch for look in run.looks}
+        for batch in planned & set(world.sink.batches):
+            for row in itertools.chain.from_iterable(world.sink.batches[batch or 0]):
+                if row.arrival_ms > until + 1:
+                    yield f"{row.data!r} came after {until}, and is in batch {batch}"
+
+
+def _names(rows: list[Row]) -> str:
+    return ", ".join(row.data.decode(errors="replace") for row in rows)
+
+
+INVARIANTS: tuple[Invariant, ...] = (
+    no_thread_ends_by_an_error,
+    queries_fail_for_a_reason,
+    each_row_arrives_once,
+    nothing_unwanted_arrives,
+    batches_are_the_same_each_time,
+    shards_are_read_in_order,
+    parents_come_first,
+    offsets_are_readable,
+    idle_streams_make_no_batches,
+    limits_hold,
+    loss_is_told,
+    calls_stay_within_budgets,
+    available_now_ends_where_it_should,
+    everything_arrives,
+    everything_settles,
+)
+
+
+def check(world: World) -> list[str]:
+    """All that is wrong with a world, by the invariants' names."""
+    return [f"{each.__name__}: {text}" for each in INVARIANTS for text in each(world)]

@@ -1,0 +1,25 @@
+"""Streaming queries as a subject: the source's planner and readers, driven as Spark drives them."""
+
+from __future__ import annotations
+
+from tests.simulation.query.bugs import BUGS
+from tests.simulation.query.histories import histories, rough_history
+from tests.simulation.query.history import History
+from tests.simulation.query.invariants import check
+from tests.simulation.query.story import tell
+from tests.simulation.query.world import World
+from tests.simulation.subject import Outcome, Subject
+
+
+def play(history: History) -> Outcome:
+    world = World(history).run()
+    settled_after = world.settled_after
+    return Outcome(
+        check(world),
+        world.scheduler.now,
+        len(world.streams.user_records),
+        history.patience if settled_after is None else settled_after,
+    )
+
+
+SUBJECT: Subject[History] = Subject("queries", histories, rough_history, play, tell, BUGS)

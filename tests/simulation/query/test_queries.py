@@ -1,0 +1,110 @@
+"""Whatever happens to a streaming query, what must be true is; worlds follow from histories.
+
+More of the same: ``make simulate``.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, note, settings
+
+from tests.simulation.query.bugs import BUGS
+from tests.simulation.query.histories import histories, rough_history
+from tests.simulation.query.history import CrashDriver, History, Lag, Put, Split, Trigger
+from tests.simulation.query.invariants import check
+from tests.simulation.query.story import tell
+from tests.simulation.query.world import World, digest
+
+_HISTORIES = 60
+
+
+class _Story:
+    """Told only of the history that hypothesis shows in the end."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+
+    def __repr__(self) -> str:
+        return tell(self._history)
+
+
+@settings(
+    derandomize=True,
+    max_examples=200,
+    deadline=None,
+    phases=(Phase.generate, Phase.shrink),
+    suppress_health_check=(HealthCheck.too_slow,),
+)
+@given(history=histories())
+def test_what_must_be_true_is_in_every_history(history: History) -> None:
+    wrong = check(World(history).run())
+    note(_Story(history))
+    assert wrong == []
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_a_deliberate_bug_is_found(name: str) -> None:
+    bug = BUGS[name]
+    numbers = range(_HISTORIES) if bug.rough is None else (bug.rough,)
+    with bug.patch():
+        assert any(
+            text.startswith(f"{bug.caught_by}:")
+            for number in numbers
+            for text in check(World(rough_history(number)).run())
+        )
+
+
+def test_without_a_bug_those_histories_are_in_order() -> None:
+    for number in {bug.rough or 0 for bug in BUGS.values()}:
+        assert check(World(rough_history(number)).run()) == [], number
+
+
+STALE_LISTING = History(
+    seed=1,
+    shards=(1,),
+    events=(
+        (12.0, Put(0, 5)),
+        (30.0, Lag(15.0, 30.0)),
+        (31.0, Split(0.5)),
+        *((32.0, Put(key, 3)) for key in range(1, 5)),
+        (36.5, CrashDriver(0.2)),
+        (60.0, Put(4, 3)),
+    ),
+    options={"initialPosition": "trim_horizon"},
+    trigger=Trigger("processing", 2.0),
+)
+"""The query stands in shards, when it is started again, that ListShards does not know of yet."""
+
+
+@pytest.mark.parametrize("options", [{}, {"skipOlderThan": "1 hour"}])
+def test_a_listing_that_lags_behind_a_checkpoint_loses_and_repeats_nothing(
+    options: dict[str, str],
+) -> None:
+    history = replace(STALE_LISTING, options={**STALE_LISTING.options, **options})
+    assert check(World(history).run()) == []
+
+
+def test_the_same_history_is_the_same_world_in_any_process() -> None:
+    here = digest(World(rough_history(3)).run())
+    assert digest(World(rough_history(3)).run()) == here
+    assert digest(World(rough_history(4)).run()) != here
+    program = (
+        "from tests.simulation.query.histories import rough_history\n"
+        "from tests.simulation.query.world import World, digest\n"
+        "print(digest(World(rough_history(3)).run()))"
+    )
+    root = Path(__file__).parents[3]
+    told = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": f"{root / 'src'}:{root}"},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert told.stdout.strip() == here

@@ -1,0 +1,374 @@
+"""A query and its streams in one thread: the driver, executors, Kinesis, and all that fails.
+
+Everything in a world follows from its history.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import logging
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from unittest import mock
+
+from sparkinesis.errors import DataLossError, SparkinesisError
+from sparkinesis.local import LocalKinesis
+from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.budget import Pace, ShardBudget
+from sparkinesis.stream.client import StreamClient
+from sparkinesis.stream.position import ShardRange
+from sparkinesis.stream.retry import Retry
+from tests.simulation.kinesis import REGION, KinesisClient
+from tests.simulation.network import URL, Network
+from tests.simulation.primitives import installed
+from tests.simulation.query import history as events
+from tests.simulation.query.checkpoint import Checkpoint, Sink
+from tests.simulation.query.cluster import Behaviour, Cluster, JobFailedError, Try
+from tests.simulation.query.engine import Engine, Look, Run
+from tests.simulation.query.expected import missing
+from tests.simulation.query.history import STREAMS, Event, History
+from tests.simulation.query.streams import Streams
+from tests.simulation.scheduler import Process, Scheduler
+
+EPOCH_MS = 1_700_000_000_000
+_LOOK_AGAIN = 10.0
+"""Seconds between two looks whether everything is in order, at least."""
+_RESTART = 10.0
+"""Seconds until somebody starts a query that has failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    at: float
+    by: str
+    text: str
+
+
+@dataclass
+class Failure:
+    """How a run has ended that did not end by itself."""
+
+    at: float
+    error: BaseException
+
+
+@dataclass
+class World:
+    history: History
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
+    sink: Sink = field(default_factory=Sink)
+    runs: list[Run] = field(default_factory=list)
+    looks: list[Look] = field(default_factory=list)
+    partitions: dict[int, list[list[tuple[str, ShardRange]]]] = field(default_factory=dict)
+    """By batch, what was planned for its tasks, each time."""
+    tries: list[Try] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    losses: list[tuple[float, str]] = field(default_factory=list)
+    """When it was told, by an error or a warning, that records are gone."""
+    notes: list[Note] = field(default_factory=list)
+    calls: dict[tuple[str, str], int] = field(default_factory=dict)
+    """By process and operation."""
+    settled_after: float | None = None
+    """Seconds from the end of all faults until everything was in order."""
+
+    def __post_init__(self) -> None:
+        history = self.history
+        self.scheduler = Scheduler(history.seed, preempt=history.preempt)
+        self.kinesis = LocalKinesis(clock=self.now_ms, empty_pages=history.empty_pages)
+        self.streams = Streams(self.kinesis, history.shards)
+        self.options = {"region": REGION, "endpoint": URL, "streamName": STREAMS[0]}
+        self.options.update(history.options)
+        self.behaviour = Behaviour.of(history.tasks)
+        self.cluster: Cluster | None = None
+        self._run: Run | None = None
+        self._starts = 0
+        self._paused_until: dict[Process, float] = {}
+        self._wall_clock_off_ms = 0
+        self._network = Network(self.scheduler, self._fault)
+        self._client = KinesisClient(self._network, self.kinesis)
+        self._budgets: dict[tuple[str, StreamAddress, str, Pace], ShardBudget] = {}
+        self._troubles: list[events.Trouble] = []
+
+    @staticmethod
+    def epoch_ms(at: float) -> int:
+        """An instant of virtual time, as the service has it."""
+        return EPOCH_MS + int(at * 1000)
+
+    def now_ms(self) -> int:
+        return self.epoch_ms(self.scheduler.now)
+
+    def note(self, text: str) -> None:
+        task = self.scheduler.current
+        by = "" if task is None else task.process.name
+        self.notes.append(Note(self.scheduler.now, by, text))
+
+    # --- what happens
+
+    def run(self) -> World:
+        """The whole history, and what comes after it until everything is in order."""
+        with ExitStack() as stack:
+            stack.enter_context(installed(self.scheduler))
+            stack.enter_context(self._in_place())
+            stack.enter_context(self._warnings_noted())
+            try:
+                self._happens()
+            finally:
+                self.scheduler.end()
+        return self
+
+    def _happens(self) -> None:
+        scheduler, history = self.scheduler, self.history
+        self._start_later(history.begins)
+        for at, event in history.events:
+            assert at < history.duration, "nothing happens behind the end of all faults"
+            scheduler.at(at, functools.partial(self._happen, event))
+        scheduler.run_until(history.duration)
+        self._end_of_faults()
+        deadline = scheduler.now + history.patience + self._time_to_read()
+        while scheduler.now < deadline:
+            scheduler.run_until(scheduler.now + max(_LOOK_AGAIN, history.trigger.seconds))
+            if not missing(self):
+                self.settled_after = scheduler.now - history.duration
+                break
+        # What is wrong may show in the next batches.
+        scheduler.run_until(scheduler.now + 2 * history.trigger.seconds + _LOOK_AGAIN)
+
+    def _time_to_read(self) -> float:
+        """Seconds that it takes to read all in batches as small as they may be."""
+        batches = 4
+        if self._run is not None and self._run.asked.allowance.is_limited:
+            batches += len(self.streams.records)
+        return batches * max(self.history.trigger.seconds, 3.0)
+
+    def _happen(self, event: Event) -> None:
+        self.note(f"--- {event}")
+        scheduler = self.scheduler
+        match event:
+            case events.Put():
+                self.streams.put(event)
+            case events.Split():
+                self.streams.split(event)
+            case events.Merge():
+                self.streams.merge(event)
+            case events.Stop():
+                self._kill()
+                self.options.update(self._possible(event.options))
+                self._start_later(event.seconds)
+            case events.CrashDriver():
+                if self._kill():
+                    self._start_later(event.seconds)
+            case events.CrashExecutor() | events.Pause():
+                self._happen_to(event)
+            case events.ClockJump():
+                self._wall_clock_off_ms = round(event.seconds * 1000)
+            case events.Trouble():
+                self._troubles.append(event)
+                ends = scheduler.now + event.seconds
+                scheduler.at(ends, lambda: self._end_trouble(event))
+            case events.Lag():
+                self._client.list_lag_ms = round(event.behind * 1000)
+                scheduler.at(scheduler.now + event.seconds, self._end_lag)
+
+    def _possible(self, options: tuple[tuple[str, str], ...]) -> dict[str, str]:
+        """Without a second stream where there is only one."""
+        is_alone = len(self.history.shards) == 1
+        return {name: text for name, text in options if name != "streamName" or not is_alone}
+
+    def _happen_to(self, event: events.CrashExecutor | events.Pause) -> None:
+        if self._run is None or self.cluster is None:
+            if isinstance(event, events.Pause) and event.executor is None:
+                self._start_later(event.seconds)
+            return
+        if event.executor is None:
+            process = self._run.process
+        else:
+            process = self.cluster.executors[event.executor % len(self.cluster.executors)]
+        if isinstance(event, events.CrashExecutor):
+            process.kill()
+        else:
+            self._pause(process, event.seconds)
+
+    def _pause(self, process: Process, seconds: float) -> None:
+        ends = self.scheduler.now + seconds
+        self._paused_until[process] = max(ends, self._paused_until.get(process, 0.0))
+        process.pause()
+
+        def resume() -> None:
+            if self.scheduler.now >= self._paused_until[process]:
+                process.resume()
+
+        self.scheduler.at(ends, resume)
+
+    def _end_trouble(self, event: events.Trouble) -> None:
+        if event in self._troubles:
+            self._troubles.remove(event)
+
+    def _end_lag(self) -> None:
+        self._client.list_lag_ms = 0
+
+    def _end_of_faults(self) -> None:
+        self.note("--- no faults from now on")
+        self._troubles.clear()
+        self._end_lag()
+        self.kinesis.empty_pages = 0
+        self.behaviour.fail = self.behaviour.slow = 0.0
+        if self._run is not None and self.cluster is not None:
+            for process in (self._run.process, *self.cluster.executors):
+                process.resume()
+        self._start()
+
+    # --- the query
+
+    def _start_later(self, seconds: float) -> None:
+        """Unless somebody has other plans meanwhile."""
+        self._starts += 1
+        this = self._starts
+
+        def start() -> None:
+            if this == self._starts:
+                self._start()
+
+        self.scheduler.at(self.scheduler.now + seconds, start)
+
+    def _start(self) -> None:
+        """A run of the query, unless there is one."""
+        if self._run is not None:
+            return
+        number = len(self.runs)
+        process = self.scheduler.process(f"driver {number}")
+        run = self._run = Run(number, dict(self.options), self.scheduler.now, process)
+        self.runs.append(run)
+        made = 0
+
+        def new_executor(machine: int) -> Process:
+            nonlocal made
+            made += 1
+            return self.scheduler.process(f"executor {number}.{made} on machine {machine}")
+
+        cluster = self.cluster = Cluster(
+            self.scheduler, self.behaviour, new_executor, self.tries, self.note
+        )
+        self.scheduler.spawn(process, "stream execution", lambda: self._main(run, cluster))
+
+    def _main(self, run: Run, cluster: Cluster) -> None:
+        try:
+            Engine(self, run, cluster).run()
+        except (SparkinesisError, JobFailedError) as error:
+            self._failed(error)
+        restart = _RESTART if run.ended is None else self.history.trigger.seconds
+        self._kill()
+        self._start_later(restart)
+
+    def _failed(self, error: SparkinesisError | JobFailedError) -> None:
+        self.note(f"the query failed: {type(error).__name__}: {error}")
+        self.failures.append(Failure(self.scheduler.now, error))
+        cause = error.__cause__ if isinstance(error, JobFailedError) else error
+        if isinstance(cause, DataLossError):
+            self.losses.append((self.scheduler.now, str(cause)))
+            self.options["failOnDataLoss"] = "false"  # as the error advises
+
+    def _kill(self) -> bool:
+        """The driver ends, its executors as well, a little later; whether there was one."""
+        run, cluster = self._run, self.cluster
+        if run is None or cluster is None:
+            return False
+        self._run = self.cluster = None
+        run.process.kill()
+        for executor in cluster.executors:
+            later = self.scheduler.now + 3.0 * self.scheduler.rng.random()
+            self.scheduler.at(later, executor.kill)
+        return True
+
+    # --- in place of a machine, and of the network
+
+    @contextmanager
+    def _in_place(self) -> Iterator[None]:
+        """For the block the source finds itself in this world."""
+
+        def call_client(_: StreamAddress) -> KinesisClient:
+            return self._client
+
+        replacements: dict[str, object] = {
+            "sparkinesis.stream.client.call_client": call_client,
+            "sparkinesis.source.planner.StreamClient": self._new_client,
+            "sparkinesis.source.reader.StreamClient": self._new_client,
+            "sparkinesis.source.reader._budget": self._budget,
+            "sparkinesis.source.stream_planner.FIRST_CONTACT": self._retry(10.0),
+        }
+        with ExitStack() as stack:
+            for name, replacement in replacements.items():
+                stack.enter_context(mock.patch(name, replacement))
+            yield
+
+    def _new_client(self, address: StreamAddress) -> StreamClient:
+        return StreamClient(
+            address, self._retry(300.0), lambda: self.now_ms() + self._wall_clock_off_ms
+        )
+
+    def _retry(self, give_up_after: float) -> Retry:
+        scheduler = self.scheduler
+        return Retry(
+            give_up_after=give_up_after,
+            clock=lambda: scheduler.now,
+            sleep=scheduler.sleep,
+            uniform=scheduler.rng.uniform,
+        )
+
+    def _budget(self, address: StreamAddress, shard_id: str, pace: Pace) -> ShardBudget:
+        """One for all processes of a machine, whatever becomes of them."""
+        task = self.scheduler.current
+        assert task is not None
+        machine = task.process.name.rpartition(" ")[2]
+        key = machine, address, shard_id, pace
+        if key not in self._budgets:
+            scheduler = self.scheduler
+            self._budgets[key] = ShardBudget(pace, lambda: scheduler.now, scheduler.sleep)
+        return self._budgets[key]
+
+    def _fault(self, service: str, operation: str, process: Process) -> str | None:
+        key = (process.name, operation)
+        self.calls[key] = self.calls.get(key, 0) + 1
+        for trouble in self._troubles:
+            if trouble.side is not None and not process.name.startswith(trouble.side):
+                continue
+            if self.scheduler.rng.random() < trouble.rate:
+                self.note(f"{operation} meets {trouble.kind}")
+                return trouble.kind
+        if self._run is not None and process is self._run.process and self._run.looks:
+            self._run.looks[-1].calls += 1
+        return None
+
+    @contextmanager
+    def _warnings_noted(self) -> Iterator[None]:
+        world = self
+
+        class Noting(logging.Handler):
+            def emit(self, record: logging.LogRecord) -> None:
+                text = record.getMessage()
+                world.note(f"warns: {text}")
+                if "Going on with the oldest record" in text:
+                    world.losses.append((world.scheduler.now, text))
+
+        logger = logging.getLogger("sparkinesis")
+        handler, level, passes_on = Noting(), logger.level, logger.propagate
+        logger.addHandler(handler)
+        logger.setLevel(logging.WARNING)
+        logger.propagate = False
+        try:
+            yield
+        finally:
+            logger.removeHandler(handler)
+            logger.setLevel(level)
+            logger.propagate = passes_on
+
+
+def digest(world: World) -> str:
+    """Of all that happened; the same for the same history, always."""
+    told = hashlib.sha256()
+    for note in world.notes:
+        told.update(repr(note).encode())
+    told.update(repr(sorted(world.sink.batches.items())).encode())
+    told.update(repr(sorted(world.checkpoint.offsets.items())).encode())
+    return told.hexdigest()

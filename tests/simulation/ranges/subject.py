@@ -1,0 +1,110 @@
+"""Ranges that are read by enhanced fan-out as a subject, and deliberate bugs in that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+from hypothesis import strategies as st
+
+from sparkinesis.source import subscribed
+from sparkinesis.source.subscribed import SubscribedCursor, Turn
+from sparkinesis.stream.position import TRIM_HORIZON
+from tests.simulation.logs import quiet_logging
+from tests.simulation.ranges.invariants import check
+from tests.simulation.ranges.world import DURATION, Ranges
+from tests.simulation.subject import Bug, Outcome, Subject
+
+
+def _instead(owner: object, name: str, make: Callable[[Any], Any], caught_by: str) -> Bug:
+    return Bug(lambda: mock.patch.object(owner, name, make(getattr(owner, name))), caught_by)
+
+
+def _at(next_event: Any) -> Any:
+    """GetRecords goes on AT the last record, not behind it."""
+
+    def event(self: Any, *subscription: Any) -> Any:
+        fetched = next_event(self, *subscription)
+        self._inclusive = True
+        return fetched
+
+    return event
+
+
+def _anew(next_event: Any) -> Any:
+    """GetRecords begins where the subscription began."""
+
+    def event(self: Any, *subscription: Any) -> Any:
+        before = self._position, self._inclusive
+        fetched = next_event(self, *subscription)
+        self._position, self._inclusive = before
+        return fetched
+
+    return event
+
+
+def _by_the_oldest(subscribe: Any) -> Any:
+    """Where there is no subscription, GetRecords begins at the oldest record."""
+
+    def begin(self: Any) -> Any:
+        subscribe(self)
+        if self._subscription is None:
+            self._position = TRIM_HORIZON
+
+    return begin
+
+
+_EXACTLY = "ranges_are_read_exactly"
+
+BUGS: dict[str, Bug] = {
+    "GetRecords goes on AT the last record of a subscription": _instead(
+        SubscribedCursor, "_next_event", _at, _EXACTLY
+    ),
+    "GetRecords begins where the subscription began": _instead(
+        SubscribedCursor, "_next_event", _anew, _EXACTLY
+    ),
+    "GetRecords begins at the oldest record for want of a subscription": _instead(
+        SubscribedCursor, "_subscribe", _by_the_oldest, _EXACTLY
+    ),
+    "the subscription of a range is left open": _instead(
+        SubscribedCursor,
+        "_end_subscription",
+        lambda _: lambda self: setattr(self, "_subscription", None),
+        "subscriptions_end_with_their_tasks",
+    ),
+    "each range asks for a subscription": _instead(
+        Turn, "take", lambda _: lambda self: True, "machines_take_turns"
+    ),
+    "a machine asks again too soon": _instead(
+        subscribed, "BETWEEN_SUBSCRIPTIONS", lambda _: 4.0, "machines_take_turns"
+    ),
+}
+
+
+def play(number: int) -> Outcome:
+    with quiet_logging():
+        ranges = Ranges(number).run()
+    records = sum(len(each.found) for each in ranges.readings)
+    took = (each.ended - each.began for each in ranges.last if each.ended is not None)
+    return Outcome(check(ranges), DURATION, records, max(took, default=0.0))
+
+
+def tell(number: int) -> str:
+    with quiet_logging():
+        ranges = Ranges(number).run()
+    lines = [f"Ranges({number})", *map(str, ranges.troubles)]
+    for each in ranges.readings:
+        read = f"{len(each.found)} of {len(each.expected)} records of {each.shard_id}"
+        lines.append(f"{each.began:9.3f}  {each.process} {each.outcome}, {read}")
+    return "\n".join([*lines, *(check(ranges) or ["Nothing was wrong."])])
+
+
+RANGES: Subject[int] = Subject(
+    "ranges of queries, by enhanced fan-out",
+    lambda: st.integers(0, 2**32),
+    lambda number: number,
+    play,
+    tell,
+    BUGS,
+)

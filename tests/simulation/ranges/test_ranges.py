@@ -1,0 +1,42 @@
+"""A range read by enhanced fan-out is that range, whatever befalls the subscription."""
+
+from __future__ import annotations
+
+import collections
+
+import pytest
+
+from tests.simulation.ranges.invariants import check
+from tests.simulation.ranges.subject import BUGS
+from tests.simulation.ranges.world import Ranges
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_deliberate_bug_is_found(bug: str) -> None:
+    with BUGS[bug].patch():
+        wrong = [text for number in range(20) for text in check(Ranges(number).run())]
+    assert BUGS[bug].caught_by in {text.partition(":")[0] for text in wrong}
+
+
+def test_each_range_is_read_exactly_however_subscriptions_break() -> None:
+    outcomes: collections.Counter[str] = collections.Counter()
+    met: collections.Counter[str | None] = collections.Counter()
+    for number in range(120):
+        ranges = Ranges(number).run()
+        assert check(ranges) == [], number
+        outcomes.update(reading.outcome for reading in ranges.readings)
+        met.update(one.met for one in ranges.subscriptions.connections)
+    assert outcomes["whole"] > 3000
+    assert {"reset", "reset_after", "refused", "timeout", "late", "error", "throttle"} <= met.keys()
+
+
+def test_a_range_is_pushed_whole_where_nothing_fails() -> None:
+    pushed = 0
+    for number in range(10):
+        ranges = Ranges(number, has_trouble=False).run()
+        assert check(ranges) == []
+        for one in ranges.subscriptions.connections:
+            if one.met is None and not one.process.is_killed:
+                assert (one.process.name, "GetRecords") not in ranges.calls
+                pushed += 1
+    assert pushed > 150

@@ -1,0 +1,229 @@
+"""What each record processor was given, beside what it should have been: record by record.
+
+A record may be passed over for a few reasons only, each of which is looked at when it happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from sparkinesis.lease.extended_sequence_number import (
+    AT_TIMESTAMP,
+    LATEST,
+    SHARD_END,
+    TRIM_HORIZON,
+    ExtendedSequenceNumber,
+)
+from tests.simulation.history import DateAhead
+from tests.simulation.journal import EPOCH_MS, Entry
+from tests.simulation.producer import ShardLog
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+_SECOND_MS = 1000
+"""The service tells its time in whole seconds."""
+
+
+def slack_ms(world: World) -> int:
+    """How far a worker may be wrong about the service's clock, in a history's worst moment."""
+    ahead = [abs(e.ahead) for _, e in world.history.events if isinstance(e, DateAhead)]
+    return _SECOND_MS + round(max(ahead, default=0.0) * 1000)
+
+
+def jitter_ms(world: World) -> int:
+    return round(world.history.arrival_jitter * 1000)
+
+
+def ms(at: float) -> int:
+    """A virtual second by the service's clock."""
+    return EPOCH_MS + int(at * 1000)
+
+
+@dataclass
+class _Reader:
+    """One record processor."""
+
+    entry: Entry
+    """That of its beginning."""
+    done: int = -1
+    """The index of the last record that is behind it."""
+    from_ms: int | None = None
+    """The instant at which it began, if it began at one, until a record was given."""
+    given: list[int] = field(default_factory=list)
+    """The records of the present call."""
+    farthest: int = -1
+    has_begun: bool = False
+    """It was given a record, or moved its shard: from here on nothing may be missing."""
+    at_record: bool = False
+    """It began behind a record, which it has to miss if it is gone."""
+    given_up: set[int] = field(default_factory=set)
+
+
+class Replay:
+    """``wrong``: what contradicts. ``passed``: data of records that somebody might pass over."""
+
+    def __init__(self, world: World) -> None:
+        self.wrong: list[str] = []
+        self.passed: set[str] = set()
+        self._world = world
+        self._slack = slack_ms(world)
+        self._jitter = jitter_ms(world)
+        self._skip = world.options.skip_older_than
+        self._readers: dict[int, _Reader] = {}
+        self._present: dict[tuple[str, str], _Reader] = {}
+        self._instants = self._find_instants()
+        self._skips = world.history.on_error in {"skip", "retry, then skip"}
+        self._started = {process.name: ms(at) for process, at in world.fleet.started_at.items()}
+        for entry in world.journal.entries:
+            self._follow(entry)
+
+    def _find_instants(self) -> dict[tuple[str, str], list[tuple[float, str, int | None]]]:
+        """By process and shard, the names that it left as checkpoints, and their instants."""
+        found: dict[tuple[str, str], list[tuple[float, str, int | None]]] = {}
+        for write, _, after in self._world.leases():
+            if after is not None and write.by is not None and after.checkpoint.is_sentinel:
+                place = (write.at, after.checkpoint.sequence_number, after.timestamp_ms)
+                found.setdefault((write.by.name, write.key), []).append(place)
+        return found
+
+    def _follow(self, entry: Entry) -> None:
+        log = self._world.producer.logs.get(entry.shard) or ShardLog()
+        if entry.what == "initialize":
+            self._begin(entry, log)
+            return
+        if entry.what == "dead letter":
+            at = self._present.get((entry.process, entry.shard))
+            if at is not None:
+                at.given_up.add(log.index[entry.about])
+                at.done = max(at.done, log.index[entry.about])
+            return
+        reader = self._readers.get(entry.reader)
+        if reader is None:
+            return
+        if entry.what == "records":
+            self._records(reader, entry, log)
+        elif entry.what in {"processed", "checkpointed"}:
+            last = entry.about[-1] if entry.what == "processed" else entry.about
+            reader.done = max(reader.done, log.index[last])
+        elif entry.what == "raised" and entry.about == ("records", "SimulatedFailureError"):
+            rest = [index for index in reader.given if index > reader.done]
+            if self._skips and len(rest) == 1:
+                reader.given_up.add(rest[0])
+                self.passed.add(log.data[rest[0]])
+        elif entry.what == "reset":
+            self._move(reader, entry)
+        elif entry.what == "shard_ended":
+            self._pass_over(reader, entry, log, range(reader.done + 1, len(log.places)))
+
+    def _begin(self, entry: Entry, log: ShardLog) -> None:
+        at: ExtendedSequenceNumber = entry.about
+        reader = self._readers[entry.reader] = _Reader(entry)
+        self._present[entry.process, entry.shard] = reader
+        name = at.sequence_number
+        if name in {AT_TIMESTAMP, LATEST}:
+            reader.from_ms = self._instant(entry, name)
+        elif name == SHARD_END:
+            reader.done = len(log.places) - 1
+        elif name != TRIM_HORIZON:
+            index = log.index.get((name, at.sub_sequence_number))
+            if index is None:
+                self.wrong.append(f"at {entry.at:.3f} {entry.process} began at {at}: no record")
+                index = -1
+            reader.done, reader.at_record = index, True
+
+    def _instant(self, entry: Entry, name: str) -> int:
+        places = self._instants.get((entry.process, entry.shard), [])
+        instants = [t for at, known, t in places if at <= entry.at and known == name]
+        if not instants or instants[-1] is None:
+            self.wrong.append(f"at {entry.at:.3f} {entry.process} began at {name}, without instant")
+            return 0
+        return instants[-1]
+
+    def _move(self, reader: _Reader, entry: Entry) -> None:
+        reader.done = reader.farthest = -1
+        reader.given.clear()
+        reader.at_record = reader.has_begun = False
+        if entry.about == "TRIM_HORIZON":
+            reader.from_ms = None
+        elif isinstance(entry.about, datetime):
+            reader.from_ms = round(entry.about.timestamp() * 1000)
+        else:
+            reader.from_ms = self._instant(entry, LATEST)
+
+    def _records(self, reader: _Reader, entry: Entry, log: ShardLog) -> None:
+        given = [log.index.get(place, -1) for place in entry.about]
+        expected = reader.done + 1
+        for index in given:
+            if index < expected:
+                self.wrong.append(
+                    f"at {entry.at:.3f} {entry.process} was given the records {given} of "
+                    f"{entry.shard} when {expected} was next"
+                )
+                break
+            self._pass_over(reader, entry, log, range(expected, index))
+            if index == given[0]:
+                reader.done = index - 1  # what was passed over does not come any more
+            expected = index + 1
+            if index > reader.farthest:
+                self._require_young(reader, entry, log, index)
+                reader.farthest = index
+        reader.given, reader.has_begun = given, True
+
+    def _require_young(self, reader: _Reader, entry: Entry, log: ShardLog, index: int) -> None:
+        """That a record is not from before the bound of what may be given, by its arrival."""
+        bounds = []
+        if reader.from_ms is not None:
+            bounds.append(reader.from_ms - self._jitter)
+        if self._skip == 0:
+            bounds.append(self._started[entry.process] - self._slack)
+        elif self._skip is not None:
+            bounds.append(ms(entry.at) - round(self._skip * 1000) - self._slack)
+        if bounds and log.arrivals[index] < max(bounds):
+            self.wrong.append(
+                f"at {entry.at:.3f} {entry.process} was given {log.data[index]} of {entry.shard}, "
+                f"{(max(bounds) - log.arrivals[index]) / 1000:.3f} s older than it may be"
+            )
+
+    def _pass_over(
+        self, reader: _Reader, entry: Entry, log: ShardLog, missing: Iterable[int]
+    ) -> None:
+        """That each record which is missing is so for a reason."""
+        for index in missing:
+            if index in reader.given_up:
+                continue
+            reason = self._reason(reader, entry, log.arrivals[index])
+            if reason is None:
+                self.wrong.append(
+                    f"at {entry.at:.3f} {entry.process} was not given {log.data[index]}, record "
+                    f"{index} of {entry.shard}, before {entry.what}"
+                )
+                return
+            if reason != "before its beginning":
+                self.passed.add(log.data[index])
+            if reason == "expired" and reader.at_record and not self._is_told(entry):
+                self.wrong.append(
+                    f"at {entry.at:.3f} {log.data[index]} of {entry.shard} had expired, and "
+                    f"{entry.process} said nothing of it"
+                )
+                return
+
+    def _reason(self, reader: _Reader, entry: Entry, arrival_ms: int) -> str | None:
+        if not reader.has_begun and reader.from_ms is not None and arrival_ms < reader.from_ms:
+            return "before its beginning"
+        if self._skip == 0 and arrival_ms < ms(reader.entry.at) + self._slack:
+            return "older than the worker"
+        bound_ms = ms(entry.at) + self._slack
+        if self._skip and arrival_ms < bound_ms - round(self._skip * 1000):
+            return "too old"
+        retention_ms = self._world.producer.stream.retention_hours * 3_600_000
+        return "expired" if arrival_ms < ms(entry.at) - retention_ms else None
+
+    def _is_told(self, entry: Entry) -> bool:
+        return any(
+            (process, shard) == (entry.process, entry.shard) and at <= entry.at
+            for at, process, shard in self._world.told
+        )

@@ -1,0 +1,137 @@
+"""Rough histories, by number: such that find bugs soon."""
+
+from __future__ import annotations
+
+import functools
+import random
+from dataclasses import replace
+from typing import Any
+
+from tests.simulation import history as h
+from tests.simulation.histories import QUICK, closed, in_order
+
+_DURATION = 120.0
+
+
+def rough_history(number: int) -> h.History:
+    """Of sleepers, lost answers, processors that fail, and one matter more."""
+    return _MATTERS[number % len(_MATTERS)](plain_history(number), random.Random(-1 - number))
+
+
+def plain_history(number: int) -> h.History:
+    """The same without the matter."""
+    rng = random.Random(number)
+    when = functools.partial(rng.uniform, 1.0, _DURATION - 1.0)
+    events: list[tuple[float, h.Event]] = [(0.0, h.Start(0)), (1.0, h.Start(1))]
+    events += [(when(), h.Put(rng.randrange(8), rng.randint(1, 4))) for _ in range(60)]
+    events += [(when(), h.Split(rng.random())) for _ in range(rng.randint(0, 3))]
+    events += [(when(), h.Merge(rng.random())) for _ in range(rng.randint(0, 2))]
+    for _ in range(rng.randint(1, 4)):
+        events.append((when(), h.Pause(rng.randrange(2), rng.choice((5.0, 11.0, 15.0, 25.0)))))
+    if rng.random() < 0.5:
+        at, worker = when(), rng.randrange(3)
+        events += [(at, h.Crash(worker)), (at + 0.5, h.Start(worker, rng.random() < 0.5))]
+    for kind, service in (
+        (rng.choice(("timeout_after", "reset_after", "error_after")), "dynamodb"),
+        (rng.choice(("expired", "denied", "timeout", "throttle")), "kinesis"),
+    ):
+        trouble = h.Trouble(kind, rng.choice((0.1, 0.3, 0.6)), rng.uniform(5.0, 40.0))
+        events.append((when(), replace(trouble, service=service)))  # type: ignore[arg-type]
+    behaviour = h.Behaviour(
+        checkpoint=rng.choice((1.0, 0.3)),
+        odd_checkpoint=rng.choice((0.0, 0.4)),
+        fail=rng.choice((0.0, 0.2)),
+        slow=rng.choice((0.0, 0.3)),
+        slowest=4.0,
+    )
+    return h.History(
+        seed=number,
+        shards=rng.randint(1, 3),
+        events=in_order([e for e in events if e[0] < _DURATION], _DURATION),
+        behaviour=behaviour,
+        options=QUICK,
+        duration=_DURATION,
+    )
+
+
+def _plain(history: h.History, rng: random.Random) -> h.History:
+    del rng
+    return history
+
+
+def _packed(history: h.History, rng: random.Random) -> h.History:
+    """Aggregated records, and checkpoints inside of them."""
+    events = tuple(
+        (at, replace(event, packed=rng.choice((0, 3, 6))) if isinstance(event, h.Put) else event)
+        for at, event in history.events
+    )
+    behaviour = replace(history.behaviour, odd_checkpoint=0.5, prepare=rng.choice((0.0, 0.3)))
+    options = {**QUICK, "max_records": rng.choice((1, 10_000))}
+    return replace(history, events=events, behaviour=behaviour, options=options)
+
+
+def _late(history: h.History, rng: random.Random) -> h.History:
+    """Records and reshards from before the application, which is not to begin with them."""
+    events = [(at + 20.0 if isinstance(e, h.Start) else at, e) for at, e in history.events]
+    return replace(
+        history,
+        events=in_order([each for each in events if each[0] < _DURATION], _DURATION),
+        initial_position=rng.choice(("latest", "latest", 10.0)),
+    )
+
+
+def _skipping(history: h.History, rng: random.Random) -> h.History:
+    """On machines whose clocks are wrong."""
+    jumps = [
+        (rng.uniform(5.0, 60.0), h.ClockJump(worker, rng.choice((-900.0, 900.0))))
+        for worker in range(2)
+    ]
+    return replace(
+        history,
+        events=in_order([*history.events, *jumps], _DURATION),
+        options={**QUICK, "skip_older_than": rng.choice((0, 5.0, 15.0))},
+    )
+
+
+def _giving_up(history: h.History, rng: random.Random) -> h.History:
+    policy: Any = rng.choice(
+        ("skip", "dead letter", "retry, then skip", "retry, then dead letter", "stop")
+    )
+    poison = None if policy == "stop" else rng.randrange(8)
+    behaviour = replace(history.behaviour, fail_elsewhere=rng.choice((0.0, 0.3)), poison=poison)
+    return replace(history, on_error=policy, behaviour=behaviour)
+
+
+def _moved(history: h.History, rng: random.Random) -> h.History:
+    """By operators, by processors, and by who writes to the table with no right to."""
+    at = functools.partial(rng.uniform, 5.0, _DURATION - 5.0)
+    more: list[tuple[float, h.Event]] = [
+        (at(), h.Reset(rng.choice(("LATEST", "TRIM_HORIZON", 20.0))))
+        for _ in range(rng.randint(0, 2))
+    ]
+    kinds: Any = ("take", "evict", "note", "delete")
+    more += [(at(), h.Foreign(rng.choice(kinds), rng.random())) for _ in range(rng.randint(0, 3))]
+    behaviour = replace(history.behaviour, reset=rng.choice((0.0, 0.02)))
+    events = in_order([*history.events, *more], _DURATION)
+    return replace(history, events=events, behaviour=behaviour)
+
+
+def _closed(history: h.History, rng: random.Random) -> h.History:
+    hours = rng.choice((3, 25, 25))
+    return closed(history, rng.uniform(20.0, 100.0), hours * 3600.0, graceful=rng.random() < 0.5)
+
+
+def _crowded(history: h.History, rng: random.Random) -> h.History:
+    """Many shards, and processes that share a name."""
+    more: list[tuple[float, h.Event]] = [
+        (rng.uniform(5.0, 40.0), h.Storm(20, 30.0)),
+        (rng.uniform(20.0, 90.0), h.Twin(rng.randrange(2))),
+        (2.0, h.Start(2)),
+    ]
+    at = rng.uniform(40.0, 80.0)
+    more += [(at, h.Pause(0, 25.0)), (at + 1.0, h.Twin(0))]
+    events = in_order([*history.events, *more], _DURATION)
+    return replace(history, events=events, list_page=rng.choice((3, 1000)))
+
+
+_MATTERS = (_plain, _packed, _plain, _late, _skipping, _giving_up, _moved, _closed, _crowded)
