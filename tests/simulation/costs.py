@@ -28,9 +28,9 @@ def calls_stay_within_budgets(world: World) -> Iterator[str]:
             count = world.calls[process.name, "ListShards"]
             yield f"{process} listed shards {count} times in {lifetime} s"
     for call in world.kinesis.calls:
-        # A stream may have as many consumers as it has, by what others do.
-        is_too_fast = call.operation != "RegisterStreamConsumer"
-        if call.error == "LimitExceededException" and is_too_fast:
+        # A stream that has all the consumers that it may is told to who would register one more.
+        is_full = call.operation == "RegisterStreamConsumer"
+        if call.error == "LimitExceededException" and not is_full:
             yield f"{call.operation} exceeded the account's limit at {call.time_ms}"
 
 
