@@ -33,8 +33,8 @@ def calls_stay_within_budgets(world: World) -> Iterator[str]:
             count = world.calls[process.name, "DeregisterStreamConsumer"]
             yield f"{process} deregistered the consumer {count} times"
     for call in world.kinesis.calls:
-        # A stream may have as many consumers as it has, by what others do; and of workers that
-        # leave at the same moment, each finds itself the last.
+        # A stream that has all the consumers that it may is told to who would register one more;
+        # and of workers that leave at the same moment, each finds itself the last.
         is_excused = call.operation in {"RegisterStreamConsumer", "DeregisterStreamConsumer"}
         if call.error == "LimitExceededException" and not is_excused:
             yield f"{call.operation} exceeded the account's limit at {call.time_ms}"

@@ -17,8 +17,10 @@ from sparkinesis.worker.worker import Worker
 from tests.simulation.subject import Bug
 
 
-def _instead(owner: object, name: str, make: Callable[[Any], Any], caught_by: str) -> Bug:
-    return Bug(lambda: mock.patch.object(owner, name, make(getattr(owner, name))), caught_by)
+def _instead(
+    owner: object, name: str, make: Callable[[Any], Any], caught_by: str, rough: int | None = None
+) -> Bug:
+    return Bug(lambda: mock.patch.object(owner, name, make(getattr(owner, name))), caught_by, rough)
 
 
 _IN_ORDER = "each_reader_goes_on_where_it_is_told"

@@ -122,7 +122,7 @@ def replays(events: Sequence[Event], fates: Fates) -> Replays:
             if furthest is not None and furthest.last is not None:
                 again = seen[shard].intersection(numbers)
                 if _place(event["first"]) <= furthest.last and again:
-                    cause = _cause(furthest, latest[shard] == mine, fates)
+                    cause = _cause(furthest, latest[shard] == mine, event["at"], fates)
                     found.causes[cause] += len(again)
                     if cause == "UNEXPLAINED":
                         found.unexplained.append(
@@ -140,10 +140,12 @@ def replays(events: Sequence[Event], fates: Fates) -> Replays:
     return found
 
 
-def _cause(before: _Acquisition, same: bool, fates: Fates) -> str:
+def _cause(before: _Acquisition, same: bool, at: float, fates: Fates) -> str:
     if same:
         return "a checkpoint failed"
-    if before.ended == "let go" or before.ended_at > fates.shut_down.get(before.worker, math.inf):
+    # What it had lost before it was asked, it could not let go of: it may not have known of that.
+    had_until = min(before.ended_at, at)
+    if before.ended == "let go" or had_until > fates.shut_down.get(before.worker, math.inf):
         return "UNEXPLAINED"
     if before.worker in fates.killed:
         return "its worker was killed"

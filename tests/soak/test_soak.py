@@ -104,6 +104,7 @@ class Diary:
         ("lease_lost", Fates(shut_down={"a": 2.5}), "its lease was lost"),
         ("lease_lost", Fates(shut_down={"a": 1.5}), "UNEXPLAINED"),
         ("none", Fates(shut_down={"a": 1.5}), "UNEXPLAINED"),
+        ("none", Fates(paused={"a"}, shut_down={"a": 9.5}), "its worker was stopped"),
         ("let go", Fates(), "UNEXPLAINED"),
     ],
 )

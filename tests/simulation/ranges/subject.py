@@ -17,8 +17,10 @@ from tests.simulation.ranges.world import DURATION, Ranges
 from tests.simulation.subject import Bug, Outcome, Subject
 
 
-def _instead(owner: object, name: str, make: Callable[[Any], Any], caught_by: str) -> Bug:
-    return Bug(lambda: mock.patch.object(owner, name, make(getattr(owner, name))), caught_by)
+def _instead(
+    owner: object, name: str, make: Callable[[Any], Any], caught_by: str, rough: int | None = None
+) -> Bug:
+    return Bug(lambda: mock.patch.object(owner, name, make(getattr(owner, name))), caught_by, rough)
 
 
 def _at(next_event: Any) -> Any:
