@@ -61,25 +61,26 @@ _EXACTLY = "ranges_are_read_exactly"
 
 BUGS: dict[str, Bug] = {
     "GetRecords goes on AT the last record of a subscription": _instead(
-        SubscribedCursor, "_next_event", _at, _EXACTLY
+        SubscribedCursor, "_next_event", _at, _EXACTLY, 0
     ),
     "GetRecords begins where the subscription began": _instead(
-        SubscribedCursor, "_next_event", _anew, _EXACTLY
+        SubscribedCursor, "_next_event", _anew, _EXACTLY, 0
     ),
     "GetRecords begins at the oldest record for want of a subscription": _instead(
-        SubscribedCursor, "_subscribe", _by_the_oldest, _EXACTLY
+        SubscribedCursor, "_subscribe", _by_the_oldest, _EXACTLY, 0
     ),
     "the subscription of a range is left open": _instead(
         SubscribedCursor,
         "_end_subscription",
         lambda _: lambda self: setattr(self, "_subscription", None),
         "subscriptions_end_with_their_tasks",
+        0,
     ),
     "each range asks for a subscription": _instead(
-        Turn, "take", lambda _: lambda self: True, "machines_take_turns"
+        Turn, "take", lambda _: lambda self: True, "machines_take_turns", 0
     ),
     "a machine asks again too soon": _instead(
-        subscribed, "BETWEEN_SUBSCRIPTIONS", lambda _: 4.0, "machines_take_turns"
+        subscribed, "BETWEEN_SUBSCRIPTIONS", lambda _: 4.0, "machines_take_turns", 0
     ),
 }
 
