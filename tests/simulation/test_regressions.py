@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.history import Behaviour, History, Lag, Merge, Put, Shutdown, Split, Start
+from tests.simulation.history import (
+    Behaviour,
+    History,
+    Lag,
+    Merge,
+    Pause,
+    Put,
+    Shutdown,
+    Split,
+    Start,
+)
 from tests.simulation.invariants import check
 from tests.simulation.world import World
 
@@ -44,6 +54,27 @@ KEPT = {
         )
         for seed in (1, 8)
     },
+    # A reader that had slept for longer than records are kept went on with the oldest one, and did
+    # not say that others had been removed.
+    "a machine is suspended for longer than records are kept": History(
+        shards=1,
+        events=(
+            (0.0, Start(0)),
+            (1.0, Put(0, 3)),
+            (30.0, Pause(0, 93_600.0, True)),
+            (60.0, Put(0, 2)),
+            (93_600.0, Put(0, 2)),
+            (93_700.0, Put(1, 2)),
+        ),
+        options={
+            "idle_time": 20.0,
+            "failover_time": 40.0,
+            "audit_interval": 120.0,
+            "cleanup_interval": 120.0,
+        },
+        duration=93_800.0,
+        patience=1600.0,
+    ),
 }
 
 
