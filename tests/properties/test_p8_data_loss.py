@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -285,3 +285,31 @@ def test_p8_a_query_that_looks_seldom_gets_past_many_empty_pages(
     assert batch is not None
     assert len({row["shardId"] for row in batch.rows}) == 2, "behind a record, behind an instant"
     assert sorted(row["data"] for row in batch.rows) == [b"b%d" % n for n in range(8)]
+
+
+@pytest.mark.parametrize("hours", [24, 72])
+def test_p8_a_task_that_sleeps_within_its_range_is_told_what_it_missed(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query], hours: int
+) -> None:
+    """A new iterator behind its last record would begin with the oldest record kept."""
+    if hours > 24:
+        kinesis.increase_stream_retention_period(StreamName="s", RetentionPeriodHours=hours)
+    running = query(by="polling", maxRecordsPerFetch="1")
+    put(kinesis, "s", [b"a", b"b", b"c", b"d"], "k")
+    clock.advance(20 * HOUR)
+    put(kinesis, "s", [b"e", b"f"], "k")
+    start, end = running.plan()
+
+    def read() -> Iterator[bytes]:
+        (partition,) = running.reader.partitions(start, end)
+        rows = (row for batch in running.reader.read(partition) for row in batch.to_pylist())
+        for at, row in enumerate(rows):
+            yield row["data"]
+            if at == 0:
+                clock.advance(10 * HOUR)
+
+    if hours > 24:
+        assert list(read()) == [b"a", b"b", b"c", b"d", b"e", b"f"]
+        return
+    with pytest.raises(DataLossError, match="has expired"):
+        list(read())

@@ -204,7 +204,8 @@ class Replay:
                 return
             if reason != "before its beginning":
                 self.passed.add(log.data[index])
-            if reason == "expired" and reader.at_record and not self._is_told(entry):
+            is_behind_record = reader.at_record or reader.has_begun
+            if reason == "expired" and is_behind_record and not self._is_told(entry):
                 self.wrong.append(
                     f"at {entry.at:.3f} {log.data[index]} of {entry.shard} had expired, and "
                     f"{entry.process} said nothing of it"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from sparkinesis.source.offsets import ANY_SHARD, Positions, start_of
@@ -21,6 +21,7 @@ from sparkinesis.stream.position import (
     AfterRecord,
     AtTimestamp,
     Position,
+    advanced,
 )
 from sparkinesis.stream.shard import Lineage
 
@@ -99,7 +100,7 @@ def plan(start: Positions, lineage: Lineage, findings: Mapping[str, Finding]) ->
                 to_probe[shard_id] = position
                 end[shard_id] = position
             case Quiet():
-                end[shard_id] = _advanced(position, found.clear_until)
+                end[shard_id] = advanced(position, found.clear_until)
             case Records():
                 has_rows = True
                 end[shard_id] = AfterRecord(found.end, found.clear_until)
@@ -190,15 +191,3 @@ def _add_with_ancestors(past: set[str], shards: Iterable[str], lineage: Lineage)
         if shard_id not in past:
             past.add(shard_id)
             todo.extend(lineage.listed_parents(shard_id))
-
-
-def _advanced(position: Position, clear_until: int | None) -> Position:
-    """The same place, with what is now known: no record arrived before ``clear_until``."""
-    if clear_until is None:
-        return position
-    if isinstance(position, AfterRecord):
-        known = max(clear_until, position.clear_until or clear_until)
-        return replace(position, clear_until=known)
-    if isinstance(position, AtTimestamp):
-        return AtTimestamp(max(clear_until, position.ms))
-    return AtTimestamp(clear_until) if position is TRIM_HORIZON else position

@@ -39,7 +39,7 @@ from sparkinesis.stream.position import (
     Position,
     sequence_order,
 )
-from sparkinesis.stream.retention import RetentionCheck, holds_more
+from sparkinesis.stream.retention import CLOCK_MARGIN_MS, RetentionCheck, holds_more
 from sparkinesis.stream.shard import Shard
 
 CLOSE_TO_TIP_MS = 1_000
@@ -71,9 +71,6 @@ ROUNDING = 1e-9
 
 MOST_HALVINGS = 10
 MOST_EMPTY_PAGES = 5
-
-CLOCK_MARGIN_MS = 60_000
-"""How far arrival times may be out of order, and clocks apart, when silence is put on record."""
 
 
 @dataclass(frozen=True, slots=True)

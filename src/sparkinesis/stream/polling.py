@@ -14,7 +14,7 @@ from typing import Literal, Protocol
 from sparkinesis.errors import PositionNotFoundError, ShardNotFoundError
 from sparkinesis.stream.budget import MAX_RECORDS_PER_CALL
 from sparkinesis.stream.client import Fetched
-from sparkinesis.stream.page import Record
+from sparkinesis.stream.page import Page, Record
 from sparkinesis.stream.position import (
     TRIM_HORIZON,
     AfterRecord,
@@ -23,7 +23,7 @@ from sparkinesis.stream.position import (
     ShardRange,
     sequence_order,
 )
-from sparkinesis.stream.retention import RetentionCheck
+from sparkinesis.stream.retention import Reached, RetentionCheck
 
 
 def up_to(
@@ -78,47 +78,53 @@ def read_range(
     ``open_cursor`` gives a cursor AT a position (inclusive). ``expected``: about how many records
     the range has, if that is known; it decides how large pages are, never what is read. The next
     page is fetched while the caller works on the present one. Raises `DataLossError` when the
-    range's start or end has been trimmed, unless the check is told to go on: then what is left of
-    the range is read.
+    range's start or end has been trimmed, or what was next to be read while the caller slept,
+    unless the check is told to go on: then what is left of the range is read.
     """
     # An initial start may lie before the oldest record: that is what the user asked for.
     looked_at_start = wanted.is_initial
+    reached = Reached(wanted.start)
     seen = 0
     with ThreadPoolExecutor(1, thread_name_prefix="get-records") as fetcher:
-        cursor = open_cursor(wanted.start)
-        try:
-            fetched = cursor.fetch(page_limit(limit, expected, seen))
-        except PositionNotFoundError as error:
-            if not check.tolerates(error):
-                raise
-            cursor = open_cursor(TRIM_HORIZON)
-            fetched = cursor.fetch(page_limit(limit, expected, seen))
-            looked_at_start = True
-        except ShardNotFoundError as error:
-            if not check.tolerates(error):
-                raise
-            return
+        cursor = open_cursor(reached.position)
+        following = fetcher.submit(cursor.fetch, page_limit(limit, expected, seen))
         while True:
-            shard_is_over = cursor.at_end
-            page = fetched.page
-            records: Sequence[Record] | None = page.records
+            try:
+                fetched = following.result()
+                if looked_at_start and reached.is_doubtful(fetched):
+                    cursor = open_cursor(reached.position)
+                    looked_at_start = False
+                    fetched = cursor.fetch(page_limit(limit, expected, seen))
+            except PositionNotFoundError as error:
+                if not check.tolerates(error):
+                    raise
+                cursor = open_cursor(TRIM_HORIZON)
+                fetched = cursor.fetch(page_limit(limit, expected, seen))
+                looked_at_start = True
+            except ShardNotFoundError as error:
+                if not check.tolerates(error):
+                    raise
+                return
+            records: Sequence[Record] | None = fetched.page.records
             if not looked_at_start:
-                records = check.after_start(wanted.shard_id, wanted.start, fetched)
+                records = check.after_start(wanted.shard_id, reached.position, fetched)
                 looked_at_start = records is not None
+            reached = reached.after(fetched)
             within, over, end_seen = up_to(records or (), wanted.end)
-            if isinstance(wanted.end, AfterRecord) and not end_seen:
+            ends_at_record = isinstance(wanted.end, AfterRecord)
+            over = over or cursor.at_end or (ends_at_record and _is_at_tip(fetched.page))
+            if ends_at_record and over and not end_seen:
                 # The end existed when the range was planned. Now the page begins behind it, or
                 # there is nothing more to come: it has been trimmed, and all before it as well.
-                at_tip = not page.records and not page.millis_behind_latest
-                if over or at_tip or shard_is_over:
-                    check.without_end(wanted, fetched)
-                    over = True
-            over = over or shard_is_over
-            seen += len(page.records)
-            size = page_limit(limit, expected, seen)
-            following = None if over else fetcher.submit(cursor.fetch, size)
+                check.without_end(wanted, fetched)
+            seen += len(fetched.page.records)
+            if not over:
+                following = fetcher.submit(cursor.fetch, page_limit(limit, expected, seen))
             if within:
                 yield within
-            if following is None:
+            if over:
                 return
-            fetched = following.result()
+
+
+def _is_at_tip(page: Page) -> bool:
+    return not page.records and not page.millis_behind_latest

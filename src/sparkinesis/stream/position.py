@@ -20,7 +20,7 @@ the sequence number has been trimmed, but everything since that time is still ke
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from enum import Enum
 from typing import Final, Literal, TypeAlias
@@ -124,6 +124,18 @@ class ShardRange:
     end: AfterRecord | Literal[Sentinel.SHARD_END]
     is_initial: bool = False
     """The start is where the user wants to begin, as far back as records are kept."""
+
+
+def advanced(position: Position, clear_until: int | None) -> Position:
+    """The same place, with what is now known: no record arrived before ``clear_until``."""
+    if clear_until is None:
+        return position
+    if isinstance(position, AfterRecord):
+        known = max(clear_until, position.clear_until or clear_until)
+        return replace(position, clear_until=known)
+    if isinstance(position, AtTimestamp):
+        return AtTimestamp(max(clear_until, position.ms))
+    return AtTimestamp(clear_until) if position is TRIM_HORIZON else position
 
 
 _AFTER_RECORD = re.compile(r"([0-9]{1,128})(?::([0-9]{1,18}))?(?:@([0-9]{1,15}))?")

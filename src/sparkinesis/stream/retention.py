@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sparkinesis.errors import DataLossError
 from sparkinesis.stream.aggregation import deaggregate
 from sparkinesis.stream.client import Fetched, StreamClient
 from sparkinesis.stream.explain import BEGIN_ELSEWHERE
 from sparkinesis.stream.page import Record
-from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position, ShardRange
+from sparkinesis.stream.position import (
+    AfterRecord,
+    AtTimestamp,
+    Position,
+    ShardRange,
+    advanced,
+)
 
 _log = logging.getLogger(__name__)
 
 SHORTEST_RETENTION_MS = 24 * 3_600_000
 """No stream keeps records for less than this (Kinesis quotas)."""
+
+CLOCK_MARGIN_MS = 60_000
+"""How far arrival times may be out of order, and clocks apart, when silence is put on record."""
+
+ITERATOR_LIFE_MS = 300_000
+"""A shard iterator expires after this (GetShardIterator), and a subscription ends."""
 
 
 def may_have_lost(position: Position, now_ms: int, retention_ms: int) -> bool:
@@ -50,6 +62,46 @@ def user_records_done(first: Record, start: Position) -> int:
         return 0
     is_start = first.sequence_number == start.sequence_number
     return start.sub_sequence_number + 1 if is_start else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """How far a reader has come in a shard, and when that was seen.
+
+    Between two of its pages it may have slept for days: a processor that hangs, a machine that is
+    suspended. What is to follow the first then may have been removed, and the second begins with
+    the oldest record kept.
+    """
+
+    position: Position
+    seen_ms: int | None = None
+    """The service's clock (epoch ms) at the last page, once one had a record or was at the tip."""
+
+    def after(self, fetched: Fetched) -> Reached:
+        """Behind a page as well."""
+        page, now_ms = fetched.page, fetched.service_time_ms
+        at_tip = page.millis_behind_latest == 0
+        if not page.records and not at_tip:
+            return self if self.seen_ms is None else replace(self, seen_ms=now_ms)
+        position, clear_until = self.position, now_ms if at_tip else None
+        if page.records:
+            last = page.records[-1]
+            position = AfterRecord(last.sequence_number)
+            if not at_tip and last.approximate_arrival_timestamp is not None:
+                clear_until = round(last.approximate_arrival_timestamp * 1000)
+        if clear_until is not None:
+            position = advanced(position, clear_until - CLOCK_MARGIN_MS)
+        return Reached(position, now_ms)
+
+    def is_doubtful(self, fetched: Fetched) -> bool:
+        """Whether records may be missing between here and a page that was fetched to follow.
+
+        Then read again AT the position, for `RetentionCheck.after_start` to see.
+        """
+        now_ms = fetched.service_time_ms
+        if self.seen_ms is None or now_ms - self.seen_ms <= ITERATOR_LIFE_MS:
+            return False
+        return may_have_lost(self.position, now_ms, SHORTEST_RETENTION_MS)
 
 
 @dataclass(frozen=True, slots=True)

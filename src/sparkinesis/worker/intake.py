@@ -11,7 +11,7 @@ from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.stream.client import Fetched, shard_of
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp, Position
-from sparkinesis.stream.retention import RetentionCheck, user_records_done
+from sparkinesis.stream.retention import Reached, RetentionCheck, user_records_done
 from sparkinesis.stream.shard import Shard
 from sparkinesis.worker.batch import RecordBatch, make_batch
 from sparkinesis.worker.retrieval import FetchedPage, OpenRetrieval, Retrieval
@@ -48,20 +48,18 @@ class Intake:
         self._lock = threading.Lock()
         self._has_ended = False
         self._retrieval: Retrieval | None = None
-        self._start: Position = TRIM_HORIZON
+        self._reached = Reached(TRIM_HORIZON)
         """Where the retrieval began, or is to go on should it fail."""
         self._done: ExtendedSequenceNumber | None = None
         self._check: RetentionCheck | None = None
-        """For the first page behind a checkpoint; None once that was seen."""
+        """For the first page behind a checkpoint, or a long rest; None once that was seen."""
 
     def begin(self, start: Position, done: ExtendedSequenceNumber | None = None) -> None:
         """Go on from ``start``, whatever was before. ``done``: the checkpoint that it was."""
         self.stop()
-        self._start = start
+        self._reached = Reached(start)
         self._done = done
-        self._check = None
-        if isinstance(start, AfterRecord):
-            self._check = RetentionCheck(self._settings.client, fail_on_data_loss=False)
+        self._check = self._new_check() if isinstance(start, AfterRecord) else None
         self.at_end = False
 
     def stop(self) -> None:
@@ -98,10 +96,13 @@ class Intake:
                 return None
             if self._retrieval is None:
                 self._retrieval = self._open_retrieval(
-                    self._shard_id, self._start, self._on_page, inclusive=self._check is not None
+                    self._shard_id,
+                    self._reached.position,
+                    self._on_page,
+                    inclusive=self._check is not None,
                 )
             retrieval = self._retrieval
-        before = self._start, self._check
+        before = self._reached, self._check
         try:
             page = retrieval.take()
             return None if page is None else self._accept(page, retrieval.next_from)
@@ -109,7 +110,7 @@ class Intake:
             _log.error(
                 "The service does not know the checkpoint %s of %s any more: it has expired, or is "
                 "of another stream. Records may be lost; going on with the oldest kept.",
-                self._start,
+                self._reached.position,
                 self._settings.describe_shard(self._shard_id),
             )
             self.begin(TRIM_HORIZON)
@@ -131,18 +132,20 @@ class Intake:
         except BaseException:
             # A page that could not be unpacked is fetched again, or it would be lost.
             self.stop()
-            self._start, self._check = before
+            self._reached, self._check = before
             self.at_end = False
             raise
 
     def _accept(self, page: FetchedPage, next_from: float) -> RecordBatch | None:
         fetched = page.fetched
-        stored = fetched.page.records
+        if self._check is None and self._reached.is_doubtful(fetched):
+            self.stop()
+            self._check = self._new_check()
+            return None
         self.millis_behind_latest = fetched.page.millis_behind_latest
         self._bytes += fetched.size
-        records, start = self._judged(fetched), self._start
-        if stored:
-            self._start = AfterRecord(stored[-1].sequence_number)
+        records, start = self._judged(fetched), self._reached.position
+        self._reached = self._reached.after(fetched)
         # By now, not as of the fetch: a slow processor lets pages grow old.
         now = self._settings.clock()
         waited_ms = round((now - page.since) * 1000)
@@ -164,11 +167,14 @@ class Intake:
             self.children = tuple(shard_of(child) for child in fetched.page.child_shards or ())
         return self._unpacked(records, start, fetched.service_time_ms)
 
+    def _new_check(self) -> RetentionCheck:
+        return RetentionCheck(self._settings.client, fail_on_data_loss=False)
+
     def _judged(self, fetched: Fetched) -> Sequence[Record]:
         """The records behind the start, if the first page shows that none are missing."""
         if self._check is None:
             return fetched.page.records
-        records = self._check.after_start(self._shard_id, self._start, fetched)
+        records = self._check.after_start(self._shard_id, self._reached.position, fetched)
         if records is None:
             return ()
         self._check = None
