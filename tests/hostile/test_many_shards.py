@@ -29,10 +29,11 @@ from sparkinesis.local import LocalKinesis
 from sparkinesis.source.application import resume
 from sparkinesis.source.offsets import to_json
 from sparkinesis.source.options import Options, stream_read_options
+from sparkinesis.source.plan import Finding, Finished, Quiet, plan
 from sparkinesis.source.planner import SourcePlanner
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.client import StreamClient
-from sparkinesis.stream.position import LATEST, TRIM_HORIZON
+from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AfterRecord, AtTimestamp
 from sparkinesis.stream.shard import Lineage, Shard
 from tests.hostile.in_process import in_process
 
@@ -173,6 +174,31 @@ def test_decisions_on_thousands_of_generations_do_not_take_the_square_of_them() 
     assert resume(by_id, lineage, 1, address=STREAM, table=table) == {shards[0].id: TRIM_HORIZON}
     # A square of 10,000 takes a minute at least.
     assert time.process_time() - began < 20
+
+
+class CountedLineage(Lineage):
+    """Counts how often it is asked for a shard's relations."""
+
+    asked = 0
+
+    def children(self, shard_id: str) -> tuple[str, ...]:
+        CountedLineage.asked += 1
+        return super().children(shard_id)
+
+    def listed_parents(self, shard_id: str) -> tuple[str, ...]:
+        CountedLineage.asked += 1
+        return super().listed_parents(shard_id)
+
+
+def test_a_plan_through_thousands_of_empty_generations_asks_for_each_a_few_times() -> None:
+    shards = chain(SHARDS)
+    first, *_, last = shards
+    findings: dict[str, Finding] = {shard.id: Finished() for shard in shards[:-1]}
+    CountedLineage.asked = 0
+    lineage = CountedLineage.of(shards)
+    planned = plan({first.id: AfterRecord("1")}, lineage, {**findings, last.id: Quiet(5)})
+    assert planned.end == {last.id: AtTimestamp(5)}
+    assert SHARDS <= CountedLineage.asked <= 6 * SHARDS
 
 
 def test_the_view_of_thousands_of_shards_fits_and_is_made_in_no_time() -> None:

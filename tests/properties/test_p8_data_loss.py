@@ -260,3 +260,28 @@ def test_p8_a_beginning_behind_many_empty_pages_is_found(
     batch = query().next_batch()
     assert batch is not None
     assert [row["data"] for row in batch.rows] == [b"a"]
+
+
+@pytest.mark.parametrize("looks", ["after a restart", "ten minutes apart"])
+def test_p8_a_query_that_looks_seldom_gets_past_many_empty_pages(
+    server: LocalServer,
+    kinesis: Any,
+    clock: ManualClock,
+    query: Callable[..., Query],
+    looks: str,
+) -> None:
+    """Each look has an iterator of its own. In the end its place would seem to have expired."""
+    running = query(initialPosition="latest")
+    assert running.next_batch() is not None
+    put(kinesis, "s", [b"a"], "k")
+    assert datas(running) == [b"a"]
+    server.kinesis.empty_pages = 12
+    put(kinesis, "s", [b"b%d" % n for n in range(8)])
+    if looks == "after a restart":
+        running.restart()
+    else:
+        clock.advance(600_000)
+    batch = running.next_batch()
+    assert batch is not None
+    assert len({row["shardId"] for row in batch.rows}) == 2, "behind a record, behind an instant"
+    assert sorted(row["data"] for row in batch.rows) == [b"b%d" % n for n in range(8)]

@@ -44,6 +44,7 @@ from tests.simulation.patches import (
     swallow,
     too_far,
     unfenced,
+    untried,
     whole_records,
 )
 from tests.simulation.subject import Bug
@@ -181,6 +182,9 @@ BUGS: dict[str, Bug] = {
     ),
     "a dead-letter target's refusal is no matter": _instead(
         delivery, "last_resort", deaf, _READS, 77
+    ),
+    "one that is left of a batch is given up untried": _instead(
+        Deliverer, "_put_off", untried, "who_is_given_up_was_tried_alone", 113
     ),
     "a stopped shard is taken again": _instead(
         Worker,

@@ -10,7 +10,7 @@ may be gone: the end of a shard has no time, nor has the beginning of a child.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -85,7 +85,8 @@ def plan(start: Positions, lineage: Lineage, findings: Mapping[str, Finding]) ->
     to_probe: dict[str, Position] = {}
     has_rows = False
     todo = deque(sorted(_listed(start, lineage)))
-    opened = set(todo)
+    past: set[str] = set()  # what is taken up, and what lies behind: what led there
+    _add_with_ancestors(past, todo, lineage)
     while todo:
         shard_id = todo.popleft()
         position = start_of(start, shard_id)
@@ -110,15 +111,15 @@ def plan(start: Positions, lineage: Lineage, findings: Mapping[str, Finding]) ->
                 new = [
                     child
                     for child in lineage.children(shard_id)
-                    if not _is_past(child, opened, lineage)
+                    if child not in past
                     and all(parent in finished for parent in lineage.listed_parents(child))
                 ]
-                opened.update(new)
+                _add_with_ancestors(past, new, lineage)
                 todo.extend(new)
     childless = tuple(sorted(s for s in finished if not lineage.children(s)))
     for shard_id in finished:
         children = lineage.children(shard_id)
-        if children and all(_is_past(child, opened, lineage) for child in children):
+        if children and past.issuperset(children):
             del end[shard_id]
     return Plan(end, to_probe, has_rows, childless)
 
@@ -181,9 +182,14 @@ def _listed(start: Positions, lineage: Lineage) -> set[str]:
     return listed or set(lineage.roots())
 
 
-def _is_past(child: str, opened: set[str], lineage: Lineage) -> bool:
-    """Whether a child is taken up, or lies behind: one of its own descendants is taken up."""
-    return child in opened or bool(lineage.descendants((child,)) & opened)
+def _add_with_ancestors(past: set[str], shards: Iterable[str], lineage: Lineage) -> None:
+    """Add shards to ``past``, which has the listed ancestors of each shard that it has."""
+    todo = list(shards)
+    while todo:
+        shard_id = todo.pop()
+        if shard_id not in past:
+            past.add(shard_id)
+            todo.extend(lineage.listed_parents(shard_id))
 
 
 def _advanced(position: Position, clear_until: int | None) -> Position:

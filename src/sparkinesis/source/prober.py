@@ -118,6 +118,8 @@ class ShardProber:
         self._position: Position | None = None
         self._cursor: ShardCursor | None = None
         self._start_is_checked = False
+        self._is_new = False
+        """The cursor stands where it was opened: it has not met a record, nor the tip."""
         self._last_look: Look | None = None
         self._limit = FIRST_LIMIT
 
@@ -136,6 +138,7 @@ class ShardProber:
         if self._cursor is None or is_stale or not _same_place(position, self._position):
             self._cursor = self._open(position, inclusive=True)
             self._start_is_checked = False
+            self._is_new = True
             self._last_look = None
         elif again is not None:
             return again
@@ -315,8 +318,9 @@ class ShardProber:
     def _following(self, cursor: ShardCursor, limit: int) -> _Following:
         """The next records, past the empty pages that the service may give before the tip."""
         tries: Iterable[int] = range(MOST_EMPTY_PAGES)
-        if self._until_ms is not None or self._position is TRIM_HORIZON:
-            # That nothing was found yet says nothing, and a place without a time is not stored.
+        if self._until_ms is not None or self._position is TRIM_HORIZON or self._is_new:
+            # That nothing was found yet says nothing, and a place without a time is not stored. Nor
+            # is where a cursor stands behind empty pages: the next one would meet them all again.
             tries = itertools.count()
         for _ in tries:
             # One more, for the record AT which a cursor begins and which is dropped.
@@ -328,6 +332,7 @@ class ShardProber:
                 self._start_is_checked = records is not None
             if records or cursor.at_end or not fetched.page.millis_behind_latest:
                 break
+        self._is_new = False
         within = _until(records or (), self._until_ms)
         return _Following(fetched, within, passed_until=len(within) < len(records or ()))
 

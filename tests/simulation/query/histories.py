@@ -140,9 +140,6 @@ def histories(draw: _Draw[Any]) -> h.History:
             events += [(gap_at, rest)]
         events += some(puts, within, 0, 8)
         events += some(_reshards, within, 0, 4)
-    # A query of one batch at a time, or whose iterators expire between two looks, comes upon the
-    # same empty pages each time; and the one batch would be the jump over what is old.
-    empty_pages = (0, 2) if is_once or trigger.seconds > 300 else (0, 2, 7)
     return h.History(
         seed=draw(st.integers(0, 2**16)),
         shards=tuple(draw(st.lists(st.integers(1, 3), min_size=1, max_size=2))),
@@ -150,6 +147,7 @@ def histories(draw: _Draw[Any]) -> h.History:
         options={
             "initialPosition": draw(_initial),
             **draw(_limits),
+            # The one batch of each run would be the jump over what is old.
             **({} if is_once else draw(_ages)),
             **draw(_others),
         },
@@ -157,7 +155,7 @@ def histories(draw: _Draw[Any]) -> h.History:
         tasks=draw(_tasks),
         begins=draw(st.sampled_from((0.0, 10.0, 40.0))),
         preempt=draw(st.sampled_from((0.0, 0.02, 0.2))),
-        empty_pages=draw(st.sampled_from(empty_pages)),
+        empty_pages=draw(st.sampled_from((0, 2, 7))),
         duration=active + gap + 1.0,
     )
 
@@ -225,6 +223,6 @@ def rough_history(number: int) -> h.History:
         trigger=trigger,
         tasks=h.Tasks(rng.choice((0.0, 0.2)), rng.choice((0.0, 0.2)), rng.random() < 0.5),
         begins=rng.choice((1.0, 20.0)),
-        empty_pages=min(rng.choice((0, 2, 7)), 2 if runs_slowly else 7),
+        empty_pages=rng.choice((0, 2, 7)),
         duration=active + 15.0 + (rest if rests else 0.0),
     )
