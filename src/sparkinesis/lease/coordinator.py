@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from sparkinesis.errors import (
     DuplicateWorkerIdError,
+    LeaseTableError,
     LeaseTableUnavailableError,
     ServiceError,
     SparkinesisError,
@@ -215,20 +216,29 @@ class LeaseCoordinator:
         take it, it would be left to expire. For the thread that takes, or after its end. Raises as
         `take` does.
         """
+        trouble: LeaseTableError | None = None
         for key in list(self._asked):
-            row = self._table.get(key, consistent=True)
-            while row is not None and row.owner == self._worker_id:
-                if key in self._renewer.held():
-                    break
-                try:
-                    if row.checkpoint_owner is None:
-                        self._table.evict(row)
-                    else:
-                        self._table.withdraw_handoff(row)
-                except LeaseChangedError as changed:
-                    row = changed.row
+            try:
+                self._decline(key)
+            except LeaseTableError as error:
+                trouble = error  # what is wrong with one row does not keep the others waiting
+        if trouble is not None:
+            raise trouble
+
+    def _decline(self, key: str) -> None:
+        row = self._table.get(key, consistent=True)
+        while row is not None and row.owner == self._worker_id:
+            if key in self._renewer.held():
+                break
+            try:
+                if row.checkpoint_owner is None:
+                    self._table.evict(row)
                 else:
-                    break
+                    self._table.withdraw_handoff(row)
+            except LeaseChangedError as changed:
+                row = changed.row
+            else:
+                break
 
     def others(self) -> set[str]:
         """Workers other than this one that own leases to read. Raises as `take` does.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
-from sparkinesis.errors import LeaseTableUnavailableError
+from sparkinesis.errors import LeaseTableError, LeaseTableUnavailableError
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.renewer import LeaseRenewer
@@ -100,6 +100,28 @@ def test_what_was_given_to_a_worker_that_leaves_is_not_left_to_expire(
     other = coordinator(table, time, "other")
     other.take()
     assert asked.key in other.held()
+
+
+def test_a_broken_row_keeps_no_other_from_being_declined(
+    table: LeaseTable, time: ManualTime, dynamodb: Any
+) -> None:
+    for n in range(6):
+        table.create(lease(f"shardId-{n}", owner="old"))
+    new = coordinator(table, time, "new")
+    assert new.take()
+    asked = sorted(row.key for row in table.leases() if row.checkpoint_owner == "old")
+    assert len(asked) == 2
+    dynamodb.update_item(
+        TableName=table.name,
+        Key={"leaseKey": {"S": asked[0]}},
+        UpdateExpression="SET leaseCounter = :counter",
+        ExpressionAttributeValues={":counter": {"S": "x"}},
+    )
+    with pytest.raises(LeaseTableError, match=asked[0]):
+        new.decline()
+    row = table.get(asked[1])
+    assert row is not None
+    assert (row.owner, row.checkpoint_owner) == ("old", None)
 
 
 @pytest.mark.parametrize("has_noticed", [False, True])
