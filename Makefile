@@ -26,7 +26,7 @@ lint: $(SETUP)
 	$(BIN)/mypy
 
 simulate: $(SETUP)
-	@$(BIN)/python -m tests.simulation --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m tests.simulation --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 soak: $(SETUP)
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)

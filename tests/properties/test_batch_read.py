@@ -225,6 +225,8 @@ def test_a_map_goes_by_shard_and_may_hold_names(kinesis: Any, read: Read) -> Non
     of_one = [row for row in whole if row["shardId"] == one]
     of_other = [row for row in whole if row["shardId"] == other]
     fifth = {one: of_one[4]["sequenceNumber"]}
+    assert read(startingPosition=json.dumps({**fifth, "*": "SHARD_END"})) == of_one[5:]
+    assert read(startingPosition=json.dumps(fifth)) == of_one[5:] + of_other
     assert read(startingPosition=json.dumps({**fifth, other: "LATEST"})) == of_one[5:]
     assert read(endingPosition=json.dumps({**fifth, other: "TRIM_HORIZON"})) == of_one[:5]
     assert read(endingPosition=json.dumps(fifth)) == of_one[:5] + of_other

@@ -44,6 +44,7 @@ from tests.simulation.patches import (
     swallow,
     too_far,
     unfenced,
+    untried,
     whole_records,
 )
 from tests.simulation.subject import Bug
@@ -66,10 +67,10 @@ BUGS: dict[str, Bug] = {
     ),
     "renewals are not fenced by the counter": _instead(requests, "renew", unfenced, _OWNS, 15),
     "a lease is held for ever": _instead(
-        HeldLease, "is_held", lambda _: lambda self: self._lost is None, "nobody_begins_too_late", 0
+        HeldLease, "is_held", lambda _: lambda self: self._lost is None, "nobody_begins_too_late", 2
     ),
     "an answer that never came is anybody's write": _instead(
-        requests, "_fenced", always(()), _OWNS, 6
+        requests, "_fenced", always(()), _OWNS, 128
     ),
     "whoever writes under my id is me": _instead(held, "judge", believe, _OWNS, 35),
     "leases are not released": _instead(
@@ -91,7 +92,7 @@ BUGS: dict[str, Bug] = {
     ),
     # shards
     "parents are not waited for": _instead(
-        LeaseCoordinator, "are_finished", always(True), "parents_come_first", 0
+        LeaseCoordinator, "are_finished", always(True), "parents_come_first", 1
     ),
     "children get no leases": _instead(
         Caretaker, "lease_children", always(True), "finished_leases_have_children", 0
@@ -128,17 +129,17 @@ BUGS: dict[str, Bug] = {
         2,
     ),
     "a checkpoint is taken back by an earlier one": _instead(
-        held, "_is_behind", always(False), "checkpoints_never_go_back", 29
+        held, "_is_behind", always(False), "checkpoints_never_go_back", 42
     ),
     "sub-sequence numbers are not kept": _instead(
         Permitted, "resolve", whole_records, "checkpoints_that_return_are_made", 1
     ),
     "a checkpoint that cannot be written is none": _instead(
-        HeldLease, "checkpoint", swallow, "checkpoints_that_return_are_made", 5
+        HeldLease, "checkpoint", swallow, "checkpoints_that_return_are_made", 27
     ),
     # where reading begins and goes on
     "a shard is resumed behind the whole aggregate": _instead(
-        consumer, "start_position", behind_aggregates, _READS, 10
+        consumer, "start_position", behind_aggregates, _READS, 1
     ),
     "what is done of an aggregate comes again": _instead(
         RecordBatch, "after", lambda _: lambda self, done: self, _READS, 2
@@ -181,6 +182,9 @@ BUGS: dict[str, Bug] = {
     ),
     "a dead-letter target's refusal is no matter": _instead(
         delivery, "last_resort", deaf, _READS, 77
+    ),
+    "one that is left of a batch is given up untried": _instead(
+        Deliverer, "_put_off", untried, "who_is_given_up_was_tried_alone", 131
     ),
     "a stopped shard is taken again": _instead(
         Worker,

@@ -117,6 +117,19 @@ def who_lets_go_asks_first(world: World) -> Iterator[str]:
             )
 
 
+def who_is_given_up_was_tried_alone(world: World) -> Iterator[str]:
+    """No record goes to the dead letters that has only ever failed together with others."""
+    tried: dict[tuple[str, str], object] = {}
+    for entry in world.journal.entries:
+        if entry.what == "records":
+            tried[entry.process, entry.shard] = entry.about
+        elif entry.what == "dead letter" and tried[entry.process, entry.shard] != [entry.about]:
+            yield (
+                f"at {entry.at:.3f} {entry.process} gave up {entry.about} of {entry.shard}, "
+                "which was not tried alone"
+            )
+
+
 def stopped_shards_are_left_alone(world: World) -> Iterator[str]:
     """``Stop`` releases a shard, which this worker does not begin to read again."""
     if world.history.on_error != "stop" or world.options.give_up_after_limit:

@@ -48,7 +48,8 @@ def subscriptions_are_kept(world: World) -> Iterator[str]:
     """Nobody gives up a subscription that nothing has disturbed until it is to be renewed."""
     begun: dict[tuple[str, str], list[float]] = defaultdict(list)
     for entry in world.journal.entries:
-        if entry.what == "initialize":
+        # A processor that moves its shard reads on elsewhere.
+        if entry.what in {"initialize", "resets"}:
             begun[entry.process, entry.shard].append(entry.at)
     for (process, shard_id), connections in _by_reader(world).items():
         acquired = begun[process, shard_id]

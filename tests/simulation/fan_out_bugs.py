@@ -17,8 +17,10 @@ from sparkinesis.worker.worker import Worker
 from tests.simulation.subject import Bug
 
 
-def _instead(owner: object, name: str, make: Callable[[Any], Any], caught_by: str) -> Bug:
-    return Bug(lambda: mock.patch.object(owner, name, make(getattr(owner, name))), caught_by)
+def _instead(
+    owner: object, name: str, make: Callable[[Any], Any], caught_by: str, rough: int | None = None
+) -> Bug:
+    return Bug(lambda: mock.patch.object(owner, name, make(getattr(owner, name))), caught_by, rough)
 
 
 _IN_ORDER = "each_reader_goes_on_where_it_is_told"
@@ -79,39 +81,45 @@ def _patient(read: Any) -> Any:
 
 
 FAN_OUT_BUGS: dict[str, Bug] = {
-    "a subscription goes on AT the continuation": _instead(FanOutCursor, "_accept", _at, _IN_ORDER),
+    "a subscription goes on AT the continuation": _instead(
+        FanOutCursor, "_accept", _at, _IN_ORDER, 1
+    ),
     "events of many records do not move the position": _instead(
-        FanOutCursor, "_accept", _stay_behind_many, _IN_ORDER
+        FanOutCursor, "_accept", _stay_behind_many, _IN_ORDER, 1
     ),
     "a broken subscription begins anew": _instead(
-        FanOutCursor, "_interrupted", _begin_anew, _IN_ORDER
+        FanOutCursor, "_interrupted", _begin_anew, _IN_ORDER, 1
     ),
     "the end of a shard is only that of a subscription": _instead(
-        FanOutCursor, "_accept", _only_over, "everything_is_processed"
+        FanOutCursor, "_accept", _only_over, "everything_is_processed", 0
     ),
-    "silence is waited out": _instead(Subscription, "_read", _patient, "everything_is_processed"),
+    "silence is waited out": _instead(
+        Subscription, "_read", _patient, "everything_is_processed", 7
+    ),
     "a consumer that is gone is not registered again": _instead(
-        FanOut, "_forget", lambda _: lambda self, arn: None, "everything_is_processed"
+        FanOut, "_forget", lambda _: lambda self, arn: None, "everything_is_processed", 4
     ),
     "a refusal is not waited after": _instead(
         fanout,
         "pause_after",
         lambda _: lambda *why: 0.0,
         "subscriptions_are_asked_for_in_measure",
+        0,
     ),
     "a lost lease's subscription goes on": _instead(
         SubscribedShard,
         "stop",
         lambda _: lambda self: None,
         "subscriptions_end_with_their_leases",
+        0,
     ),
     "subscriptions are renewed each minute": _instead(
-        fanout, "RENEWAL", lambda _: (40.0, 60.0), "subscriptions_are_kept"
+        fanout, "RENEWAL", lambda _: (40.0, 60.0), "subscriptions_are_kept", 1
     ),
     "whoever leaves deregisters the consumer": _instead(
-        Worker, "_is_last", lambda _: lambda self: True, "the_last_deregisters"
+        Worker, "_is_last", lambda _: lambda self: True, "the_last_deregisters", 0
     ),
     "the last does not deregister the consumer": _instead(
-        Worker, "_is_last", lambda _: lambda self: False, "the_last_deregisters"
+        Worker, "_is_last", lambda _: lambda self: False, "the_last_deregisters", 0
     ),
 }

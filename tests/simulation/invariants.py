@@ -22,6 +22,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     delivery.keys_keep_their_order,
     delivery.parents_come_first,
     delivery.who_lets_go_asks_first,
+    delivery.who_is_given_up_was_tried_alone,
     delivery.stopped_shards_are_left_alone,
     checkpoint_rules.checkpoints_that_return_are_made,
     checkpoint_rules.checkpoints_never_go_back,

@@ -12,6 +12,7 @@ from sparkinesis.lease.extended_sequence_number import LATEST, ExtendedSequenceN
 from sparkinesis.lease.refusal import Still
 from sparkinesis.stream.position import AfterRecord, AtTimestamp
 from sparkinesis.worker.on_error import DeadLetter
+from tests.simulation.processor import SimulatedFailureError
 
 
 def always(value: Any) -> Callable[[Any], Any]:
@@ -198,3 +199,14 @@ def silent_end(end: Any) -> Any:
         return end(self)
 
     return silent
+
+
+def untried(put_off: Any) -> Any:
+    """What is left of a batch that failed is given up at once, if it is one record."""
+
+    def put(self: Any, attempt: Any, pause: float) -> Any:
+        if pause == 0.0 and len(attempt.batch) == 1:
+            return self._give_up(attempt, SimulatedFailureError())
+        return put_off(self, attempt, pause)
+
+    return put

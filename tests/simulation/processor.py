@@ -37,6 +37,7 @@ class SimulatedProcessor(RecordProcessor):
         self._behaviour = history.behaviour
         self._policy = history.on_error
         self._faults_end = history.duration
+        self._options = history.options
         self._leaves = leaves
         self._scheduler = journal.scheduler
         self._is_busy = False
@@ -71,7 +72,7 @@ class SimulatedProcessor(RecordProcessor):
     def _process_all(self, records: list[UserRecord], checkpointer: Checkpointer) -> None:
         chance, behaviour = self._scheduler.rng.random, self._behaviour
         if chance() < behaviour.slow:
-            self._scheduler.sleep(behaviour.slowest * chance())
+            self._scheduler.sleep(self._slowest() * chance())
         if self._are_there_faults():
             if chance() < behaviour.hang:
                 self._scheduler.sleep(_HANGS)
@@ -93,6 +94,13 @@ class SimulatedProcessor(RecordProcessor):
         """Where records or shards are given up for it, only until faults end."""
         gives_up = self._policy != "retry" and not self._are_there_faults()
         return 0.0 if gives_up else self._behaviour.fail
+
+    def _slowest(self) -> float:
+        """Where shards are given up for it, no call takes too long once faults have ended."""
+        slowest, limit = self._behaviour.slowest, self._options.get("processing_time_limit")
+        if limit is None or self._are_there_faults():
+            return slowest
+        return min(slowest, float(limit) / 2)
 
     def _are_there_faults(self) -> bool:
         return self._scheduler.now < self._faults_end

@@ -16,7 +16,7 @@ from tests.simulation.world import World
 
 @settings(
     derandomize=True,
-    max_examples=120,
+    max_examples=100,
     deadline=None,
     phases=(Phase.generate, Phase.shrink),
     suppress_health_check=(HealthCheck.too_slow,),

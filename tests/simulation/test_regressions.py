@@ -1,11 +1,13 @@
-"""Histories that once showed a mistake of the product, made simple: each may not show it again."""
+"""Histories that once showed a mistake, made simple: each may not show it again."""
 
 from __future__ import annotations
 
 import pytest
 
+from sparkinesis.worker.options import FanOutOptions
 from tests.simulation.history import (
     Behaviour,
+    Deregister,
     History,
     Lag,
     Merge,
@@ -74,6 +76,47 @@ KEPT = {
         },
         duration=93_800.0,
         patience=1600.0,
+    ),
+    # Each worker asked twice for the stream's summary, of which an account may have 20 a second.
+    "many workers start at once": History(
+        shards=4,
+        events=tuple((0.0, Start(n)) for n in range(18)),
+        options={"retrieval": "efo"},
+    ),
+    # Each shard's subscription did so, to learn whether the stream or the consumer was gone.
+    "the consumer of many shards is deregistered": History(
+        shards=30,
+        events=((0.0, Start(0)), (30.0, Deregister())),
+        options={"retrieval": "efo"},
+    ),
+    # The record behind a checkpoint went to the dead letters with the bad ones before it.
+    **{
+        f"a processor checkpoints, and fails, before the last record ({seed})": History(
+            seed=seed,
+            shards=1,
+            events=((0.0, Start(0)), *((3.0, Put(key)) for key in (0, 1, 0, 1))),
+            behaviour=Behaviour(odd_checkpoint=1.0, poison=0),
+            on_error="dead letter",
+            preempt=0.0,
+            staleness=0.0,
+        )
+        for seed in (3, 5)
+    },
+    # Not the product's: an invariant took the subscription that it ended for one in order.
+    "a processor moves its shard, which is subscribed to": History(
+        seed=3,
+        shards=1,
+        events=((0.0, Start(0)), *((5.0 + n, Put(0)) for n in range(0, 50, 3))),
+        behaviour=Behaviour(reset=0.2),
+        options={"retrieval": "efo"},
+    ),
+    # Nor this: workers that left at once each found themselves the last.
+    "many workers leave at once": History(
+        events=(
+            *((0.0, Start(n)) for n in range(12)),
+            *((40.0, Shutdown(n)) for n in range(12)),
+        ),
+        options={"retrieval": "efo", "fan_out": FanOutOptions(deregister=True)},
     ),
 }
 

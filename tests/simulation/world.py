@@ -179,8 +179,12 @@ class World:
         needed = -(-shards // self.options.max_leases) - len(self.fleet.wanted())
         if self.history.on_error == "stop":
             needed = max(1, needed)
-        for _ in range(needed):
-            self.fleet.happen(events.Start(1 + max(self.fleet.slots, default=0)))
+        # Not all at once: an account may call DescribeStreamSummary 20 times a second.
+        for number in range(needed):
+            self.scheduler.at(self.scheduler.now + number / 10, self._start_another)
+
+    def _start_another(self) -> None:
+        self.fleet.happen(events.Start(1 + max(self.fleet.slots, default=0)))
 
     def was_graceful(self) -> bool:
         """Whether all that were there in the end have shut down in time, and without an error."""

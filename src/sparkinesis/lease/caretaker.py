@@ -7,6 +7,7 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 
 from sparkinesis.lease.audit import Confidence, find_hole, missing_hash_ranges
+from sparkinesis.lease.broken import Look
 from sparkinesis.lease.cleanup import deletable
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.leader import leader
@@ -155,8 +156,9 @@ class Caretaker:
             return False
         is_merge = any(len(child.parents) > 1 for child in children)
         shards = self._client.list_shards()[0] if is_merge else []
-        leases = self._table.leases_of_one_stream(consistent=True) if is_merge else []
-        plan = plan_children(parent.lease, children, leases, shards)
+        look = self._table.look(consistent=True).of_one_stream if is_merge else Look()
+        broken = [row.key for row in look.broken]
+        plan = plan_children(parent.lease, children, look.leases, shards, broken)
         self._create(plan.create)
         if plan.wait_for:
             self._waits[parent.key] = (self._clock(), plan.wait_for)

@@ -151,20 +151,25 @@ def leases_for_partial_table(
 
 
 def plan_children(
-    parent: Lease, children: Iterable[Shard], leases: Iterable[Lease], shards: Iterable[Shard]
+    parent: Lease,
+    children: Iterable[Shard],
+    leases: Iterable[Lease],
+    shards: Iterable[Shard],
+    broken: Iterable[str] = (),
 ) -> ChildLeases:
     """The leases of a shard's children, once it has ended; before its SHARD_END checkpoint.
 
     ``children``: the ChildShards of the last GetRecords. ``leases`` and ``shards``: the whole table
     and all shards, the lease table read last. ``shards`` is of use for merges only. The children
     begin at TRIM_HORIZON, wherever the application began: all of them comes after its beginning.
+    ``broken``: shards of which the table has a lease that cannot be read.
 
     A merged child waits while its other parent has no lease, but will get one: an ancestor of it
     has a lease. (The KCL draws lots here.) Where none will come, it is not waited for.
 
     Raises InconsistentShardsError: a child does not name this parent.
     """
-    leased = {lease.shard_id: lease for lease in leases} | {parent.shard_id: parent}
+    leased = {parent.shard_id, *(lease.shard_id for lease in leases), *broken}
     lineage = Lineage.of(shards)
     create, wait_for = [], set()
     for child in by_birth(children):

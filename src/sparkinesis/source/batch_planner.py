@@ -65,6 +65,7 @@ def _plan_stream(options: BatchReadOptions, wanted: Wanted, stream: str) -> list
             pace=reading.pace,
             period=0,
             fail_on_data_loss=reading.fail_on_data_loss and not is_initial,
+            reads_all=False,
         )
         planner.stop_at(until_ms)
         # Beside the members, shards that came from one of them since the shards were listed.

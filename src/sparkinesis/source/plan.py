@@ -133,7 +133,7 @@ def is_worth_storing(start: Positions, end: Positions) -> bool:
     the oldest record kept, so that nobody could tell either: what the first look found is stored.
     """
     if set(start) == {ANY_SHARD}:
-        return TRIM_HORIZON not in end.values()
+        return bool(end) and TRIM_HORIZON not in end.values()
     before, after = _known_until(start), _known_until(end)
     return before is not None and after is not None and after - before > FRESH_FOR_MS
 

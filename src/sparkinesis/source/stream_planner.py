@@ -76,9 +76,11 @@ class StreamPlanner:
         dynamodb_endpoint: str | None = None,
         is_only_stream: bool = True,
         skip_older_than: float | None = None,
+        reads_all: bool = True,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
+        """``reads_all``: no shard is left out of a start on purpose, as a batch read does."""
         self._client = client
         self._pace = pace
         self._period = period
@@ -98,7 +100,8 @@ class StreamPlanner:
         self._lags: dict[str, int] = {}
         self._taken = 0.0
         self._expected: dict[str, int | None] = {}
-        self._has_resumed = False
+        self._has_resumed = not reads_all
+        """The offset that a query resumes from was looked at, and so is whole."""
 
     def stop_at_present(self) -> None:
         """From now on plan as if nothing arrived after this instant, and without pauses."""

@@ -17,7 +17,7 @@ STREAM_ARN = re.compile(
     r"arn:aws[^:]*:kinesis:(?P<region>[a-z0-9-]+):[0-9]{12}:stream/(?P<name>[a-zA-Z0-9_.-]{1,128})"
 )
 TABLE_NAME = re.compile(r"[a-zA-Z0-9_.-]{3,255}")
-REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]+")
+REGION = re.compile(r"[a-z]{2,4}(-[a-z]+)+-[0-9]+")
 _LABEL = "(?!-)[a-zA-Z0-9-]{1,63}(?<!-)"
 _HOST = re.compile(rf"(?:{_LABEL}\.)*{_LABEL}\.?")
 """As botocore has it."""

@@ -133,6 +133,10 @@ class CallBudget:
         """Count ``size`` bytes read: a 10 MB page keeps the shard busy for five seconds."""
         self._busy_for(self._pace.cost(size))
 
+    def idle_for(self) -> float:
+        """Seconds since when a call may be made; less than 0: until then."""
+        return float("inf") if self._slot is None else self._clock() - self._slot.free_at
+
     def _busy_for(self, seconds: float) -> None:
         if self._slot is None:
             return

@@ -105,6 +105,8 @@ class StreamClient:
         self.address = address
         self._retry = retry or Retry()
         self._wall_clock_ms = wall_clock_ms
+        self._arn = address.arn or ""
+        """Empty until DescribeStreamSummary has told it; a stream of that name has no other."""
 
     def describe(self) -> StreamSummary:
         """DescribeStreamSummary: the retention period, if the stream exists."""
@@ -223,10 +225,10 @@ class StreamClient:
         )
 
     def stream_arn(self) -> str:
-        """The stream's ARN: that of its address, or DescribeStreamSummary's."""
-        if self.address.arn:
-            return self.address.arn
-        return str(self._describe()["StreamDescriptionSummary"]["StreamARN"])
+        """The stream's ARN: that of its address, or DescribeStreamSummary's, once asked for."""
+        if not self._arn:
+            self._describe()
+        return self._arn
 
     def put_records(self, entries: Sequence[Entry]) -> list[PutResult]:
         """PutRecords of 1 to 500 entries: what became of each, in order.
@@ -246,6 +248,7 @@ class StreamClient:
         answer: dict[str, Any] = self.call(
             "DescribeStreamSummary", lambda c: c.describe_stream_summary(**self._id())
         )
+        self._arn = str(answer["StreamDescriptionSummary"]["StreamARN"])
         return answer
 
     def _id(self) -> dict[str, Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +13,9 @@ from botocore.exceptions import ClientError
 from sparkinesis.stream.client import StreamClient
 from sparkinesis.stream.retry import Retry, error_code
 from sparkinesis.stream.transport import call_client
+
+_FRESH = 2.0
+"""Seconds for which what was found is good enough to tell why subscriptions ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,35 @@ def deregister_consumer(
                 raise
 
     client.call("DeregisterStreamConsumer", deregister, retry=retry)
+
+
+class ConsumerLook:
+    """Looks whether a consumer is still registered. For any thread.
+
+    The subscriptions to all shards of a stream end at once when their consumer is deregistered,
+    and DescribeStreamSummary may be called 20 times a second by all of an account (the service's
+    API reference): those who share a look ask once.
+    """
+
+    def __init__(self, client: StreamClient, clock: Callable[[], float] = time.monotonic) -> None:
+        self._client = client
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._arn = ""
+        self._found: Consumer | None = None
+        self._until = float("-inf")
+
+    def __call__(self, consumer_arn: str) -> Consumer | None:
+        """The consumer with that ARN, if it is there; as of now, or of a moment ago.
+
+        Raises the errors of `StreamClient`; `StreamNotFoundError` if it is the stream that is gone.
+        """
+        with self._lock:
+            if consumer_arn != self._arn or self._clock() >= self._until:
+                self._client.describe()
+                self._found = describe_consumer_arn(self._client, consumer_arn)
+                self._arn, self._until = consumer_arn, self._clock() + _FRESH
+            return self._found
 
 
 def _describe(client: StreamClient, retry: Retry | None, **which: str) -> Consumer | None:

@@ -19,7 +19,7 @@ from sparkinesis.errors import (
 )
 from sparkinesis.stream.budget import MAX_RECORDS_PER_CALL
 from sparkinesis.stream.client import Fetched, StreamClient
-from sparkinesis.stream.consumers import describe_consumer_arn
+from sparkinesis.stream.consumers import Consumer, ConsumerLook
 from sparkinesis.stream.explain import explain, words
 from sparkinesis.stream.interruption import NO_TROUBLE, Cause, cause_of, pause_after
 from sparkinesis.stream.page import Page
@@ -59,6 +59,7 @@ class FanOutCursor:
     `ShardCursor`. Not LATEST (ValueError): what arrives before the first event is lost when the
     subscription breaks before it; an `AtTimestamp` of the service's clock is the same without that.
 
+    look: finds the consumer by its ARN; one for all cursors of a consumer (see `ConsumerLook`).
     clock: seconds. wait: waits so many seconds, or until the event is set.
     """
 
@@ -71,6 +72,7 @@ class FanOutCursor:
         *,
         inclusive: bool = False,
         give_up_after: float = 300.0,
+        look: Callable[[str], Consumer | None] | None = None,
         clock: Callable[[], float] = time.monotonic,
         wait: Callable[[threading.Event, float], object] = lambda event, s: event.wait(s),
         uniform: Callable[[float, float], float] = _UNIFORM,
@@ -87,6 +89,7 @@ class FanOutCursor:
         self._consumer_arn = consumer_arn
         self._position = position
         self._inclusive = inclusive
+        self._look = look or ConsumerLook(client, clock)
         self._clock = clock
         self._wait = wait
         self._retry = Retry(
@@ -205,8 +208,7 @@ class FanOutCursor:
             )
         if error_code(error) == "ResourceNotFoundException":
             # Of the shard, the consumer or the stream? Raises if it is the stream.
-            self._client.describe()
-            consumer = describe_consumer_arn(self._client, self._consumer_arn)
+            consumer = self._look(self._consumer_arn)
             if consumer is None or not consumer.is_active:
                 return ConsumerNotFoundError(
                     f"The consumer {self._consumer_arn} of {address} "

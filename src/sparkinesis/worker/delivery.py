@@ -183,6 +183,9 @@ class Deliverer:
             self._queue.popleft()
             self._queue.extendleft(_Attempt(half, failures) for half in reversed(rest.halves()))
             return 0.0
+        if len(rest) < len(attempt.batch):
+            # It failed together with others, which are checkpointed now.
+            return self._put_off(_Attempt(rest, failures), 0.0)
         return self._give_up(_Attempt(rest, failures), error)
 
     def _failed_at_the_end(self, what: str, error: BaseException) -> None:

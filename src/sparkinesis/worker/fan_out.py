@@ -13,6 +13,7 @@ from sparkinesis.errors import (
     SparkinesisError,
 )
 from sparkinesis.stream.client import Fetched, StreamClient
+from sparkinesis.stream.consumers import ConsumerLook
 from sparkinesis.stream.fanout import FanOutCursor
 from sparkinesis.stream.interruption import BETWEEN_SUBSCRIPTIONS
 from sparkinesis.stream.position import Position
@@ -64,6 +65,7 @@ class FanOut:
         self._subscription_clock = subscription_clock
         self._uniform = uniform
         self._briefly = Retry(give_up_after=_BRIEFLY, clock=clock, sleep=sleep, uniform=uniform)
+        self._look = ConsumerLook(client, clock)
         self._wait: Callable[[float], bool] = threading.Event().wait
         self._lock = threading.Lock()
         self._consumer_arn = options.consumer_arn
@@ -96,6 +98,7 @@ class FanOut:
                 shard_id,
                 start,
                 inclusive=inclusive,
+                look=self._look,
                 clock=self._subscription_clock,
                 uniform=self._uniform,
             )

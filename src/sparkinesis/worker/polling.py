@@ -15,6 +15,9 @@ from sparkinesis.worker.retrieval import FetchAhead
 _PACE = Pace(calls_per_second=4.0)
 """Of the five GetRecords calls that a shard takes a second, one is left for others."""
 
+_FORGOTTEN_AFTER = 60.0
+"""Seconds: who has not called a shard for so long has all of its budget."""
+
 
 class Polling:
     """Polls each shard within a budget of its own. Nothing has to be prepared for that."""
@@ -32,8 +35,10 @@ class Polling:
         self._options = options
         self._clock = clock
         self._sleep = sleep
+        self._lock = threading.Lock()
         self._budgets: dict[str, ShardBudget] = {}
-        """By shard: one that is begun anew has no more calls for it."""
+        self._most_budgets = 0
+        """As soon as there are so many, those of shards that are not read any more go."""
 
     def prepare(self, wait: Callable[[float], bool]) -> None:
         del wait
@@ -50,14 +55,26 @@ class Polling:
 
     def source(self, shard_id: str, start: Position, *, inclusive: bool) -> PolledShard:
         """What follows ``start``, or begins AT its record."""
-        new = ShardBudget(_PACE, self._clock, self._sleep)
-        budget = self._budgets.setdefault(shard_id, new)
+        budget = self._budget_of(shard_id)
         return PolledShard(
             ShardCursor(self._client, budget, shard_id, start, inclusive=inclusive),
             max_records=self._options.max_records,
             idle_time=self._options.idle_time,
             clock=self._clock,
         )
+
+    def _budget_of(self, shard_id: str) -> ShardBudget:
+        """A shard's only one: who begins anew to read it has no more calls for that."""
+        with self._lock:
+            if len(self._budgets) >= self._most_budgets:
+                self._budgets = {
+                    known: budget
+                    for known, budget in self._budgets.items()
+                    if budget.records.idle_for() < _FORGOTTEN_AFTER
+                }
+                self._most_budgets = 2 * len(self._budgets) + 64
+            new = ShardBudget(_PACE, self._clock, self._sleep)
+            return self._budgets.setdefault(shard_id, new)
 
     def finish(self, is_last: Callable[[], bool]) -> None:
         del is_last

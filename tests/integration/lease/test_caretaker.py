@@ -65,3 +65,35 @@ def test_waiting_for_the_other_parent_of_a_merge_is_cheap(
     assert caretaker.lease_children(held, [shards[ids[4]]])
     assert table.get(ids[4]) is not None
     assert held.lease.child_ids == (ids[4],)
+
+
+@pytest.mark.parametrize("broken", ["another", "the other parent's"])
+def test_a_broken_lease_keeps_no_merge_from_ending(
+    server: LocalServer, table: LeaseTable, time: ManualTime, broken: str
+) -> None:
+    """What follows a shard whose row is broken waits, and nothing else does."""
+    name, kinesis = f"s-{uuid.uuid4().hex[:8]}", server.client("kinesis")
+    kinesis.create_stream(StreamName=name, ShardCount=3)
+    ids = [f"shardId-{i:012d}" for i in range(4)]
+    kinesis.merge_shards(StreamName=name, ShardToMerge=ids[0], AdjacentShardToMerge=ids[1])
+    client = StreamClient(StreamAddress(name, None, "us-east-1", server.endpoint_url))
+    shards = {shard.id: shard for shard in client.list_shards()[0]}
+    for one in ids[:3]:
+        table.create(new_lease(shards[one], TRIM_HORIZON))
+    server.client("dynamodb").update_item(
+        TableName=table.name,
+        Key={"leaseKey": {"S": ids[2] if broken == "another" else ids[1]}},
+        UpdateExpression="SET leaseCounter = :counter",
+        ExpressionAttributeValues={":counter": {"S": "x"}},
+    )
+    first = table.get(ids[0])
+    assert first is not None
+    held = LeaseRenewer(table, "me", 10, time).hold(table.take(first, "me"))
+    caretaker = Caretaker(
+        client, table, "me", initial=TRIM_HORIZON, settings=CARE, clock=time, wait=lambda _: None
+    )
+    assert caretaker.lease_children(held, [shards[ids[3]]])
+    child = table.get(ids[3])
+    assert child is not None
+    assert child.parent_ids == (ids[0], ids[1])
+    assert held.lease.child_ids == (ids[3],)

@@ -203,3 +203,16 @@ def test_what_was_asked_for_in_vain_is_not_waited_for(
     table.create(lease("d", owner="new"))
     assert not new.take()
     assert [row.owner for row in sorted(table.leases(), key=lambda row: row.key)][:2] == ["old"] * 2
+
+
+def test_who_is_named_by_finished_leases_only_does_not_go_on(
+    table: LeaseTable, time: ManualTime
+) -> None:
+    for key, owner, checkpoint in (
+        ("a", "me", "100"),
+        ("b", "reader", "100"),
+        ("c", "dead", SHARD_END),
+        ("d", None, "100"),
+    ):
+        table.create(lease(key, owner=owner, checkpoint=checkpoint))
+    assert coordinator(table, time, "me").others() == {"reader"}

@@ -17,8 +17,10 @@ from tests.simulation.ranges.world import DURATION, Ranges
 from tests.simulation.subject import Bug, Outcome, Subject
 
 
-def _instead(owner: object, name: str, make: Callable[[Any], Any], caught_by: str) -> Bug:
-    return Bug(lambda: mock.patch.object(owner, name, make(getattr(owner, name))), caught_by)
+def _instead(
+    owner: object, name: str, make: Callable[[Any], Any], caught_by: str, rough: int | None = None
+) -> Bug:
+    return Bug(lambda: mock.patch.object(owner, name, make(getattr(owner, name))), caught_by, rough)
 
 
 def _at(next_event: Any) -> Any:
@@ -59,25 +61,26 @@ _EXACTLY = "ranges_are_read_exactly"
 
 BUGS: dict[str, Bug] = {
     "GetRecords goes on AT the last record of a subscription": _instead(
-        SubscribedCursor, "_next_event", _at, _EXACTLY
+        SubscribedCursor, "_next_event", _at, _EXACTLY, 0
     ),
     "GetRecords begins where the subscription began": _instead(
-        SubscribedCursor, "_next_event", _anew, _EXACTLY
+        SubscribedCursor, "_next_event", _anew, _EXACTLY, 0
     ),
     "GetRecords begins at the oldest record for want of a subscription": _instead(
-        SubscribedCursor, "_subscribe", _by_the_oldest, _EXACTLY
+        SubscribedCursor, "_subscribe", _by_the_oldest, _EXACTLY, 0
     ),
     "the subscription of a range is left open": _instead(
         SubscribedCursor,
         "_end_subscription",
         lambda _: lambda self: setattr(self, "_subscription", None),
         "subscriptions_end_with_their_tasks",
+        0,
     ),
     "each range asks for a subscription": _instead(
-        Turn, "take", lambda _: lambda self: True, "machines_take_turns"
+        Turn, "take", lambda _: lambda self: True, "machines_take_turns", 0
     ),
     "a machine asks again too soon": _instead(
-        subscribed, "BETWEEN_SUBSCRIPTIONS", lambda _: 4.0, "machines_take_turns"
+        subscribed, "BETWEEN_SUBSCRIPTIONS", lambda _: 4.0, "machines_take_turns", 0
     ),
 }
 

@@ -161,6 +161,13 @@ def test_silence_keeps_the_place_and_is_put_on_record_at_once() -> None:
     assert not is_worth_storing(planned.end, planned.end)
 
 
+def test_where_to_begin_is_not_forgotten_while_no_shard_is_listed() -> None:
+    start: Positions = {ANY_SHARD: AtTimestamp(NOW)}
+    assert not is_worth_storing(start, plan(start, Lineage.of([]), {}).end)
+    planned = plan(start, Lineage.of([Shard("a")]), {"a": Quiet(NOW)})
+    assert is_worth_storing(start, planned.end)
+
+
 @st.composite
 def lineages(draw: st.DrawFn) -> Lineage:
     """A stream of two shards, split and merged at random; its oldest shards may be gone."""

@@ -6,6 +6,7 @@ import pytest
 
 from sparkinesis.errors import OptionError
 from sparkinesis.source.consumer_mode import FanOut
+from sparkinesis.source.option_values import known_regions
 from sparkinesis.source.options import (
     OPTIONS,
     Options,
@@ -13,6 +14,7 @@ from sparkinesis.source.options import (
     Use,
     stream_read_options,
 )
+from sparkinesis.stream.address import stream_address
 from sparkinesis.stream.credentials import CredentialSource
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, FromApplication
 
@@ -129,6 +131,12 @@ def test_a_query_polls_unless_it_asks_for_enhanced_fan_out() -> None:
 def test_an_arn_says_name_and_region() -> None:
     (address,) = parse_options({"streamARN": ARN}).reading.addresses
     assert (address.name, address.region, address.arn) == ("flights", "eu-west-1", ARN)
+
+
+def test_every_region_that_has_kinesis_may_be_given() -> None:
+    for region in known_regions():
+        (address,) = parse_options({"streamName": "a", "region": region}).reading.addresses
+        assert address == stream_address("a", region, None)
 
 
 def test_a_role_goes_with_the_address_of_every_stream() -> None:

@@ -176,6 +176,20 @@ def test_each_record_that_is_given_up_was_tried_alone(count: int) -> None:
     assert shard.may_checkpoint() == f"{count}:0"
 
 
+@pytest.mark.parametrize("last_is_bad", [False, True])
+def test_one_that_is_left_behind_a_checkpoint_is_tried_alone(*, last_is_bad: bool) -> None:
+    taken: list[str] = []
+    letter = DeadLetter(
+        lambda failed: taken.extend(r.sequence_number for r in failed.batch.records)
+    )
+    shard = Shard(letter, "1", *(["3"] if last_is_bad else []))
+    shard.processor.checkpoint_at = "2"
+    shard.add(1, 2, 3)
+    shard.step_all()
+    assert shard.given == [["1", "2", "3"], ["3"]]
+    assert taken == (["3"] if last_is_bad else [])
+
+
 def test_finding_few_bad_records_costs_few_calls() -> None:
     shard = Shard(Skip(), "777")
     shard.add(*range(1000))

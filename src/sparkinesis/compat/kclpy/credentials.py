@@ -9,11 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from sparkinesis.stream.address import is_url
+from sparkinesis.stream.address import REGION, is_url
 from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
 
 _ROLE_ARN = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:role/[!-~]{1,574}")
-_REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]+")
 # Those of both versions of the SDK, and the KCL's own, which take an endpoint too.
 _ASSUMES_ROLE = re.compile(r"(Kcl)?S[tT][sS]AssumeRole(Session)?CredentialsProvider")
 
@@ -63,7 +62,7 @@ def _sts_endpoint(named: dict[str, str]) -> str | None:
         return url
     if "endpointRegion" in named:
         region = named["endpointRegion"]
-        if not _REGION.fullmatch(region):
+        if not REGION.fullmatch(region):
             raise ValueError("endpointRegion= takes an AWS region, such as eu-west-1")
         domain = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
         return f"https://sts.{region}.{domain}"
