@@ -72,7 +72,7 @@ BUGS: dict[str, Bug] = {
     "an answer that never came is anybody's write": _instead(
         requests, "_fenced", always(()), _OWNS, 128
     ),
-    "whoever writes under my id is me": _instead(held, "judge", believe, _OWNS, 35),
+    "whoever writes under my id is me": _instead(held, "judge", believe, _OWNS, 62),
     "leases are not released": _instead(
         HeldLease,
         "release",

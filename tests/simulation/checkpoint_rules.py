@@ -62,7 +62,7 @@ def checkpoints_that_return_are_made(world: World) -> Iterator[str]:
 def checkpoints_are_asked_for(world: World) -> Iterator[str]:
     """No checkpoint is where no record processor wanted one, nor behind what nobody was given."""
     moving = {(e.process, e.shard) for e in world.journal.entries if e.what == "resets"}
-    may_be_missing: set[str] | None = None
+    replay: Replay | None = None
     looked_at: dict[str, int] = {}
     for write, before, after in world.leases():
         if before is None or after is None or before.checkpoint == after.checkpoint:
@@ -87,9 +87,9 @@ def checkpoints_are_asked_for(world: World) -> Iterator[str]:
             looked_at[write.key] = index + 1
             if handed.get(place, float("inf")) <= write.at:
                 continue
-            if may_be_missing is None:
-                may_be_missing = excused(world, Replay(world))
-            if log.data[index] not in may_be_missing:
+            replay = replay or Replay(world)
+            # What it needs since it was moved, it may not have needed at that time.
+            if log.data[index] not in excused(world, replay) | excused(world, replay, write.at):
                 yield (
                     f"at {write.at:.3f} {write.by} checkpointed {write.key} at {at}, before "
                     f"anybody was given {log.data[index]}"

@@ -45,7 +45,12 @@ def subscriptions_are_asked_for_in_measure(world: World) -> Iterator[str]:
 
 
 def subscriptions_are_kept(world: World) -> Iterator[str]:
-    """Nobody gives up a subscription that nothing has disturbed until it is to be renewed."""
+    """Nobody gives up a subscription that nothing has disturbed until it is to be renewed.
+
+    Unless to jump over what is too old.
+    """
+    if world.options.skip_older_than is not None:
+        return
     begun: dict[tuple[str, str], list[float]] = defaultdict(list)
     for entry in world.journal.entries:
         # A processor that moves its shard reads on elsewhere.

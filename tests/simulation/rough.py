@@ -129,7 +129,8 @@ def _crowded(history: h.History, rng: random.Random) -> h.History:
         (2.0, h.Start(2)),
     ]
     at = rng.uniform(40.0, 80.0)
-    more += [(at, h.Pause(0, 25.0)), (at + 1.0, h.Twin(0))]
+    # The one that sleeps finds itself with or without its leases.
+    more += [(at, h.Pause(0, rng.choice((9.0, 25.0)))), (at + 0.1, h.Twin(0))]
     events = in_order([*history.events, *more], _DURATION)
     return replace(history, events=events, list_page=rng.choice((3, 1000)))
 

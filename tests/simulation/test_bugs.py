@@ -10,6 +10,8 @@ import pytest
 from tests.simulation.subjects import SUBJECTS
 
 _BUGS = [(subject, name) for subject in SUBJECTS for name, bug in subject.bugs.items()]
+_MOST = 150
+"""Histories, if what a change of the product does to chance has made the table old."""
 _TABLE = Path(__file__).parents[2] / "docs" / "simulation.md"
 
 
@@ -18,10 +20,15 @@ _TABLE = Path(__file__).parents[2] / "docs" / "simulation.md"
 )
 def test_a_deliberate_bug_is_found(subject: Any, name: str) -> None:
     bug = subject.bugs[name]
-    history = subject.rough(bug.rough)
+    broken: set[str] = set()
     with bug.patch():
-        broken = {text.partition(":")[0] for text in subject.play(history).wrong}
-    assert bug.caught_by in broken
+        # Mostly the first of these finds it: what it took when the table was made.
+        for number in (bug.rough, *range(_MOST)):
+            wrong = subject.play(subject.rough(number)).wrong
+            broken |= {text.partition(":")[0] for text in wrong}
+            if bug.caught_by in broken:
+                return
+    pytest.fail(f"in {_MOST} histories only {broken} was broken")
 
 
 @pytest.mark.parametrize("subject", SUBJECTS, ids=[subject.name for subject in SUBJECTS])
