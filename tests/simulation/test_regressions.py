@@ -56,30 +56,6 @@ KEPT = {
         )
         for seed in (1, 8)
     },
-<<<<<<< HEAD
-=======
-    # A reader that had slept for longer than records are kept went on with the oldest one, and did
-    # not say that others had been removed.
-    "a machine is suspended for longer than records are kept": History(
-        shards=1,
-        events=(
-            (0.0, Start(0)),
-            (1.0, Put(0, 3)),
-            (30.0, Pause(0, 93_600.0, True)),
-            (60.0, Put(0, 2)),
-            (93_600.0, Put(0, 2)),
-            (93_700.0, Put(1, 2)),
-        ),
-        options={
-            "idle_time": 20.0,
-            "failover_time": 40.0,
-            "audit_interval": 120.0,
-            "cleanup_interval": 120.0,
-        },
-        duration=93_800.0,
-        patience=1600.0,
-    ),
->>>>>>> expiry
     # Each worker asked twice for the stream's summary, of which an account may have 20 a second.
     "many workers start at once": History(
         shards=4,
@@ -120,7 +96,6 @@ KEPT = {
             *((40.0, Shutdown(n)) for n in range(12)),
         ),
         options={"retrieval": "efo", "fan_out": FanOutOptions(deregister=True)},
-<<<<<<< HEAD
     ),
     # A reader that had slept for longer than records are kept went on with the oldest one, and did
     # not say that others had been removed.
@@ -142,8 +117,6 @@ KEPT = {
         },
         duration=93_800.0,
         patience=1600.0,
-=======
->>>>>>> expiry
     ),
 }
 
