@@ -170,7 +170,7 @@ BUGS: Mapping[str, Bug] = {
         rough=14,
     ),
     "each shard is allowed all": _instead(
-        Allowance, "share", "limits_hold", lambda _: lambda self, part: self, rough=9
+        Allowance, "share", "limits_hold", lambda _: lambda self, part: self, rough=50
     ),
     "what is left for the next batch is not gone back to": _instead(
         prober.ShardProber, "_cut", "everything_arrives", _cursor_kept, rough=2
@@ -193,6 +193,6 @@ BUGS: Mapping[str, Bug] = {
         rough=0,
     ),
     "calls are not spaced": _instead(
-        CallBudget, "__enter__", "calls_stay_within_budgets", lambda _: lambda self: None, rough=2
+        CallBudget, "__enter__", "calls_stay_within_budgets", lambda _: lambda self: None, rough=1
     ),
 }

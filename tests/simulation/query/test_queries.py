@@ -14,14 +14,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
 
-from tests.simulation.query.bugs import BUGS
 from tests.simulation.query.histories import histories, rough_history
 from tests.simulation.query.history import CrashDriver, History, Lag, Put, Split, Trigger
 from tests.simulation.query.invariants import check
 from tests.simulation.query.story import tell
 from tests.simulation.query.world import World, digest
-
-_HISTORIES = 60
 
 
 class _Story:
@@ -46,23 +43,6 @@ def test_what_must_be_true_is_in_every_history(history: History) -> None:
     wrong = check(World(history).run())
     note(_Story(history))
     assert wrong == []
-
-
-@pytest.mark.parametrize("name", BUGS)
-def test_a_deliberate_bug_is_found(name: str) -> None:
-    bug = BUGS[name]
-    numbers = range(_HISTORIES) if bug.rough is None else (bug.rough,)
-    with bug.patch():
-        assert any(
-            text.startswith(f"{bug.caught_by}:")
-            for number in numbers
-            for text in check(World(rough_history(number)).run())
-        )
-
-
-def test_without_a_bug_those_histories_are_in_order() -> None:
-    for number in {bug.rough or 0 for bug in BUGS.values()}:
-        assert check(World(rough_history(number)).run()) == [], number
 
 
 STALE_LISTING = History(
