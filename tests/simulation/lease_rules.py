@@ -103,7 +103,8 @@ def leases_are_deleted_in_time(world: World) -> Iterator[str]:
 def nothing_is_left_to_clean_up(world: World) -> Iterator[str]:
     """A finished lease goes soon after all of its children have begun, the oldest ones first.
 
-    Or after its shard has expired, with all that is known of it.
+    Or after its shard has expired, with all that is known of it. A child that an operator or a
+    record processor moves, or whose lease a hand deletes, has to begin once more.
     """
     patience = 4 * world.options.cleanup_interval + 2 * world.options.failover_time
     began: dict[str, float] = {}
@@ -112,7 +113,11 @@ def nothing_is_left_to_clean_up(world: World) -> Iterator[str]:
     for write, before, after in world.leases():
         if after is None:
             deleted[write.key] = write.at
-        elif after.checkpoint.is_shard_end or not after.checkpoint.is_sentinel:
+            if write.by is None:
+                began.pop(write.key, None)
+        elif after.checkpoint.sequence_number in _NOT_BEGUN:
+            began.pop(write.key, None)
+        else:
             began.setdefault(write.key, write.at)
             if after.is_finished and not (before is not None and before.is_finished):
                 finished[write.key] = write.at

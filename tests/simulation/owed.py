@@ -56,11 +56,20 @@ def beginning_ms(world: World) -> int:
 
 
 def moves(world: World) -> dict[str, list[Move]]:
-    """By shard, in order: an operator's, a record processor's, and new leases for deleted ones."""
+    """By shard, in order: an operator's, a record processor's, and new leases for deleted ones.
+
+    Where a lease that was deleted by hand is not made anew before its shard has been resharded, the
+    one that is made for what came from it says also for that shard where reading goes on.
+    """
     found: dict[str, list[Move]] = {}
+    rows: set[str] = set()
+    once: set[str] = set()
     for write, before, after in world.leases():
         if after is None:
+            rows.discard(write.key)
             continue
+        rows.add(write.key)
+        once.add(write.key)
         place = after.checkpoint, after.timestamp_ms
         if before is not None and (before.checkpoint, before.timestamp_ms) == place:
             continue
@@ -73,6 +82,9 @@ def moves(world: World) -> dict[str, list[Move]]:
             is_moved = before.timestamp_ms is not None  # an instant for a KCL's LATEST is none
         if by_operator or is_anew or is_moved:
             found.setdefault(write.key, []).append(Move(write.at, *place, by_operator))
+        if is_anew and not by_operator:
+            for shard in _lost_with(world, write.key, rows, once):
+                found.setdefault(shard, []).append(Move(write.at, *place, is_sure=False))
     for entry in world.journal.entries:
         if entry.what != "reset":
             continue
@@ -82,6 +94,22 @@ def moves(world: World) -> dict[str, list[Move]]:
             last = max(mine, key=lambda move: move.at)
             found[entry.shard].append(Move(entry.at, last.to, last.timestamp_ms, True))
     return {shard: sorted(each, key=lambda move: move.at) for shard, each in found.items()}
+
+
+def _lost_with(world: World, key: str, rows: set[str], once: set[str]) -> set[str]:
+    """The shards up to one whose lease was deleted by hand, if nobody else had a lease since.
+
+    ``rows``: the leases that there are, ``once``: those that there ever were.
+    """
+    found: set[str] = set()
+    for parent in world.producer.shards[key].parents:
+        if parent in rows:
+            continue
+        if parent in world.outsiders.deleted:
+            found.add(parent)
+        elif parent not in once and (above := _lost_with(world, parent, rows, once)):
+            found |= {parent, *above}
+    return found
 
 
 def excused(world: World, replay: Replay, at: float = _FOR_EVER) -> set[str]:

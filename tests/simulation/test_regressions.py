@@ -40,6 +40,21 @@ KEPT = {
         staleness=0.0,
         duration=120.0,
     ),
+    # A merged child whose other parent a listing did not know yet was read before it.
+    "ListShards is behind when a shard ends by a merge": History(
+        shards=1,
+        events=(
+            (0.0, Start(0)),
+            (0.0, Lag(15.0, 30.0)),
+            (0.1, Split(0.0)),
+            (0.2, Put(0)),
+            (0.3, Split(0.0)),
+            (0.4, Merge(0.5)),
+        ),
+        behaviour=Behaviour(slow=1.0, slowest=5.0),
+        preempt=0.0,
+        staleness=0.0,
+    ),
     # Processors of a shard that had ended, and whose children waited for the leases of another
     # parent, had no last chance to checkpoint when their worker was shut down.
     **{

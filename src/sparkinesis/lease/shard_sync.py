@@ -165,7 +165,8 @@ def plan_children(
     ``broken``: shards of which the table has a lease that cannot be read.
 
     A merged child waits while its other parent has no lease, but will get one: an ancestor of it
-    has a lease. (The KCL draws lots here.) Where none will come, it is not waited for.
+    has a lease. (The KCL draws lots here.) Where none will come, it is not waited for. A listing
+    from before the merge may not know the other parent, nor what that came from: it is asked again.
 
     Raises InconsistentShardsError: a child does not name this parent.
     """
@@ -178,11 +179,23 @@ def plan_children(
                 f"{parent.shard_id} has ended with {child.id} as a child, whose parents are "
                 f"{', '.join(child.parents) or 'not told'}."
             )
-        late = {p for p in child.parents if is_to_come(p, leased, lineage)}
+        if _is_not_listed_yet(child.id, lineage):
+            late = {p for p in child.parents if p not in leased}
+        else:
+            late = {p for p in child.parents if is_to_come(p, leased, lineage)}
         wait_for |= late
         if not late and child.id not in leased:
             create.append(new_lease(child, pos.TRIM_HORIZON))
     return ChildLeases(tuple(create), tuple(sorted(wait_for)))
+
+
+def _is_not_listed_yet(shard_id: str, lineage: Lineage) -> bool:
+    """Whether ListShards is behind this shard, rather than that the shard has expired.
+
+    The service numbers shards as they come into being, so what came from an expired one is listed
+    with a greater id.
+    """
+    return bool(lineage.shards) and max(lineage.shards) < shard_id
 
 
 def orphaned_children(leases: Iterable[Lease], shards: Iterable[Shard]) -> list[Lease]:

@@ -238,6 +238,31 @@ def test_children_of_an_ended_shard(
     assert planned.wait_for == tuple(wait_for.split())
 
 
+@pytest.mark.parametrize(
+    ("listed", "leased", "created", "wait_for"),
+    [
+        # From before the merge, and before the other parent was there: it may come.
+        (["s0", "s1"], "s0 s1", "", "s3"),
+        (["s1"], "s0", "", "s3"),
+        # It has come.
+        (["s0", "s1"], "s0 s1 s3", "s5", ""),
+        # The child has expired, and with it the parents: what came from it is listed.
+        (["s6"], "s0", "s5", ""),
+        # Nothing is known.
+        ([], "s0", "s5", ""),
+    ],
+)
+def test_a_listing_from_before_a_merge(
+    listed: list[str], leased: str, created: str, wait_for: str
+) -> None:
+    """s5 came of s0 and s3, and s3 of s1."""
+    child = Shard("s5", ("s0", "s3"))
+    rows = [lease(s) for s in leased.split()]
+    planned = plan_children(lease("s0"), [child], rows, [Shard(s) for s in listed])
+    assert [row.shard_id for row in planned.create] == created.split()
+    assert planned.wait_for == tuple(wait_for.split())
+
+
 def test_children_of_somebody_else_are_refused() -> None:
     with pytest.raises(InconsistentShardsError, match="1 has ended with 2 as a child, whose"):
         plan_children(lease("1"), [Shard("2")], [], [])
