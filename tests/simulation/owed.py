@@ -141,11 +141,12 @@ def _dues(
     begun = {entry.shard for entry in world.journal.entries if entry.what == "initialize"}
     gone_ms = ms(world.scheduler.now) - world.producer.stream.retention_hours * 3_600_000
     given_up = world.journal.dead_letters | replay.passed
+    lost = _deleted_for_good(world)
     for shard, log in world.producer.logs.items():
         for index, data in enumerate(log.data):
             arrival_ms = log.arrivals[index]
             due: float | None = 0.0
-            if arrival_ms < first_ms or data in given_up:
+            if arrival_ms < first_ms or data in given_up or shard in lost:
                 due = None
             if shard not in begun and arrival_ms < gone_ms:
                 due = None
@@ -157,3 +158,16 @@ def _dues(
                 elif move.is_sure and data not in given_up and arrival_ms >= gone_ms:
                     due = move.at if log.put_at[index] <= move.at else 0.0
             yield data, due
+
+
+def _deleted_for_good(world: World) -> set[str]:
+    """Shards that ended after a hand had deleted their lease, and before it was made anew.
+
+    Nobody can tell such a lease from that of a finished shard, which goes as well.
+    """
+    last = {write.key: write for write, _, _ in world.leases()}
+    return {
+        key
+        for key in world.outsiders.deleted
+        if key in last and last[key].after is None and last[key].by is None
+    }
