@@ -107,20 +107,14 @@ def nothing_is_left_to_clean_up(world: World) -> Iterator[str]:
     record processor moves, or whose lease a hand deletes, has to begin once more.
     """
     patience = 4 * world.options.cleanup_interval + 2 * world.options.failover_time
-    began: dict[str, float] = {}
+    began = _begun_since(world)
     deleted: dict[str, float] = {}
     finished: dict[str, float] = {}
     for write, before, after in world.leases():
         if after is None:
             deleted[write.key] = write.at
-            if write.by is None:
-                began.pop(write.key, None)
-        elif after.checkpoint.sequence_number in _NOT_BEGUN:
-            began.pop(write.key, None)
-        else:
-            began.setdefault(write.key, write.at)
-            if after.is_finished and not (before is not None and before.is_finished):
-                finished[write.key] = write.at
+        elif after.is_finished and not (before is not None and before.is_finished):
+            finished[write.key] = write.at
     # Somebody must have been there to do it.
     lately = max(world.fleet.started_at.values(), default=0.0)
     listed = {shard.id for shard in world.producer.stream.shards}
@@ -144,6 +138,17 @@ def nothing_is_left_to_clean_up(world: World) -> Iterator[str]:
             since.append(((shard.closed_ms or 0) - ms(0.0)) / 1000 + retention)
         if max(since) + patience < world.leaving_at:
             yield f"{key} is finished, and nobody needs its lease since {max(since):.3f}"
+
+
+def _begun_since(world: World) -> dict[str, float]:
+    """By lease, since when it has begun, in the end or when its worker deleted it."""
+    began: dict[str, float] = {}
+    for write, _, after in world.leases():
+        if after is not None and after.checkpoint.sequence_number not in _NOT_BEGUN:
+            began.setdefault(write.key, write.at)
+        elif after is not None or write.by is None:
+            began.pop(write.key, None)
+    return began
 
 
 def finished_leases_have_children(world: World) -> Iterator[str]:

@@ -55,6 +55,12 @@ KEPT = {
         preempt=0.0,
         staleness=0.0,
     ),
+    # No worker ever began: ListShards tells of both sides of a reshard at its instant.
+    "an application begins at the instant of a reshard": History(
+        shards=1,
+        events=((0.0, Put(0)), (10.0, Split(0.0)), (11.0, Put(0)), (15.0, Start(0))),
+        initial_position=10.0,
+    ),
     # Processors of a shard that had ended, and whose children waited for the leases of another
     # parent, had no last chance to checkpoint when their worker was shut down.
     **{

@@ -95,11 +95,14 @@ def leases_for_empty_table(
     """A lease for each shard that was open at ``position``, in order of creation.
 
     ``shards``: those that ListShards returns with that position as ShardFilter. ``timestamp_ms``:
-    the service's clock before that call. Children of closed ones get theirs when these have ended.
+    the service's clock before that call. Children of closed ones get theirs when these have ended:
+    also those that are in ``shards``, as where the position is the instant of a reshard, of which
+    ListShards tells both sides.
 
     Raises InconsistentShardsError: the shards do not tile the hash keys.
     """
-    shards = list(shards)
+    lineage = Lineage.of(shards)
+    shards = [lineage.shards[shard_id] for shard_id in lineage.roots()]
     require_tiling(shards)
     return [new_lease(shard, position, timestamp_ms) for shard in by_birth(shards)]
 

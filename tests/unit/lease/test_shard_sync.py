@@ -122,6 +122,19 @@ def test_shards_that_do_not_tile_are_refused(
         leases_for_empty_table(shards, LATEST, NOW)
 
 
+def test_an_instant_of_reshards_is_begun_before_them() -> None:
+    """ListShards tells of both sides of each: a split, and a merge of one half at once."""
+    middle = MAX_HASH_KEY // 2
+    shards = [
+        Shard("a", (), False, (0, middle), "1"),
+        Shard("b", (), False, (middle + 1, MAX_HASH_KEY), "2"),
+        Shard("c", ("a",), False, (0, 9), "10"),
+        Shard("d", ("a",), False, (10, middle), "11"),
+        Shard("e", ("b", "d"), True, (10, MAX_HASH_KEY), "12"),
+    ]
+    assert [row.key for row in leases_for_empty_table(shards, AT, NOW)] == ["a", "b"]
+
+
 # A table that has some leases
 
 
