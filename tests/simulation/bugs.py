@@ -112,7 +112,7 @@ BUGS: dict[str, Bug] = {
         6,
     ),
     "only the first page of shards is read": _instead(
-        client.StreamClient, "list_shards", first_page, "keys_keep_their_order", 26
+        client.StreamClient, "list_shards", first_page, "leases_are_deleted_in_time", 35
     ),
     # checkpoints
     "a batch is checkpointed before it is processed": _instead(

@@ -218,12 +218,18 @@ def keys_keep_their_order(world: World) -> Iterator[str]:
 
 
 def parents_come_first(world: World) -> Iterator[str]:
-    """Nobody begins to read a shard before its parents are finished in the table."""
+    """Nobody begins to read a shard before its parents are finished in the table.
+
+    At some time since the lease was acquired: an operator may move a parent after that was looked
+    at, and the shard's reader learns of it by its own lease, which is moved as well.
+    """
     rows: dict[str, tuple[float, bool | None]] = {}
     changes = [
         (write.at, write.key, None if after is None else after.is_finished)
         for write, _, after in world.leases()
     ]
+    acquired, moved = _acquisitions(world), _unfinished(world)
+    ids = {process.name: worker_id for process, worker_id in world.fleet.worker_ids.items()}
     done: set[str] = set()
     position = 0
     all_from_the_start = world.history.initial_position == "trim_horizon"
@@ -244,8 +250,33 @@ def parents_come_first(world: World) -> Iterator[str]:
             is_missing = (
                 parent not in done | world.outsiders.deleted and all_from_the_start and is_kept
             )
+            mine = acquired.get((ids[entry.process], entry.shard), ())
+            since = max((at for at in mine if at <= entry.at), default=entry.at)
+            if any(since <= at <= entry.at for at in moved.get(parent, ())):
+                continue
             if is_finished is False or (is_finished is None and is_missing):
                 yield (
                     f"at {entry.at:.3f} {entry.process} began to read {entry.shard} before "
                     f"{parent} was finished"
                 )
+
+
+def _acquisitions(world: World) -> dict[tuple[str, str], list[float]]:
+    """By worker id and shard, when it became the owner."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for write, before, after in world.leases():
+        owner = None if after is None else after.actual_owner
+        if owner is not None and (before is None or before.actual_owner != owner):
+            found.setdefault((owner, write.key), []).append(write.at)
+    return found
+
+
+def _unfinished(world: World) -> dict[str, list[float]]:
+    """By shard, when an operator moved it that was finished."""
+    found: dict[str, list[float]] = {}
+    for write, before, after in world.leases():
+        was_finished = before is not None and before.is_finished
+        is_finished = after is None or after.is_finished
+        if write.by in world.outsiders.operators and was_finished and not is_finished:
+            found.setdefault(write.key, []).append(write.at)
+    return found

@@ -197,7 +197,7 @@ class WorkerFleet:
             lambda: SimulatedProcessor(self.journal, history, lambda: _leave(slot)),
             region=REGION,
             initial_position=position if isinstance(position, str) else instant(position),
-            on_error=on_error(history.on_error, history.behaviour, self.journal),
+            on_error=on_error(history, self.journal),
             worker_id=worker_id,
             options=self.options,
         )

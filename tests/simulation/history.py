@@ -183,7 +183,8 @@ class Behaviour:
     fail: float = 0.0
     """That ``process_records`` or ``shard_ended`` raises."""
     fail_elsewhere: float = 0.0
-    """That ``initialize``, ``shutdown_requested``, ``lease_lost`` or a dead-letter target does."""
+    """That ``initialize``, ``shutdown_requested`` or ``lease_lost`` does, or, until faults end, a
+    dead-letter target."""
     poison: int | None = None
     """The number of a partition key whose records can never be processed."""
     slow: float = 0.0

@@ -59,7 +59,8 @@ def moves(world: World) -> dict[str, list[Move]]:
     """By shard, in order: an operator's, a record processor's, and new leases for deleted ones.
 
     Where a lease that was deleted by hand is not made anew before its shard has been resharded, the
-    one that is made for what came from it says also for that shard where reading goes on.
+    one that is made for what came from it says also for that shard where reading goes on. So does
+    one that an operator makes, for the shards on the way there which had none yet.
     """
     found: dict[str, list[Move]] = {}
     rows: set[str] = set()
@@ -82,8 +83,9 @@ def moves(world: World) -> dict[str, list[Move]]:
             is_moved = before.timestamp_ms is not None  # an instant for a KCL's LATEST is none
         if by_operator or is_anew or is_moved:
             found.setdefault(write.key, []).append(Move(write.at, *place, by_operator))
-        if is_anew and not by_operator:
-            for shard in _lost_with(world, write.key, rows, once):
+        if before is None and (is_anew or by_operator):
+            ends = None if by_operator else world.outsiders.deleted
+            for shard in _left_out(world, write.key, rows | (once - (ends or set())), ends):
                 found.setdefault(shard, []).append(Move(write.at, *place, is_sure=False))
     for entry in world.journal.entries:
         if entry.what != "reset":
@@ -96,18 +98,18 @@ def moves(world: World) -> dict[str, list[Move]]:
     return {shard: sorted(each, key=lambda move: move.at) for shard, each in found.items()}
 
 
-def _lost_with(world: World, key: str, rows: set[str], once: set[str]) -> set[str]:
-    """The shards up to one whose lease was deleted by hand, if nobody else had a lease since.
+def _left_out(world: World, key: str, leased: set[str], ends: set[str] | None) -> set[str]:
+    """The shards from which one came, up to one of ``ends``; None: all that had no lease.
 
-    ``rows``: the leases that there are, ``once``: those that there ever were.
+    ``leased``: shards that bar the way there.
     """
     found: set[str] = set()
     for parent in world.producer.shards[key].parents:
-        if parent in rows:
+        if parent in leased:
             continue
-        if parent in world.outsiders.deleted:
-            found.add(parent)
-        elif parent not in once and (above := _lost_with(world, parent, rows, once)):
+        is_end = ends is not None and parent in ends
+        above = set() if is_end else _left_out(world, parent, leased, ends)
+        if above or is_end or ends is None:
             found |= {parent, *above}
     return found
 

@@ -12,7 +12,7 @@ from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.dead_letter import FailedRecords
 from sparkinesis.worker.on_error import DeadLetter, OnError, Retry, Skip, Stop
 from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
-from tests.simulation.history import Behaviour, History, Policy
+from tests.simulation.history import History, Policy
 from tests.simulation.journal import Journal, Place
 
 _HANGS = 60.0
@@ -181,11 +181,16 @@ class SimulatedProcessor(RecordProcessor):
             self._is_busy = False
 
 
-def on_error(policy: Policy, behaviour: Behaviour, journal: Journal) -> OnError:
-    """The policy of a history; dead letters are noted in the journal."""
+def on_error(history: History, journal: Journal) -> OnError:
+    """The policy of a history; dead letters are noted in the journal.
+
+    Their target fails until faults end: each time, the worker waits for half a minute.
+    """
+    behaviour = history.behaviour
 
     def take(failed: FailedRecords) -> None:
-        if journal.scheduler.rng.random() < behaviour.fail_elsewhere:
+        has_faults = journal.scheduler.now < history.duration
+        if has_faults and journal.scheduler.rng.random() < behaviour.fail_elsewhere:
             raise SimulatedFailureError
         for record in failed.batch.records:
             journal.dead_letters.add(record.data.decode())
@@ -199,4 +204,4 @@ def on_error(policy: Policy, behaviour: Behaviour, journal: Journal) -> OnError:
         "retry, then skip": Retry(3, then=Skip()),
         "retry, then dead letter": Retry(2, then=DeadLetter(take)),
     }
-    return policies[policy]
+    return policies[history.on_error]
