@@ -102,6 +102,14 @@ KEPT = {
         )
         for seed in (3, 5)
     },
+    # A dead-letter target that refused a record was waited for as if it had refused it at each try
+    # of the batch that the record was in: half a minute for each, as a rule.
+    "a dead-letter target refuses some of many records": History(
+        shards=1,
+        events=((0.0, Start(0)), *((3.0, Put(0, 8)) for _ in range(20))),
+        behaviour=Behaviour(fail_elsewhere=0.3, poison=0),
+        on_error="dead letter",
+    ),
     # Not the product's: an invariant took the subscription that it ended for one in order.
     "a processor moves its shard, which is subscribed to": History(
         seed=3,
