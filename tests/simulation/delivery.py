@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from sparkinesis.lease.lease import decode_lease
 from tests.simulation.journal import Entry
+from tests.simulation.lease_rules import asleep, signs_of_life
 from tests.simulation.owed import owed
 from tests.simulation.replay import Replay, ms
 from tests.simulation.world import World
@@ -105,12 +106,19 @@ def each_reader_hears_the_end(world: World) -> Iterator[str]:
 def who_lets_go_asks_first(world: World) -> Iterator[str]:
     """A worker that releases a lease has given the record processor a last chance to checkpoint.
 
-    Unless the processor failed or hung for too long, or the shutdown was forced.
+    Unless the processor failed or hung for too long, or the shutdown was forced. Or the lease's
+    time had run out, by the process' own clock: then it is lost, even if a checkpoint that was on
+    its way lands behind that, for which there is something to release.
     """
     if world.history.on_error == "stop" or world.options.give_up_after_limit:
         return
+    shown = signs_of_life(world)
     for entry, asked, let_go in _let_go(world):
-        if let_go is not None and not asked and entry.process not in world.fleet.ungraceful:
+        if let_go is None or asked or entry.process in world.fleet.ungraceful:
+            continue
+        mine = [at for at in shown[entry.process, entry.shard] if at <= let_go]
+        spans = ((a, b, b - a - asleep(world, entry.process, a, b)) for a, b in pairwise(mine))
+        if not any(b > entry.at and span >= world.options.failover_time for _, b, span in spans):
             yield (
                 f"at {let_go:.3f} {entry.process} released {entry.shard}, and had not called "
                 "shutdown_requested"
@@ -218,7 +226,12 @@ def keys_keep_their_order(world: World) -> Iterator[str]:
 
 
 def parents_come_first(world: World) -> Iterator[str]:
-    """Nobody begins to read a shard before its parents are finished in the table."""
+    """Nobody begins to read a shard before its parents are finished in the table.
+
+    Of a reader whose ``initialize`` is called again the first call counts: should an operator move
+    all of the shards meanwhile, its lease is gone, too, which it finds out soon.
+    """
+    begun: set[int] = set()
     rows: dict[str, tuple[float, bool | None]] = {}
     changes = [
         (write.at, write.key, None if after is None else after.is_finished)
@@ -229,8 +242,9 @@ def parents_come_first(world: World) -> Iterator[str]:
     all_from_the_start = world.history.initial_position == "trim_horizon"
     retention = world.producer.stream.retention_hours * 3600
     for entry in world.journal.entries:
-        if entry.what != "initialize":
+        if entry.what != "initialize" or entry.reader in begun:
             continue
+        begun.add(entry.reader)
         while position < len(changes) and changes[position][0] <= entry.at:
             at, key, is_finished = changes[position]
             rows[key] = (at, is_finished)
