@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sparkinesis.local import LocalKinesis
+from sparkinesis.local.errors import KinesisError
 from sparkinesis.local.limits import MAX_CONSUMERS
 from sparkinesis.local.stream import Stream
 
@@ -25,8 +26,14 @@ class Operator:
 
     def deregister(self, name: str) -> None:
         """Deregister a consumer, if it is there."""
-        if name in self._stream.consumers:
+        if name not in self._stream.consumers:
+            return
+        try:
             self._call("DeregisterStreamConsumer", name)
+        except KinesisError as error:
+            # One that was being deleted stays until the next call, which finds that it is gone.
+            if error.code != "ResourceNotFoundException":
+                raise
 
     def crowd(self) -> None:
         """Register consumers until there are as many as may be."""
@@ -45,5 +52,7 @@ class Operator:
 
     def _call(self, operation: str, name: str) -> None:
         limits, self._kinesis.limits = self._kinesis.limits, None
-        self._kinesis.call(operation, StreamARN=self._stream.arn, ConsumerName=name)
-        self._kinesis.limits = limits
+        try:
+            self._kinesis.call(operation, StreamARN=self._stream.arn, ConsumerName=name)
+        finally:
+            self._kinesis.limits = limits

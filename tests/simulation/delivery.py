@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from sparkinesis.lease.lease import decode_lease
 from tests.simulation.journal import Entry
+from tests.simulation.lease_rules import asleep, signs_of_life
 from tests.simulation.owed import owed
 from tests.simulation.replay import Replay, ms
 from tests.simulation.world import World
@@ -105,12 +106,19 @@ def each_reader_hears_the_end(world: World) -> Iterator[str]:
 def who_lets_go_asks_first(world: World) -> Iterator[str]:
     """A worker that releases a lease has given the record processor a last chance to checkpoint.
 
-    Unless the processor failed or hung for too long, or the shutdown was forced.
+    Unless the processor failed or hung for too long, or the shutdown was forced. Or the lease's
+    time had run out, by the process' own clock: then it is lost, even if a checkpoint that was on
+    its way lands behind that, for which there is something to release.
     """
     if world.history.on_error == "stop" or world.options.give_up_after_limit:
         return
+    shown = signs_of_life(world)
     for entry, asked, let_go in _let_go(world):
-        if let_go is not None and not asked and entry.process not in world.fleet.ungraceful:
+        if let_go is None or asked or entry.process in world.fleet.ungraceful:
+            continue
+        mine = [at for at in shown[entry.process, entry.shard] if at <= let_go]
+        spans = ((a, b, b - a - asleep(world, entry.process, a, b)) for a, b in pairwise(mine))
+        if not any(b > entry.at and span >= world.options.failover_time for _, b, span in spans):
             yield (
                 f"at {let_go:.3f} {entry.process} released {entry.shard}, and had not called "
                 "shutdown_requested"

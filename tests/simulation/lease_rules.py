@@ -15,6 +15,22 @@ _NOT_BEGUN = {"TRIM_HORIZON", "AT_TIMESTAMP"}
 """By the KCL."""
 
 
+def signs_of_life(world: World) -> dict[tuple[str, str], list[float]]:
+    """By process and shard, when it has written to the lease so that others see that it lives."""
+    writes: dict[tuple[str, str], list[float]] = {}
+    for write, before, after in world.leases():
+        is_life = before is not None and after is not None and before.counter != after.counter
+        if is_life and write.by is not None:
+            writes.setdefault((write.by.name, write.key), []).append(write.at)
+    return writes
+
+
+def asleep(world: World, process: str, since: float, until: float) -> float:
+    """Seconds that its machine was suspended, which ended in between."""
+    suspended = world.fleet.suspended.get(process, ())
+    return sum(seconds for at, seconds in suspended if since < at <= until)
+
+
 def nobody_begins_too_late(world: World) -> Iterator[str]:
     """Nobody gives records of a shard to a processor who has not shown life for a failover time.
 
@@ -22,23 +38,15 @@ def nobody_begins_too_late(world: World) -> Iterator[str]:
     unless its process has slept between looking and doing: the next write tells it then.
     """
     failover_time = world.options.failover_time
-    writes: dict[tuple[str, str], list[float]] = {}
-    for write, before, after in world.leases():
-        is_life = before is not None and after is not None and before.counter != after.counter
-        if is_life and write.by is not None:
-            writes.setdefault((write.by.name, write.key), []).append(write.at)
+    writes = signs_of_life(world)
     for entry in world.journal.entries:
         if entry.what != "records" or (entry.process, entry.at) in world.fleet.resumed:
             continue
         shown = writes.get((entry.process, entry.shard), [])
         place = bisect_right(shown, entry.at)
         since = shown[place - 1] if place else None
-        asleep = sum(
-            seconds
-            for at, seconds in world.fleet.suspended.get(entry.process, ())
-            if since is not None and since < at <= entry.at
-        )
-        if since is None or entry.at - since - asleep > failover_time:
+        slept = 0.0 if since is None else asleep(world, entry.process, since, entry.at)
+        if since is None or entry.at - since - slept > failover_time:
             yield (
                 f"at {entry.at:.3f} {entry.process} was given records of {entry.shard}, whose "
                 f"lease it had last written at {since}"

@@ -7,15 +7,18 @@ import pytest
 from sparkinesis.worker.options import FanOutOptions
 from tests.simulation.history import (
     Behaviour,
+    Crash,
     Deregister,
     History,
     Lag,
     Merge,
     Pause,
     Put,
+    Reset,
     Shutdown,
     Split,
     Start,
+    Trouble,
 )
 from tests.simulation.invariants import check
 from tests.simulation.world import World
@@ -102,6 +105,14 @@ KEPT = {
         )
         for seed in (3, 5)
     },
+    # A dead-letter target that refused a record was waited for as if it had refused it at each try
+    # of the batch that the record was in: half a minute for each, as a rule.
+    "a dead-letter target refuses some of many records": History(
+        shards=1,
+        events=((0.0, Start(0)), *((3.0, Put(0, 8)) for _ in range(20))),
+        behaviour=Behaviour(fail_elsewhere=0.3, poison=0),
+        on_error="dead letter",
+    ),
     # Not the product's: an invariant took the subscription that it ended for one in order.
     "a processor moves its shard, which is subscribed to": History(
         seed=3,
@@ -117,6 +128,35 @@ KEPT = {
             *((40.0, Shutdown(n)) for n in range(12)),
         ),
         options={"retrieval": "efo", "fan_out": FanOutOptions(deregister=True)},
+    ),
+    # Nor these. A processor whose initialize was tried again, after an operator had moved all
+    # shards, was taken to begin before the parent was finished. One whose lease had run out was to
+    # be asked before its release, as a checkpoint had landed after all.
+    "an operator moves all shards between two tries of initialize": History(
+        seed=2,
+        shards=1,
+        events=(
+            (0.0, Start(0)),
+            (0.0, Start(1)),
+            (5.0, Split(0.5)),
+            *((at, Reset("TRIM_HORIZON")) for at in (6.0, 8.0, 10.0)),
+        ),
+        behaviour=Behaviour(fail_elsewhere=0.3),
+    ),
+    "a checkpoint lands when the lease has run out": History(
+        seed=27,
+        shards=1,
+        events=(
+            (0.0, Start(0)),
+            *((half / 2, Put(0)) for half in range(80)),
+            (20.0, Trouble("error", 1.0, 10.85, "dynamodb")),
+        ),
+    ),
+    # Somebody deregistered a consumer that was gone, but for the next call to the service.
+    "a consumer is deregistered twice while nobody calls the service": History(
+        events=((0.0, Start(0)), (20.0, Crash(0)), (30.0, Deregister()), (50.0, Deregister())),
+        options={"retrieval": "efo"},
+        consumer_delay=3.0,
     ),
     # A reader that had slept for longer than records are kept went on with the oldest one, and did
     # not say that others had been removed.

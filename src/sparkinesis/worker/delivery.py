@@ -66,6 +66,8 @@ class _Attempt:
     not_before: float = float("-inf")
     given_up: BaseException | None = None
     """Not to be delivered again: they go to the dead letters, for this error."""
+    refusals: int = 0
+    """By the dead-letter target, which has nothing to do with the processor's failures."""
 
 
 class Deliverer:
@@ -208,9 +210,9 @@ class Deliverer:
                 self._errors.log(
                     f"The dead-letter target refused {_range(batch)} of {self._name}", refusal
                 )
-                pause = backoff(self._settings.options.task_backoff, attempt.failures)
-                again = replace(attempt, failures=attempt.failures + 1, given_up=error)
-                return self._put_off(again, pause)
+                refusals = attempt.refusals + 1
+                pause = backoff(self._settings.options.task_backoff, refusals)
+                return self._put_off(replace(attempt, refusals=refusals, given_up=error), pause)
             _log.error("%s of %s went to the dead letters", _range(batch), self._name)
         else:
             _log.error("Skipped %s of %s, as on_error says", _range(batch), self._name)

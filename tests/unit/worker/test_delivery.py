@@ -246,6 +246,25 @@ def test_a_refusing_target_is_asked_again_ever_more_slowly_and_the_processor_is_
     assert shard.may_checkpoint() == "1:0"
 
 
+def test_a_refusing_target_is_not_waited_for_on_account_of_the_processor() -> None:
+    """However often a record has failed, in a large batch and by itself."""
+    asked: list[str] = []
+
+    def target(failed: Any) -> None:
+        asked.append(failed.batch.records[0].sequence_number)
+        if asked.count(asked[-1]) == 1:
+            raise OSError("not now")
+
+    shard = Shard(Retry(9, base=0.0, then=DeadLetter(target)), "50", "51", task_backoff=1.0)
+    shard.add(*range(100))
+    waits = []
+    while shard.deliverer:
+        waits.append(shard.deliverer.step())
+        shard.setting.now += waits[-1]
+    assert [wait for wait in waits if wait] == [1.0, 1.0]
+    assert asked == ["50", "50", "51", "51"]
+
+
 def test_a_lost_lease_asks_nobody() -> None:
     shard = Shard(Stop(), "1")
     shard.held.held = False
