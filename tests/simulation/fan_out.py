@@ -96,13 +96,18 @@ def subscriptions_end_with_their_leases(world: World) -> Iterator[str]:
 
 
 def the_last_deregisters(world: World) -> Iterator[str]:
-    """The consumer goes when, and only when, that is asked for and the last worker leaves."""
+    """The consumer goes when, and only when, that is asked for and the last worker leaves.
+
+    Another process with the same worker id is no other worker to one that leaves: rows name ids.
+    """
     owned = _ownership(world)
+    ids = {process.name: worker_id for process, worker_id in world.fleet.worker_ids.items()}
     for at, process in world.deregistrations:
         if not world.options.fan_out.deregister:
             yield f"at {at:.3f} {process} deregistered the consumer, unasked"
         for (other, shard_id), spans in owned.items():
-            if other != process and any(begin + _GRACE < at < end for begin, end in spans):
+            is_other = ids[other] != ids[process]
+            if is_other and any(begin + _GRACE < at < end for begin, end in spans):
                 yield f"at {at:.3f} {process} deregistered the consumer, and {other} had {shard_id}"
     if world.options.fan_out.deregister and world.was_graceful():
         consumer = world.producer.stream.consumers.get(APPLICATION)
@@ -129,7 +134,9 @@ def _ownership(world: World) -> dict[tuple[str, str], list[tuple[float, float]]]
         before, since = owners.get(write.key, (None, 0.0))
         now = None
         for process in (write.by, before):
-            if process is not None and world.fleet.worker_ids.get(process) == owner:
+            if owner is None or process is None:
+                continue  # an operator has no worker id, and owns nothing
+            if world.fleet.worker_ids.get(process) == owner:
                 now = process
                 break
         if now is before:

@@ -152,6 +152,19 @@ KEPT = {
             (20.0, Trouble("error", 1.0, 10.85, "dynamodb")),
         ),
     ),
+    # An operator, who has no worker id, was taken for the owner of what nobody owns.
+    "an operator moves finished shards, and the last worker deregisters": History(
+        seed=2,
+        shards=1,
+        events=(
+            (0.0, Start(0)),
+            (0.0, Put(0)),
+            (5.0, Split(0.5)),
+            (5.1, Reset("TRIM_HORIZON")),
+            (6.0, Reset("LATEST")),
+        ),
+        options={"retrieval": "efo", "fan_out": FanOutOptions(deregister=True)},
+    ),
     # Somebody deregistered a consumer that was gone, but for the next call to the service.
     "a consumer is deregistered twice while nobody calls the service": History(
         events=((0.0, Start(0)), (20.0, Crash(0)), (30.0, Deregister()), (50.0, Deregister())),
