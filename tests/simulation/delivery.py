@@ -256,7 +256,10 @@ def parents_come_first(world: World) -> Iterator[str]:
             closed_ms = world.producer.shards[parent].closed_ms or 0
             is_kept = closed_ms > ms(entry.at) - retention * 1000
             is_missing = (
-                parent not in done | world.outsiders.deleted and all_from_the_start and is_kept
+                parent not in done | world.outsiders.deleted
+                and all_from_the_start
+                and is_kept
+                and not world.outsiders.operators  # who move to LATEST need no lease of a parent
             )
             mine = acquired.get((ids[entry.process], entry.shard), ())
             since = max((at for at in mine if at <= entry.at), default=entry.at)
