@@ -245,11 +245,21 @@ class StreamPlanner:
 
         ListShards may lag behind a reshard, or was not called since.
         """
+        has_waited = False
         while shards := left_out(lineage):
             with ThreadPoolExecutor(MOST_PROBES_AT_ONCE) as pool:
-                if not any(pool.map(self._client.has_shard, shards)):
-                    break
+                found = tuple(pool.map(self._client.has_shard, shards))
+            there = [shard for shard, is_there in zip(shards, found, strict=True) if is_there]
+            if not there:
+                break
+            if has_waited:
+                _log.warning(
+                    "%s has shard %s, of which ListShards does not tell: waiting until it does.",
+                    self._client.address,
+                    ", ".join(there[:10]),
+                )
             lineage = self._list_shards()
+            has_waited = True
         return lineage
 
     def _without_lost_shards(self, start: Positions, lineage: Lineage) -> Positions:
