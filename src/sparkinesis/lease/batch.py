@@ -81,8 +81,10 @@ def write_batch(
                     in_doubt.add(i)
                 continue
             row = read_row(said["Item"]) if said.get("Item") else None
-            is_row = isinstance(row, Lease) and i in in_doubt and has_landed(updates[i], row)
-            outcomes[i] = row if isinstance(row, Lease) and is_row else failure
+            if isinstance(row, Lease) and i in in_doubt and has_landed(updates[i], row):
+                outcomes[i] = row
+            else:
+                outcomes[i] = failure
         if passing is not None:
             raise passing
 

@@ -13,10 +13,10 @@ from typing import Annotated, TypeAlias
 import msgspec
 
 from sparkinesis.errors import CorruptEventStreamError, ServiceError
+from sparkinesis.stream.position import END_OF_TIME_MS
 
-_EpochSeconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0, lt=253_402_300_800)]
-"""Before the year 10000: no clock tells a later one."""
-_Millis: TypeAlias = Annotated[int, msgspec.Meta(lt=253_402_300_800_000)]
+_EpochSeconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0, lt=END_OF_TIME_MS // 1000)]
+_Millis: TypeAlias = Annotated[int, msgspec.Meta(lt=END_OF_TIME_MS)]
 _HashKey: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,39}\Z")]
 
 
