@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-from unittest import mock
-
 from sparkinesis.lease import caretaker, held, requests, taker
 from sparkinesis.lease.caretaker import Caretaker
 from sparkinesis.lease.coordinator import LeaseCoordinator
@@ -47,156 +43,146 @@ from tests.simulation.patches import (
     untried,
     whole_records,
 )
-from tests.simulation.subject import Bug
-
-
-def _instead(
-    owner: object, name: str, make: Callable[[Any], Any], caught_by: str, rough: int | None = None
-) -> Bug:
-    """A bug in place of a function, which it is given."""
-    return Bug(lambda: mock.patch.object(owner, name, make(getattr(owner, name))), caught_by, rough)
-
+from tests.simulation.subject import Bug, instead
 
 _READS = "each_reader_goes_on_where_it_is_told"
 _OWNS = "only_the_owner_checkpoints"
 
 BUGS: dict[str, Bug] = {
     # leases
-    "checkpoints are not fenced by the counter": _instead(
+    "checkpoints are not fenced by the counter": instead(
         requests, "checkpoint", unfenced, _OWNS, 6
     ),
-    "renewals are not fenced by the counter": _instead(requests, "renew", unfenced, _OWNS, 15),
-    "a lease is held for ever": _instead(
+    "renewals are not fenced by the counter": instead(requests, "renew", unfenced, _OWNS, 15),
+    "a lease is held for ever": instead(
         HeldLease, "is_held", lambda _: lambda self: self._lost is None, "nobody_begins_too_late", 2
     ),
-    "an answer that never came is anybody's write": _instead(
+    "an answer that never came is anybody's write": instead(
         requests, "_fenced", always(()), _OWNS, 128
     ),
-    "whoever writes under my id is me": _instead(held, "judge", believe, _OWNS, 62),
-    "leases are not released": _instead(
+    "whoever writes under my id is me": instead(held, "judge", believe, _OWNS, 62),
+    "leases are not released": instead(
         HeldLease,
         "release",
         lambda _: lambda self: self.lose("it was given up"),
         "workers_leave",
         0,
     ),
-    "the dead are not found": _instead(taker._Look, "_age", always(0.0), "every_shard_is_read", 0),
-    "each lease is renewed by a call of its own": _instead(
+    "the dead are not found": instead(taker._Look, "_age", always(0.0), "every_shard_is_read", 0),
+    "each lease is renewed by a call of its own": instead(
         LeaseRenewer, "_send", one_by_one, "leases_are_renewed_together", 110
     ),
-    "who takes a lease drops what it does not know": _instead(
+    "who takes a lease drops what it does not know": instead(
         requests, "take", forgetful, "foreign_attributes_stay", 15
     ),
-    "a reset does not fence the owner": _instead(
+    "a reset does not fence the owner": instead(
         requests, "reset", silent_reset, "everything_is_processed", 51
     ),
     # shards
-    "parents are not waited for": _instead(
+    "parents are not waited for": instead(
         LeaseCoordinator, "are_finished", always(True), "parents_come_first", 1
     ),
-    "children get no leases": _instead(
+    "children get no leases": instead(
         Caretaker, "lease_children", always(True), "finished_leases_have_children", 0
     ),
-    "children begin at the latest record": _instead(
+    "children begin at the latest record": instead(
         caretaker, "plan_children", children_at_latest, "leases_begin_where_they_should", 0
     ),
-    "holes are not mended": _instead(Caretaker, "_audit", always(None), "every_shard_is_read", 52),
-    "finished leases are not deleted": _instead(
+    "holes are not mended": instead(Caretaker, "_audit", always(None), "every_shard_is_read", 52),
+    "finished leases are not deleted": instead(
         Caretaker, "_clean_up", always(None), "nothing_is_left_to_clean_up", 0
     ),
-    "finished leases are deleted at once": _instead(
+    "finished leases are deleted at once": instead(
         caretaker,
         "deletable",
         lambda _: lambda leases, shards: [lease for lease in leases if lease.is_finished],
         "leases_are_deleted_in_time",
         6,
     ),
-    "only the first page of shards is read": _instead(
+    "only the first page of shards is read": instead(
         client.StreamClient, "list_shards", first_page, "leases_are_deleted_in_time", 35
     ),
     # checkpoints
-    "a batch is checkpointed before it is processed": _instead(
+    "a batch is checkpointed before it is processed": instead(
         Deliverer, "step", checkpoint_first, "checkpoints_are_asked_for", 0
     ),
-    "what failed may be checkpointed": _instead(
-        Checkpointer, "take_back", always(None), _READS, 14
-    ),
-    "a checkpoint of a record is one of all": _instead(
+    "what failed may be checkpointed": instead(Checkpointer, "take_back", always(None), _READS, 14),
+    "a checkpoint of a record is one of all": instead(
         Permitted,
         "resolve",
         lambda resolve: lambda self, sequence, sub: resolve(self, None, None),
         _READS,
         2,
     ),
-    "a checkpoint is taken back by an earlier one": _instead(
+    "a checkpoint is taken back by an earlier one": instead(
         held, "_is_behind", always(False), "checkpoints_never_go_back", 42
     ),
-    "sub-sequence numbers are not kept": _instead(
+    "sub-sequence numbers are not kept": instead(
         Permitted, "resolve", whole_records, "checkpoints_that_return_are_made", 1
     ),
-    "a checkpoint that cannot be written is none": _instead(
+    "a checkpoint that cannot be written is none": instead(
         HeldLease, "checkpoint", swallow, "checkpoints_that_return_are_made", 27
     ),
     # where reading begins and goes on
-    "a shard is resumed behind the whole aggregate": _instead(
+    "a shard is resumed behind the whole aggregate": instead(
         consumer, "start_position", behind_aggregates, _READS, 1
     ),
-    "what is done of an aggregate comes again": _instead(
+    "what is done of an aggregate comes again": instead(
         RecordBatch, "after", lambda _: lambda self, done: self, _READS, 2
     ),
-    "the record behind a checkpoint is dropped": _instead(
+    "the record behind a checkpoint is dropped": instead(
         RetentionCheck, "after_start", drop_first, _READS, 0
     ),
-    "an expired iterator begins anew": _instead(ShardCursor, "fetch", begin_anew, _READS, 0),
-    "latest is another moment at each start": _instead(
+    "an expired iterator begins anew": instead(ShardCursor, "fetch", begin_anew, _READS, 0),
+    "latest is another moment at each start": instead(
         consumer, "start_position", latest_again, _READS, 12
     ),
-    "fetching that failed is not begun again": _instead(
+    "fetching that failed is not begun again": instead(
         FetchAhead, "take", swallow, "everything_is_processed", 15
     ),
-    "the last record of a shard is lost": _instead(Intake, "take", early_end, _READS, 2),
-    "expired records are not told": _instead(RetentionCheck, "lost", always(None), _READS, 25),
-    "a processor's reset is not followed": _instead(
+    "the last record of a shard is lost": instead(Intake, "take", early_end, _READS, 2),
+    "expired records are not told": instead(RetentionCheck, "lost", always(None), _READS, 25),
+    "a processor's reset is not followed": instead(
         Checkpointer, "take_reset", lambda take: lambda self: take(self) and None, _READS, 51
     ),
-    "old records within a page are not skipped": _instead(
+    "old records within a page are not skipped": instead(
         intake, "since", lambda _: lambda records, bound: records, _READS, 4
     ),
-    "younger records are skipped too": _instead(
+    "younger records are skipped too": instead(
         ConsumerSettings, "skip_before", too_far, _READS, 13
     ),
-    "a machine's clock is believed": _instead(
+    "a machine's clock is believed": instead(
         client, "service_time", lambda _: lambda headers, local_ms: local_ms, _READS, 4
     ),
-    "shards are read without a pace": _instead(
+    "shards are read without a pace": instead(
         polling, "_PACE", lambda _: Pace(0.0, 0.0), "shards_are_not_read_too_fast", 11
     ),
     # processors that fail, and the end
-    "a failed batch is skipped": _instead(Deliverer, "_failed", skip_failed, _READS, 2),
-    "half of what failed is lost": _instead(
+    "a failed batch is skipped": instead(Deliverer, "_failed", skip_failed, _READS, 2),
+    "half of what failed is lost": instead(
         RecordBatch,
         "halves",
         lambda halves: lambda self: (halves(self)[1], halves(self)[1].slice(0, 0)),
         _READS,
         14,
     ),
-    "a dead-letter target's refusal is no matter": _instead(
+    "a dead-letter target's refusal is no matter": instead(
         delivery, "last_resort", deaf, _READS, 77
     ),
-    "one that is left of a batch is given up untried": _instead(
+    "one that is left of a batch is given up untried": instead(
         Deliverer, "_put_off", untried, "who_is_given_up_was_tried_alone", 131
     ),
-    "a stopped shard is taken again": _instead(
+    "a stopped shard is taken again": instead(
         Worker,
         "_busy_shards",
         lambda _: lambda self: frozenset(self._consumers),
         "stopped_shards_are_left_alone",
         5,
     ),
-    "nobody is asked before a shutdown": _instead(
+    "nobody is asked before a shutdown": instead(
         ShardConsumer, "_notify_of_shutdown", always(None), "who_lets_go_asks_first", 0
     ),
-    "the end is not told": _instead(
+    "the end is not told": instead(
         ShardConsumer, "_shut_down", silent_end, "each_reader_hears_the_end", 0
     ),
 }

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
-from unittest import mock
 
 from botocore.exceptions import ReadTimeoutError
 
@@ -14,14 +12,7 @@ from sparkinesis.stream.position import TRIM_HORIZON
 from sparkinesis.stream.subscription import Subscription
 from sparkinesis.worker.fan_out import FanOut, SubscribedShard
 from sparkinesis.worker.worker import Worker
-from tests.simulation.subject import Bug
-
-
-def _instead(
-    owner: object, name: str, make: Callable[[Any], Any], caught_by: str, rough: int | None = None
-) -> Bug:
-    return Bug(lambda: mock.patch.object(owner, name, make(getattr(owner, name))), caught_by, rough)
-
+from tests.simulation.subject import Bug, instead
 
 _IN_ORDER = "each_reader_goes_on_where_it_is_told"
 
@@ -81,45 +72,43 @@ def _patient(read: Any) -> Any:
 
 
 FAN_OUT_BUGS: dict[str, Bug] = {
-    "a subscription goes on AT the continuation": _instead(
+    "a subscription goes on AT the continuation": instead(
         FanOutCursor, "_accept", _at, _IN_ORDER, 1
     ),
-    "events of many records do not move the position": _instead(
+    "events of many records do not move the position": instead(
         FanOutCursor, "_accept", _stay_behind_many, _IN_ORDER, 1
     ),
-    "a broken subscription begins anew": _instead(
+    "a broken subscription begins anew": instead(
         FanOutCursor, "_interrupted", _begin_anew, _IN_ORDER, 1
     ),
-    "the end of a shard is only that of a subscription": _instead(
+    "the end of a shard is only that of a subscription": instead(
         FanOutCursor, "_accept", _only_over, "everything_is_processed", 0
     ),
-    "silence is waited out": _instead(
-        Subscription, "_read", _patient, "everything_is_processed", 7
-    ),
-    "a consumer that is gone is not registered again": _instead(
+    "silence is waited out": instead(Subscription, "_read", _patient, "everything_is_processed", 7),
+    "a consumer that is gone is not registered again": instead(
         FanOut, "_forget", lambda _: lambda self, arn: None, "everything_is_processed", 4
     ),
-    "a refusal is not waited after": _instead(
+    "a refusal is not waited after": instead(
         fanout,
         "pause_after",
         lambda _: lambda *why: 0.0,
         "subscriptions_are_asked_for_in_measure",
         0,
     ),
-    "a lost lease's subscription goes on": _instead(
+    "a lost lease's subscription goes on": instead(
         SubscribedShard,
         "stop",
         lambda _: lambda self: None,
         "subscriptions_end_with_their_leases",
         0,
     ),
-    "subscriptions are renewed each minute": _instead(
+    "subscriptions are renewed each minute": instead(
         fanout, "RENEWAL", lambda _: (40.0, 60.0), "subscriptions_are_kept", 1
     ),
-    "whoever leaves deregisters the consumer": _instead(
+    "whoever leaves deregisters the consumer": instead(
         Worker, "_is_last", lambda _: lambda self: True, "the_last_deregisters", 0
     ),
-    "the last does not deregister the consumer": _instead(
+    "the last does not deregister the consumer": instead(
         Worker, "_is_last", lambda _: lambda self: False, "the_last_deregisters", 0
     ),
 }

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+from unittest import mock
 
 from hypothesis import strategies as st
 
@@ -35,6 +36,13 @@ class Bug:
     """The name of the invariant that it breaks."""
     rough: int | None = None
     """The number of a rough history in which it is found, if one is known."""
+
+
+def instead(
+    owner: object, name: str, make: Callable[[Any], Any], caught_by: str, rough: int | None = None
+) -> Bug:
+    """A bug in place of a function, or a number, which it is given."""
+    return Bug(lambda: mock.patch.object(owner, name, make(getattr(owner, name))), caught_by, rough)
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
-from unittest import mock
 
 import msgspec
 from pyspark.sql.streaming.datasource import ReadAllAvailable
@@ -21,14 +20,8 @@ from sparkinesis.stream.cursor import ShardCursor
 from sparkinesis.stream.position import SHARD_END, AfterRecord, AtTimestamp
 from sparkinesis.stream.retention import RetentionCheck
 from sparkinesis.stream.shard import Lineage
-from tests.simulation.subject import Bug
-
-
-def _instead(
-    owner: object, name: str, caught_by: str, make: Callable[[Any], Any], rough: int | None = None
-) -> Bug:
-    """A bug in place of a function, or a number, which it is given."""
-    return Bug(lambda: mock.patch.object(owner, name, make(getattr(owner, name))), caught_by, rough)
+from tests.simulation.patches import begin_anew
+from tests.simulation.subject import Bug, instead
 
 
 def _one_more(up_to: Any) -> Any:
@@ -73,18 +66,6 @@ def _by_arrival(init: Any) -> Any:
     return by_arrival
 
 
-def _begin_anew(fetch: Any) -> Any:
-    """An iterator that has expired is replaced by one at the place of the very first."""
-
-    def begin(self: Any, *limit: Any) -> Any:
-        place = self._position, self._inclusive
-        fetched = fetch(self, *limit)
-        self._position, self._inclusive = place
-        return fetched
-
-    return begin
-
-
 def _no_empty_pages(open_cursor: Any) -> Any:
     def opened(self: Any, *at: Any, **how: Any) -> Any:
         cursor = open_cursor(self, *at, **how)
@@ -124,75 +105,75 @@ def _cursor_kept(cut: Any) -> Any:
 
 
 BUGS: Mapping[str, Bug] = {
-    "a batch reads one record too far": _instead(
-        polling, "up_to", "each_row_arrives_once", _one_more, rough=1
+    "a batch reads one record too far": instead(
+        polling, "up_to", _one_more, "each_row_arrives_once", rough=1
     ),
-    "a batch begins AT its start": _instead(
-        RetentionCheck, "after_start", "each_row_arrives_once", _at, rough=0
+    "a batch begins AT its start": instead(
+        RetentionCheck, "after_start", _at, "each_row_arrives_once", rough=0
     ),
-    "a batch begins by arrival time": _instead(
-        ShardCursor, "__init__", "each_row_arrives_once", _by_arrival, rough=0
+    "a batch begins by arrival time": instead(
+        ShardCursor, "__init__", _by_arrival, "each_row_arrives_once", rough=0
     ),
-    "children are planned with their parents' last range": _instead(
-        stream_planner, "plan", "parents_come_first", _children_at_once, rough=4
+    "children are planned with their parents' last range": instead(
+        stream_planner, "plan", _children_at_once, "parents_come_first", rough=4
     ),
-    "a merge waits for one parent only": _instead(
+    "a merge waits for one parent only": instead(
         Lineage,
         "listed_parents",
-        "parents_come_first",
         lambda _: lambda self, shard_id: (),
+        "parents_come_first",
         rough=10,
     ),
-    "a replay is planned anew": _instead(
-        KinesisStreamReader, "partitions", "batches_are_the_same_each_time", _planned_anew, rough=1
+    "a replay is planned anew": instead(
+        KinesisStreamReader, "partitions", _planned_anew, "batches_are_the_same_each_time", rough=1
     ),
-    "a stale ListShards is believed": _instead(
+    "a stale ListShards is believed": instead(
         StreamPlanner,
         "_caught_up",
-        "loss_is_told",
         lambda _: lambda self, lineage, left_out: lineage,
+        "loss_is_told",
         rough=0,
     ),
-    "an empty page is the tip": _instead(
-        prober.ShardProber, "_open", "everything_arrives", _no_empty_pages, rough=3
+    "an empty page is the tip": instead(
+        prober.ShardProber, "_open", _no_empty_pages, "everything_arrives", rough=3
     ),
-    "a gap in retention is skipped silently": _instead(
-        retention, "may_have_lost", "everything_arrives", lambda _: lambda *of: False, rough=16
+    "a gap in retention is skipped silently": instead(
+        retention, "may_have_lost", lambda _: lambda *of: False, "everything_arrives", rough=16
     ),
-    "an expired iterator begins anew": _instead(
-        ShardCursor, "fetch", "batches_are_the_same_each_time", _begin_anew, rough=33
+    "an expired iterator begins anew": instead(
+        ShardCursor, "fetch", begin_anew, "batches_are_the_same_each_time", rough=33
     ),
-    "the local clock is the service's": _instead(
+    "the local clock is the service's": instead(
         client,
         "service_time",
-        "everything_arrives",
         lambda _: lambda headers, local_ms: local_ms,
+        "everything_arrives",
         rough=14,
     ),
-    "each shard is allowed all": _instead(
-        Allowance, "share", "limits_hold", lambda _: lambda self, part: self, rough=50
+    "each shard is allowed all": instead(
+        Allowance, "share", lambda _: lambda self, part: self, "limits_hold", rough=50
     ),
-    "what is left for the next batch is not gone back to": _instead(
-        prober.ShardProber, "_cut", "everything_arrives", _cursor_kept, rough=2
+    "what is left for the next batch is not gone back to": instead(
+        prober.ShardProber, "_cut", _cursor_kept, "everything_arrives", rough=2
     ),
-    "what is old is skipped while the query runs": _instead(
-        StreamPlanner, "next_offset", "everything_arrives", _skip_again, rough=1
+    "what is old is skipped while the query runs": instead(
+        StreamPlanner, "next_offset", _skip_again, "everything_arrives", rough=1
     ),
-    "available now has no end": _instead(
+    "available now has no end": instead(
         StreamPlanner,
         "stop_at",
-        "available_now_ends_where_it_should",
         lambda _: lambda self, ms: None,
+        "available_now_ends_where_it_should",
         rough=24,
     ),
-    "silence makes batches": _instead(
+    "silence makes batches": instead(
         stream_planner,
         "is_worth_storing",
-        "idle_streams_make_no_batches",
         lambda _: lambda start, end: True,
+        "idle_streams_make_no_batches",
         rough=0,
     ),
-    "calls are not spaced": _instead(
-        CallBudget, "__enter__", "calls_stay_within_budgets", lambda _: lambda self: None, rough=1
+    "calls are not spaced": instead(
+        CallBudget, "__enter__", lambda _: lambda self: None, "calls_stay_within_budgets", rough=1
     ),
 }

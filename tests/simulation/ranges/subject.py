@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
-from unittest import mock
 
 from hypothesis import strategies as st
 
@@ -14,13 +12,7 @@ from sparkinesis.stream.position import TRIM_HORIZON
 from tests.simulation.logs import quiet_logging
 from tests.simulation.ranges.invariants import check
 from tests.simulation.ranges.world import DURATION, Ranges
-from tests.simulation.subject import Bug, Outcome, Subject
-
-
-def _instead(
-    owner: object, name: str, make: Callable[[Any], Any], caught_by: str, rough: int | None = None
-) -> Bug:
-    return Bug(lambda: mock.patch.object(owner, name, make(getattr(owner, name))), caught_by, rough)
+from tests.simulation.subject import Bug, Outcome, Subject, instead
 
 
 def _at(next_event: Any) -> Any:
@@ -60,26 +52,26 @@ def _by_the_oldest(subscribe: Any) -> Any:
 _EXACTLY = "ranges_are_read_exactly"
 
 BUGS: dict[str, Bug] = {
-    "GetRecords goes on AT the last record of a subscription": _instead(
+    "GetRecords goes on AT the last record of a subscription": instead(
         SubscribedCursor, "_next_event", _at, _EXACTLY, 0
     ),
-    "GetRecords begins where the subscription began": _instead(
+    "GetRecords begins where the subscription began": instead(
         SubscribedCursor, "_next_event", _anew, _EXACTLY, 0
     ),
-    "GetRecords begins at the oldest record for want of a subscription": _instead(
+    "GetRecords begins at the oldest record for want of a subscription": instead(
         SubscribedCursor, "_subscribe", _by_the_oldest, _EXACTLY, 0
     ),
-    "the subscription of a range is left open": _instead(
+    "the subscription of a range is left open": instead(
         SubscribedCursor,
         "_end_subscription",
         lambda _: lambda self: setattr(self, "_subscription", None),
         "subscriptions_end_with_their_tasks",
         0,
     ),
-    "each range asks for a subscription": _instead(
+    "each range asks for a subscription": instead(
         Turn, "take", lambda _: lambda self: True, "machines_take_turns", 0
     ),
-    "a machine asks again too soon": _instead(
+    "a machine asks again too soon": instead(
         subscribed, "BETWEEN_SUBSCRIPTIONS", lambda _: 4.0, "machines_take_turns", 0
     ),
 }
