@@ -95,8 +95,9 @@ class Journaling(RecordProcessor):
         self.journal.write(self.shard.id, "lease_lost")
 
     def shard_ended(self, checkpointer: Checkpointer) -> None:
-        checkpointer.checkpoint()
+        # Before it takes effect: another thread may begin with a child as soon as it does.
         self.journal.write(self.shard.id, "shard_ended")
+        checkpointer.checkpoint()
 
     def shutdown_requested(self, checkpointer: Checkpointer) -> None:
         if self._on_shutdown is not None:

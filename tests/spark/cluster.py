@@ -115,8 +115,9 @@ class Cluster:
             "spark.driver.host": "127.0.0.1",
             "spark.executor.extraJavaOptions": java_options(),
             "spark.sql.codegen.wholeStage": "false",
-            # Not a task before both are there.
+            # Not a task before both are there. A standalone master expects none without a maximum.
             "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+            "spark.cores.max": str(len(HOSTS) * self._cores),
         }
         pairs = {**defaults, **settings}.items()
         command = [
