@@ -1,8 +1,10 @@
 """The conditional writes to a lease's row: what each demands of the row, and what it leaves. Pure.
 
 Conditions and effects are those of the KCL's ``DynamoDBLeaseRefresher`` and
-``DynamoDBLeaseSerializer`` (3.x). Ours are `reset`, `withdraw_handoff`, and the attribute
-``checkpointTimestamp``.
+``DynamoDBLeaseSerializer`` (3.x). Ours are `reset`, `withdraw_handoff`, the attribute
+``checkpointTimestamp``, and that what an owner writes demands the owners that it knows beside the
+counter: a lease that was deleted by hand and made anew counts from the start, and may be another
+worker's at the very number that its old owner knows.
 """
 
 from __future__ import annotations
@@ -96,16 +98,13 @@ class Update:
 
 def renew(lease: Lease, throughput_kbps: float | None = None) -> Update:
     """Show that the owner lives. Refused once somebody asked for the lease, until that is known."""
-    known: dict[str, AttributeValue | None] = {"leaseCounter": _number(lease.counter)}
-    if lease.checkpoint_owner is None:
-        known["checkpointOwner"] = None
     changes: dict[str, AttributeValue] = {"leaseCounter": _number(lease.counter + 1)}
     after = replace(lease, counter=lease.counter + 1)
     if throughput_kbps is not None:
         rounded = Decimal(str(throughput_kbps)).quantize(Decimal("0.000001"), ROUND_HALF_UP)
         changes["throughputKBps"] = {"N": f"{rounded:f}"}
         after = replace(after, throughput_kbps=float(rounded))
-    return Update(after, known, changes)
+    return Update(after, _as_known(lease), changes)
 
 
 def take(lease: Lease, worker_id: str) -> Update:
@@ -196,7 +195,7 @@ def checkpoint(lease: Lease, at: ExtendedSequenceNumber, timestamp_ms: int | Non
             owner_switches=0,
             pending=None,
         ),
-        {"leaseCounter": _number(lease.counter)},
+        _as_known(lease),
         {
             "leaseCounter": _number(lease.counter + 1),
             **changes,
@@ -211,7 +210,7 @@ def fix_instant(lease: Lease, timestamp_ms: int) -> Update:
     changes, _ = _place(lease.checkpoint, timestamp_ms)
     return Update(
         replace(lease, timestamp_ms=timestamp_ms, counter=lease.counter + 1),
-        {"leaseCounter": _number(lease.counter)},
+        _as_known(lease),
         {"leaseCounter": _number(lease.counter + 1), **changes},
     )
 
@@ -227,7 +226,7 @@ def prepare(lease: Lease, pending: PendingCheckpoint) -> Update:
         changes["pendingCheckpointState"] = {"B": pending.state}
     return Update(
         replace(lease, pending=pending, counter=lease.counter + 1),
-        {"leaseCounter": _number(lease.counter)},
+        _as_known(lease),
         changes,
         remove=() if pending.state is not None else ("pendingCheckpointState",),
     )
@@ -302,6 +301,10 @@ def has_landed(update: Update, row: Lease) -> bool:
 
 def _fenced(row: Lease) -> tuple[object, ...]:
     return (row.counter, row.actual_owner, row.checkpoint, row.pending)
+
+
+def _as_known(lease: Lease) -> dict[str, AttributeValue | None]:
+    return {"leaseCounter": _number(lease.counter), **_owners(lease)}
 
 
 def _owners(lease: Lease) -> dict[str, AttributeValue | None]:

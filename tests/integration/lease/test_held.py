@@ -96,6 +96,25 @@ def test_what_was_taken_by_another_is_refused_and_lost(
     assert renewer.impostors == frozenset()
 
 
+@pytest.mark.parametrize("name", ["checkpoint", "prepare", "renew"])
+def test_a_lease_made_anew_is_not_its_old_owners_though_the_counter_be(
+    table: LeaseTable, renewer: LeaseRenewer, name: str
+) -> None:
+    """As when a hand deletes the row, and another worker makes it and takes it."""
+    (one,) = acquire(renewer, table, "a")
+    assert table.delete(one.lease)
+    assert table.create(lease("a"))
+    others = table.take(known(table, "a"), "other")
+    assert others.counter == one.lease.counter
+    if name == "renew":
+        renewer.renew_all()
+    else:
+        with pytest.raises(LeaseLostError, match="worker other has taken it"):
+            WRITES[name](one)
+    assert not one.is_held()
+    assert known(table, "a") == others
+
+
 def test_a_renewal_finds_out_what_is_lost(table: LeaseTable, renewer: LeaseRenewer) -> None:
     held = acquire(renewer, table, "taken", "evicted", "reset", "deleted", "kept")
     table.take(held[0].lease, "other")

@@ -23,21 +23,35 @@ PREPARED = replace(
 PENDING = "pendingCheckpoint, pendingCheckpointSubSequenceNumber, pendingCheckpointState"
 SEVEN, EIGHT, NINE = {"N": "7"}, {"N": "8"}, {"N": "9"}
 ONE = {":one": {"N": "1"}}
+STILL_MINE = (
+    "leaseCounter = :known_leaseCounter AND leaseOwner = :known_leaseOwner "
+    "AND attribute_not_exists(checkpointOwner)"
+)
+AS_MINE = {":known_leaseCounter": SEVEN, ":known_leaseOwner": {"S": "me"}}
+STILL_ASKED = (
+    "leaseCounter = :known_leaseCounter AND leaseOwner = :known_leaseOwner "
+    "AND checkpointOwner = :known_checkpointOwner"
+)
+AS_ASKED = {
+    ":known_leaseCounter": SEVEN,
+    ":known_leaseOwner": {"S": "thief"},
+    ":known_checkpointOwner": {"S": "me"},
+}
 
 CASES: dict[str, tuple[requests.Update, str, str, dict[str, Any], Lease]] = {
     "renew": (
         requests.renew(MINE),
-        "leaseCounter = :known_leaseCounter AND attribute_not_exists(checkpointOwner)",
+        STILL_MINE,
         "SET leaseCounter = :leaseCounter",
-        {":known_leaseCounter": SEVEN, ":leaseCounter": EIGHT},
+        {**AS_MINE, ":leaseCounter": EIGHT},
         replace(MINE, counter=8),
     ),
     "renew with a throughput, rounded": (
         requests.renew(MINE, 0.0000125),
-        "leaseCounter = :known_leaseCounter AND attribute_not_exists(checkpointOwner)",
+        STILL_MINE,
         "SET leaseCounter = :leaseCounter, throughputKBps = :throughputKBps",
         {
-            ":known_leaseCounter": SEVEN,
+            **AS_MINE,
             ":leaseCounter": EIGHT,
             ":throughputKBps": {"N": "0.000013"},
         },
@@ -45,9 +59,9 @@ CASES: dict[str, tuple[requests.Update, str, str, dict[str, Any], Lease]] = {
     ),
     "renew while somebody waits for it": (
         requests.renew(ASKED),
-        "leaseCounter = :known_leaseCounter",
+        STILL_ASKED,
         "SET leaseCounter = :leaseCounter",
-        {":known_leaseCounter": SEVEN, ":leaseCounter": EIGHT},
+        {**AS_ASKED, ":leaseCounter": EIGHT},
         replace(ASKED, counter=8),
     ),
     "take what nobody has": (
@@ -147,7 +161,7 @@ CASES: dict[str, tuple[requests.Update, str, str, dict[str, Any], Lease]] = {
     ),
     "checkpoint": (
         requests.checkpoint(PREPARED, AT),
-        "leaseCounter = :known_leaseCounter",
+        STILL_MINE,
         (
             "SET leaseCounter = :leaseCounter, checkpoint = :checkpoint, "
             "checkpointSubSequenceNumber = :checkpointSubSequenceNumber, "
@@ -155,7 +169,7 @@ CASES: dict[str, tuple[requests.Update, str, str, dict[str, Any], Lease]] = {
             f"REMOVE {PENDING}, checkpointTimestamp"
         ),
         {
-            ":known_leaseCounter": SEVEN,
+            **AS_MINE,
             ":leaseCounter": EIGHT,
             ":checkpoint": {"S": "500"},
             ":checkpointSubSequenceNumber": {"N": "3"},
@@ -165,7 +179,7 @@ CASES: dict[str, tuple[requests.Update, str, str, dict[str, Any], Lease]] = {
     ),
     "checkpoint an instant": (
         requests.checkpoint(MINE, LATEST, 1_800_000_000_123),
-        "leaseCounter = :known_leaseCounter",
+        STILL_MINE,
         (
             "SET leaseCounter = :leaseCounter, checkpoint = :checkpoint, "
             "checkpointSubSequenceNumber = :checkpointSubSequenceNumber, "
@@ -173,7 +187,7 @@ CASES: dict[str, tuple[requests.Update, str, str, dict[str, Any], Lease]] = {
             f"ownerSwitchesSinceCheckpoint = :ownerSwitchesSinceCheckpoint REMOVE {PENDING}"
         ),
         {
-            ":known_leaseCounter": SEVEN,
+            **AS_MINE,
             ":leaseCounter": EIGHT,
             ":checkpoint": {"S": "LATEST"},
             ":checkpointSubSequenceNumber": {"N": "0"},
@@ -186,14 +200,14 @@ CASES: dict[str, tuple[requests.Update, str, str, dict[str, Any], Lease]] = {
     ),
     "prepare": (
         requests.prepare(MINE, PendingCheckpoint(AT)),
-        "leaseCounter = :known_leaseCounter",
+        STILL_MINE,
         (
             "SET leaseCounter = :leaseCounter, pendingCheckpoint = :pendingCheckpoint, "
             "pendingCheckpointSubSequenceNumber = :pendingCheckpointSubSequenceNumber "
             "REMOVE pendingCheckpointState"
         ),
         {
-            ":known_leaseCounter": SEVEN,
+            **AS_MINE,
             ":leaseCounter": EIGHT,
             ":pendingCheckpoint": {"S": "500"},
             ":pendingCheckpointSubSequenceNumber": {"N": "3"},
@@ -202,14 +216,14 @@ CASES: dict[str, tuple[requests.Update, str, str, dict[str, Any], Lease]] = {
     ),
     "prepare with a state": (
         requests.prepare(MINE, PendingCheckpoint(AT, b"\x00state")),
-        "leaseCounter = :known_leaseCounter",
+        STILL_MINE,
         (
             "SET leaseCounter = :leaseCounter, pendingCheckpoint = :pendingCheckpoint, "
             "pendingCheckpointSubSequenceNumber = :pendingCheckpointSubSequenceNumber, "
             "pendingCheckpointState = :pendingCheckpointState"
         ),
         {
-            ":known_leaseCounter": SEVEN,
+            **AS_MINE,
             ":leaseCounter": EIGHT,
             ":pendingCheckpoint": {"S": "500"},
             ":pendingCheckpointSubSequenceNumber": {"N": "3"},
@@ -269,12 +283,13 @@ def test_the_condition_the_change_and_the_row_afterwards(name: str) -> None:
 def test_a_renewal_as_a_statement() -> None:
     assert requests.renew(MINE, 1.5).statement("my-app") == {
         "Statement": 'UPDATE "my-app" SET leaseCounter=? SET throughputKBps=? '
-        "WHERE leaseKey=? AND leaseCounter=? AND checkpointOwner IS MISSING",
-        "Parameters": [EIGHT, {"N": "1.500000"}, {"S": "s"}, SEVEN],
+        "WHERE leaseKey=? AND leaseCounter=? AND leaseOwner=? AND checkpointOwner IS MISSING",
+        "Parameters": [EIGHT, {"N": "1.500000"}, {"S": "s"}, SEVEN, {"S": "me"}],
         "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
     }
     assert requests.renew(ASKED).statement("my-app")["Statement"] == (
-        'UPDATE "my-app" SET leaseCounter=? WHERE leaseKey=? AND leaseCounter=?'
+        'UPDATE "my-app" SET leaseCounter=? '
+        "WHERE leaseKey=? AND leaseCounter=? AND leaseOwner=? AND checkpointOwner=?"
     )
 
 
