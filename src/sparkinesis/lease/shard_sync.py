@@ -182,7 +182,7 @@ def plan_children(
                 f"{parent.shard_id} has ended with {child.id} as a child, whose parents are "
                 f"{', '.join(child.parents) or 'not told'}."
             )
-        if _is_not_listed_yet(child.id, lineage):
+        if lineage.is_behind(child.id):
             late = {p for p in child.parents if p not in leased}
         else:
             late = {p for p in child.parents if is_to_come(p, leased, lineage)}
@@ -190,15 +190,6 @@ def plan_children(
         if not late and child.id not in leased:
             create.append(new_lease(child, pos.TRIM_HORIZON))
     return ChildLeases(tuple(create), tuple(sorted(wait_for)))
-
-
-def _is_not_listed_yet(shard_id: str, lineage: Lineage) -> bool:
-    """Whether ListShards is behind this shard, rather than that the shard has expired.
-
-    The service numbers shards as they come into being, so what came from an expired one is listed
-    with a greater id.
-    """
-    return bool(lineage.shards) and max(lineage.shards) < shard_id
 
 
 def orphaned_children(leases: Iterable[Lease], shards: Iterable[Shard]) -> list[Lease]:

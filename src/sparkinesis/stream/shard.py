@@ -32,10 +32,22 @@ class Lineage:
     def of(cls, shards: Iterable[Shard]) -> Lineage:
         return cls({shard.id: shard for shard in shards})
 
+    def is_behind(self, shard_id: str) -> bool:
+        """Whether these were listed before this shard came into being, rather than that it expired.
+
+        The service numbers shards as they come into being, so what came from an expired one is
+        listed with a greater id. An empty listing tells nothing.
+        """
+        return bool(self.shards) and self._latest < shard_id
+
     def with_children(self, children: Iterable[Shard]) -> Lineage:
         """This lineage and the shards that a closed shard named as its children."""
         new = {child.id: child for child in children if child.id not in self.shards}
         return Lineage({**self.shards, **new}) if new else self
+
+    @cached_property
+    def _latest(self) -> str:
+        return max(self.shards)
 
     @cached_property
     def _children(self) -> Mapping[str, tuple[str, ...]]:
