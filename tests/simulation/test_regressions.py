@@ -9,6 +9,7 @@ from tests.simulation.history import (
     Behaviour,
     Crash,
     Deregister,
+    Foreign,
     History,
     Lag,
     Merge,
@@ -191,6 +192,19 @@ KEPT = {
         },
         duration=93_800.0,
         patience=1600.0,
+    ),
+    # A hand deleted a lease, and its shard was merged before anybody had noticed: the other parent
+    # waited for that lease for ever, which no audit missed, as the merged shard had one.
+    "a lease is deleted, and its shard merged at once": History(
+        shards=1,
+        events=(
+            (0.0, Start(0)),
+            (5.0, Split(0.5)),
+            (20.0, Foreign("delete", 0.75)),
+            (20.02, Merge(0.25)),
+            (21.0, Put(0, 2)),
+        ),
+        options={"idle_time": 2.0},
     ),
 }
 

@@ -230,7 +230,7 @@ def is_to_come(shard_id: str, leased: Collection[str], lineage: Lineage) -> bool
 
     That is so while any ancestor has a lease: on the way from there to the shard is one without,
     whose parents have leases. They are either being read, or their children were forgotten, which
-    `orphaned_children` mends. No lease on the way can have been deleted: parents' go first.
+    `orphaned_children` mends. Only a hand deletes one on the way, which is as if it were forgotten.
     """
     return shard_id not in leased and any(a in leased for a in lineage.ancestors([shard_id]))
 
