@@ -206,6 +206,24 @@ KEPT = {
         ),
         options={"idle_time": 2.0},
     ),
+    # Two that were thought wrong, and are right. What a hand's deletion has cost is not owed for
+    # an operator's earlier move; and what was skipped lies before a checkpoint without a place.
+    "a lease is deleted of a shard that an operator had moved": History(
+        events=(
+            (0.0, Start(0)),
+            (3.0, Reset(2.0)),
+            (20.0, Foreign("delete", 0.75)),
+            *((30.0, Put(key)) for key in range(4)),
+            (40.0, Merge(0.25)),
+        ),
+    ),
+    "all that was given is skipped until the shutdown": History(
+        seed=1,
+        shards=1,
+        events=((0.0, Start(0)), (2.0, Put(0, 3)), (20.0, Shutdown(0))),
+        behaviour=Behaviour(poison=0, checkpoint=0.0, fail_elsewhere=0.5),
+        on_error="skip",
+    ),
 }
 
 
