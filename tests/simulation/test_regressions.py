@@ -206,6 +206,15 @@ KEPT = {
         ),
         options={"idle_time": 2.0},
     ),
+    # Where skip_older_than makes a reader jump to an instant, that may lie before what it has read:
+    # arrival times are approximate. The records in between came once more.
+    "a jump to an instant, with arrivals out of order": History(
+        shards=1,
+        events=((0.0, Start(0)), *((n / 10, Put(0)) for n in range(10, 400))),
+        behaviour=Behaviour(slow=0.1, slowest=8.0),
+        options={"skip_older_than": 3.0, "idle_time": 2.0, "max_records": 5},
+        arrival_jitter=2.0,
+    ),
     # Two that were thought wrong, and are right. What a hand's deletion has cost is not owed for
     # an operator's earlier move; and what was skipped lies before a checkpoint without a place.
     "a lease is deleted of a shard that an operator had moved": History(
