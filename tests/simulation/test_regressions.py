@@ -215,6 +215,44 @@ KEPT = {
         options={"skip_older_than": 3.0, "idle_time": 2.0, "max_records": 5},
         arrival_jitter=2.0,
     ),
+    # Shards came and expired while nobody read. A merge did not wait for its other parent, whose
+    # own parent was not listed any more; nor did anybody read one of whose line no lease was left.
+    "a parent has expired of a shard that is merged": History(
+        events=(
+            (0.0, Start(0)),
+            (10.0, Crash(0)),
+            (11.0, Split(0.25)),
+            (99_999.0, Start(0)),
+            (100_020.0, Merge(0.4)),
+        ),
+        options={
+            "idle_time": 20.0,
+            "failover_time": 40.0,
+            "audit_interval": 120.0,
+            "cleanup_interval": 120.0,
+        },
+        duration=100_100.0,
+        patience=1600.0,
+    ),
+    "all has expired that a merged shard came from": History(
+        events=(
+            (0.0, Start(0)),
+            (10.0, Crash(0)),
+            (11.0, Split(0.4)),
+            (13.0, Split(0.4)),
+            *((99_920.0, Put(key)) for key in range(24)),
+            (99_940.0, Start(0)),
+            (99_990.0, Merge(0.6)),
+        ),
+        options={
+            "idle_time": 20.0,
+            "failover_time": 40.0,
+            "audit_interval": 120.0,
+            "cleanup_interval": 120.0,
+        },
+        duration=100_100.0,
+        patience=1600.0,
+    ),
     # Two that were thought wrong, and are right. What a hand's deletion has cost is not owed for
     # an operator's earlier move; and what was skipped lies before a checkpoint without a place.
     "a lease is deleted of a shard that an operator had moved": History(
