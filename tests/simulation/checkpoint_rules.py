@@ -60,7 +60,10 @@ def checkpoints_that_return_are_made(world: World) -> Iterator[str]:
 
 
 def checkpoints_are_asked_for(world: World) -> Iterator[str]:
-    """No checkpoint is where no record processor wanted one, nor behind what nobody was given."""
+    """No checkpoint is where no record processor wanted one, nor behind what nobody was given.
+
+    One that names no place takes in what ``on_error`` has given up behind what was processed.
+    """
     moving = {(e.process, e.shard) for e in world.journal.entries if e.what == "resets"}
     replay: Replay | None = None
     looked_at: dict[str, int] = {}
@@ -74,12 +77,19 @@ def checkpoints_are_asked_for(world: World) -> Iterator[str]:
             if (write.by.name, write.key) not in moving:
                 yield f"at {write.at:.3f} {write.by} moved {write.key} to {at}, unasked"
             continue
-        if wanted is None or not at <= wanted:
-            yield f"at {write.at:.3f} {write.by} checkpointed {write.key} at {at}, unasked"
         log = world.producer.logs.get(write.key, ShardLog())
         until: Place = (at.sequence_number, at.sub_sequence_number)
         until = _AT_THE_END if at.is_shard_end else until
         handed = world.journal.handed.get(write.key, {})
+        if wanted is None or not at <= wanted:
+            asked = (
+                ("", 0) if wanted is None else (wanted.sequence_number, wanted.sub_sequence_number)
+            )
+            behind = {log.data[log.index[place]] for place in handed if asked < place <= until}
+            replay = replay or Replay(world)
+            given_up = excused(world, replay) | excused(world, replay, write.at)
+            if at.is_shard_end or until not in handed or not behind <= given_up:
+                yield f"at {write.at:.3f} {write.by} checkpointed {write.key} at {at}, unasked"
         for index in range(looked_at.get(write.key, 0), len(log.places)):
             place = log.places[index]
             if place > until:

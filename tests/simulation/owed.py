@@ -157,7 +157,12 @@ def _dues(
                     break
                 if move.passes_over(log, index, jitter):
                     due = None
-                elif move.is_sure and data not in given_up and arrival_ms >= gone_ms:
+                elif (
+                    move.is_sure
+                    and data not in given_up
+                    and shard not in lost
+                    and arrival_ms >= gone_ms
+                ):
                     due = move.at if log.put_at[index] <= move.at else 0.0
             yield data, due
 
@@ -165,7 +170,8 @@ def _dues(
 def _deleted_for_good(world: World) -> set[str]:
     """Shards that ended after a hand had deleted their lease, and before it was made anew.
 
-    Nobody can tell such a lease from that of a finished shard, which goes as well.
+    Nobody can tell such a lease from that of a finished shard, which goes as well. With it goes
+    where somebody had moved the shard before.
     """
     last = {write.key: write for write, _, _ in world.leases()}
     return {

@@ -161,6 +161,9 @@ class Caretaker:
         plan = plan_children(parent.lease, children, look.leases, shards, broken)
         self._create(plan.create)
         if plan.wait_for:
+            if not broken:
+                # Else they wait for ever: where the child has its lease, no audit sees a hole.
+                self._create(orphaned_children(look.leases, shards))
             self._waits[parent.key] = (self._clock(), plan.wait_for)
             _log.info(
                 "%s has ended; the shards that follow wait for the leases of %s",

@@ -135,7 +135,8 @@ def leases_for_partial_table(
     is_descendant: dict[str, bool] = dict.fromkeys(leased, True)
     begins: set[str] = set()  # Oldest ancestors that reading must begin with.
     for shard_id in _ancestors_first(lineage, orphans, leased):
-        parents = lineage.listed_parents(shard_id)
+        known = lineage.shards[shard_id].parents
+        parents = [p for p in known if p in leased or p in lineage.shards]
         covered = {p for p in parents if is_descendant[p] or p in begins}
         is_descendant[shard_id] = bool(covered)
         if not covered and position is not pos.LATEST:
@@ -168,8 +169,9 @@ def plan_children(
     ``broken``: shards of which the table has a lease that cannot be read.
 
     A merged child waits while its other parent has no lease, but will get one: an ancestor of it
-    has a lease. (The KCL draws lots here.) Where none will come, it is not waited for. A listing
-    from before the merge may not know the other parent, nor what that came from: it is asked again.
+    has a lease. (The KCL draws lots here.) Where none will come, it is not waited for; it is made
+    here if what the other parent came from has expired, all of it unread. A listing from before the
+    merge may not know the other parent, nor what that came from: it is asked again.
 
     Raises InconsistentShardsError: a child does not name this parent.
     """
@@ -188,8 +190,22 @@ def plan_children(
             late = {p for p in child.parents if is_to_come(p, leased, lineage)}
         wait_for |= late
         if not late and child.id not in leased:
+            unread = [lineage.shards[p] for p in child.parents if _is_cut_off(p, leased, lineage)]
+            create += [new_lease(shard, pos.TRIM_HORIZON) for shard in by_birth(unread)]
             create.append(new_lease(child, pos.TRIM_HORIZON))
     return ChildLeases(tuple(create), tuple(sorted(wait_for)))
+
+
+def _is_cut_off(shard_id: str, leased: Collection[str], lineage: Lineage) -> bool:
+    """Whether a shard has no lease, and came from one that has expired, which tells of none either.
+
+    While the application was away, shards came and expired of which it never had a lease.
+    """
+    return (
+        shard_id not in leased
+        and shard_id in lineage.shards
+        and bool(lineage.unlisted_parents({shard_id, *lineage.ancestors([shard_id])}))
+    )
 
 
 def orphaned_children(leases: Iterable[Lease], shards: Iterable[Shard]) -> list[Lease]:
@@ -221,9 +237,13 @@ def is_to_come(shard_id: str, leased: Collection[str], lineage: Lineage) -> bool
 
     That is so while any ancestor has a lease: on the way from there to the shard is one without,
     whose parents have leases. They are either being read, or their children were forgotten, which
-    `orphaned_children` mends. No lease on the way can have been deleted: parents' go first.
+    `orphaned_children` mends. Only a hand deletes one on the way, which is as if it were forgotten.
+    The ancestor itself may have expired: its lease stays until those of its children are there.
     """
-    return shard_id not in leased and any(a in leased for a in lineage.ancestors([shard_id]))
+    line = {shard_id, *lineage.ancestors([shard_id])} & lineage.shards.keys()
+    return shard_id not in leased and any(
+        parent in leased for one in line for parent in lineage.shards[one].parents
+    )
 
 
 def _ancestors_first(lineage: Lineage, shard_ids: Iterable[str], leased: set[str]) -> list[str]:

@@ -16,7 +16,7 @@ from sparkinesis.stream.shard import Shard
 from sparkinesis.worker.batch import RecordBatch, make_batch
 from sparkinesis.worker.retrieval import FetchedPage, OpenRetrieval, Retrieval
 from sparkinesis.worker.settings import ConsumerSettings
-from sparkinesis.worker.starting import is_behind, since
+from sparkinesis.worker.starting import beyond, is_behind, later, since
 
 _log = logging.getLogger(__name__)
 
@@ -51,6 +51,8 @@ class Intake:
         self._reached = Reached(TRIM_HORIZON)
         """Where the retrieval began, or is to go on should it fail."""
         self._done: ExtendedSequenceNumber | None = None
+        self._taken: AfterRecord | None = None
+        """Set by a jump to an instant, which may lie before: arrival times are in no order."""
         self._check: RetentionCheck | None = None
         """For the first page behind a checkpoint, or a long rest; None once that was seen."""
 
@@ -59,6 +61,7 @@ class Intake:
         self.stop()
         self._reached = Reached(start)
         self._done = done
+        self._taken = None
         self._check = self._new_check() if isinstance(start, AfterRecord) else None
         self.at_end = False
 
@@ -145,6 +148,9 @@ class Intake:
         self.millis_behind_latest = fetched.page.millis_behind_latest
         self._bytes += fetched.size
         records, start = self._judged(fetched), self._reached.position
+        if self._taken is not None:
+            records, start = beyond(records, self._taken), self._taken
+        taken = later(self._taken, self._reached.position)
         self._reached = self._reached.after(fetched)
         # By now, not as of the fetch: a slow processor lets pages grow old.
         now = self._settings.clock()
@@ -158,7 +164,8 @@ class Intake:
                     bound_ms,
                     self._settings.describe_shard(self._shard_id),
                 )
-                self.begin(AtTimestamp(bound_ms))
+                self.begin(AtTimestamp(bound_ms), self._done)
+                self._taken = taken
                 return None
             records = since(records, bound_ms)
         if page.at_shard_end:

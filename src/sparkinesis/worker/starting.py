@@ -12,7 +12,7 @@ from sparkinesis.lease.extended_sequence_number import AT_TIMESTAMP, LATEST, TRI
 from sparkinesis.lease.lease import Lease
 from sparkinesis.stream import position as positions
 from sparkinesis.stream.page import Record
-from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position
+from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position, sequence_order
 
 
 def start_position(
@@ -52,6 +52,27 @@ def not_before(position: Position, bound_ms: int) -> Position:
 def since(records: Sequence[Record], bound_ms: int) -> Sequence[Record]:
     """The records that arrived at ``bound_ms`` (epoch ms) or later."""
     kept = [record for record in records if not _is_older(record, bound_ms)]
+    return records if len(kept) == len(records) else kept
+
+
+def later(taken: AfterRecord | None, reached: Position) -> AfterRecord | None:
+    """Of two places in a shard the one farther on; None where neither is a record."""
+    if not isinstance(reached, AfterRecord):
+        return taken
+    if taken is None:
+        return reached
+    return max(reached, taken, key=lambda place: sequence_order(place.sequence_number))
+
+
+def beyond(records: Sequence[Record], taken: AfterRecord) -> Sequence[Record]:
+    """The records behind ``taken``, and its own record where only a part of that is done."""
+    place, is_whole = sequence_order(taken.sequence_number), taken.sub_sequence_number is None
+
+    def is_taken(record: Record) -> bool:
+        order = sequence_order(record.sequence_number)
+        return order < place or (order == place and is_whole)
+
+    kept = [record for record in records if not is_taken(record)]
     return records if len(kept) == len(records) else kept
 
 

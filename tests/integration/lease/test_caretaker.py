@@ -8,6 +8,8 @@ from collections import Counter
 import pytest
 
 from sparkinesis.lease.caretaker import CareSettings, Caretaker
+from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
+from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.shard_sync import new_lease
 from sparkinesis.lease.table import LeaseTable
@@ -65,6 +67,40 @@ def test_waiting_for_the_other_parent_of_a_merge_is_cheap(
     assert caretaker.lease_children(held, [shards[ids[4]]])
     assert table.get(ids[4]) is not None
     assert held.lease.child_ids == (ids[4],)
+
+
+def test_a_merge_does_not_wait_for_a_lease_that_was_deleted(
+    server: LocalServer, table: LeaseTable, time: ManualTime
+) -> None:
+    """The merged shard's lease is there, so that no audit misses that of the other parent."""
+    name, kinesis = f"s-{uuid.uuid4().hex[:8]}", server.client("kinesis")
+    kinesis.create_stream(StreamName=name, ShardCount=1)
+    ids = [f"shardId-{i:012d}" for i in range(4)]
+    kinesis.split_shard(StreamName=name, ShardToSplit=ids[0], NewStartingHashKey=str(2**127))
+    kinesis.merge_shards(StreamName=name, ShardToMerge=ids[1], AdjacentShardToMerge=ids[2])
+    client = StreamClient(StreamAddress(name, None, "us-east-1", server.endpoint_url))
+    shards = {shard.id: shard for shard in client.list_shards()[0]}
+    for one in (ids[0], ids[1], ids[3]):
+        table.create(new_lease(shards[one], TRIM_HORIZON))
+    caretaker = Caretaker(
+        client, table, "me", initial=TRIM_HORIZON, settings=CARE, clock=time, wait=lambda _: None
+    )
+
+    def hold(shard_id: str) -> HeldLease:
+        lease = table.get(shard_id)
+        assert lease is not None
+        return LeaseRenewer(table, "me", 10, time).hold(table.take(lease, "me"))
+
+    root, held = hold(ids[0]), hold(ids[1])
+    assert not caretaker.lease_children(held, [shards[ids[3]]])
+    assert table.get(ids[2]) is None, "the first shard may still make it"
+    root.checkpoint(ExtendedSequenceNumber(SHARD_END))
+    time.now += CARE.cleanup_interval
+    held = hold(ids[1])
+    assert not caretaker.lease_children(held, [shards[ids[3]]])
+    assert table.get(ids[2]) is not None
+    assert caretaker.lease_children(held, [shards[ids[3]]])
+    assert held.lease.child_ids == (ids[3],)
 
 
 @pytest.mark.parametrize("broken", ["another", "the other parent's"])

@@ -164,8 +164,9 @@ def test_an_instant_of_reshards_is_begun_before_them() -> None:
         (GRAPH_B, "3", "4", "0 1"),
         # Open shards without relatives.
         ("0 1 2", "1", "0 2", "0 2"),
-        # The parents are not kept any more.
+        # The parents are not kept any more. One has a lease still, at the end of which they begin.
         ("3<1 4<2", "", "3 4", "3 4"),
+        ("3<1 4<2", "1", "4", "4"),
     ],
 )
 def test_what_is_missing_is_created(text: str, leased: str, latest: str, trim_horizon: str) -> None:
@@ -239,7 +240,14 @@ def test_children_begin_with_their_first_record() -> None:
         ("0 1 2<1 3<1 4<0+2", "1", "0 3", "", "2"),
         # The ancestor has ended, and so has the other parent since.
         ("0 1 2<1 3<1 4<0+2", "1 2", "0", "4", ""),
+        # The ancestor has expired, and its lease is there still.
+        ("0 2<9 3<9 4<0+2", "9", "0", "", "2"),
+        ("0 2<9 3<9 4<0+2", "", "0 9", "", "2"),
+        # So has all of which there were leases, while nobody read.
+        ("0 2<9 3<9 4<0+2", "", "0", "2 4", ""),
+        ("0 1<9 2<1 3<1 4<0+2", "", "0", "2 4", ""),
         # There already: made by the other parent's owner.
+        ("0 2<9 3<9 4<0+2", "", "0 4", "", ""),
         ("0 1 2<0+1", "1", "0 2", "", ""),
     ],
 )
@@ -293,6 +301,7 @@ def test_children_of_somebody_else_are_refused() -> None:
         ("0 1 2<1 3<1 4<0+2", "0 1", "", "2 3"),
         ("0 1 2<1 3<1 4<0+2", "0 1 2", "3", "4"),
         ("0 1<0 2<1", "0 1 2", "", ""),
+        ("0 2<9 3<9 4<0+2", "9", "0", "2 3"),
     ],
 )
 def test_forgotten_children_are_found(

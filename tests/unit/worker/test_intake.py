@@ -206,6 +206,21 @@ def test_a_page_that_is_too_old_is_left_for_the_bound(service: Service) -> None:
     assert service.opened[-1] == (AtTimestamp(NOW_MS - 60_000), False)
 
 
+def test_a_jump_does_not_go_back(service: Service) -> None:
+    """Arrival times are approximate: an instant may begin before what was taken already."""
+    (packed,) = aggregate([("k", None, b"%d" % n) for n in range(3)])
+    half_done = Record(packed.data, "a", "1", NOW_MS / 1000)
+    reading = intake(service, skip_older_than=60)
+    reading.begin(AfterRecord("1", sub_sequence_number=1), ExtendedSequenceNumber("1", 1))
+    service.pages = [page(half_done, record(2, 70)), page(half_done, record(2, 70), record(3))]
+    assert [take(reading) for _ in range(2)] == [None, [b"2", b"3"]]
+    service.pages += [page(record(9), record(10, 70)), page(half_done, record(3))]
+    service.pages += [page(record(3)), page(record(9), record(10, 50), record(11))]
+    assert [take(reading) for _ in range(4)] == [None, [], [], [b"9", b"10", b"11"]]
+    bound = AtTimestamp(NOW_MS - 60_000)
+    assert [start for start, _ in service.opened][1:] == [bound, bound]
+
+
 def test_while_a_jump_would_have_to_wait_what_is_too_old_is_dropped(service: Service) -> None:
     """A subscription that would be refused brings the bound no nearer."""
     reading = intake(service, skip_older_than=60.0)
