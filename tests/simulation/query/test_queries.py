@@ -70,6 +70,20 @@ def test_a_listing_that_lags_behind_a_checkpoint_loses_and_repeats_nothing(
     assert check(World(history).run()) == []
 
 
+def test_each_stream_lists_its_own_shards_while_listings_lag() -> None:
+    # One stream's child has the id of another's first shard.
+    history = History(
+        shards=(2, 1),
+        events=(
+            (0.0, Lag(15.0, 30.0)),
+            (2.0, Split(0.5, stream=1)),
+            *((20.0, Put(key)) for key in range(4)),
+        ),
+        options={"initialPosition": "latest"},
+    )
+    assert check(World(history).run()) == []
+
+
 def test_the_same_history_is_the_same_world_in_any_process() -> None:
     here = digest(World(rough_history(3)).run())
     assert digest(World(rough_history(3)).run()) == here
