@@ -201,7 +201,10 @@ class ShardProber:
             last = found.records[-1]
         if found.passed_until:
             self._cursor = None  # it stands behind records that were not to be seen
-            return _records(last, None) if last is not None else Look(Quiet())
+            if last is None:
+                assert self._until_ms is not None
+                return Look(Quiet(self._until_ms - CLOCK_MARGIN_MS))
+            return _records(last, None)
         self._cursor = cursor
         assert last is not None
         if cursor.at_end:

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
 
-from tests.simulation.query.histories import histories, rough_history
-from tests.simulation.query.history import CrashDriver, History, Lag, Put, Split, Trigger
+from tests.simulation.query.histories import HOUR, histories, rough_history
+from tests.simulation.query.history import CrashDriver, History, Lag, Put, Split, Stop, Trigger
 from tests.simulation.query.invariants import check
 from tests.simulation.query.story import tell
 from tests.simulation.query.world import World, digest
@@ -82,6 +82,22 @@ def test_each_stream_lists_its_own_shards_while_listings_lag() -> None:
         options={"initialPosition": "latest"},
     )
     assert check(World(history).run()) == []
+
+
+def test_what_available_now_leaves_is_not_lost_without_a_word() -> None:
+    # All that the shard has arrived between the start of the query and its first look, and is gone,
+    # and the shard with it, when the query is started again.
+    history = History(
+        shards=(1,),
+        events=((10.53, Put(1, 2)), (11.0, Stop(60 * HOUR)), (11.5, Split(0.5))),
+        options={"initialPosition": "trim_horizon", "failOnDataLoss": "false"},
+        trigger=Trigger("available now", 15.0),
+        begins=10.5,
+        duration=60 * HOUR + 60.0,
+    )
+    world = World(history).run()
+    assert check(world) == []
+    assert len(world.losses) == 1
 
 
 def test_the_same_history_is_the_same_world_in_any_process() -> None:
