@@ -196,7 +196,7 @@ class StreamPlanner:
         lineage = self._caught_up(lineage, partial(missing, start))
         bound_ms = now_ms - round(seconds * 1000)
         if bound_ms == now_ms:
-            self._wait_out_the_second()
+            self._sleep(1.0)  # the bound is asked for below: see _wait_out_the_second
         # What is lost with a shard that is gone is older than the bound, and not wanted.
         kept = without_missing(start, lineage) if missing(start, lineage) else start
         doubtful = undecided(kept, bound_ms)

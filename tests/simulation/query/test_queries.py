@@ -100,6 +100,22 @@ def test_what_available_now_leaves_is_not_lost_without_a_word() -> None:
     assert len(world.losses) == 1
 
 
+def test_skipping_repeats_nothing_where_arrival_times_are_out_of_order() -> None:
+    # What is to come is older than the bound, and what was read is younger.
+    history = History(
+        shards=(1,),
+        events=(
+            (20.0, Put(1, 3, skew=15.0)),
+            (26.0, Stop(1.0, (("skipOlderThan", "5 seconds"),))),
+            (26.5, Put(1, 2, skew=-20.0)),
+            (40.0, Put(1)),
+        ),
+        options={"initialPosition": "trim_horizon"},
+        trigger=Trigger("processing", 2.0),
+    )
+    assert check(World(history).run()) == []
+
+
 def test_the_same_history_is_the_same_world_in_any_process() -> None:
     here = digest(World(rough_history(3)).run())
     assert digest(World(rough_history(3)).run()) == here
