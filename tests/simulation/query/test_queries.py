@@ -116,6 +116,19 @@ def test_skipping_repeats_nothing_where_arrival_times_are_out_of_order() -> None
     assert check(World(history).run()) == []
 
 
+def test_a_first_batch_that_is_not_done_is_not_begun_at_latest_instead() -> None:
+    history = History(
+        shards=(1,),
+        events=((1.0, Put(1, 3)), (10.06, Stop(5.0, (("initialPosition", "latest"),)))),
+        options={"initialPosition": "trim_horizon", "failOnDataLoss": "false"},
+        trigger=Trigger("processing", 2.0),
+    )
+    world = World(history).run()
+    assert check(world) == []
+    (failure,) = world.failures
+    assert "another initialPosition" in str(failure.error)
+
+
 def test_the_same_history_is_the_same_world_in_any_process() -> None:
     here = digest(World(rough_history(3)).run())
     assert digest(World(rough_history(3)).run()) == here
