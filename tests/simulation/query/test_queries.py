@@ -15,7 +15,16 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
 
 from tests.simulation.query.histories import HOUR, histories, rough_history
-from tests.simulation.query.history import CrashDriver, History, Lag, Put, Split, Stop, Trigger
+from tests.simulation.query.history import (
+    CrashDriver,
+    History,
+    Lag,
+    Pause,
+    Put,
+    Split,
+    Stop,
+    Trigger,
+)
 from tests.simulation.query.invariants import check
 from tests.simulation.query.story import tell
 from tests.simulation.query.world import World, digest
@@ -127,6 +136,27 @@ def test_a_first_batch_that_is_not_done_is_not_begun_at_latest_instead() -> None
     assert check(world) == []
     (failure,) = world.failures
     assert "another initialPosition" in str(failure.error)
+
+
+def test_what_a_finished_shard_told_a_day_ago_is_not_believed() -> None:
+    # The driver stands still when it has read all of a shard that is closed; what follows is in
+    # its children, and gone, when it looks at them.
+    history = History(
+        shards=(1,),
+        events=(
+            (15.0, Put(1, 3)),
+            (16.0, Split(0.5)),
+            (16.1, Put(2, 2)),
+            (19.0, Pause(25 * HOUR)),
+            (25 * HOUR + 25.0, Put(2)),
+        ),
+        options={"initialPosition": "trim_horizon", "failOnDataLoss": "false"},
+        trigger=Trigger("processing", 8.0),
+        duration=25 * HOUR + 60.0,
+    )
+    world = World(history).run()
+    assert check(world) == []
+    assert len(world.losses) == 1
 
 
 def test_the_same_history_is_the_same_world_in_any_process() -> None:
