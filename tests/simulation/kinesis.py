@@ -11,7 +11,8 @@ import msgspec
 
 from sparkinesis.local import LocalKinesis
 from sparkinesis.local.kinesis import Outcome
-from sparkinesis.local.tokens import ShardIterator, unseal
+from sparkinesis.local.stream import Stream
+from sparkinesis.local.tokens import ListShardsToken, ShardIterator, unseal
 from sparkinesis.stream.page import decode_page
 from sparkinesis.stream.transport import data_size
 from tests.simulation.network import Network, client_error
@@ -86,17 +87,15 @@ class KinesisClient:
         if outcome.body:
             answer.update(msgspec.json.decode(outcome.body))
         if operation == "ListShards" and self.list_lag_ms and "ShardFilter" not in request:
-            answer["Shards"] = self._as_before(answer["Shards"], now_ms - self.list_lag_ms)
+            then_ms = now_ms - self.list_lag_ms
+            answer["Shards"] = self._as_before(request, answer["Shards"], then_ms)
         return answer
 
-    def _as_before(self, shards: list[dict[str, Any]], then_ms: int) -> list[dict[str, Any]]:
+    def _as_before(
+        self, request: Mapping[str, Any], shards: list[dict[str, Any]], then_ms: int
+    ) -> list[dict[str, Any]]:
         """The shards as they were listed at an instant that has passed; at least the first ones."""
-        known = {
-            shard.id: shard
-            for region in self._kinesis._regions.values()
-            for stream in region.streams.values()
-            for shard in stream.shards
-        }
+        known = {shard.id: shard for shard in self._listed_stream(request).shards}
         listed = []
         for shard in shards:
             real = known[shard["ShardId"]]
@@ -109,6 +108,12 @@ class KinesisClient:
             else:
                 listed.append(shard)
         return listed
+
+    def _listed_stream(self, request: Mapping[str, Any]) -> Stream:
+        """That of a ListShards. Shards of several streams have the same ids."""
+        token = unseal(request.get("NextToken", ""), ListShardsToken)
+        name = request["StreamName"] if token is None else token.stream
+        return self._kinesis._regions[REGION].streams[name]
 
 
 def request_body(request: Mapping[str, Any]) -> bytes:

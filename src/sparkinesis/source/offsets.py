@@ -15,9 +15,11 @@ from typing import Any, TypeAlias
 
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.stream.position import (
+    LATEST,
     SHARD_END,
     TRIM_HORIZON,
     AfterRecord,
+    AtTimestamp,
     FromApplication,
     Position,
     ShardRange,
@@ -86,7 +88,8 @@ def start_of(positions: Positions, shard_id: str) -> Position:
 def ranges(start: Positions, end: Positions) -> list[ShardRange]:
     """What the batch (start, end] reads: a pure function of its two offsets, sorted by shard.
 
-    A shard that ``end`` no longer lists was finished in an earlier batch.
+    A shard that ``end`` no longer lists was finished in an earlier batch. Raises `OffsetError` for
+    a batch that begins at LATEST and has rows: its beginning was another when it was planned.
     """
     found: list[ShardRange] = []
     for shard_id, until in sorted(end.items()):
@@ -94,6 +97,13 @@ def ranges(start: Positions, end: Positions) -> list[ShardRange]:
         initial = shard_id not in start and ANY_SHARD in start
         if since is SHARD_END or isinstance(since, FromApplication):
             continue  # what resolves an application's positions reads nothing, as with LATEST
+        if since is LATEST and not isinstance(until, AtTimestamp):
+            raise OffsetError(
+                "The first batch of this checkpoint was planned with another initialPosition, and "
+                f"is not done: it ends in shard {shard_id} at {until}, and does not begin at the "
+                "latest record. Set the option initialPosition to what it was until that batch is "
+                "done, or start with a new checkpoint location."
+            )
         if isinstance(until, AfterRecord):
             if until.is_same_place(since):
                 continue

@@ -201,7 +201,10 @@ class ShardProber:
             last = found.records[-1]
         if found.passed_until:
             self._cursor = None  # it stands behind records that were not to be seen
-            return _records(last, None) if last is not None else Look(Quiet())
+            if last is None:
+                assert self._until_ms is not None
+                return Look(Quiet(self._until_ms - CLOCK_MARGIN_MS))
+            return _records(last, None)
         self._cursor = cursor
         assert last is not None
         if cursor.at_end:
@@ -402,7 +405,8 @@ def follows_older(
     """Whether what follows ``position`` arrived before ``bound_ms`` (epoch ms).
 
     True also when the record of the position itself is no longer kept: what followed is older still
-    than what is.
+    than what is. False when the first record that arrived at the bound is not behind the position:
+    arrival times are out of order there, and going on at the bound would read records again.
     """
     cursor = ShardCursor(client, budget, shard_id, position, inclusive=True)
     seen: list[Record] = []
@@ -417,7 +421,21 @@ def follows_older(
     if not seen or seen[0].sequence_number != position.sequence_number:
         return True
     left = seen if holds_more(seen[0], position) else seen[1:]
-    return any(arrival_ms(record) < bound_ms for record in left)
+    if not any(arrival_ms(record) < bound_ms for record in left):
+        return False
+    at_bound = _first(ShardCursor(client, budget, shard_id, AtTimestamp(bound_ms)))
+    return at_bound is None or _order(at_bound) > sequence_order(position.sequence_number)
+
+
+def _first(cursor: ShardCursor) -> Record | None:
+    """The first record that a cursor meets; None when it reaches the tip, or the end, before."""
+    while not cursor.at_end:
+        page = cursor.fetch(1).page
+        if page.records:
+            return page.records[0]
+        if not page.millis_behind_latest:
+            break
+    return None
 
 
 @dataclass(frozen=True, slots=True)

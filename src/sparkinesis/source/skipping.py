@@ -33,7 +33,8 @@ def skip_older(
 ) -> Positions:
     """``start``, with nothing that arrived before ``bound_ms`` (epoch ms) left to read.
 
-    ``behind``: which of the `undecided` shards have a record to come that arrived before the bound.
+    ``behind``: which of the `undecided` shards have a record to come that arrived before the bound,
+    and none behind them that arrived later.
     ``has_closed``: one of the `undecided` shards is closed. ``start`` itself when there is nothing
     to skip.
     """

@@ -36,7 +36,7 @@ from sparkinesis.stream.position import (
     FromApplication,
     Position,
 )
-from sparkinesis.stream.retention import RetentionCheck
+from sparkinesis.stream.retention import ITERATOR_LIFE_MS, RetentionCheck
 from sparkinesis.stream.retry import Retry
 from sparkinesis.stream.shard import Lineage, Shard
 
@@ -168,6 +168,10 @@ class StreamPlanner:
         pause = self._looked_at + self._period - self._clock()
         if pause > 0:
             self._sleep(pause)
+        if self._clock() - self._looked_at > ITERATOR_LIFE_MS / 1000:
+            # What was known of a finished shard may be days old, and its children's records gone:
+            # see again whether the place where the query stands is kept.
+            self._probers = {}
         self._looked_at = self._clock()
 
     def _resolve_latest(self) -> Positions:
@@ -196,7 +200,7 @@ class StreamPlanner:
         lineage = self._caught_up(lineage, partial(missing, start))
         bound_ms = now_ms - round(seconds * 1000)
         if bound_ms == now_ms:
-            self._wait_out_the_second()
+            self._sleep(1.0)  # the bound is asked for below: see _wait_out_the_second
         # What is lost with a shard that is gone is older than the bound, and not wanted.
         kept = without_missing(start, lineage) if missing(start, lineage) else start
         doubtful = undecided(kept, bound_ms)

@@ -31,6 +31,9 @@ class Beginning:
     maybe_ms: float
     surely_ms: float
     look: Look
+    closed: frozenset[str] = frozenset()
+    """Shards that LATEST leaves out: what was put there was put before, whatever its arrival time
+    says. Without skew it is from before ``surely_ms``, too."""
 
 
 def put_rows(world: World) -> list[Row]:
@@ -54,9 +57,13 @@ def missing(world: World) -> list[Row]:
         if row.id in there or row.id.stream not in begun:
             continue
         began = begun[row.id.stream]
-        if began is None or (row.arrival_ms >= began.surely_ms and not excused(world, began, row)):
+        if began is None or (is_surely_wanted(began, row) and not excused(world, began, row)):
             found.append(row)
     return found
+
+
+def is_surely_wanted(began: Beginning, row: Row) -> bool:
+    return row.arrival_ms >= began.surely_ms and row.id.shard not in began.closed
 
 
 def beginning(world: World, stream: str) -> Beginning | None:
@@ -71,7 +78,9 @@ def beginning(world: World, stream: str) -> Beginning | None:
             continue  # only just added to the query
         began, ended = (world.epoch_ms(at) for at in (look.began, look.ended))
         if initial == "LATEST":
-            return Beginning(began - _SECOND, ended, look)
+            times = world.streams.closed_ms.items()
+            closed = frozenset(shard for (of, shard), at in times if of == stream and at <= ended)
+            return Beginning(began - _SECOND, ended, look, closed)
         instant = float(initial.partition(":")[2] or "-inf")
         return Beginning(instant, instant, look)
     return None

@@ -24,6 +24,8 @@ class Streams:
     user_records: list[Row] = field(default_factory=list)
     """What was put, in order: by user record, and as it was stored."""
     records: list[Row] = field(default_factory=list)
+    closed_ms: dict[tuple[str, str], int] = field(default_factory=dict)
+    """By stream and shard, when it was closed; also of those that are listed no more."""
 
     def __post_init__(self) -> None:
         self._counts: dict[str, int] = {}
@@ -79,12 +81,18 @@ class Streams:
         middle = (shard.hash_start + shard.hash_end + 1) // 2
         if middle > shard.hash_start:
             stream.split(shard, middle, self.kinesis.clock())
+            self._note_closed(stream, shard)
 
     def merge(self, event: Merge) -> None:
         stream = self.of(event.stream)
         index, shards = _shard_at(stream, event.place)
         if index + 1 < len(shards):
             stream.merge(shards[index], shards[index + 1], self.kinesis.clock())
+            self._note_closed(stream, shards[index], shards[index + 1])
+
+    def _note_closed(self, stream: Stream, *shards: Shard) -> None:
+        now_ms = self.kinesis.clock()
+        self.closed_ms.update({(stream.name, shard.id): now_ms for shard in shards})
 
 
 def _shard_at(stream: Stream, place: float) -> tuple[int, list[Shard]]:

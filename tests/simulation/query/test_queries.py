@@ -14,8 +14,17 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
 
-from tests.simulation.query.histories import histories, rough_history
-from tests.simulation.query.history import CrashDriver, History, Lag, Put, Split, Trigger
+from tests.simulation.query.histories import HOUR, histories, rough_history
+from tests.simulation.query.history import (
+    CrashDriver,
+    History,
+    Lag,
+    Pause,
+    Put,
+    Split,
+    Stop,
+    Trigger,
+)
 from tests.simulation.query.invariants import check
 from tests.simulation.query.story import tell
 from tests.simulation.query.world import World, digest
@@ -68,6 +77,86 @@ def test_a_listing_that_lags_behind_a_checkpoint_loses_and_repeats_nothing(
 ) -> None:
     history = replace(STALE_LISTING, options={**STALE_LISTING.options, **options})
     assert check(World(history).run()) == []
+
+
+def test_each_stream_lists_its_own_shards_while_listings_lag() -> None:
+    # One stream's child has the id of another's first shard.
+    history = History(
+        shards=(2, 1),
+        events=(
+            (0.0, Lag(15.0, 30.0)),
+            (2.0, Split(0.5, stream=1)),
+            *((20.0, Put(key)) for key in range(4)),
+        ),
+        options={"initialPosition": "latest"},
+    )
+    assert check(World(history).run()) == []
+
+
+def test_what_available_now_leaves_is_not_lost_without_a_word() -> None:
+    # All that the shard has arrived between the start of the query and its first look, and is gone,
+    # and the shard with it, when the query is started again.
+    history = History(
+        shards=(1,),
+        events=((10.53, Put(1, 2)), (11.0, Stop(60 * HOUR)), (11.5, Split(0.5))),
+        options={"initialPosition": "trim_horizon", "failOnDataLoss": "false"},
+        trigger=Trigger("available now", 15.0),
+        begins=10.5,
+        duration=60 * HOUR + 60.0,
+    )
+    world = World(history).run()
+    assert check(world) == []
+    assert len(world.losses) == 1
+
+
+def test_skipping_repeats_nothing_where_arrival_times_are_out_of_order() -> None:
+    # What is to come is older than the bound, and what was read is younger.
+    history = History(
+        shards=(1,),
+        events=(
+            (20.0, Put(1, 3, skew=15.0)),
+            (26.0, Stop(1.0, (("skipOlderThan", "5 seconds"),))),
+            (26.5, Put(1, 2, skew=-20.0)),
+            (40.0, Put(1)),
+        ),
+        options={"initialPosition": "trim_horizon"},
+        trigger=Trigger("processing", 2.0),
+    )
+    assert check(World(history).run()) == []
+
+
+def test_a_first_batch_that_is_not_done_is_not_begun_at_latest_instead() -> None:
+    history = History(
+        shards=(1,),
+        events=((1.0, Put(1, 3)), (10.06, Stop(5.0, (("initialPosition", "latest"),)))),
+        options={"initialPosition": "trim_horizon", "failOnDataLoss": "false"},
+        trigger=Trigger("processing", 2.0),
+    )
+    world = World(history).run()
+    assert check(world) == []
+    (failure,) = world.failures
+    assert "another initialPosition" in str(failure.error)
+
+
+def test_what_a_finished_shard_told_a_day_ago_is_not_believed() -> None:
+    # The driver stands still when it has read all of a shard that is closed; what follows is in
+    # its children, and gone, when it looks at them.
+    history = History(
+        shards=(1,),
+        events=(
+            (15.0, Put(1, 3)),
+            (16.0, Split(0.5)),
+            (16.1, Put(2, 2)),
+            (19.0, Pause(25 * HOUR)),
+            (25 * HOUR + 25.0, Put(2)),
+        ),
+        options={"initialPosition": "trim_horizon", "failOnDataLoss": "false"},
+        trigger=Trigger("processing", 8.0),
+        duration=25 * HOUR + 60.0,
+    )
+    world = World(history).run()
+    assert check(world) == []
+    assert len(world.losses) == 1
 
 
 def test_the_same_history_is_the_same_world_in_any_process() -> None:

@@ -15,6 +15,7 @@ from unittest import mock
 
 from sparkinesis.errors import DataLossError, SparkinesisError
 from sparkinesis.local import LocalKinesis
+from sparkinesis.source.offsets import OffsetError
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.budget import Pace, ShardBudget
 from sparkinesis.stream.client import StreamClient
@@ -172,9 +173,20 @@ class World:
                 scheduler.at(scheduler.now + event.seconds, self._end_lag)
 
     def _possible(self, options: tuple[tuple[str, str], ...]) -> dict[str, str]:
-        """Without a second stream where there is only one."""
-        is_alone = len(self.history.shards) == 1
-        return {name: text for name, text in options if name != "streamName" or not is_alone}
+        """Without a second stream where there is only one, and without another beginning for a
+        first batch that is planned and not done: Spark does not store where that begins, so users
+        are told not to. LATEST, with which its rows would be lost, is refused, and so possible."""
+        left_out = {"streamName"} if len(self.history.shards) == 1 else set()
+        new = dict(options)
+        if not self.checkpoint.commits and self.first_initial_position not in {None, "latest"}:
+            left_out |= {"initialPosition"} if new.get("initialPosition") != "latest" else set()
+        return {name: text for name, text in new.items() if name not in left_out}
+
+    @property
+    def first_initial_position(self) -> str | None:
+        """The option by which the first batch was planned, once it was."""
+        looks = (look for look in self.looks if look.batch == 0)
+        return next((look.run.options["initialPosition"] for look in looks), None)
 
     def _happen_to(self, event: events.CrashExecutor | events.Pause) -> None:
         if self._run is None or self.cluster is None:
@@ -268,6 +280,9 @@ class World:
         if isinstance(cause, DataLossError):
             self.losses.append((self.scheduler.now, str(cause)))
             self.options["failOnDataLoss"] = "false"  # as the error advises
+        if isinstance(cause, OffsetError):
+            assert self.first_initial_position is not None, cause
+            self.options["initialPosition"] = self.first_initial_position  # as it advises
 
     def _kill(self) -> bool:
         """The driver ends, its executors as well, a little later; whether there was one."""

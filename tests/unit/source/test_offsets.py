@@ -23,6 +23,7 @@ from sparkinesis.stream.position import (
     TRIM_HORIZON,
     AfterRecord,
     AtTimestamp,
+    Position,
     ShardRange,
 )
 
@@ -96,3 +97,9 @@ def test_the_first_batch_reads_from_the_initial_position_as_far_back_as_there_is
 
 def test_making_latest_durable_reads_nothing() -> None:
     assert ranges({ANY_SHARD: LATEST}, {"a": AtTimestamp(5), "b": AtTimestamp(5)}) == []
+
+
+@pytest.mark.parametrize("end", [AfterRecord("9"), SHARD_END])
+def test_a_first_batch_with_rows_is_not_begun_at_latest_instead(end: Position) -> None:
+    with pytest.raises(OffsetError, match=r"another initialPosition.* ends in shard a at"):
+        ranges({ANY_SHARD: LATEST}, {"a": end})
