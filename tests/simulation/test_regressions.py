@@ -192,6 +192,17 @@ KEPT = {
         duration=93_800.0,
         patience=1600.0,
     ),
+    # Shards that had come too lately for ListShards to know them were taken for expired ones:
+    # their leases were ended, and nobody read what was put there.
+    "an operator moves the application when ListShards is behind": History(
+        shards=1,
+        events=(
+            (0.0, Start(0)),
+            (5.0, Split(0.0)),
+            (8.0, Lag(15.0, 20.0)),
+            (10.0, Reset("TRIM_HORIZON")),
+        ),
+    ),
 }
 
 

@@ -182,7 +182,7 @@ def plan_children(
                 f"{parent.shard_id} has ended with {child.id} as a child, whose parents are "
                 f"{', '.join(child.parents) or 'not told'}."
             )
-        if _is_not_listed_yet(child.id, lineage):
+        if is_not_listed_yet(child.id, lineage):
             late = {p for p in child.parents if p not in leased}
         else:
             late = {p for p in child.parents if is_to_come(p, leased, lineage)}
@@ -192,7 +192,7 @@ def plan_children(
     return ChildLeases(tuple(create), tuple(sorted(wait_for)))
 
 
-def _is_not_listed_yet(shard_id: str, lineage: Lineage) -> bool:
+def is_not_listed_yet(shard_id: str, lineage: Lineage) -> bool:
     """Whether ListShards is behind this shard, rather than that the shard has expired.
 
     The service numbers shards as they come into being, so what came from an expired one is listed
