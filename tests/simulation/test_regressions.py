@@ -203,6 +203,13 @@ KEPT = {
             (10.0, Reset("TRIM_HORIZON")),
         ),
     ),
+    # Who was once not permitted to renew leases together never did so again.
+    "a policy is changed, and changed back": History(
+        shards=8,
+        events=((0.0, Start(0)), (10.0, Trouble("denied", 0.5, 10.0, "dynamodb"))),
+        options={"idle_time": 20.0},
+        duration=1500.0,
+    ),
 }
 
 

@@ -55,6 +55,8 @@ class World:
     """By process and operation."""
     failed_calls: dict[tuple[str, str], int] = field(default_factory=dict)
     """Those of them that met a fault."""
+    denied: list[tuple[float, str, str]] = field(default_factory=list)
+    """Those that were not permitted: virtual seconds, process, operation."""
     deregistrations: list[tuple[float, str]] = field(default_factory=list)
     """When a process asked for the consumer to be deregistered, and which."""
     told: list[tuple[float, str, str]] = field(default_factory=list)
@@ -273,6 +275,8 @@ class World:
             if self.scheduler.rng.random() < trouble.rate:
                 self.journal.write("", f"{operation} meets", trouble.kind)
                 self.failed_calls[key] = self.failed_calls.get(key, 0) + 1
+                if trouble.kind == "denied":
+                    self.denied.append((self.scheduler.now, *key))
                 return trouble.kind
         return None
 
