@@ -9,6 +9,7 @@ from tests.simulation.history import (
     Behaviour,
     Crash,
     Deregister,
+    Foreign,
     History,
     Lag,
     Merge,
@@ -209,6 +210,13 @@ KEPT = {
         events=((0.0, Start(0)), (10.0, Trouble("denied", 0.5, 10.0, "dynamodb"))),
         options={"idle_time": 20.0},
         duration=1500.0,
+    ),
+    # Records that were put when all faults had ended were waited for in vain: a lease that a hand
+    # had deleted was made anew behind them, at LATEST.
+    "a hand deletes a lease shortly before faults end": History(
+        events=((0.0, Start(0)), (55.0, Foreign("delete", 0.0))),
+        options={"audit_interval": 60.0},
+        initial_position="latest",
     ),
 }
 

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 from unittest import mock
 
@@ -27,7 +28,7 @@ from tests.simulation.kinesis import KinesisClient
 from tests.simulation.logs import losses_noted
 from tests.simulation.network import Network
 from tests.simulation.outsiders import Outsiders
-from tests.simulation.owed import owed
+from tests.simulation.owed import is_passed_over, owed
 from tests.simulation.primitives import installed
 from tests.simulation.producer import Producer
 from tests.simulation.scheduler import Process, Scheduler
@@ -152,10 +153,13 @@ class World:
         scheduler.run_until(scheduler.now + 2 * self.options.failover_time)
         while not self.outsiders.are_done() and scheduler.now < deadline:
             scheduler.run_until(scheduler.now + 1.0)
-        self.marks = self.producer.put_marks()
+        self.marks, marked_at = self.producer.put_marks(), scheduler.now
         while not self.is_settled() and scheduler.now < deadline:
-            if self.options.skip_older_than is not None:
-                self.marks = self.producer.put_marks()  # those before may be too old by now
+            # Those before may be too old by now. Or a lease that a hand had deleted, or those of
+            # shards that had expired while nobody was there, are made anew behind them only now.
+            is_old = self.options.skip_older_than is not None
+            if is_old or (self._makes_leases(marked_at) and is_passed_over(self, self.marks)):
+                self.marks, marked_at = self.producer.put_marks(), scheduler.now
             scheduler.run_until(scheduler.now + _SLOT)
         self.unsettled = self.disorder()
         if not self.unsettled:
@@ -169,6 +173,10 @@ class World:
         if not self.fleet.live_processes():
             self.left_after = scheduler.now - began
         self.ended_at = scheduler.now
+
+    def _makes_leases(self, since: float) -> bool:
+        lately = takewhile(lambda write: write.at >= since, reversed(self.table.writes))
+        return any(write.before is None for write in lately)
 
     def _end_of_faults(self) -> None:
         self._troubles.clear()
