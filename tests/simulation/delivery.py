@@ -107,18 +107,28 @@ def who_lets_go_asks_first(world: World) -> Iterator[str]:
     """A worker that releases a lease has given the record processor a last chance to checkpoint.
 
     Unless the processor failed or hung for too long, or the shutdown was forced. Or the lease's
-    time had run out, by the process' own clock: then it is lost, even if a checkpoint that was on
-    its way lands behind that, for which there is something to release.
+    time had run out, by the process' own clock: then it is lost, even if a write that was on its
+    way lands behind that, for which there is something to release. That may be before the
+    processor is initialized: who has the lease may wait for parents, or for the service's clock.
     """
     if world.history.on_error == "stop" or world.options.give_up_after_limit:
         return
-    shown = signs_of_life(world)
+    shown, acquired = signs_of_life(world), _acquisitions(world)
+    lost: dict[tuple[str, str], list[float]] = {}
+    for entry in world.journal.entries:
+        if entry.what == "lease_lost":
+            lost.setdefault((entry.process, entry.shard), []).append(entry.at)
+    ids = {process.name: worker_id for process, worker_id in world.fleet.worker_ids.items()}
     for entry, asked, let_go in _let_go(world):
         if let_go is None or asked or entry.process in world.fleet.ungraceful:
             continue
         mine = [at for at in shown[entry.process, entry.shard] if at <= let_go]
         spans = ((a, b, b - a - asleep(world, entry.process, a, b)) for a, b in pairwise(mine))
-        if not any(b > entry.at and span >= world.options.failover_time for _, b, span in spans):
+        # Whose lease was taken again after it was lost may have been its owner all the time.
+        began = acquired.get((ids[entry.process], entry.shard), [])
+        began = began + lost.get((entry.process, entry.shard), [])
+        since = max((at for at in began if at < entry.at), default=entry.at)
+        if not any(b > since and span >= world.options.failover_time for _, b, span in spans):
             yield (
                 f"at {let_go:.3f} {entry.process} released {entry.shard}, and had not called "
                 "shutdown_requested"

@@ -218,6 +218,13 @@ KEPT = {
         options={"audit_interval": 60.0},
         initial_position="latest",
     ),
+    # A lease was lost before its processor began, and a renewal that landed then let it be
+    # released: the processor should have been asked before, it was said.
+    "a lease's time runs out before its processor begins": History(
+        seed=2,
+        events=((0.0, Start(0)), (0.6, Trouble("refused", 1.0, 11.0))),
+        options={"skip_older_than": 20.0},
+    ),
 }
 
 
