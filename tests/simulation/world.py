@@ -26,7 +26,7 @@ from tests.simulation.history import Event, History
 from tests.simulation.journal import Journal
 from tests.simulation.kinesis import KinesisClient
 from tests.simulation.logs import losses_noted
-from tests.simulation.network import Network
+from tests.simulation.network import LOSE_ANSWERS, Network
 from tests.simulation.outsiders import Outsiders
 from tests.simulation.owed import is_passed_over, owed
 from tests.simulation.primitives import installed
@@ -58,6 +58,8 @@ class World:
     """Those of them that met a fault."""
     denied: list[tuple[float, str, str]] = field(default_factory=list)
     """Those that were not permitted: virtual seconds, process, operation."""
+    unanswered: dict[str, list[float]] = field(default_factory=dict)
+    """By process, when it sent calls to the lease table that arrive, and whose answers do not."""
     deregistrations: list[tuple[float, str]] = field(default_factory=list)
     """When a process asked for the consumer to be deregistered, and which."""
     told: list[tuple[float, str, str]] = field(default_factory=list)
@@ -285,6 +287,8 @@ class World:
                 self.failed_calls[key] = self.failed_calls.get(key, 0) + 1
                 if trouble.kind == "denied":
                     self.denied.append((self.scheduler.now, *key))
+                if service == "dynamodb" and trouble.kind in LOSE_ANSWERS:
+                    self.unanswered.setdefault(process.name, []).append(self.scheduler.now)
                 return trouble.kind
         return None
 
