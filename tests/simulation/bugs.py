@@ -170,7 +170,7 @@ BUGS: dict[str, Bug] = {
         delivery, "last_resort", deaf, _READS, 77
     ),
     "one that is left of a batch is given up untried": instead(
-        Deliverer, "_put_off", untried, "who_is_given_up_was_tried_alone", 131
+        Deliverer, "_put_off", untried, "who_is_given_up_was_tried_alone", 212
     ),
     "a stopped shard is taken again": instead(
         Worker,

@@ -8,8 +8,9 @@ from itertools import pairwise
 from sparkinesis.lease.lease import decode_lease
 from tests.simulation.journal import Entry
 from tests.simulation.lease_rules import asleep, signs_of_life
-from tests.simulation.owed import owed
-from tests.simulation.replay import Replay, ms
+from tests.simulation.network import MAX_LATENCY
+from tests.simulation.owed import beginning_ms, owed
+from tests.simulation.replay import Replay, jitter_ms, ms
 from tests.simulation.world import World
 
 
@@ -107,22 +108,42 @@ def who_lets_go_asks_first(world: World) -> Iterator[str]:
     """A worker that releases a lease has given the record processor a last chance to checkpoint.
 
     Unless the processor failed or hung for too long, or the shutdown was forced. Or the lease's
-    time had run out, by the process' own clock: then it is lost, even if a checkpoint that was on
-    its way lands behind that, for which there is something to release.
+    time had run out, by the process' own clock: then it is lost, even if a write that was on its
+    way lands behind that, for which there is something to release. That may be before the
+    processor is initialized: who has the lease may wait for parents, or for the service's clock.
+    A renewal without an answer does not count: its process does not know that it has landed.
     """
     if world.history.on_error == "stop" or world.options.give_up_after_limit:
         return
-    shown = signs_of_life(world)
+    shown, acquired = signs_of_life(world), _acquisitions(world)
+    lost: dict[tuple[str, str], list[float]] = {}
+    for entry in world.journal.entries:
+        if entry.what == "lease_lost":
+            lost.setdefault((entry.process, entry.shard), []).append(entry.at)
+    ids = {process.name: worker_id for process, worker_id in world.fleet.worker_ids.items()}
     for entry, asked, let_go in _let_go(world):
         if let_go is None or asked or entry.process in world.fleet.ungraceful:
             continue
-        mine = [at for at in shown[entry.process, entry.shard] if at <= let_go]
+        mine = [
+            at
+            for at in shown[entry.process, entry.shard]
+            if at == let_go or (at < let_go and not _is_unanswered(world, entry.process, at))
+        ]
         spans = ((a, b, b - a - asleep(world, entry.process, a, b)) for a, b in pairwise(mine))
-        if not any(b > entry.at and span >= world.options.failover_time for _, b, span in spans):
+        # Whose lease was taken again after it was lost may have been its owner all the time.
+        began = acquired.get((ids[entry.process], entry.shard), [])
+        began = began + lost.get((entry.process, entry.shard), [])
+        since = max((at for at in began if at < entry.at), default=entry.at)
+        if not any(b > since and span >= world.options.failover_time for _, b, span in spans):
             yield (
                 f"at {let_go:.3f} {entry.process} released {entry.shard}, and had not called "
                 "shutdown_requested"
             )
+
+
+def _is_unanswered(world: World, process: str, at: float) -> bool:
+    """Whether a write that took effect then may have been sent by a call without an answer."""
+    return any(at - MAX_LATENCY <= sent <= at for sent in world.unanswered.get(process, ()))
 
 
 def who_is_given_up_was_tried_alone(world: World) -> Iterator[str]:
@@ -201,7 +222,9 @@ def each_reader_goes_on_where_it_is_told(world: World) -> Iterator[str]:
 def keys_keep_their_order(world: World) -> Iterator[str]:
     """A key's records are first given in the order of their puts, on whichever shards they are.
 
-    Where nobody has moved a shard, or deleted a lease.
+    Where nobody has moved a shard, or deleted a lease. And but for records that arrived before the
+    application began: who began at LATEST itself, and has slept since, may still have them, which
+    are passed over by all who begin at that instant later.
     """
     if world.outsiders.operators or world.outsiders.deleted:
         return
@@ -215,14 +238,20 @@ def keys_keep_their_order(world: World) -> Iterator[str]:
         for place in entry.about:
             if place in log.index:
                 given.setdefault(log.data[log.index[place]], number)
+    first_ms = beginning_ms(world) + jitter_ms(world)
     for datas in world.producer.keys.values():
-        order = [data for data in datas if data in given]
+        order = [data for data in datas if data in given and _arrival(world, data) >= first_ms]
         for earlier, later in pairwise(order):
             if earlier.startswith("mark"):
                 break
             if given[earlier] > given[later]:
                 yield f"{later} was given to a processor before {earlier}"
                 break
+
+
+def _arrival(world: World, data: str) -> int:
+    shard, index = world.producer.where[data]
+    return world.producer.logs[shard].arrivals[index]
 
 
 def parents_come_first(world: World) -> Iterator[str]:

@@ -35,6 +35,10 @@ FAULTS = (
     "denied",  # for a while: a policy that somebody changes, and changes back
     "expired",  # GetRecords: ExpiredIteratorException; others: as `error`
 )
+LOSE_ANSWERS = {"error_after", "timeout_after", "reset_after", "late"}
+"""Those of which a caller does not know that the call took effect."""
+MAX_LATENCY = 0.5
+"""Seconds one way, of a call that is not late."""
 
 
 class Faults(Protocol):
@@ -118,7 +122,7 @@ class Network:
     def _latency(self) -> float:
         """Seconds one way: a few milliseconds, seldom much more."""
         chance = self._random()
-        return 0.002 + 0.01 * chance if chance < 0.98 else 0.5 * self._random()
+        return 0.002 + 0.01 * chance if chance < 0.98 else MAX_LATENCY * self._random()
 
     @staticmethod
     def _failure(fault: str, service: str, operation: str) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -117,6 +117,20 @@ def _left_out(world: World, key: str, leased: set[str], ends: set[str] | None) -
 def excused(world: World, replay: Replay, at: float = _FOR_EVER) -> set[str]:
     """The data of records that need not be processed, as far as shards were moved until then."""
     return {data for data, due in _dues(world, replay, at) if due is None}
+
+
+def is_passed_over(world: World, datas: Iterable[str]) -> bool:
+    """Whether some of these records lie before where reading of their shard goes on by now."""
+    moved, jitter = moves(world), jitter_ms(world)
+    for data in datas:
+        shard, index = world.producer.where[data]
+        log = world.producer.logs[shard]
+        if any(
+            move.at > log.put_at[index] and move.passes_over(log, index, jitter)
+            for move in moved.get(shard, ())
+        ):
+            return True
+    return False
 
 
 def owed(world: World) -> list[str]:

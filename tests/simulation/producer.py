@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,13 +70,13 @@ class Producer:
         for _ in range(event.count):
             self._put(f"k{event.key}", event.packed)
 
-    def put_marks(self) -> list[str]:
-        """A record into each open shard; their data."""
-        return [
-            data
-            for shard in self.stream.open_shards
-            for data in self._put("mark", 0, str(shard.hash_start))
-        ]
+    def put_marks(self, among: Container[str] | None = None) -> dict[str, str]:
+        """A record into each open shard, or into those of them; their data by shard."""
+        marks = {}
+        for shard in self.stream.open_shards:
+            if among is None or shard.id in among:
+                (marks[shard.id],) = self._put("mark", 0, str(shard.hash_start))
+        return marks
 
     def _put(self, key: str, packed: int, explicit_hash_key: str | None = None) -> list[str]:
         written = self.keys.setdefault(key, [])

@@ -271,6 +271,38 @@ KEPT = {
         behaviour=Behaviour(poison=0, checkpoint=0.0, fail_elsewhere=0.5),
         on_error="skip",
     ),
+    # Shards that had come too lately for ListShards to know them were taken for expired ones:
+    # their leases were ended, and nobody read what was put there.
+    "an operator moves the application when ListShards is behind": History(
+        shards=1,
+        events=(
+            (0.0, Start(0)),
+            (5.0, Split(0.0)),
+            (8.0, Lag(15.0, 20.0)),
+            (10.0, Reset("TRIM_HORIZON")),
+        ),
+    ),
+    # Who was once not permitted to renew leases together never did so again.
+    "a policy is changed, and changed back": History(
+        shards=8,
+        events=((0.0, Start(0)), (10.0, Trouble("denied", 0.5, 10.0, "dynamodb"))),
+        options={"idle_time": 20.0},
+        duration=1500.0,
+    ),
+    # Records that were put when all faults had ended were waited for in vain: a lease that a hand
+    # had deleted was made anew behind them, at LATEST.
+    "a hand deletes a lease shortly before faults end": History(
+        events=((0.0, Start(0)), (55.0, Foreign("delete", 0.0))),
+        options={"audit_interval": 60.0},
+        initial_position="latest",
+    ),
+    # A lease was lost before its processor began, and a renewal that landed then let it be
+    # released: the processor should have been asked before, it was said.
+    "a lease's time runs out before its processor begins": History(
+        seed=2,
+        events=((0.0, Start(0)), (0.6, Trouble("refused", 1.0, 11.0))),
+        options={"skip_older_than": 20.0},
+    ),
 }
 
 

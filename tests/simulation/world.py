@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 from unittest import mock
 
@@ -25,9 +26,9 @@ from tests.simulation.history import Event, History
 from tests.simulation.journal import Journal
 from tests.simulation.kinesis import KinesisClient
 from tests.simulation.logs import losses_noted
-from tests.simulation.network import Network
+from tests.simulation.network import LOSE_ANSWERS, Network
 from tests.simulation.outsiders import Outsiders
-from tests.simulation.owed import owed
+from tests.simulation.owed import is_passed_over, owed
 from tests.simulation.primitives import installed
 from tests.simulation.producer import Producer
 from tests.simulation.scheduler import Process, Scheduler
@@ -49,12 +50,17 @@ class World:
     fleet: WorkerFleet = field(init=False)
     outsiders: Outsiders = field(init=False)
     subscriptions: SubscriptionClient = field(init=False)
-    marks: list[str] = field(default_factory=list)
-    """The data of records that were put when all faults had ended, one into each open shard."""
+    marks: dict[str, str] = field(default_factory=dict)
+    """By open shard: the last record that was put there when all faults had ended."""
+    _marked_at: float = 0.0
     calls: dict[tuple[str, str], int] = field(default_factory=dict)
     """By process and operation."""
     failed_calls: dict[tuple[str, str], int] = field(default_factory=dict)
     """Those of them that met a fault."""
+    denied: list[tuple[float, str, str]] = field(default_factory=list)
+    """Those that were not permitted: virtual seconds, process, operation."""
+    unanswered: dict[str, list[float]] = field(default_factory=dict)
+    """By process, when it sent calls to the lease table that arrive, and whose answers do not."""
     deregistrations: list[tuple[float, str]] = field(default_factory=list)
     """When a process asked for the consumer to be deregistered, and which."""
     told: list[tuple[float, str, str]] = field(default_factory=list)
@@ -150,10 +156,9 @@ class World:
         scheduler.run_until(scheduler.now + 2 * self.options.failover_time)
         while not self.outsiders.are_done() and scheduler.now < deadline:
             scheduler.run_until(scheduler.now + 1.0)
-        self.marks = self.producer.put_marks()
+        self._mark()
         while not self.is_settled() and scheduler.now < deadline:
-            if self.options.skip_older_than is not None:
-                self.marks = self.producer.put_marks()  # those before may be too old by now
+            self._mark_again()
             scheduler.run_until(scheduler.now + _SLOT)
         self.unsettled = self.disorder()
         if not self.unsettled:
@@ -167,6 +172,34 @@ class World:
         if not self.fleet.live_processes():
             self.left_after = scheduler.now - began
         self.ended_at = scheduler.now
+
+    def _mark(self, among: Container[str] | None = None) -> None:
+        self.marks |= self.producer.put_marks(among)
+        self._marked_at = self.scheduler.now
+
+    def _mark_again(self) -> None:
+        """Where the last mark need not be processed any more.
+
+        It is too old for ``skip_older_than``. Or a lease that a hand had deleted, or those of
+        shards that had expired while nobody was there, are made anew behind it only now.
+        """
+        bound = self.options.skip_older_than
+        if bound is not None:
+            since = self.scheduler.now - bound
+            self._mark([shard for shard in self._unmarked() if self._put_at(shard) < since])
+        elif self._makes_leases(self._marked_at) and is_passed_over(self, self.marks.values()):
+            self._mark()
+
+    def _unmarked(self) -> list[str]:
+        """The open shards whose last mark is not processed."""
+        return [shard for shard, mark in self.marks.items() if mark not in self.journal.processed]
+
+    def _put_at(self, shard: str) -> float:
+        return self.producer.logs[shard].put_at[self.producer.where[self.marks[shard]][1]]
+
+    def _makes_leases(self, since: float) -> bool:
+        lately = takewhile(lambda write: write.at >= since, reversed(self.table.writes))
+        return any(write.before is None for write in lately)
 
     def _end_of_faults(self) -> None:
         self._troubles.clear()
@@ -199,9 +232,8 @@ class World:
 
     def disorder(self) -> list[str]:
         """What is not in order; the cheap looks come first."""
-        processed = self.journal.processed
-        unread = [mark for mark in self.marks if mark not in processed][:3] or self.unread()
-        if unread:
+        unmarked = [self.marks[shard] for shard in self._unmarked()]
+        if unread := unmarked[:3] or self.unread():
             return unread
         return owed(self)[:3]
 
@@ -273,6 +305,10 @@ class World:
             if self.scheduler.rng.random() < trouble.rate:
                 self.journal.write("", f"{operation} meets", trouble.kind)
                 self.failed_calls[key] = self.failed_calls.get(key, 0) + 1
+                if trouble.kind == "denied":
+                    self.denied.append((self.scheduler.now, *key))
+                if service == "dynamodb" and trouble.kind in LOSE_ANSWERS:
+                    self.unanswered.setdefault(process.name, []).append(self.scheduler.now)
                 return trouble.kind
         return None
 

@@ -21,6 +21,8 @@ _log = logging.getLogger(__name__)
 
 _MAX_THREADS = 20
 """As the KCL's ``maxLeaseRenewalThreads``."""
+BATCHES_AGAIN = 600.0
+"""Seconds until batches that were not permitted are tried again: they may be permitted by then."""
 
 
 class LeaseRenewer:
@@ -44,7 +46,8 @@ class LeaseRenewer:
         self._lock = threading.Lock()
         self._held: dict[str, HeldLease] = {}
         self._impostors: set[str] = set()
-        self._by_batch = True
+        self._one_by_one_until: float | None = None
+        """None while batches are permitted, as far as is known."""
 
     def hold(self, lease: Lease, since: float | None = None) -> HeldLease:
         """Begin to renew a lease whose row, as given, is this worker's.
@@ -95,7 +98,7 @@ class LeaseRenewer:
         self._lose_expired(all_held)
         # The longest without a renewal first, should a round take long.
         due = sorted((one for one in all_held if one.is_held()), key=lambda one: one.renewed_at)
-        batches = list(batches_of(due, BATCH if self._by_batch else 1))
+        batches = list(batches_of(due, BATCH if self._tries_batches() else 1))
         failures: Counter[str] = Counter()
         if len(batches) == 1:
             failures += self._renew(batches[0])
@@ -131,19 +134,29 @@ class LeaseRenewer:
         return failures
 
     def _send(self, updates: Sequence[Update]) -> list[Lease | SparkinesisError]:
-        results = self._table.write_many(updates, by_batch=self._by_batch)
-        is_batch = self._by_batch and len(updates) > 1
-        if is_batch and all(isinstance(result, AccessDeniedError) for result in results):
-            denied = results[0]
-            results = self._table.write_many(updates, by_batch=False)
-            if not all(isinstance(result, AccessDeniedError) for result in results):
+        is_batch = self._tries_batches() and len(updates) > 1
+        results = self._table.write_many(updates, by_batch=is_batch)
+        if not is_batch:
+            return results
+        if not all(isinstance(result, AccessDeniedError) for result in results):
+            if any(isinstance(result, Lease) for result in results):
                 with self._lock:
-                    is_news, self._by_batch = self._by_batch, False
-                if is_news:
-                    _log.warning(
-                        "Leases are renewed one by one, which takes more calls: %s", denied
-                    )
+                    self._one_by_one_until = None
+            return results
+        denied = results[0]
+        results = self._table.write_many(updates, by_batch=False)
+        if not all(isinstance(result, AccessDeniedError) for result in results):
+            with self._lock:
+                is_news = self._one_by_one_until is None
+                self._one_by_one_until = self._clock() + BATCHES_AGAIN
+            if is_news:
+                _log.warning("Leases are renewed one by one, which takes more calls: %s", denied)
         return results
+
+    def _tries_batches(self) -> bool:
+        with self._lock:
+            until = self._one_by_one_until
+        return until is None or self._clock() >= until
 
     def _lose_expired(self, all_held: Sequence[HeldLease]) -> None:
         for held in all_held:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from sparkinesis.errors import OptionError
+from sparkinesis.errors import InconsistentShardsError, OptionError
 from sparkinesis.lease.extended_sequence_number import LATEST, SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.shard_sync import InitialPosition, by_birth, new_lease, require_tiling
@@ -58,7 +58,8 @@ def plan_reset(
     - A place in one shard: only that lease moves.
 
     Raises OptionError (an instant to come, a place that is none, an unknown shard, leases of other
-    streams) and InconsistentShardsError (the open shards do not tile the hash keys).
+    streams) and InconsistentShardsError (the open shards do not tile the hash keys, or the list is
+    older than a lease).
     """
     lineage = Lineage.of(shards)
     leased = {lease.shard_id: lease for lease in leases}
@@ -71,6 +72,7 @@ def plan_reset(
             "arrives from now on, use LATEST."
         )
     require_tiling(shard for shard in lineage.shards.values() if shard.is_open)
+    _require_recent(leased, lineage)
     listed = by_birth(lineage.shards.values())
     if to is pos.LATEST:
         begin, done = [s for s in listed if s.is_open], [s for s in listed if not s.is_open]
@@ -135,6 +137,21 @@ def _require_same_stream(leases: Iterable[Lease], lineage: Lineage) -> None:
                 f"{lease.hash_range}, and {shard.id} of the stream those of {shard.hash_range}. "
                 "Check the names of the application and of the stream."
             )
+
+
+def _require_recent(leased: Mapping[str, Lease], lineage: Lineage) -> None:
+    """Raise InconsistentShardsError for a list that does not know shards of which there are leases.
+
+    It is behind, or the leases were read after a reshard. What it leaves out has not expired.
+    """
+    late = sorted(shard_id for shard_id in leased if lineage.is_behind(shard_id))
+    if late:
+        raise InconsistentShardsError(
+            f"There are leases of {', '.join(late)}, which came after all shards that ListShards "
+            f"tells, of which {max(lineage.shards)} is the last. The stream may be resharding: ask "
+            "again. If it was deleted, and another has its name now, the lease table is of the old "
+            "one: delete the table."
+        )
 
 
 def _begin(shard: Shard, at: InitialPosition, now_ms: int, lease: Lease | None) -> Move:

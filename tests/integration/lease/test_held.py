@@ -15,7 +15,7 @@ from sparkinesis.errors import LeaseLostError, LeaseTableUnavailableError, Spark
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import Lease, PendingCheckpoint
-from sparkinesis.lease.renewer import LeaseRenewer
+from sparkinesis.lease.renewer import BATCHES_AGAIN, LeaseRenewer
 from sparkinesis.lease.table import LeaseTable
 from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.stream.retry import Retry
@@ -502,6 +502,36 @@ def test_without_the_permission_for_batches_leases_are_renewed_one_by_one(
     assert [known(table, one.key).counter for one in held] == [4] * 30
     assert caplog.text.count("one by one") == 1
     assert "PartiQLUpdate" in caplog.text
+
+
+def test_batches_that_were_not_permitted_are_tried_again_later(
+    server: LocalServer, table: LeaseTable, time: ManualTime, caplog: pytest.LogCaptureFixture
+) -> None:
+    renewer = LeaseRenewer(table, "me", 4 * BATCHES_AGAIN, time)
+    acquire(renewer, table, "a", "b")
+    permitted = False
+
+    def deny(call: Call) -> Fault | None:
+        is_denied = call.operation == "BatchExecuteStatement" and not permitted
+        return Fault.error("AccessDeniedException") if is_denied else None
+
+    def batches() -> int:
+        before = len(server.kinesis.calls.select("BatchExecuteStatement"))
+        renewer.renew_all()
+        return len(server.kinesis.calls.select("BatchExecuteStatement")) - before
+
+    server.kinesis.faults = deny
+    caplog.set_level(logging.WARNING)
+    assert [batches(), batches()] == [1, 0]
+    time.now += BATCHES_AGAIN
+    assert [batches(), batches()] == [1, 0]
+    assert caplog.text.count("one by one") == 1
+    permitted = True
+    time.now += BATCHES_AGAIN - 1
+    assert batches() == 0
+    time.now += 1
+    assert [batches(), batches()] == [1, 1]
+    assert [known(table, key).counter for key in "ab"] == [8, 8]
 
 
 def test_a_renewal_and_a_checkpoint_at_once_both_take_effect(

@@ -82,11 +82,11 @@ def test_to_an_instant() -> None:
 
 @pytest.mark.parametrize("to", [pos.LATEST, pos.TRIM_HORIZON, pos.AtTimestamp(1)])
 def test_leases_of_shards_that_are_gone(to: InitialPosition) -> None:
-    ended, unread = lease("x", SHARD_END), lease("y", "77")
+    ended, unread = lease("00", SHARD_END), lease("01", "77")
     first, *others = plan_reset([unread, ended], SHARDS, to, NOW)
-    assert replace(first, note="") == Move("y", esn(SHARD_END), lease=unread)
-    assert first.note == "y is not listed any more: what was not read of it after 77:0 is gone."
-    assert "x" not in {move.key for move in others}
+    assert replace(first, note="") == Move("01", esn(SHARD_END), lease=unread)
+    assert first.note == "01 is not listed any more: what was not read of it after 77:0 is gone."
+    assert "00" not in {move.key for move in others}
     assert not any(move.note for move in others)
 
 
@@ -121,6 +121,13 @@ def test_places_that_are_none(to: InShard, message: str) -> None:
 def test_a_list_that_cannot_be_right_moves_nothing() -> None:
     with pytest.raises(InconsistentShardsError, match="a hole"):
         plan_reset([lease("2", "5")], [OPEN, ROOT], pos.LATEST, NOW)
+
+
+@pytest.mark.parametrize("to", [pos.LATEST, pos.TRIM_HORIZON, pos.AtTimestamp(1)])
+@pytest.mark.parametrize("at", ["TRIM_HORIZON", SHARD_END])
+def test_a_list_older_than_a_lease_moves_nothing(to: InitialPosition, at: str) -> None:
+    with pytest.raises(InconsistentShardsError, match=r"leases of 4, .* of which 3 is the last"):
+        plan_reset([lease("3", SHARD_END, "4 5"), lease("4", at)], SHARDS, to, NOW)
 
 
 def test_a_step_that_met_another_row_is_made_on_that() -> None:
