@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from tests.simulation.scheduler import Scheduler
 
+_LOGGER = logging.getLogger("sparkinesis")
 _TELLS = ("sparkinesis.stream.retention", "sparkinesis.worker.intake")
 """Loggers that tell of records that may be lost."""
 
@@ -40,12 +41,25 @@ def losses_noted(scheduler: Scheduler, told: list[tuple[float, str, str]]) -> It
 @contextmanager
 def quiet_logging() -> Iterator[None]:
     """Nobody reads the log lines of thousands of worlds."""
-    logger = logging.getLogger("sparkinesis")
-    level, passes_on = logger.level, logger.propagate
-    logger.setLevel(logging.CRITICAL + 1)
-    logger.propagate = False
+    with logs_noted(logging.CRITICAL + 1, lambda _: None):
+        yield
+
+
+@contextmanager
+def logs_noted(level: int, note: Callable[[logging.LogRecord], None]) -> Iterator[None]:
+    """For the block, what the package logs goes there, from ``level`` on, and nowhere else."""
+
+    class Noting(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            note(record)
+
+    handler, before, passes_on = Noting(), _LOGGER.level, _LOGGER.propagate
+    _LOGGER.addHandler(handler)
+    _LOGGER.setLevel(level)
+    _LOGGER.propagate = False
     try:
         yield
     finally:
-        logger.setLevel(level)
-        logger.propagate = passes_on
+        _LOGGER.removeHandler(handler)
+        _LOGGER.setLevel(before)
+        _LOGGER.propagate = passes_on

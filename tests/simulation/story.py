@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import logging
 import pprint
-import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from sparkinesis.lease.lease import Lease, decode_lease
+from tests.simulation import telling
 from tests.simulation.history import History
 from tests.simulation.invariants import check
+from tests.simulation.logs import logs_noted
 from tests.simulation.world import World
 
-_LOGGER = logging.getLogger("sparkinesis")
+_LONGEST = 400
+"""Characters of a line."""
 
 
 def tell(history: History) -> str:
     """The story of a history, which is run once more for it; and what is wrong with it."""
     world = World(history)
-    with _logs_noted(world):
+
+    def note(record: logging.LogRecord) -> None:
+        task = world.scheduler.current
+        thread = "" if task is None else task.name
+        world.journal.write("", f"logs ({thread})", record.getMessage())
+
+    with logs_noted(logging.INFO, note):
         world.run()
     wrong = check(world)
     lines = [pprint.pformat(history, width=100, sort_dicts=False), ""]
@@ -38,19 +46,15 @@ def tell(history: History) -> str:
         for (number, sub), data in zip(log.places, log.data, strict=True):
             if not sub:
                 names[number] = data
-    lines += [f"{at:9.3f}  {_short(text, names)}" for at, text in told]
-    lines += ["", *(_short(text, names) for text in wrong or ["Nothing was wrong."])]
+    lines += [f"{at:9.3f}  {telling.shortened(text, names, _LONGEST)}" for at, text in told]
+    lines += [
+        "",
+        *(telling.shortened(text, names, _LONGEST) for text in wrong or ["Nothing was wrong."]),
+    ]
     return "\n".join(lines)
 
 
-class Story:
-    """For `hypothesis.note`: told only of the history that it shows in the end."""
-
-    def __init__(self, history: History) -> None:
-        self._history = history
-
-    def __repr__(self) -> str:
-        return tell(self._history)
+Story = partial(telling.Story, tell)
 
 
 def _lease(row: Mapping[str, Any] | None) -> Lease | None:
@@ -69,30 +73,3 @@ def _change(before: Lease | None, after: Lease | None) -> str:
     ]
     is_life = before is not None and not changes
     return "" if is_life else f"{', '.join(changes)} (counter {after.counter})"
-
-
-def _short(text: str, names: Mapping[str, str]) -> str:
-    """Records by their data and shards by their number, as far as they are known."""
-    text = re.sub(r"\b\d{56}\b", lambda found: names.get(found[0], found[0]), text)
-    text = re.sub(r"shardId-0*(\d+)", r"shard \1", text)
-    return text[:400]
-
-
-@contextmanager
-def _logs_noted(world: World) -> Iterator[None]:
-    class Noting(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            task = world.scheduler.current
-            thread = "" if task is None else task.name
-            world.journal.write("", f"logs ({thread})", record.getMessage())
-
-    handler, level, passes_on = Noting(), _LOGGER.level, _LOGGER.propagate
-    _LOGGER.addHandler(handler)
-    _LOGGER.setLevel(logging.INFO)
-    _LOGGER.propagate = False
-    try:
-        yield
-    finally:
-        _LOGGER.removeHandler(handler)
-        _LOGGER.setLevel(level)
-        _LOGGER.propagate = passes_on

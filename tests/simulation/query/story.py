@@ -3,32 +3,42 @@
 from __future__ import annotations
 
 import pprint
-import re
-from collections.abc import Mapping
+from functools import partial
 
+from tests.simulation import telling
 from tests.simulation.query.history import History
 from tests.simulation.query.invariants import check
 from tests.simulation.query.world import World
+
+_LONGEST = 600
+"""Characters of a line."""
 
 
 def tell(history: History) -> str:
     """The story of a history, which is run once more for it; and what is wrong with it."""
     world = World(history).run()
-    names = {row.id.sequence_number: row.data for row in world.streams.user_records}
+    names = {
+        row.id.sequence_number: row.data.decode(errors="replace")
+        for row in world.streams.user_records
+    }
     lines = [pprint.pformat(history, width=100, sort_dicts=False), ""]
-    lines += [f"{note.at:12.3f}  {note.by:<26} {_short(note.text, names)}" for note in world.notes]
+    lines += [
+        f"{note.at:12.3f}  {note.by:<26} {telling.shortened(note.text, names, _LONGEST)}"
+        for note in world.notes
+    ]
     for each in sorted(world.tries, key=lambda each: each.began):
         rows = ", ".join(row.data.decode(errors="replace") for row in each.rows)
         how = "read" if each.is_whole else "did not end; read"
         told = f"a try of {each.wanted.shard_id} in batch {each.batch} {how} {rows or 'nothing'}"
-        lines.append(f"{each.began:12.3f}  {_short(told, names)}")
-    lines += ["", *(_short(text, names) for text in check(world) or ["Nothing was wrong."])]
+        lines.append(f"{each.began:12.3f}  {telling.shortened(told, names, _LONGEST)}")
+    lines += [
+        "",
+        *(
+            telling.shortened(text, names, _LONGEST)
+            for text in check(world) or ["Nothing was wrong."]
+        ),
+    ]
     return "\n".join(lines)
 
 
-def _short(text: str, names: Mapping[str, bytes]) -> str:
-    """Records by their data and shards by their number, as far as they are known."""
-    text = re.sub(
-        r"\b\d{56}\b", lambda found: names.get(found[0], found[0].encode()).decode(), text
-    )
-    return re.sub(r"shardId-0*(\d+)", r"shard \1", text)[:600]
+Story = partial(telling.Story, tell)

@@ -26,18 +26,8 @@ from tests.simulation.query.history import (
     Trigger,
 )
 from tests.simulation.query.invariants import check
-from tests.simulation.query.story import tell
+from tests.simulation.query.story import Story as _Story
 from tests.simulation.query.world import World, digest
-
-
-class _Story:
-    """Told only of the history that hypothesis shows in the end."""
-
-    def __init__(self, history: History) -> None:
-        self._history = history
-
-    def __repr__(self) -> str:
-        return tell(self._history)
 
 
 @settings(

@@ -22,6 +22,7 @@ from sparkinesis.stream.client import StreamClient
 from sparkinesis.stream.position import ShardRange
 from sparkinesis.stream.retry import Retry
 from tests.simulation.kinesis import REGION, KinesisClient
+from tests.simulation.logs import logs_noted
 from tests.simulation.network import URL, Network
 from tests.simulation.primitives import installed
 from tests.simulation.query import history as events
@@ -112,7 +113,7 @@ class World:
         with ExitStack() as stack:
             stack.enter_context(installed(self.scheduler))
             stack.enter_context(self._in_place())
-            stack.enter_context(self._warnings_noted())
+            stack.enter_context(logs_noted(logging.WARNING, self._note_warning))
             try:
                 self._happens()
             finally:
@@ -355,28 +356,11 @@ class World:
             self._run.looks[-1].calls += 1
         return None
 
-    @contextmanager
-    def _warnings_noted(self) -> Iterator[None]:
-        world = self
-
-        class Noting(logging.Handler):
-            def emit(self, record: logging.LogRecord) -> None:
-                text = record.getMessage()
-                world.note(f"warns: {text}")
-                if "Going on with the oldest record" in text:
-                    world.losses.append((world.scheduler.now, text))
-
-        logger = logging.getLogger("sparkinesis")
-        handler, level, passes_on = Noting(), logger.level, logger.propagate
-        logger.addHandler(handler)
-        logger.setLevel(logging.WARNING)
-        logger.propagate = False
-        try:
-            yield
-        finally:
-            logger.removeHandler(handler)
-            logger.setLevel(level)
-            logger.propagate = passes_on
+    def _note_warning(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        self.note(f"warns: {text}")
+        if "Going on with the oldest record" in text:
+            self.losses.append((self.scheduler.now, text))
 
 
 def digest(world: World) -> str:
