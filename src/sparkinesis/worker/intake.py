@@ -151,6 +151,8 @@ class Intake:
         if self._taken is not None:
             records, start = beyond(records, self._taken), self._taken
         taken = later(self._taken, self._reached.position)
+        if records:
+            self._taken = None  # what follows lies behind these
         self._reached = self._reached.after(fetched)
         # By now, not as of the fetch: a slow processor lets pages grow old.
         now = self._settings.clock()
