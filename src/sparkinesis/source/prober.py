@@ -39,7 +39,7 @@ from sparkinesis.stream.position import (
     Position,
     sequence_order,
 )
-from sparkinesis.stream.retention import CLOCK_MARGIN_MS, RetentionCheck, holds_more
+from sparkinesis.stream.retention import CLOCK_MARGIN_MS, RetentionCheck
 from sparkinesis.stream.shard import Shard
 
 CLOSE_TO_TIP_MS = 1_000
@@ -393,49 +393,6 @@ class ShardProber:
         look = self._conclude(cursor, found, last)
         is_over = cursor.at_end or found.passed_until or found.lag_ms == 0 or not found.records
         return look, None if is_over else found.records[-1]
-
-
-def follows_older(
-    client: StreamClient,
-    budget: ShardBudget,
-    shard_id: str,
-    position: AfterRecord,
-    bound_ms: int,
-) -> bool:
-    """Whether what follows ``position`` arrived before ``bound_ms`` (epoch ms).
-
-    True also when the record of the position itself is no longer kept: what followed is older still
-    than what is. False when the first record that arrived at the bound is not behind the position:
-    arrival times are out of order there, and going on at the bound would read records again.
-    """
-    cursor = ShardCursor(client, budget, shard_id, position, inclusive=True)
-    seen: list[Record] = []
-    try:
-        while len(seen) < 2 and not cursor.at_end:
-            page = cursor.fetch(2).page
-            seen += page.records
-            if not page.millis_behind_latest:
-                break
-    except (PositionNotFoundError, ShardNotFoundError):
-        return True
-    if not seen or seen[0].sequence_number != position.sequence_number:
-        return True
-    left = seen if holds_more(seen[0], position) else seen[1:]
-    if not any(arrival_ms(record) < bound_ms for record in left):
-        return False
-    at_bound = _first(ShardCursor(client, budget, shard_id, AtTimestamp(bound_ms)))
-    return at_bound is None or _order(at_bound) > sequence_order(position.sequence_number)
-
-
-def _first(cursor: ShardCursor) -> Record | None:
-    """The first record that a cursor meets; None when it reaches the tip, or the end, before."""
-    while not cursor.at_end:
-        page = cursor.fetch(1).page
-        if page.records:
-            return page.records[0]
-        if not page.millis_behind_latest:
-            break
-    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from sparkinesis.errors import DataLossError
 from sparkinesis.lease.table import LeaseTable
 from sparkinesis.source.admission import NO_LIMIT, Allowance
 from sparkinesis.source.application import leases_of, resume
+from sparkinesis.source.behind import follows_older
 from sparkinesis.source.offsets import ANY_SHARD, Positions
 from sparkinesis.source.plan import (
     Finding,
@@ -24,7 +25,7 @@ from sparkinesis.source.plan import (
     plan,
     without_missing,
 )
-from sparkinesis.source.prober import Look, ShardProber, follows_older
+from sparkinesis.source.prober import Look, ShardProber
 from sparkinesis.source.skipping import skip_older, undecided
 from sparkinesis.stream.budget import Pace, ShardBudget
 from sparkinesis.stream.client import StreamClient
