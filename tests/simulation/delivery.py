@@ -111,7 +111,8 @@ def who_lets_go_asks_first(world: World) -> Iterator[str]:
     time had run out, by the process' own clock: then it is lost, even if a write that was on its
     way lands behind that, for which there is something to release. That may be before the
     processor is initialized: who has the lease may wait for parents, or for the service's clock.
-    A renewal without an answer does not count: its process does not know that it has landed.
+    A renewal without an answer does not count, nor one whose answer is late: its process does not
+    know that it has landed.
     """
     if world.history.on_error == "stop" or world.options.give_up_after_limit:
         return
@@ -124,17 +125,18 @@ def who_lets_go_asks_first(world: World) -> Iterator[str]:
     for entry, asked, let_go in _let_go(world):
         if let_go is None or asked or entry.process in world.fleet.ungraceful:
             continue
-        mine = [
-            at
-            for at in shown[entry.process, entry.shard]
-            if at == let_go or (at < let_go and not _is_unanswered(world, entry.process, at))
-        ]
-        spans = ((a, b, b - a - asleep(world, entry.process, a, b)) for a, b in pairwise(mine))
         # Whose lease was taken again after it was lost may have been its owner all the time.
         began = acquired.get((ids[entry.process], entry.shard), [])
         began = began + lost.get((entry.process, entry.shard), [])
         since = max((at for at in began if at < entry.at), default=entry.at)
-        if not any(b > since and span >= world.options.failover_time for _, b, span in spans):
+        known = [since] + [
+            at
+            for at in shown[entry.process, entry.shard]
+            if since < at <= let_go
+            and (at == let_go or not _is_unanswered(world, entry.process, at))
+        ]
+        spans = (b - a - asleep(world, entry.process, a, b) for a, b in pairwise(known))
+        if not any(span >= world.options.failover_time for span in spans):
             yield (
                 f"at {let_go:.3f} {entry.process} released {entry.shard}, and had not called "
                 "shutdown_requested"

@@ -60,7 +60,7 @@ class World:
     denied: list[tuple[float, str, str]] = field(default_factory=list)
     """Those that were not permitted: virtual seconds, process, operation."""
     unanswered: dict[str, list[float]] = field(default_factory=dict)
-    """By process, when it sent calls to the lease table that arrive, and whose answers do not."""
+    """By process, when it sent calls to the lease table whose answers were lost, or came late."""
     deregistrations: list[tuple[float, str]] = field(default_factory=list)
     """When a process asked for the consumer to be deregistered, and which."""
     told: list[tuple[float, str, str]] = field(default_factory=list)
@@ -307,7 +307,7 @@ class World:
                 self.failed_calls[key] = self.failed_calls.get(key, 0) + 1
                 if trouble.kind == "denied":
                     self.denied.append((self.scheduler.now, *key))
-                if service == "dynamodb" and trouble.kind in LOSE_ANSWERS:
+                if service == "dynamodb" and trouble.kind in {*LOSE_ANSWERS, "slow"}:
                     self.unanswered.setdefault(process.name, []).append(self.scheduler.now)
                 return trouble.kind
         return None
