@@ -100,6 +100,7 @@ class FetchAhead:
         next_after: float = 0.0,
     ) -> None:
         self.next_from = clock() + next_after
+        self._next_after = next_after
         self._open_source = open_source
         self._on_page = on_page
         self._clock = clock
@@ -147,6 +148,7 @@ class FetchAhead:
         source = self._open_source()
         with self._changed:
             self._source = source
+        is_first = True
         try:
             while self._wait_for_room():
                 fetched = source.fetch()
@@ -156,6 +158,10 @@ class FetchAhead:
                 with self._changed:
                     if self._stopped:
                         return
+                    if is_first:
+                        # It may have been refused for a while, as the one before it was young.
+                        self.next_from = page.since + self._next_after
+                        is_first = False
                     self._pages.append(page)
                 self._on_page()
                 if source.at_end:

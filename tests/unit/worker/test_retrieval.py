@@ -222,3 +222,23 @@ def test_a_source_that_fails_is_let_go_of(read: Callable[..., Reader]) -> None:
     FetchAhead(lambda: source, on_page=announced.set, name="test", clock=time.monotonic).start()
     assert announced.wait(PATIENCE)
     assert source.stopped.is_set()
+
+
+def test_the_next_may_begin_a_while_after_the_first_page() -> None:
+    """A subscription that had to wait for its turn is young when its first page comes."""
+    now, announced = [100.0], threading.Semaphore(0)
+
+    class Subscription(Pushed):
+        def fetch(self) -> Fetched | None:
+            now[0] += 7.0
+            return page()
+
+    fetching = FetchAhead(
+        Subscription, on_page=announced.release, name="test", clock=lambda: now[0], next_after=5.0
+    )
+    assert fetching.next_from == 105.0
+    fetching.start()
+    for _ in range(retrieval.MAX_PAGES):
+        assert announced.acquire(timeout=PATIENCE)
+    assert fetching.next_from == 112.0
+    fetching.stop()
