@@ -185,11 +185,17 @@ def _deleted_for_good(world: World) -> set[str]:
     """Shards that ended after a hand had deleted their lease, and before it was made anew.
 
     Nobody can tell such a lease from that of a finished shard, which goes as well. With it goes
-    where somebody had moved the shard before.
+    where somebody had moved the shard before; and shards that came from such ones alone, if they
+    ended before anybody had made a lease for them: by a merge with a shard that has one, say.
     """
     last = {write.key: write for write, _, _ in world.leases()}
-    return {
+    lost = {
         key
         for key in world.outsiders.deleted
         if key in last and last[key].after is None and last[key].by is None
     }
+    for shard in world.producer.shards.values():  # parents first
+        comes_from_lost = bool(shard.parents) and lost.issuperset(shard.parents)
+        if comes_from_lost and not shard.is_open and shard.id not in last:
+            lost.add(shard.id)
+    return lost
