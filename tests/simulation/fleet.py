@@ -72,7 +72,8 @@ class WorkerFleet:
             if process is None or not process.is_alive:
                 self._start(slot, event.same_id)
         elif process is None or not process.is_alive:
-            return
+            if not isinstance(event, events.Pause):
+                slot.is_wanted = False  # nor is it started again, with another id
         elif isinstance(event, events.Crash):
             process.kill()
             slot.is_wanted, slot.worker = False, None
