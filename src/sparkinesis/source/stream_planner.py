@@ -170,9 +170,12 @@ class StreamPlanner:
         if pause > 0:
             self._sleep(pause)
         if self._clock() - self._looked_at > ITERATOR_LIFE_MS / 1000:
-            # What was known of a finished shard may be days old, and its children's records gone:
-            # see again whether the place where the query stands is kept.
+            # What was known of a finished shard may be days old, and its children's records gone,
+            # and so may shards that were announced, but never listed: see again what is kept.
             self._probers = {}
+            self._announced = {}
+            if self._lineage is not None:
+                self._list_shards()
         self._looked_at = self._clock()
 
     def _resolve_latest(self) -> Positions:

@@ -19,6 +19,7 @@ from tests.simulation.query.history import (
     CrashDriver,
     History,
     Lag,
+    Merge,
     Pause,
     Put,
     Split,
@@ -147,6 +148,28 @@ def test_what_a_finished_shard_told_a_day_ago_is_not_believed() -> None:
     world = World(history).run()
     assert check(world) == []
     assert len(world.losses) == 1
+
+
+def test_shards_that_were_announced_a_day_ago_are_not_believed_in() -> None:
+    # The driver stands still before ListShards has told of two shards in which the query is by now.
+    # They, and the one that was merged from them, are gone when it goes on.
+    history = History(
+        shards=(1,),
+        events=(
+            (0.7, Split(0.5)),
+            (1.3, Put(1, 2)),
+            (11.9, Pause(60 * HOUR)),
+            (11.9, Merge(0.0)),
+            (11.9, Split(0.5)),
+            *((60 * HOUR + 20.0, Put(key)) for key in range(4)),
+        ),
+        options={"initialPosition": "trim_horizon", "failOnDataLoss": "false"},
+        trigger=Trigger("processing", 3.0),
+        begins=0.0,
+        preempt=0.0,
+        duration=60 * HOUR + 60.0,
+    )
+    assert check(World(history).run()) == []
 
 
 def test_the_same_history_is_the_same_world_in_any_process() -> None:
