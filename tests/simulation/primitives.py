@@ -24,7 +24,28 @@ from tests.simulation.scheduler import Scheduler, Task
 _NAMES = ("threading", "ThreadPoolExecutor")
 
 
-class Lock:
+class _Acquired:
+    """What ``with`` acquires, and releases."""
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        raise NotImplementedError
+
+    def release(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.release()
+
+
+class Lock(_Acquired):
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self._is_taken = False
@@ -61,19 +82,8 @@ class Lock:
     def locked(self) -> bool:
         return self._is_taken
 
-    def __enter__(self) -> bool:
-        return self.acquire()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.release()
-
-
-class RLock:
+class RLock(_Acquired):
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self._lock = Lock(scheduler)
@@ -106,33 +116,17 @@ class RLock:
         self.acquire()
         self._depth = depth
 
-    def __enter__(self) -> bool:
-        return self.acquire()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.release()
-
-
-class Condition:
+class Condition(_Acquired):
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self._lock = RLock(scheduler)
         self._waiting: list[Task] = []
 
-    def __enter__(self) -> bool:
-        return self._lock.acquire()
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        return self._lock.acquire(blocking, timeout)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def release(self) -> None:
         self._lock.release()
 
     def wait(self, timeout: float | None = None) -> bool:
