@@ -260,7 +260,9 @@ def parents_come_first(world: World) -> Iterator[str]:
     """Nobody begins to read a shard before its parents are finished in the table.
 
     At some time since the lease was acquired: an operator may move a parent after that was looked
-    at, and the shard's reader learns of it by its own lease, which is moved as well.
+    at, and the shard's reader learns of it by its own lease, which is moved as well. Or two workers
+    that begin at once, not at the start of all shards, have seen two lists of the open ones: each
+    makes leases of its own, and what leads from the older ones to the newer comes later.
     """
     rows: dict[str, tuple[float, bool | None]] = {}
     changes = [
@@ -268,6 +270,11 @@ def parents_come_first(world: World) -> Iterator[str]:
         for write, _, after in world.leases()
     ]
     acquired, moved = _acquisitions(world), _unfinished(world)
+    made = {
+        write.key: (write.at, after)
+        for write, before, after in world.leases()
+        if before is None and after is not None
+    }
     ids = {process.name: worker_id for process, worker_id in world.fleet.worker_ids.items()}
     done: set[str] = set()
     position = 0
@@ -294,7 +301,10 @@ def parents_come_first(world: World) -> Iterator[str]:
             )
             mine = acquired.get((ids[entry.process], entry.shard), ())
             since = max((at for at in mine if at <= entry.at), default=entry.at)
-            if any(since <= at <= entry.at for at in moved.get(parent, ())):
+            late = moved.get(parent, [])
+            if parent in made and made[entry.shard][1].timestamp_ms is not None:
+                late = [*late, made[parent][0]]
+            if any(since <= at <= entry.at for at in late):
                 continue
             if is_finished is False or (is_finished is None and is_missing):
                 yield (
