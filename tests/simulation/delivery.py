@@ -1,4 +1,4 @@
-"""Invariants of what record processors are given: which records, which calls, in what order."""
+"""Invariants of what record processors are given: which records, and which calls."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from itertools import pairwise
 
 from sparkinesis.lease.lease import decode_lease
 from tests.simulation.journal import Entry
-from tests.simulation.lease_rules import asleep, signs_of_life
+from tests.simulation.lease_rules import acquisitions, asleep, signs_of_life
 from tests.simulation.network import MAX_LATENCY
-from tests.simulation.owed import beginning_ms, owed
-from tests.simulation.replay import Replay, jitter_ms, ms
+from tests.simulation.owed import owed
+from tests.simulation.replay import Replay
 from tests.simulation.world import World
 
 
@@ -116,7 +116,7 @@ def who_lets_go_asks_first(world: World) -> Iterator[str]:
     """
     if world.history.on_error == "stop" or world.options.give_up_after_limit:
         return
-    shown, acquired = signs_of_life(world), _acquisitions(world)
+    shown, acquired = signs_of_life(world), acquisitions(world)
     lost: dict[tuple[str, str], list[float]] = {}
     for entry in world.journal.entries:
         if entry.what == "lease_lost":
@@ -219,116 +219,3 @@ def each_reader_goes_on_where_it_is_told(world: World) -> Iterator[str]:
     had expired, which was told; what it is given is not older than it may be.
     """
     yield from Replay(world).wrong
-
-
-def keys_keep_their_order(world: World) -> Iterator[str]:
-    """A key's records are first given in the order of their puts, on whichever shards they are.
-
-    Where nobody has moved a shard, or deleted a lease. And but for records that arrived before the
-    application began: who began at LATEST itself, and has slept since, may still have them, which
-    are passed over by all who begin at that instant later.
-    """
-    if world.outsiders.operators or world.outsiders.deleted:
-        return
-    if any(entry.what == "resets" for entry in world.journal.entries):
-        return
-    given: dict[str, int] = {}
-    for number, entry in enumerate(world.journal.entries):
-        if entry.what != "records":
-            continue
-        log = world.producer.logs[entry.shard]
-        for place in entry.about:
-            if place in log.index:
-                given.setdefault(log.data[log.index[place]], number)
-    first_ms = beginning_ms(world) + jitter_ms(world)
-    for datas in world.producer.keys.values():
-        order = [data for data in datas if data in given and _arrival(world, data) >= first_ms]
-        for earlier, later in pairwise(order):
-            if earlier.startswith("mark"):
-                break
-            if given[earlier] > given[later]:
-                yield f"{later} was given to a processor before {earlier}"
-                break
-
-
-def _arrival(world: World, data: str) -> int:
-    shard, index = world.producer.where[data]
-    return world.producer.logs[shard].arrivals[index]
-
-
-def parents_come_first(world: World) -> Iterator[str]:
-    """Nobody begins to read a shard before its parents are finished in the table.
-
-    At some time since the lease was acquired: an operator may move a parent after that was looked
-    at, and the shard's reader learns of it by its own lease, which is moved as well. Or two workers
-    that begin at once, not at the start of all shards, have seen two lists of the open ones: each
-    makes leases of its own, and what leads from the older ones to the newer comes later.
-    """
-    rows: dict[str, tuple[float, bool | None]] = {}
-    changes = [
-        (write.at, write.key, None if after is None else after.is_finished)
-        for write, _, after in world.leases()
-    ]
-    acquired, moved = _acquisitions(world), _unfinished(world)
-    made = {
-        write.key: (write.at, after)
-        for write, before, after in world.leases()
-        if before is None and after is not None
-    }
-    ids = {process.name: worker_id for process, worker_id in world.fleet.worker_ids.items()}
-    done: set[str] = set()
-    position = 0
-    all_from_the_start = world.history.initial_position == "trim_horizon"
-    retention = world.producer.stream.retention_hours * 3600
-    for entry in world.journal.entries:
-        if entry.what != "initialize":
-            continue
-        while position < len(changes) and changes[position][0] <= entry.at:
-            at, key, is_finished = changes[position]
-            rows[key] = (at, is_finished)
-            if is_finished:
-                done.add(key)
-            position += 1
-        for parent in world.producer.shards[entry.shard].parents:
-            _, is_finished = rows.get(parent, (0.0, None))
-            closed_ms = world.producer.shards[parent].closed_ms or 0
-            is_kept = closed_ms > ms(entry.at) - retention * 1000
-            is_missing = (
-                parent not in done | world.outsiders.deleted
-                and all_from_the_start
-                and is_kept
-                and not world.outsiders.operators  # who move to LATEST need no lease of a parent
-            )
-            mine = acquired.get((ids[entry.process], entry.shard), ())
-            since = max((at for at in mine if at <= entry.at), default=entry.at)
-            late = moved.get(parent, [])
-            if parent in made and made[entry.shard][1].timestamp_ms is not None:
-                late = [*late, made[parent][0]]
-            if any(since <= at <= entry.at for at in late):
-                continue
-            if is_finished is False or (is_finished is None and is_missing):
-                yield (
-                    f"at {entry.at:.3f} {entry.process} began to read {entry.shard} before "
-                    f"{parent} was finished"
-                )
-
-
-def _acquisitions(world: World) -> dict[tuple[str, str], list[float]]:
-    """By worker id and shard, when it became the owner."""
-    found: dict[tuple[str, str], list[float]] = {}
-    for write, before, after in world.leases():
-        owner = None if after is None else after.actual_owner
-        if owner is not None and (before is None or before.actual_owner != owner):
-            found.setdefault((owner, write.key), []).append(write.at)
-    return found
-
-
-def _unfinished(world: World) -> dict[str, list[float]]:
-    """By shard, when an operator moved it that was finished."""
-    found: dict[str, list[float]] = {}
-    for write, before, after in world.leases():
-        was_finished = before is not None and before.is_finished
-        is_finished = after is None or after.is_finished
-        if write.by in world.outsiders.operators and was_finished and not is_finished:
-            found.setdefault(write.key, []).append(write.at)
-    return found

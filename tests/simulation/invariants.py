@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from tests.simulation import checkpoint_rules, costs, delivery, lease_rules
+from tests.simulation import checkpoint_rules, costs, delivery, lease_rules, order
 from tests.simulation.fan_out import FAN_OUT
 from tests.simulation.world import World
 
@@ -19,8 +19,8 @@ INVARIANTS: tuple[Invariant, ...] = (
     delivery.calls_follow_the_life_cycle,
     delivery.each_reader_hears_the_end,
     delivery.each_reader_goes_on_where_it_is_told,
-    delivery.keys_keep_their_order,
-    delivery.parents_come_first,
+    order.keys_keep_their_order,
+    order.parents_come_first,
     delivery.who_lets_go_asks_first,
     delivery.who_is_given_up_was_tried_alone,
     delivery.stopped_shards_are_left_alone,

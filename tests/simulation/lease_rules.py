@@ -26,6 +26,16 @@ def signs_of_life(world: World) -> dict[tuple[str, str], list[float]]:
     return writes
 
 
+def acquisitions(world: World) -> dict[tuple[str, str], list[float]]:
+    """By worker id and shard, when it became the owner."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for write, before, after in world.leases():
+        owner = None if after is None else after.actual_owner
+        if owner is not None and (before is None or before.actual_owner != owner):
+            found.setdefault((owner, write.key), []).append(write.at)
+    return found
+
+
 def asleep(world: World, process: str, since: float, until: float) -> float:
     """Seconds that its machine was suspended, which ended in between."""
     suspended = world.fleet.suspended.get(process, ())
