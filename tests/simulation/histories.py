@@ -120,6 +120,8 @@ def histories(draw: _Draw[Any]) -> h.History:
     behaviour = draw(_behaviours)
     if policy not in {"retry", "stop"}:
         behaviour = replace(behaviour, poison=draw(st.none() | st.integers(0, 7)))
+    # Each record of a poisonous key is found by halves, which a slow processor takes its time for.
+    is_slow = behaviour.poison is not None and behaviour.slow * behaviour.slowest > 1.0
     history = h.History(
         seed=draw(st.integers(0, 2**16)),
         shards=draw(st.integers(1, 4)),
@@ -134,6 +136,7 @@ def histories(draw: _Draw[Any]) -> h.History:
         list_page=draw(st.sampled_from((1000, 3))),
         arrival_jitter=draw(st.sampled_from((0.0, 0.0, 2.0))),
         duration=float(duration),
+        patience=1600.0 if is_slow else 400.0,
     )
     length = draw(st.sampled_from((None, None, None, "closed for hours", "quiet for hours")))
     if length is None:
