@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
+from tests.simulation.journal import Entry
 from tests.simulation.lease_rules import acquisitions
 from tests.simulation.owed import beginning_ms
 from tests.simulation.replay import jitter_ms, ms
@@ -16,7 +17,8 @@ def keys_keep_their_order(world: World) -> Iterator[str]:
 
     Where nobody has moved a shard, or deleted a lease. And but for records that arrived before the
     application began: who began at LATEST itself, and has slept since, may still have them, which
-    are passed over by all who begin at that instant later.
+    are passed over by all who begin at that instant later. Nor, with ``skip_older_than``, what was
+    too old for others by the time that a reader which was suspended has woken up with it.
     """
     if world.outsiders.operators or world.outsiders.deleted:
         return
@@ -28,7 +30,7 @@ def keys_keep_their_order(world: World) -> Iterator[str]:
             continue
         log = world.producer.logs[entry.shard]
         for place in entry.about:
-            if place in log.index:
+            if place in log.index and not _slept_with(world, entry, log.put_at[log.index[place]]):
                 given.setdefault(log.data[log.index[place]], number)
     first_ms = beginning_ms(world) + jitter_ms(world)
     for datas in world.producer.keys.values():
@@ -39,6 +41,13 @@ def keys_keep_their_order(world: World) -> Iterator[str]:
             if given[earlier] > given[later]:
                 yield f"{later} was given to a processor before {earlier}"
                 break
+
+
+def _slept_with(world: World, entry: Entry, put_at: float) -> bool:
+    if world.options.skip_older_than is None:
+        return False
+    suspended = world.fleet.suspended.get(entry.process, ())
+    return any(put_at < woke <= entry.at for woke, _ in suspended)
 
 
 def _arrival(world: World, data: str) -> int:
