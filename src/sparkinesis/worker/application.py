@@ -30,6 +30,7 @@ from sparkinesis.stream.client import StreamClient
 from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
 from sparkinesis.stream.position import END_OF_TIME_MS, LATEST, TRIM_HORIZON, AtTimestamp
 from sparkinesis.stream.retry import Retry
+from sparkinesis.stream.service_clock import ServiceClock
 from sparkinesis.worker.fan_out import FanOut
 from sparkinesis.worker.fleet.options import DEFAULT_FLEET_OPTIONS, FleetOptions
 from sparkinesis.worker.on_error import RETRY, OnError, check_policy
@@ -213,6 +214,7 @@ class Application:
             on_error=self.on_error,
             initial=self.initial(),
             started_ms=started_ms,
+            service_time_ms=ServiceClock(client, timing.clock),
             options=options,
             clock=timing.clock,
             uniform=rng.uniform,

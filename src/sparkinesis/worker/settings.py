@@ -26,15 +26,13 @@ class ConsumerSettings:
     """Where to begin if the lease does not tell."""
     started_ms: int
     """The service's clock when the worker started (epoch ms)."""
+    service_time_ms: Callable[[], int]
+    """The service's clock now (epoch ms). Raises the errors of `StreamClient`."""
     options: WorkerOptions
     clock: Callable[[], float]
     """Monotonic, in seconds."""
     uniform: Callable[[float, float], float]
     failures: Failures = field(default_factory=Failures)
-
-    def service_time_ms(self) -> int:
-        """The service's clock (epoch ms), by a call of it."""
-        return self.client.describe().service_time_ms
 
     def skip_before(self, now_ms: int) -> int | None:
         """Records that arrived before this (epoch ms) are skipped, if the options say so."""

@@ -56,6 +56,7 @@ class Reader:
             on_error=Retry(),
             initial=TRIM_HORIZON,
             started_ms=0,
+            service_time_ms=lambda: 0,
             options=WorkerOptions(),
             clock=time.monotonic,
             uniform=random.uniform,

@@ -92,6 +92,7 @@ def intake(service: Service, started_ms: int = NOW_MS, **options: Any) -> Intake
         on_error=cast(Any, None),
         initial=TRIM_HORIZON,
         started_ms=started_ms,
+        service_time_ms=lambda: NOW_MS,
         options=WorkerOptions(**options),
         clock=lambda: WORKER_CLOCK,
         uniform=lambda low, high: high,
