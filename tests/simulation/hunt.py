@@ -13,7 +13,7 @@ from multiprocessing import get_context
 from tests.simulation.subject import Outcome
 from tests.simulation.subjects import SUBJECTS
 
-_MOST = 150
+_MOST = 250
 """Rough histories that a bug may take."""
 
 

@@ -176,18 +176,18 @@ def one_by_one(send: Any) -> Any:
     return one_by_one
 
 
-def first_page(list_shards: Any) -> Any:
-    def first_page(self: Any, *given: Any, **named: Any) -> Any:
+def last_page(list_shards: Any) -> Any:
+    def last_page(self: Any, *given: Any, **named: Any) -> Any:
         call = self.call
 
-        def once(operation: str, make: Any, **more: Any) -> Any:
+        def forget(operation: str, make: Any, **more: Any) -> Any:
             answer = call(operation, make, **more)
-            return {**answer, "NextToken": None}
+            return {**answer, "Shards": []} if answer.get("NextToken") else answer
 
-        with mock.patch.object(self, "call", once):
+        with mock.patch.object(self, "call", forget):
             return list_shards(self, *given, **named)
 
-    return first_page
+    return last_page
 
 
 def silent_end(end: Any) -> Any:
