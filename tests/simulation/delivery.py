@@ -112,7 +112,7 @@ def who_lets_go_asks_first(world: World) -> Iterator[str]:
     way lands behind that, for which there is something to release. That may be before the
     processor is initialized: who has the lease may wait for parents, or for the service's clock.
     A renewal without an answer does not count, nor one whose answer is late: its process does not
-    know that it has landed.
+    know that it has landed. Nor does a process that has just woken up: it was told so meanwhile.
     """
     if world.history.on_error == "stop" or world.options.give_up_after_limit:
         return
@@ -124,6 +124,8 @@ def who_lets_go_asks_first(world: World) -> Iterator[str]:
     ids = {process.name: worker_id for process, worker_id in world.fleet.worker_ids.items()}
     for entry, asked, let_go in _let_go(world):
         if let_go is None or asked or entry.process in world.fleet.ungraceful:
+            continue
+        if (entry.process, entry.at) in world.fleet.resumed:
             continue
         # Whose lease was taken again after it was lost may have been its owner all the time.
         began = acquired.get((ids[entry.process], entry.shard), [])
