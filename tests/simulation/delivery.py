@@ -125,7 +125,8 @@ def who_lets_go_asks_first(world: World) -> Iterator[str]:
     for entry, asked, let_go in _let_go(world):
         if let_go is None or asked or entry.process in world.fleet.ungraceful:
             continue
-        if (entry.process, entry.at) in world.fleet.resumed:
+        ended = [at for at in lost.get((entry.process, entry.shard), []) if at <= let_go]
+        if ended and (entry.process, ended[-1]) in world.fleet.resumed:
             continue
         # Whose lease was taken again after it was lost may have been its owner all the time.
         began = acquired.get((ids[entry.process], entry.shard), [])
