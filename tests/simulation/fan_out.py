@@ -53,8 +53,8 @@ def subscriptions_are_kept(world: World) -> Iterator[str]:
         return
     begun: dict[tuple[str, str], list[float]] = defaultdict(list)
     for entry in world.journal.entries:
-        # A processor that moves its shard reads on elsewhere.
-        if entry.what in {"initialize", "resets"}:
+        # A processor that moves its shard reads on elsewhere, once that is written.
+        if entry.what in {"initialize", "resets", "reset"}:
             begun[entry.process, entry.shard].append(entry.at)
     for (process, shard_id), connections in _by_reader(world).items():
         acquired = begun[process, shard_id]

@@ -15,8 +15,8 @@ def deletable(leases: Iterable[Lease], listed_shards: Iterable[Shard] | None) ->
     ``listed_shards``: all that ListShards returns; None if it was not asked. As in the KCL's
     ``LeaseCleanupManager``, a finished lease goes when its children are all being read (they have a
     checkpoint that is neither TRIM_HORIZON nor AT_TIMESTAMP), its parents' leases having gone
-    before; or when the service does not list its shard any more, nor any child of it that has no
-    lease. An unfinished lease stays whatever happened to its shard: its
+    before; or when the service does not list its shard any more, and neither what it came from, nor
+    any child of it that has no lease. An unfinished lease stays whatever happened to its shard: its
     loss must be loud.
     """
     leased = {lease.shard_id: lease for lease in leases}
@@ -44,10 +44,27 @@ def _is_expired(lease: Lease, leased: dict[str, Lease], lineage: Lineage) -> boo
         bool(lineage.shards)
         and lease.shard_id not in lineage.shards
         and not lineage.is_behind(lease.shard_id)
+        and not _comes_from_listed(lease, leased, lineage)
         and all(
             child in leased or child not in lineage.shards for child in _children(lease, lineage)
         )
     )
+
+
+def _comes_from_listed(lease: Lease, leased: dict[str, Lease], lineage: Lineage) -> bool:
+    """Whether an ancestor is listed: ListShards is behind then, as what is older expires first.
+
+    One page of it may be, and the next one, which tells of younger shards, may not.
+    """
+    todo, seen = list(lease.parent_ids), {lease.shard_id}
+    while todo:
+        shard_id = todo.pop()
+        if shard_id in lineage.shards:
+            return True
+        if shard_id in leased and shard_id not in seen:
+            seen.add(shard_id)
+            todo += leased[shard_id].parent_ids
+    return False
 
 
 def _children(lease: Lease, lineage: Lineage) -> set[str]:

@@ -83,6 +83,8 @@ def test_a_listing_that_is_behind_does_not_make_young_shards_old() -> None:
     assert deletable([grandparent, parent, child, open_], listed) == [grandparent]
     # A shard's lease whose parent's is gone already.
     assert deletable([parent, lease("2", "TRIM_HORIZON", "1")], listed) == []
+    # So it is if a younger one is listed: by another page, which is not behind.
+    assert deletable([grandparent, parent, child, open_], [*listed, Shard("9")]) == [grandparent]
     # Nor is there any in between that tells where it came from.
     assert deletable([child, open_], listed) == []
 
