@@ -40,6 +40,9 @@ LOSE_ANSWERS = {"error_after", "timeout_after", "reset_after", "late"}
 MAX_LATENCY = 0.5
 """Seconds one way, of a call that is not late."""
 
+SLOWEST = 3.0
+"""Seconds that a slow answer takes longer, at most."""
+
 
 class Faults(Protocol):
     """Says what goes wrong with a call."""
@@ -88,7 +91,7 @@ class Network:
         fault = self._faults(service, operation, process)
         there, back = self._latency(), self._latency()
         if fault == "slow":
-            back += 1.0 + 2.0 * self._random()
+            back += 1.0 + (SLOWEST - 1.0) * self._random()
         elif fault == "late":
             there = timeout * (1.0 + self._random())
         answer: list[Any] = []

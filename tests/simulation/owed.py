@@ -60,7 +60,10 @@ def moves(world: World) -> dict[str, list[Move]]:
 
     Where a lease that was deleted by hand is not made anew before its shard has been resharded, the
     one that is made for what came from it says also for that shard where reading goes on. So does
-    one that an operator makes, for the shards on the way there which had none yet.
+    one that an operator makes, for the shards on the way there which had none yet. And so does one
+    that a worker makes at LATEST for what came, while nobody was there, from expired shards alone:
+    what had not ended before the audit would have got the same, behind the same records. This is
+    so only if no shard above it has a lease, and for those that never had one.
     """
     found: dict[str, list[Move]] = {}
     rows: set[str] = set()
@@ -85,6 +88,10 @@ def moves(world: World) -> dict[str, list[Move]]:
             found.setdefault(write.key, []).append(Move(write.at, *place, by_operator))
         if before is None and (is_anew or by_operator):
             ends = None if by_operator else world.outsiders.deleted
+            gone = _expired(world, write.at)
+            is_latest = place[0].sequence_number == LATEST
+            if ends is not None and is_latest and not _descends(world, write.key, rows, gone):
+                ends = ends | gone
             for shard in _left_out(world, write.key, rows | (once - (ends or set())), ends):
                 found.setdefault(shard, []).append(Move(write.at, *place, is_sure=False))
     for entry in world.journal.entries:
@@ -96,6 +103,21 @@ def moves(world: World) -> dict[str, list[Move]]:
             last = max(mine, key=lambda move: move.at)
             found[entry.shard].append(Move(entry.at, last.to, last.timestamp_ms, True))
     return {shard: sorted(each, key=lambda move: move.at) for shard, each in found.items()}
+
+
+def _expired(world: World, at: float) -> set[str]:
+    """The shards that the service did not tell of any more."""
+    gone_ms = ms(at) - world.producer.stream.retention_hours * 3_600_000
+    shards = world.producer.shards.values()
+    return {s.id for s in shards if s.closed_ms is not None and s.closed_ms < gone_ms}
+
+
+def _descends(world: World, key: str, leased: set[str], gone: set[str]) -> bool:
+    """Whether a shard came from one that has a lease, as far as the service tells of shards."""
+    return any(
+        parent in leased or (parent not in gone and _descends(world, parent, leased, gone))
+        for parent in world.producer.shards[key].parents
+    )
 
 
 def _left_out(world: World, key: str, leased: set[str], ends: set[str] | None) -> set[str]:

@@ -17,8 +17,9 @@ from sparkinesis.lease.extended_sequence_number import (
     TRIM_HORIZON,
     ExtendedSequenceNumber,
 )
-from tests.simulation.history import DateAhead
+from tests.simulation.history import DateAhead, Trouble
 from tests.simulation.journal import EPOCH_MS, Entry
+from tests.simulation.network import MAX_LATENCY, SLOWEST
 from tests.simulation.producer import ShardLog
 
 if TYPE_CHECKING:
@@ -32,6 +33,20 @@ def slack_ms(world: World) -> int:
     """How far a worker may be wrong about the service's clock, in a history's worst moment."""
     ahead = [abs(e.ahead) for _, e in world.history.events if isinstance(e, DateAhead)]
     return _SECOND_MS + round(max(ahead, default=0.0) * 1000)
+
+
+def _on_the_way_ms(world: World) -> int:
+    """For how long an answer may be on its way: so long its records grow old, and no worker knows.
+
+    It knows the service's clock as of the answer; that the answer comes late makes records seem
+    younger than they are, and never older.
+    """
+    slow = [
+        event
+        for _, event in world.history.events
+        if isinstance(event, Trouble) and event.kind == "slow" and event.service != "dynamodb"
+    ]
+    return round((MAX_LATENCY + (SLOWEST if slow else 0.0)) * 1000)
 
 
 def jitter_ms(world: World) -> int:
@@ -71,6 +86,7 @@ class Replay:
         self.passed: set[str] = set()
         self._world = world
         self._slack = slack_ms(world)
+        self._on_the_way = _on_the_way_ms(world)
         self._jitter = jitter_ms(world)
         self._skip = world.options.skip_older_than
         self._readers: dict[int, _Reader] = {}
@@ -181,7 +197,8 @@ class Replay:
         if self._skip == 0:
             bounds.append(self._started[entry.process] - self._slack)
         elif self._skip is not None:
-            bounds.append(ms(entry.at) - round(self._skip * 1000) - self._slack)
+            age_ms = round(self._skip * 1000) + self._slack + self._on_the_way
+            bounds.append(ms(entry.at) - age_ms)
         if bounds and log.arrivals[index] < max(bounds):
             self.wrong.append(
                 f"at {entry.at:.3f} {entry.process} was given {log.data[index]} of {entry.shard}, "

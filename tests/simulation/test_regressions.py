@@ -296,6 +296,23 @@ KEPT = {
         options={"audit_interval": 60.0},
         initial_position="latest",
     ),
+    # Shards came while nobody was there, from one that expired, and were merged before the audit:
+    # records were said to be owed that it passes over, at LATEST, where such a shard is still open.
+    "all has expired that a merged shard came from, at LATEST": History(
+        shards=1,
+        events=(
+            (0.0, Start(0)),
+            (10.0, Crash(0)),
+            (11.0, Split(0.0)),
+            (12.0, Split(0.0)),
+            (90_000.0, Start(0)),
+            *((90_010.0, Put(key)) for key in range(8)),
+            (90_020.0, Merge(0.0)),
+        ),
+        options={"audit_interval": 20.0},
+        initial_position="latest",
+        duration=90_100.0,
+    ),
     # A lease was lost before its processor began, and a renewal that landed then let it be
     # released: the processor should have been asked before, it was said.
     "a lease's time runs out before its processor begins": History(
