@@ -320,6 +320,16 @@ KEPT = {
         events=((0.0, Start(0)), (0.6, Trouble("refused", 1.0, 11.0))),
         options={"skip_older_than": 20.0},
     ),
+    # Good records were skipped, as their checkpoint was not permitted for a few seconds.
+    "a policy is changed when records are to be skipped": History(
+        shards=1,
+        events=(
+            (0.0, Start(0)),
+            (20.0, Trouble("denied", 1.0, 3.0, "dynamodb")),
+            (20.0, Put(0, 3)),
+        ),
+        on_error="skip",
+    ),
 }
 
 

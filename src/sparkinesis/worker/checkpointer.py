@@ -101,8 +101,9 @@ class Checkpointer:
 
     All methods raise `CheckpointError` for what is not permitted (nothing is written),
     `LeaseLostError` once the lease is another worker's (stop processing),
-    `LeaseTableUnavailableError` when DynamoDB does not answer, and `SinkUnavailableError` when the
-    rows in the shard's sinks cannot be stored, which comes first (try again).
+    `LeaseTableUnavailableError` when DynamoDB does not answer, `AccessDeniedError` and
+    `LeaseTableError` when it refuses, and `SinkUnavailableError` when the rows in the shard's sinks
+    cannot be stored, which comes first (try again).
     """
 
     def __init__(

@@ -8,7 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from sparkinesis.errors import (
+    AccessDeniedError,
     LeaseLostError,
+    LeaseTableError,
     LeaseTableUnavailableError,
     SinkUnavailableError,
 )
@@ -228,11 +230,11 @@ class Deliverer:
         )
 
 
-_OUTAGES = (LeaseTableUnavailableError, SinkUnavailableError)
+_OUTAGES = (AccessDeniedError, LeaseTableError, LeaseTableUnavailableError, SinkUnavailableError)
 
 
 def _is_outage(error: BaseException) -> bool:
-    """Whether the processor failed for a lease table or storage that does not answer."""
+    """Whether it failed for a lease table or storage that does not answer, or refuses to serve."""
     cause: BaseException | None = error
     for _ in range(10):  # of a chain that may be a circle
         if cause is None or isinstance(cause, _OUTAGES):

@@ -1,9 +1,11 @@
 """What happens when ``process_records`` raises: retry, skip, dead-letter, or stop the shard.
 
 Policies are values; the shard consumer asks them. None of them loses a record without a word.
-They are not asked when the lease is lost, when a shutdown was requested, nor while the lease table
-or a sink's storage does not answer to a checkpoint (`LeaseTableUnavailableError`,
-`SinkUnavailableError`): the records are delivered again, here or by another worker.
+They are not asked when the lease is lost, when a shutdown was requested, nor while a checkpoint
+cannot be made for no fault of the records: the lease table does not answer
+(`LeaseTableUnavailableError`), is missing (`LeaseTableError`) or may not be written to
+(`AccessDeniedError`), or a sink's storage does not answer (`SinkUnavailableError`). The records are
+delivered again, here or by another worker.
 """
 
 from __future__ import annotations

@@ -7,7 +7,13 @@ from typing import Any, cast
 
 import pytest
 
-from sparkinesis.errors import LeaseLostError
+from sparkinesis.errors import (
+    AccessDeniedError,
+    LeaseLostError,
+    LeaseTableError,
+    LeaseTableUnavailableError,
+    SparkinesisError,
+)
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import Lease
@@ -272,6 +278,30 @@ def test_a_lost_lease_asks_nobody() -> None:
     assert shard.deliverer.step() == 0.0
     assert shard.deliverer.stopped_by is None
     assert shard.may_checkpoint() == "TRIM_HORIZON"
+
+
+@pytest.mark.parametrize("policy", [Retry(attempts=1, then=Skip()), Skip(), Stop()])
+@pytest.mark.parametrize("kind", [AccessDeniedError, LeaseTableError, LeaseTableUnavailableError])
+def test_a_checkpoint_that_is_refused_is_no_fault_of_the_records(
+    kind: type[SparkinesisError], policy: OnError
+) -> None:
+    shard = Shard(policy, task_backoff=2.0)
+    shard.processor.checkpoint_at = "1"
+    refusals: list[SparkinesisError] = [kind("no"), kind("no")]
+
+    def refuse(at: Any, timestamp_ms: int | None = None) -> None:
+        if refusals:
+            raise refusals.pop()
+
+    shard.held.checkpoint = refuse  # type: ignore[method-assign]
+    shard.add(1, 2)
+    for _ in range(2):
+        assert shard.deliverer.step() == 2.0
+        shard.setting.now += 2.0
+    assert shard.deliverer.step() == 0.0
+    assert shard.given == [["1", "2"]] * 3
+    assert shard.deliverer.stopped_by is None
+    assert not shard.deliverer
 
 
 def test_a_reset_drops_what_is_left_even_if_the_call_fails() -> None:
