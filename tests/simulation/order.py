@@ -8,7 +8,7 @@ from itertools import pairwise
 from tests.simulation.journal import Entry
 from tests.simulation.lease_rules import acquisitions
 from tests.simulation.owed import beginning_ms
-from tests.simulation.replay import jitter_ms, ms
+from tests.simulation.replay import jitter_ms, ms, slack_ms
 from tests.simulation.world import World
 
 
@@ -18,12 +18,30 @@ def keys_keep_their_order(world: World) -> Iterator[str]:
     Where nobody has moved a shard, or deleted a lease. And but for records that arrived before the
     application began: who began at LATEST itself, and has slept since, may still have them, which
     are passed over by all who begin at that instant later. Nor, with ``skip_older_than``, what was
-    too old for others by the time that a reader which was suspended has woken up with it.
+    too old for others by the time that a reader which was suspended has woken up with it; nor what
+    was too old for the shard's reader that was given the later record, and not for the next one:
+    with 0 the bound is that worker's start.
     """
     if world.outsiders.operators or world.outsiders.deleted:
         return
     if any(entry.what == "resets" for entry in world.journal.entries):
         return
+    given = _first_given(world)
+    first_ms = beginning_ms(world) + jitter_ms(world)
+    for datas in world.producer.keys.values():
+        order = [data for data in datas if data in given and _arrival(world, data) >= first_ms]
+        for earlier, later in pairwise(order):
+            if earlier.startswith("mark"):
+                break
+            if given[earlier] > given[later]:
+                if _was_too_old(world, earlier, given[later], given[earlier]):
+                    continue
+                yield f"{later} was given to a processor before {earlier}"
+                break
+
+
+def _first_given(world: World) -> dict[str, int]:
+    """By data, the number of the journal's entry."""
     given: dict[str, int] = {}
     for number, entry in enumerate(world.journal.entries):
         if entry.what != "records":
@@ -32,15 +50,7 @@ def keys_keep_their_order(world: World) -> Iterator[str]:
         for place in entry.about:
             if place in log.index and not _slept_with(world, entry, log.put_at[log.index[place]]):
                 given.setdefault(log.data[log.index[place]], number)
-    first_ms = beginning_ms(world) + jitter_ms(world)
-    for datas in world.producer.keys.values():
-        order = [data for data in datas if data in given and _arrival(world, data) >= first_ms]
-        for earlier, later in pairwise(order):
-            if earlier.startswith("mark"):
-                break
-            if given[earlier] > given[later]:
-                yield f"{later} was given to a processor before {earlier}"
-                break
+    return given
 
 
 def _slept_with(world: World, entry: Entry, put_at: float) -> bool:
@@ -48,6 +58,26 @@ def _slept_with(world: World, entry: Entry, put_at: float) -> bool:
         return False
     suspended = world.fleet.suspended.get(entry.process, ())
     return any(put_at < woke <= entry.at for woke, _ in suspended)
+
+
+def _was_too_old(world: World, data: str, later: int, at_last: int) -> bool:
+    """Whether a record was so for its shard's reader at one entry, though not for that of another.
+
+    Their bounds differ by when their workers were started, or else by what they take for the
+    service's clock. `Replay` looks at whether it was not too old at last.
+    """
+    skip, entries = world.options.skip_older_than, world.journal.entries
+    before, after = entries[later], entries[at_last]
+    if skip is None or before.shard != after.shard or before.reader == after.reader:
+        return False
+    if skip:
+        bound_ms = ms(before.at) - round(skip * 1000)
+    elif before.process == after.process:
+        return False
+    else:
+        begun = (e.at for e in entries if (e.what, e.reader) == ("initialize", before.reader))
+        bound_ms = ms(next(begun))
+    return _arrival(world, data) < bound_ms + slack_ms(world)
 
 
 def _arrival(world: World, data: str) -> int:

@@ -330,6 +330,19 @@ KEPT = {
         ),
         on_error="skip",
     ),
+    # Right: who takes a shard from a worker that was started later may be given older records.
+    "each worker skips what is older than itself": History(
+        events=(
+            (0.0, Start(0)),
+            (5.0, Trouble("error", 1.0, 30.0, "kinesis", 0)),
+            *((10.0, Put(key)) for key in range(4)),
+            (15.0, Start(1)),
+            *((30.0, Put(key)) for key in range(4)),
+            (40.0, Crash(1)),
+        ),
+        behaviour=Behaviour(checkpoint=0.0),
+        options={"skip_older_than": 0},
+    ),
 }
 
 
