@@ -169,7 +169,7 @@ class StreamPlanner:
         pause = self._looked_at + self._period - self._clock()
         if pause > 0:
             self._sleep(pause)
-        if self._clock() - self._looked_at > ITERATOR_LIFE_MS / 1000:
+        if ITERATOR_LIFE_MS / 1000 < self._clock() - self._looked_at < float("inf"):
             # What was known of a finished shard may be days old, and its children's records gone,
             # and so may shards that were announced, but never listed: see again what is kept.
             self._probers = {}
