@@ -76,7 +76,8 @@ class SimulatedProcessor(RecordProcessor):
         if self._are_there_faults():
             if chance() < behaviour.hang:
                 self._scheduler.sleep(_HANGS)
-            if chance() < behaviour.leave:
+            # Who has hung until faults ended stays: nobody would be there in its place.
+            if chance() < behaviour.leave and self._are_there_faults():
                 self._leaves()
                 self._request_shutdown()
         if chance() < behaviour.odd_checkpoint:
