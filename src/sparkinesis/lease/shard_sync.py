@@ -190,22 +190,23 @@ def plan_children(
             late = {p for p in child.parents if is_to_come(p, leased, lineage)}
         wait_for |= late
         if not late and child.id not in leased:
-            unread = [lineage.shards[p] for p in child.parents if _is_cut_off(p, leased, lineage)]
-            create += [new_lease(shard, pos.TRIM_HORIZON) for shard in by_birth(unread)]
-            create.append(new_lease(child, pos.TRIM_HORIZON))
+            unread = by_birth(lineage.shards[s] for s in _cut_off(child, leased, lineage))
+            create += [new_lease(shard, pos.TRIM_HORIZON) for shard in (*unread, child)]
+            leased.update(lease.shard_id for lease in create)
     return ChildLeases(tuple(create), tuple(sorted(wait_for)))
 
 
-def _is_cut_off(shard_id: str, leased: Collection[str], lineage: Lineage) -> bool:
-    """Whether a shard has no lease, and came from one that has expired, which tells of none either.
+def _cut_off(child: Shard, leased: Collection[str], lineage: Lineage) -> set[str]:
+    """Shards without leases that led to this one, and came from expired ones without leases.
 
     While the application was away, shards came and expired of which it never had a lease.
     """
-    return (
-        shard_id not in leased
-        and shard_id in lineage.shards
-        and bool(lineage.unlisted_parents({shard_id, *lineage.ancestors([shard_id])}))
-    )
+    found: set[str] = set()
+    for parent in child.parents:
+        line = {parent, *lineage.ancestors([parent])} & lineage.shards.keys()
+        if parent in line and parent not in leased and lineage.unlisted_parents(line):
+            found |= line
+    return found.difference(leased)
 
 
 def orphaned_children(leases: Iterable[Lease], shards: Iterable[Shard]) -> list[Lease]:
@@ -227,6 +228,8 @@ def orphaned_children(leases: Iterable[Lease], shards: Iterable[Shard]) -> list[
         and not any(is_to_come(p, leased, lineage) for p in lineage.shards[child].parents)
         and all(p not in leased or leased[p].is_finished for p in lineage.shards[child].parents)
     }
+    for child in tuple(found):
+        found |= _cut_off(lineage.shards[child], leased, lineage)
     return [
         new_lease(shard, pos.TRIM_HORIZON) for shard in by_birth(lineage.shards[s] for s in found)
     ]

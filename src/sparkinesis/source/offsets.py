@@ -89,21 +89,22 @@ def ranges(start: Positions, end: Positions) -> list[ShardRange]:
     """What the batch (start, end] reads: a pure function of its two offsets, sorted by shard.
 
     A shard that ``end`` no longer lists was finished in an earlier batch. Raises `OffsetError` for
-    a batch that begins at LATEST and has rows: its beginning was another when it was planned.
+    a batch that begins at LATEST, or where an application stands, and has rows: its beginning was
+    another when it was planned.
     """
     found: list[ShardRange] = []
     for shard_id, until in sorted(end.items()):
         since = start_of(start, shard_id)
         initial = shard_id not in start and ANY_SHARD in start
-        if since is SHARD_END or isinstance(since, FromApplication):
-            continue  # what resolves an application's positions reads nothing, as with LATEST
-        if since is LATEST and not isinstance(until, AtTimestamp):
+        if _is_of_another_beginning(since, until):
             raise OffsetError(
                 "The first batch of this checkpoint was planned with another initialPosition, and "
-                f"is not done: it ends in shard {shard_id} at {until}, and does not begin at the "
-                "latest record. Set the option initialPosition to what it was until that batch is "
+                f"is not done: it ends in shard {shard_id} at {until}, and does not begin at "
+                f"{since}. Set the option initialPosition to what it was until that batch is "
                 "done, or start with a new checkpoint location."
             )
+        if since is SHARD_END or isinstance(since, FromApplication):
+            continue  # what resolves an application's positions reads nothing, as with LATEST
         if isinstance(until, AfterRecord):
             if until.is_same_place(since):
                 continue
@@ -111,3 +112,14 @@ def ranges(start: Positions, end: Positions) -> list[ShardRange]:
         elif until is SHARD_END:
             found.append(ShardRange(shard_id, since, SHARD_END, initial))
     return found
+
+
+def _is_of_another_beginning(since: Position, until: Position) -> bool:
+    """Whether initialPosition was changed since this end was planned, as far as that shows.
+
+    LATEST is resolved to an instant, and an application's place has a sub-sequence number, which
+    the end of a batch has not.
+    """
+    if isinstance(since, FromApplication):
+        return isinstance(until, AfterRecord) and until.sub_sequence_number is None
+    return since is LATEST and not (until is LATEST or isinstance(until, AtTimestamp))

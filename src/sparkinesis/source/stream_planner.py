@@ -101,6 +101,7 @@ class StreamPlanner:
         self._lags: dict[str, int] = {}
         self._taken = 0.0
         self._expected: dict[str, int | None] = {}
+        self._reads_all = reads_all
         self._has_resumed = not reads_all
         """The offset that a query resumes from was looked at, and so is whole."""
 
@@ -174,6 +175,7 @@ class StreamPlanner:
             # and so may shards that were announced, but never listed: see again what is kept.
             self._probers = {}
             self._announced = {}
+            self._has_resumed = not self._reads_all
             if self._lineage is not None:
                 self._list_shards()
         self._looked_at = self._clock()

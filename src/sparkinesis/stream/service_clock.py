@@ -27,11 +27,19 @@ class ServiceClock:
         self._lock = threading.Lock()
         self._asked_at = float("-inf")
         self._told_ms = 0
+        self._failed: tuple[float, Exception] | None = None
 
     def __call__(self) -> int:
-        """Epoch ms. Raises the errors of `StreamClient`."""
+        """Epoch ms. Raises the errors of `StreamClient`, to all who waited for the answer."""
+        began = self._clock()
         with self._lock:
+            if self._failed is not None and began <= self._failed[0]:
+                raise self._failed[1]
             if self._clock() - self._asked_at >= _FRESH:
-                self._told_ms = self._client.describe().service_time_ms
+                try:
+                    self._told_ms = self._client.describe().service_time_ms
+                except Exception as error:
+                    self._failed = self._clock(), error
+                    raise
                 self._asked_at = self._clock()
             return self._told_ms + round((self._clock() - self._asked_at) * 1000)

@@ -70,6 +70,8 @@ class _Attempt:
     """Not to be delivered again: they go to the dead letters, for this error."""
     refusals: int = 0
     """By the dead-letter target, which has nothing to do with the processor's failures."""
+    denials: int = 0
+    """Of its checkpoints, by the lease table: nor have these."""
 
 
 class Deliverer:
@@ -172,8 +174,7 @@ class Deliverer:
                 return 0.0
         if _is_outage(error):
             # No fault of the records either: the policy would give up good ones.
-            outage = self._settings.options.task_backoff
-            return self._put_off(replace(attempt, batch=rest), outage)
+            return self._wait_out(replace(attempt, batch=rest), error)
         policy = self._settings.on_error
         failures = attempt.failures + 1
         pause = wait_before_retry(policy, failures, self._settings.uniform)
@@ -191,6 +192,12 @@ class Deliverer:
             # It failed together with others, which are checkpointed now.
             return self._put_off(_Attempt(rest, failures), 0.0)
         return self._give_up(_Attempt(rest, failures), error)
+
+    def _wait_out(self, attempt: _Attempt, error: BaseException) -> float:
+        """An outage took its time already; a refusal comes at once, and may last for hours."""
+        denials = attempt.denials + 1 if _cause(error, _DENIALS) else 0
+        pause = backoff(self._settings.options.task_backoff, max(1, denials))
+        return self._put_off(replace(attempt, denials=denials), pause)
 
     def _failed_at_the_end(self, what: str, error: BaseException) -> None:
         if isinstance(error, LeaseLostError):
@@ -230,17 +237,23 @@ class Deliverer:
         )
 
 
-_OUTAGES = (AccessDeniedError, LeaseTableError, LeaseTableUnavailableError, SinkUnavailableError)
+_DENIALS = (AccessDeniedError, LeaseTableError)
+_OUTAGES = (*_DENIALS, LeaseTableUnavailableError, SinkUnavailableError)
 
 
 def _is_outage(error: BaseException) -> bool:
     """Whether it failed for a lease table or storage that does not answer, or refuses to serve."""
+    return _cause(error, _OUTAGES)
+
+
+def _cause(error: BaseException, kinds: tuple[type[BaseException], ...]) -> bool:
+    """Whether it is, or comes from, one of these."""
     cause: BaseException | None = error
     for _ in range(10):  # of a chain that may be a circle
-        if cause is None or isinstance(cause, _OUTAGES):
+        if cause is None or isinstance(cause, kinds):
             break
         cause = cause.__cause__
-    return isinstance(cause, _OUTAGES)
+    return isinstance(cause, kinds)
 
 
 def _range(batch: RecordBatch) -> str:

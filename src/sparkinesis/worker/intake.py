@@ -105,7 +105,7 @@ class Intake:
                     inclusive=self._check is not None,
                 )
             retrieval = self._retrieval
-        before = self._reached, self._check
+        before = self._reached, self._check, self._taken
         try:
             page = retrieval.take()
             return None if page is None else self._accept(page, retrieval.next_from)
@@ -135,7 +135,7 @@ class Intake:
         except BaseException:
             # A page that could not be unpacked is fetched again, or it would be lost.
             self.stop()
-            self._reached, self._check = before
+            self._reached, self._check, self._taken = before
             self.at_end = False
             raise
 

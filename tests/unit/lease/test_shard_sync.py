@@ -245,7 +245,8 @@ def test_children_begin_with_their_first_record() -> None:
         ("0 2<9 3<9 4<0+2", "", "0 9", "", "2"),
         # So has all of which there were leases, while nobody read.
         ("0 2<9 3<9 4<0+2", "", "0", "2 4", ""),
-        ("0 1<9 2<1 3<1 4<0+2", "", "0", "2 4", ""),
+        ("0 1<9 2<1 3<1 4<0+2", "", "0", "1 2 4", ""),
+        ("0 1<9 2<1 3<2 4<0+3", "", "0", "1 2 3 4", ""),
         # There already: made by the other parent's owner.
         ("0 2<9 3<9 4<0+2", "", "0 4", "", ""),
         ("0 1 2<0+1", "1", "0 2", "", ""),
@@ -302,6 +303,7 @@ def test_children_of_somebody_else_are_refused() -> None:
         ("0 1 2<1 3<1 4<0+2", "0 1 2", "3", "4"),
         ("0 1<0 2<1", "0 1 2", "", ""),
         ("0 2<9 3<9 4<0+2", "9", "0", "2 3"),
+        ("0 2<9 3<2 4<0+3", "0", "", "2 3 4"),
     ],
 )
 def test_forgotten_children_are_found(

@@ -23,6 +23,7 @@ from sparkinesis.stream.position import (
     TRIM_HORIZON,
     AfterRecord,
     AtTimestamp,
+    FromApplication,
     Position,
     ShardRange,
 )
@@ -97,6 +98,19 @@ def test_the_first_batch_reads_from_the_initial_position_as_far_back_as_there_is
 
 def test_making_latest_durable_reads_nothing() -> None:
     assert ranges({ANY_SHARD: LATEST}, {"a": AtTimestamp(5), "b": AtTimestamp(5)}) == []
+
+
+def test_what_is_not_resolved_yet_reads_nothing() -> None:
+    """As of a stream that was added, when another is added before its first batch is planned."""
+    assert ranges({ANY_SHARD: LATEST}, {ANY_SHARD: LATEST}) == []
+
+
+def test_a_first_batch_with_rows_is_not_begun_where_an_application_stands_instead() -> None:
+    start = {ANY_SHARD: FromApplication("app")}
+    with pytest.raises(OffsetError, match=r"another initialPosition.* ends in shard a at"):
+        ranges(start, {"a": AfterRecord("9")})
+    # Where the application stands, its lease's sub-sequence number included.
+    assert ranges(start, {"a": AfterRecord("9", sub_sequence_number=0), "b": SHARD_END}) == []
 
 
 @pytest.mark.parametrize("end", [AfterRecord("9"), SHARD_END])
