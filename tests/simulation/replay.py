@@ -198,12 +198,17 @@ class Replay:
             bounds.append(self._started[entry.process] - self._slack)
         elif self._skip is not None:
             age_ms = round(self._skip * 1000) + self._slack + self._on_the_way
-            bounds.append(ms(entry.at) - age_ms)
+            bounds.append(ms(entry.at) - age_ms - self._stood_still_ms(entry, log.put_at[index]))
         if bounds and log.arrivals[index] < max(bounds):
             self.wrong.append(
                 f"at {entry.at:.3f} {entry.process} was given {log.data[index]} of {entry.shard}, "
                 f"{(max(bounds) - log.arrivals[index]) / 1000:.3f} s older than it may be"
             )
+
+    def _stood_still_ms(self, entry: Entry, put_at: float) -> int:
+        """For how long its machine, and clock, were suspended since: that made nothing older."""
+        suspended = self._world.fleet.suspended.get(entry.process, ())
+        return round(1000 * sum(s for woke, s in suspended if put_at < woke <= entry.at))
 
     def _pass_over(
         self, reader: _Reader, entry: Entry, log: ShardLog, missing: Iterable[int]
