@@ -43,7 +43,6 @@ def _is_expired(lease: Lease, leased: dict[str, Lease], lineage: Lineage) -> boo
     return (
         bool(lineage.shards)
         and lease.shard_id not in lineage.shards
-        and not lineage.is_behind(lease.shard_id)
         and not _comes_from_listed(lease, leased, lineage)
         and all(
             child in leased or child not in lineage.shards for child in _children(lease, lineage)

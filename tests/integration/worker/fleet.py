@@ -184,7 +184,8 @@ def orders_of_first_sight(events: list[dict[str, Any]]) -> dict[str, list[int]]:
 def rival_checkpoints(events: list[dict[str, Any]]) -> list[str]:
     """Checkpoints by an acquisition after another one had begun to checkpoint, or backwards.
 
-    In order of when they were sent: a paused worker may hear of one only when it wakes.
+    In order of when they were sent: a paused worker may hear of one only when it wakes. Of two that
+    were under way at once, either may have been the first.
     """
     found = []
     by_shard: dict[str, list[dict[str, Any]]] = defaultdict(list)
@@ -192,12 +193,13 @@ def rival_checkpoints(events: list[dict[str, Any]]) -> list[str]:
         if event["event"] == "checkpoint":
             by_shard[event["shard"]].append(event)
     for shard, checkpoints in by_shard.items():
-        first: dict[tuple[str, int], float] = {}
+        first: dict[tuple[str, int], tuple[float, float]] = {}
         place = (0, 0)
         for event in checkpoints:
             who = (event["worker"], event["acquisition"])
-            since = first.setdefault(who, event["at"])
-            if any(event["began"] > at > since for other, at in first.items() if other != who):
+            _, since = first.setdefault(who, (event["began"], event["at"]))
+            others = [span for other, span in first.items() if other != who]
+            if any(event["began"] > at and began > since for began, at in others):
                 found.append(f"{shard}: {who} at {event['at']} after {first}")
             if event["checkpoint"] != "SHARD_END":
                 sequence, sub = event["checkpoint"].split(":")
