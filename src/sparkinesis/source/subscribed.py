@@ -18,11 +18,12 @@ from typing import Literal
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sparkinesis.errors import AccessDeniedError, CorruptEventStreamError
+from sparkinesis.stream.beginning import Beginning
 from sparkinesis.stream.budget import MAX_RECORDS_PER_CALL, Slot
 from sparkinesis.stream.client import Fetched, StreamClient
 from sparkinesis.stream.cursor import ShardCursor
 from sparkinesis.stream.explain import explain, words
-from sparkinesis.stream.fanout import as_fetched
+from sparkinesis.stream.fanout import as_fetched, ends_shard
 from sparkinesis.stream.interruption import BETWEEN_SUBSCRIPTIONS
 from sparkinesis.stream.page import Page
 from sparkinesis.stream.polling import up_to
@@ -99,6 +100,7 @@ class SubscribedCursor:
         self._position = position
         self._end = end
         self._inclusive = True
+        self._beginning = Beginning(client.address, shard_id, position, inclusive=True)
         self._poll = poll
         self._clock = clock
         self._lock = threading.Lock()
@@ -119,7 +121,7 @@ class SubscribedCursor:
         if self._subscription is not None:
             fetched = self._next_event(self._subscription)
             if fetched is not None:
-                return fetched
+                return self._beginning.cut(fetched)
             self._end_subscription()
         if self._is_stopped:
             return Fetched(Page([]), 0, 0)  # nobody waits for it any more
@@ -127,7 +129,7 @@ class SubscribedCursor:
             self._polling = self._poll(self._position, self._inclusive)
         fetched = self._polling.fetch(limit)
         self.at_end = self._polling.at_end
-        return fetched
+        return self._beginning.cut(fetched)
 
     def stop(self) -> None:
         """End the subscription at once, and a `fetch` that waits for it."""
@@ -165,7 +167,7 @@ class SubscribedCursor:
         if received is None:
             return None
         event = received.event
-        self.at_end = bool(event.child_shards)
+        self.at_end = ends_shard(event)
         if not event.records and not event.millis_behind_latest and not self.at_end:
             # The end of the range is known to exist, and is not there: GetRecords tells why.
             return None

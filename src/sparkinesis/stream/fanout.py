@@ -12,17 +12,19 @@ from typing import TypeAlias
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sparkinesis.errors import (
+    AccessDeniedError,
     ConsumerNotFoundError,
     CorruptEventStreamError,
     ServiceError,
     SparkinesisError,
 )
+from sparkinesis.stream.beginning import Beginning
 from sparkinesis.stream.budget import MAX_RECORDS_PER_CALL
 from sparkinesis.stream.client import Fetched, StreamClient
 from sparkinesis.stream.consumers import Consumer, ConsumerLook
 from sparkinesis.stream.explain import explain, words
 from sparkinesis.stream.interruption import NO_TROUBLE, Cause, cause_of, pause_after
-from sparkinesis.stream.page import Page
+from sparkinesis.stream.page import Event, Page
 from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position, Sentinel
 from sparkinesis.stream.retry import Retry, error_code
 from sparkinesis.stream.subscription import OPERATION, ReceivedEvent, Subscription
@@ -47,6 +49,27 @@ def as_fetched(received: ReceivedEvent, begun_ms: int, age: float) -> Fetched:
     event = received.event
     page = Page(event.records, None, event.millis_behind_latest, event.child_shards)
     return Fetched(page, data_size(received.size, page), begun_ms + int(age * 1000))
+
+
+def ends_shard(event: Event) -> bool:
+    """Whether nothing follows this event in its shard, which is closed.
+
+    The service names the shards that follow with the last event, which has no continuation number
+    then. Some servers name them with every event of a closed shard: of those, the last one has no
+    records.
+    """
+    is_last = event.continuation_sequence_number is None or _is_empty_at_tip(event)
+    return bool(event.child_shards) and is_last
+
+
+def may_end_shard(event: Event) -> bool:
+    """Whether an event may be a shard's last one, of a server that names no shards that follow."""
+    is_clear = event.continuation_sequence_number is not None or bool(event.child_shards)
+    return not is_clear and _is_empty_at_tip(event)
+
+
+def _is_empty_at_tip(event: Event) -> bool:
+    return not event.records and not event.millis_behind_latest
 
 
 class FanOutCursor:
@@ -89,6 +112,7 @@ class FanOutCursor:
         self._consumer_arn = consumer_arn
         self._position = position
         self._inclusive = inclusive
+        self._beginning = Beginning(client.address, shard_id, position, inclusive=inclusive)
         self._look = look or ConsumerLook(client, clock)
         self._clock = clock
         self._wait = wait
@@ -124,7 +148,8 @@ class FanOutCursor:
                 self._interrupted(error, had_begun=subscription is not None)
                 continue
             if received is not None:
-                return self._accept(received, subscription.service_time_ms)
+                last = self._last_page() if may_end_shard(received.event) else None
+                return last or self._accept(received, subscription.service_time_ms)
             self._interrupted(None, had_begun=True)
         return None
 
@@ -159,7 +184,7 @@ class FanOutCursor:
     def _accept(self, received: ReceivedEvent, begun_ms: int) -> Fetched:
         event = received.event
         self._trouble = NO_TROUBLE
-        self.at_end = bool(event.child_shards)
+        self.at_end = ends_shard(event)
         number = event.continuation_sequence_number
         if number is None and event.records:
             number = event.records[-1].sequence_number
@@ -169,7 +194,29 @@ class FanOutCursor:
         if self.at_end:
             self._drop()
         assert self._subscribed_at is not None
-        return as_fetched(received, begun_ms, self._clock() - self._subscribed_at)
+        fetched = as_fetched(received, begun_ms, self._clock() - self._subscribed_at)
+        return self._beginning.cut(fetched)
+
+    def _last_page(self) -> Fetched | None:
+        """What GetRecords gives from here on if the shard ends with that; else None.
+
+        The answer of GetRecords is clear: a shard that goes on has a next iterator. Where the call
+        is not permitted, the shard is taken to go on.
+        """
+        try:
+            iterator = self._client.shard_iterator(
+                self.shard_id, self._position, inclusive=self._inclusive
+            )
+            fetched = self._client.get_records(self.shard_id, iterator, MAX_RECORDS_PER_CALL)
+        except AccessDeniedError as error:
+            _log.info("Shard %s may have ended, which cannot be seen: %s", self.shard_id, error)
+            return None
+        if fetched.page.next_shard_iterator is not None:
+            return None
+        self._trouble = NO_TROUBLE
+        self.at_end = True
+        self._drop()
+        return self._beginning.cut(fetched)
 
     def _interrupted(self, error: Failure | None, *, had_begun: bool) -> None:
         """Wait until it is time to subscribe again; raise what will not pass."""

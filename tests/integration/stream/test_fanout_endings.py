@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -530,3 +530,73 @@ def test_a_stop_during_the_call_closes_what_it_opens(script: Script, clock: Turn
     reader.join(timeout=10)
     assert answers == [None]
     assert script.gone.acquire(timeout=10)
+
+
+def page_answer(
+    numbers: Sequence[int] = (), following: str | None = None, children: Sequence[str] = ()
+) -> Answer:
+    """A page of GetRecords."""
+    records = [
+        {"Data": "", "PartitionKey": "k", "SequenceNumber": str(number)} for number in numbers
+    ]
+    body = {"Records": records, "MillisBehindLatest": 0}
+    if following is not None:
+        body["NextShardIterator"] = following
+    return answer(body)
+
+
+def test_every_event_of_a_closed_shard_may_name_its_children(script: Script, clock: Turned) -> None:
+    """As ferrokinesis does: the records of the events that follow are not lost."""
+    children = ["shardId-1", "shardId-2"]
+    events = [records_event([1], 2, children), records_event([2], 3, children)]
+    last = records_event([], 3, children)
+    script.on("SubscribeToShard", Answer([INITIAL_RESPONSE, *events, last]))
+    fan_out = cursor(script, clock)
+    found = []
+    while not fan_out.at_end:
+        found.append(numbers(fan_out))
+    assert found == [[1], [2], []]
+
+
+def test_a_last_event_without_children_is_confirmed_by_getrecords(
+    script: Script, clock: Turned
+) -> None:
+    script.on(
+        "SubscribeToShard",
+        Answer([INITIAL_RESPONSE, records_event([1], 1), records_event([], None)]),
+    )
+    script.on("GetShardIterator", answer({"ShardIterator": "i"}))
+    script.on("GetRecords", page_answer())
+    fan_out = cursor(script, clock)
+    assert numbers(fan_out) == [1]
+    assert numbers(fan_out) == []
+    assert fan_out.at_end
+
+
+def test_an_event_without_a_number_ends_no_shard_that_goes_on(
+    script: Script, clock: Turned
+) -> None:
+    """A server may leave out the number always."""
+    script.on(
+        "SubscribeToShard",
+        Answer([INITIAL_RESPONSE, records_event([], None), records_event([7], None)], "hold"),
+    )
+    script.on("GetShardIterator", answer({"ShardIterator": "i"}))
+    script.on("GetRecords", page_answer([7], "more"))
+    fan_out = cursor(script, clock)
+    assert numbers(fan_out) == []
+    assert not fan_out.at_end
+    assert numbers(fan_out) == [7]
+    fan_out.stop()
+
+
+def test_a_subscription_that_begins_anew_repeats_nothing(script: Script, clock: Turned) -> None:
+    script.on(
+        "SubscribeToShard",
+        Answer([INITIAL_RESPONSE, records_event([1, 2], 2)]),
+        Answer([INITIAL_RESPONSE, records_event([1, 2, 3], 3)], "hold"),
+    )
+    fan_out = cursor(script, clock)
+    assert numbers(fan_out) == [1, 2]
+    assert numbers(fan_out) == [3]
+    fan_out.stop()
