@@ -16,6 +16,7 @@ from sparkinesis.errors import (
 )
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.peers import Peers, watch
 from sparkinesis.lease.refusal import LeaseChangedError
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.table import LeaseTable
@@ -56,6 +57,7 @@ class LeaseCoordinator:
         self._clock = clock
         self._rng = rng
         self._observations: dict[str, Observation] = {}
+        self._peers = Peers()
         self._asked: dict[str, str | None] = {}
         """Leases that this worker asked the handoff of, or went for, and did not get yet; and their
         owners before."""
@@ -122,6 +124,7 @@ class LeaseCoordinator:
                 held[row.key].observe(row)
         known = {*held_before, *held}
         self._observations = observe(self._observations, leases, now, self._worker_id, known)
+        self._watch_peers(leases, now)
         expired = frozenset(
             key
             for key, seen in self._observations.items()
@@ -146,11 +149,12 @@ class LeaseCoordinator:
             held=known,
             asked=self._asked,
             busy=busy,
+            older=self._peers.older,
         )
         self.impostors = tuple(
             sorted({row.key for row in takes.impostors} | self._renewer.impostors)
         )
-        for row in self._free([*takes.adopt, *takes.overdue], busy):
+        for row in self._free([*takes.adopt, *takes.overdue, *takes.seize], busy):
             self._take(row)
         got = 0
         for row in self._free(takes.take, busy):
@@ -166,6 +170,17 @@ class LeaseCoordinator:
             row.owner is None and not row.is_finished and row.key not in mine
             for row in self._free(leases, busy)
         )
+
+    def _watch_peers(self, leases: Sequence[Lease], now: float) -> None:
+        before = self._peers.older
+        self._peers = watch(self._peers, leases, now, self._settings.failover_time)
+        for name in sorted(self._peers.older - before):
+            _log.info(
+                "The worker %s of the %s does not know handoffs, as a KCL before 3.0: its leases "
+                "are taken without asking, and what it did not checkpoint comes again",
+                name,
+                self._table,
+            )
 
     def _free(self, rows: Iterable[Lease], busy: Collection[str]) -> list[Lease]:
         return [row for row in rows if row.shard_id not in busy]

@@ -37,7 +37,7 @@ class HeldLease:
         since: float,
     ) -> None:
         self.throughput_kbps: float | None = None
-        """Set by whoever measures it; written with each renewal."""
+        """Set by whoever measures it; written with each write of the owner's."""
         self.key = lease.key
         self.shard_id = lease.shard_id
         self._lease = lease
@@ -197,7 +197,11 @@ class HeldLease:
 
     def _renewal(self) -> Update:
         self._sent_at = self._clock()
-        return requests.renew(self._lease, self.throughput_kbps)
+        return self._with_rate(requests.renew(self._lease))
+
+    def _with_rate(self, update: Update) -> Update:
+        rate = self.throughput_kbps
+        return update if rate is None else requests.with_throughput(update, rate)
 
     def _letting_go(self, row: Lease) -> Update:
         if row.owner is not None and row.owner != self._worker_id:
@@ -212,6 +216,7 @@ class HeldLease:
                 update = build(self._lease)
                 if update is None:
                     return
+                update = self._with_rate(update)
                 self._sent_at = self._clock()
                 try:
                     self._landed(self._table.write(update))

@@ -98,13 +98,26 @@ class Update:
 
 def renew(lease: Lease, throughput_kbps: float | None = None) -> Update:
     """Show that the owner lives. Refused once somebody asked for the lease, until that is known."""
-    changes: dict[str, AttributeValue] = {"leaseCounter": _number(lease.counter + 1)}
-    after = replace(lease, counter=lease.counter + 1)
-    if throughput_kbps is not None:
-        rounded = Decimal(str(throughput_kbps)).quantize(Decimal("0.000001"), ROUND_HALF_UP)
-        changes["throughputKBps"] = {"N": f"{rounded:f}"}
-        after = replace(after, throughput_kbps=float(rounded))
-    return Update(after, _as_known(lease), changes)
+    update = Update(
+        replace(lease, counter=lease.counter + 1),
+        _as_known(lease),
+        {"leaseCounter": _number(lease.counter + 1)},
+    )
+    return update if throughput_kbps is None else with_throughput(update, throughput_kbps)
+
+
+def with_throughput(update: Update, kbps: float) -> Update:
+    """The same write, which tells the rate of its owner, too.
+
+    Every owner's write does: an owner that leaves the rate alone is taken for a KCL before 3.0
+    (`sparkinesis.lease.peers`).
+    """
+    rounded = Decimal(str(kbps)).quantize(Decimal("0.000001"), ROUND_HALF_UP)
+    return replace(
+        update,
+        after=replace(update.after, throughput_kbps=float(rounded)),
+        set={**update.set, "throughputKBps": {"N": f"{rounded:f}"}},
+    )
 
 
 def take(lease: Lease, worker_id: str) -> Update:

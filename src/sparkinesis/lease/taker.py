@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 from sparkinesis.lease.lease import Lease
 
-_VERY_OLD = 3
-"""Failover times after which a lease without owner that nobody takes is anybody's (KCL
-``veryOldLeaseDurationMultiplier``)."""
 _LEFT_LYING = 2
-"""Looks after which an expired lease that nobody has taken is anybody's, too."""
+"""Looks after which a lease without a living owner that nobody has taken is anybody's.
+
+The KCL waits for three failover times (``veryOldLeaseDurationMultiplier``), and looks at the table
+once in two: a released lease that is a Java worker's share would lie idle for that long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,8 @@ class Takes:
     need: int = 0
     steal: tuple[Lease, ...] = ()
     """Ask for the handoff of each."""
+    seize: tuple[Lease, ...] = ()
+    """Owned by workers that do not know handoffs: take by counter, as these do."""
     impostors: tuple[Lease, ...] = ()
     """Renewed by another process under my worker id; nothing else is planned then."""
 
@@ -116,19 +118,21 @@ def plan_takes(
     held: Collection[str] = frozenset(),
     asked: Collection[str] = frozenset(),
     busy: Collection[str] = frozenset(),
+    older: Collection[str] = frozenset(),
 ) -> Takes:
     """Decide on a snapshot, from `observe` of the same leases. Finished leases do not count.
 
     ``held``: keys of the leases that this worker holds. ``asked``: those that it asked the handoff
     of (``Takes.steal``) and did not get yet. ``busy``: shards that this worker does not read now:
-    that one of them is nobody's, maybe for good, is no reason not to steal others. Needs an
-    observation of each lease.
+    that one of them is nobody's, maybe for good, is no reason not to steal others. ``older``:
+    workers that do not know handoffs (`sparkinesis.lease.peers`). Needs an observation of each
+    lease.
     """
     rows = [lease for lease in leases if not lease.is_finished]
     stray = [row for row in rows if row.actual_owner == worker_id and row.key not in held]
     if impostors := [row for row in stray if observations[row.key].stirred > 1]:
         return Takes(impostors=tuple(impostors))
-    look = _Look(rows, observations, worker_id, now, settings, held, asked)
+    look = _Look(rows, observations, worker_id, now, settings, held, asked, older)
     adopt = [row for row in stray if look.is_adoptable(row)]
     room = max(0, settings.max_leases - len(held))
     if len(adopt) < sum(row.checkpoint_owner is None for row in stray):
@@ -139,12 +143,14 @@ def plan_takes(
     available = [row for row in rows if look.is_available(row)]
     take, need = _plan_available(look, available, counts)
     may_take = any(row.shard_id not in busy for row in available)
+    steals = [] if may_take else _plan_steals(look, counts, rng)
     return Takes(
         adopt=tuple(adopt[:room]),
         overdue=tuple(row for row in rows if look.is_overdue(row)),
         take=tuple(_shuffled(take, look, rng)) if need else (),
         need=need,
-        steal=() if may_take else tuple(_plan_steals(look, counts, rng)),
+        steal=tuple(row for row in steals if row.owner not in older),
+        seize=tuple(row for row in steals if row.owner in older),
     )
 
 
@@ -159,6 +165,7 @@ class _Look:
     settings: TakeSettings
     held: Collection[str]
     asked: Collection[str]
+    older: Collection[str]
 
     def is_adoptable(self, row: Lease) -> bool:
         """Of a lease that names this worker and is not held by it.
@@ -181,7 +188,8 @@ class _Look:
 
     def is_overdue(self, row: Lease) -> bool:
         is_mine = row.owner == self.worker_id and row.key not in self.held
-        return is_mine and self._is_late(row, 1) and not self.is_available(row)
+        is_late = self._is_late(row, 1) or row.checkpoint_owner in self.older
+        return is_mine and is_late and not self.is_available(row)
 
     def _is_late(self, row: Lease, grace: int) -> bool:
         """The KCL, too, gives a handoff a failover time more than its timeout."""
@@ -196,12 +204,11 @@ class _Look:
         """Whether nobody takes it whose share has room for it.
 
         A worker that has only just started counts for the shares of others, and cannot know for a
-        failover time which leases have expired. Those of a crash do not wait for it.
+        failover time which leases have expired. Those of a crash do not wait for it. Nor does a
+        released lease wait for a Java worker, which looks at the table every 20 seconds.
         """
-        failover_time = self.settings.failover_time
-        if row.owner is None:
-            return self._age(row) > _VERY_OLD * failover_time
-        return self._age(row) > failover_time + _LEFT_LYING * self.settings.share_for
+        alive = 0.0 if row.owner is None else self.settings.failover_time
+        return self._age(row) > alive + _LEFT_LYING * self.settings.share_for
 
     def is_new(self, row: Lease) -> bool:
         """Never owned, and only just created."""

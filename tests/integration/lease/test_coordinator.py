@@ -238,3 +238,59 @@ def test_who_is_named_by_finished_leases_only_does_not_go_on(
     ):
         table.create(lease(key, owner=owner, checkpoint=checkpoint))
     assert coordinator(table, time, "me").others() == {"reader"}
+
+
+def test_a_worker_that_ignores_a_handoff_is_waited_for_only_until_it_is_known(
+    table: LeaseTable, time: ManualTime, dynamodb: Any
+) -> None:
+    """A KCL 2.x renews by the counter alone, and never writes throughputKBps."""
+    rows = {key: lease(key, owner="java") for key in ("a", "b", "c", "d")}
+    for row in rows.values():
+        table.create(row)
+    new = coordinator(table, time, "new")
+
+    def renew_as_java(checkpoint: int) -> None:
+        for key in sorted(rows.keys() - new.held().keys()):
+            dynamodb.update_item(
+                TableName=table.name,
+                Key={"leaseKey": {"S": key}},
+                UpdateExpression="SET checkpoint = :at ADD leaseCounter :one",
+                ExpressionAttributeValues={":one": {"N": "1"}, ":at": {"S": str(checkpoint)}},
+            )
+
+    new.take()
+    (asked,) = [row.key for row in table.leases() if row.checkpoint_owner == "java"]
+    began = time.now
+    while not new.held():
+        time.now += 1.5
+        renew_as_java(round(time.now))
+        new.take()
+    assert time.now - began < FAILOVER + 3.0, (
+        "not handoff_timeout and a failover time, which are 40"
+    )
+    assert asked in new.held()
+    assert len(new.held()) == 2, "the rest of the share is taken without asking"
+    assert {row.checkpoint_owner for row in table.leases()} == {None}
+
+
+def test_no_worker_of_ours_is_taken_for_one_that_knows_no_handoffs(
+    table: LeaseTable, time: ManualTime
+) -> None:
+    """Its checkpoints leave its renewals no turn; so they tell its rate as well."""
+    for key in ("a", "b", "c"):
+        table.create(lease(key))
+    old, new = coordinator(table, time, "old"), coordinator(table, time, "new", max_leases=1)
+    old.take()
+    time.now += 2.0
+    old.take()
+    assert len(old.held()) == 3
+    for n in range(20):
+        time.now += 1.5
+        for held in old.held().values():
+            held.throughput_kbps = 1.0 + n
+            held.checkpoint(ExtendedSequenceNumber(str(200 + n)))
+        new.take()
+        rows = table.leases()
+        assert [row.throughput_kbps for row in rows] == [1.0 + n] * 3
+        (asked,) = [row for row in rows if row.owner == "new"]
+        assert asked.actual_owner == "old", "it is waited for"

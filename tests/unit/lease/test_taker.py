@@ -59,6 +59,7 @@ def plan(
     held: Collection[str] | None = None,
     asked: Collection[str] = (),
     stirred: Collection[str] = (),
+    older: Collection[str] = (),
 ) -> Takes:
     """A plan at time 1000; ``ages``: seconds since counter and owners changed, by key."""
     rows, ages = list(rows), ages or {}
@@ -75,7 +76,9 @@ def plan(
     if held is None:
         held = {row.key for row in rows if row.actual_owner == ME}
     rng = random.Random(1)
-    return plan_takes(rows, seen, ME, 1000, with_settings, rng=rng, held=held, asked=asked)
+    return plan_takes(
+        rows, seen, ME, 1000, with_settings, rng=rng, held=held, asked=asked, older=older
+    )
 
 
 def keys(rows: Iterable[Lease]) -> set[str]:
@@ -153,11 +156,14 @@ def test_of_new_leases_half_of_the_target_is_left_for_workers_unknown() -> None:
     assert keys(mixed.take[:3]) == keys(released)
 
 
-def test_very_old_leases_are_anybodys() -> None:
-    rows = [lease("old"), lease("new", counter=0), *leases(me=3, a=1)]
+@pytest.mark.parametrize("counter", [0, 7])
+def test_leases_that_nobody_takes_for_two_looks_are_anybodys(counter: int) -> None:
+    """Never owned or released: a Java worker that should take it looks every 20 seconds."""
+    rows = [lease("old", counter=counter), lease("new", counter=0), *leases(me=3, a=1)]
+    two_looks = 2 * SETTINGS.share_for
     assert plan(rows).need == 0
-    assert plan(rows, {"old": 3 * F}).need == 0
-    takes = plan(rows, {"old": 3 * F + 0.1})
+    assert plan(rows, {"old": two_looks}).need == 0
+    takes = plan(rows, {"old": two_looks + 0.1})
     assert (takes.need, takes.take[0].key) == (1, "old")
 
 
@@ -251,6 +257,21 @@ def test_a_handoff_whose_time_is_up() -> None:
     assert plan([mine], {"m handoff": up + 1}, held={"m"}) == Takes()  # got since the scan
     late = after(up + F + 0.1)
     assert (keys(late.take), late.need) == ({"m", "o"}, 2)
+
+
+def test_who_does_not_know_handoffs_is_not_asked_for_one() -> None:
+    rows = leases(me=1, java=4, a=4)
+    takes = plan(rows, older={"java"})
+    assert Counter(row.owner for row in (*takes.steal, *takes.seize)) == {"a": 1, "java": 1}
+    assert [row.owner for row in takes.seize] == ["java"]
+    assert [row.owner for row in takes.steal] == ["a"]
+
+
+def test_a_handoff_by_a_worker_that_turns_out_not_to_know_them_is_not_waited_for() -> None:
+    mine, others = lease("m", ME, checkpoint_owner="java"), lease("o", "b", checkpoint_owner="java")
+    assert plan([mine, others], held=()) == Takes()
+    assert plan([mine, others], held=(), older={"java"}) == Takes(overdue=(mine,))
+    assert plan([mine], held={"m"}, older={"java"}) == Takes()  # got since the scan
 
 
 def test_what_this_worker_holds_is_never_taken() -> None:

@@ -1,0 +1,108 @@
+"""Workers that do not know handoffs, told from others by how they renew their leases. Pure.
+
+A KCL before 3.0 goes on renewing a lease that is asked for: to wait for its answer is in vain. No
+attribute names it. But each worker of this library, and of a KCL 3.x, writes ``throughputKBps``
+when it renews, and an older one leaves that attribute as it is.
+
+Only a worker that processes records tells: a KCL 3.x (tried with 3.5.1) writes no rate either
+before a shard has its first record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.lease.lease import Lease
+
+_RENEWALS = 3
+"""In a failover time; the same in every KCL."""
+_WITHOUT_RATE = 3
+"""Renewals of a row without ``throughputKBps``, behind a checkpoint, that tell an older worker."""
+_SAME_RATE = 5
+"""Renewals that leave ``throughputKBps`` as it is, behind a checkpoint, and tell one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tenure:
+    """One lease in the hands of one worker."""
+
+    worker: str | None
+    """The worker that renews the lease; None where that cannot be told."""
+    owners: tuple[str | None, str | None]
+    counter: int
+    rate: float | None
+    checkpoint: ExtendedSequenceNumber
+    """When the worker got the lease, or changed the rate."""
+    since: float | None = None
+    """When the checkpoint was first seen to have moved from there, by the observer's clock."""
+    moves: int = 0
+    """Looks since then at which the counter had moved."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peers:
+    """What is known of the workers that own leases now."""
+
+    tenures: Mapping[str, Tenure] = field(default_factory=dict)
+    """By lease key."""
+    older: frozenset[str] = frozenset()
+    """Workers that do not know handoffs."""
+    modern: frozenset[str] = frozenset()
+    """Workers that have changed a rate, and are never taken for older ones."""
+
+
+def watch(known: Peers, leases: Iterable[Lease], now: float, failover_time: float) -> Peers:
+    """What is known after one more look at the table, ``now`` (seconds).
+
+    A worker that owns no lease any more is forgotten.
+    """
+    rows = [lease for lease in leases if not lease.is_finished]
+    tenures: dict[str, Tenure] = {}
+    modern, older = set(known.modern), set(known.older)
+    for row in rows:
+        before = known.tenures.get(row.key)
+        tenure = tenures[row.key] = _after(before, row, now)
+        if tenure.worker is None:
+            continue
+        if before is not None and _is_same_hand(before, row) and before.rate != tenure.rate:
+            modern.add(tenure.worker)
+        elif _is_older(tenure, now, failover_time):
+            older.add(tenure.worker)
+    present = {name for row in rows for name in (row.owner, row.checkpoint_owner) if name}
+    return Peers(tenures, frozenset((older - modern) & present), frozenset(modern & present))
+
+
+def _after(before: Tenure | None, row: Lease, now: float) -> Tenure:
+    owners = (row.owner, row.checkpoint_owner)
+    if before is None or not _is_same_hand(before, row):
+        # A KCL before 3.0 leaves checkpointOwner in a lease that it takes: it may be nobody's word.
+        worker = row.owner if row.checkpoint_owner is None else None
+        return Tenure(worker, owners, row.counter, row.throughput_kbps, row.checkpoint)
+    if before.rate != row.throughput_kbps:
+        return Tenure(before.worker, owners, row.counter, row.throughput_kbps, row.checkpoint)
+    seen = replace(before, owners=owners, counter=row.counter)
+    if before.since is not None:
+        return replace(seen, moves=before.moves + (before.counter != row.counter))
+    return seen if before.checkpoint == row.checkpoint else replace(seen, since=now)
+
+
+def _is_same_hand(before: Tenure, row: Lease) -> bool:
+    """Whether the same worker renews the lease: it was left alone, or asked for."""
+    owner, checkpoint_owner = before.owners
+    is_asked_for = checkpoint_owner is None and row.checkpoint_owner == owner is not None
+    return is_asked_for or before.owners == (row.owner, row.checkpoint_owner)
+
+
+def _is_older(tenure: Tenure, now: float, failover_time: float) -> bool:
+    """Whether the renewals since a checkpoint should have written a rate, or another one.
+
+    Checkpoints move the counter, too: so the time of so many renewals must have passed. A rate of
+    0 tells nothing: that of a worker which fetched long ago what it processes now stays 0.
+    """
+    if tenure.since is None or tenure.rate == 0:
+        return False
+    renewals = _WITHOUT_RATE if tenure.rate is None else _SAME_RATE
+    waited = now - tenure.since
+    return tenure.moves >= renewals and waited >= renewals * failover_time / _RENEWALS
