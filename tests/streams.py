@@ -46,6 +46,17 @@ def put(kinesis: Any, stream: str, datas: list[bytes], key: str | None = None) -
         assert answer["FailedRecordCount"] == 0, answer
 
 
+def create_auto(kinesis: Any, stream: str) -> str:
+    """A stream that distributes records itself, over four shards; returns its ARN."""
+    kinesis.create_stream(
+        StreamName=stream,
+        StreamModeDetails={"StreamMode": "ON_DEMAND"},
+        RecordDistributionStrategy="AUTO",
+    )
+    summary = kinesis.describe_stream_summary(StreamName=stream)["StreamDescriptionSummary"]
+    return str(summary["StreamARN"])
+
+
 def shard_ids(kinesis: Any, stream: str) -> list[str]:
     return [s["ShardId"] for s in kinesis.list_shards(StreamName=stream)["Shards"]]
 

@@ -45,7 +45,7 @@ class _StoredRecord(msgspec.Struct):
     number: str = msgspec.field(name="SequenceNumber")
     arrival: float = msgspec.field(name="ApproximateArrivalTimestamp")
     data: bytes = msgspec.field(name="Data")
-    key: str = msgspec.field(name="PartitionKey")
+    key: str | None = msgspec.field(name="PartitionKey", default=None)
 
 
 _decode_records = msgspec.json.Decoder(list[_StoredRecord]).decode
@@ -130,7 +130,7 @@ def _records(stored: list[bytes]) -> list[dict[str, Any]]:
             "SequenceNumber": record.number,
             "ApproximateArrivalTimestamp": _milliseconds(record.arrival),
             "Data": record.data,
-            "PartitionKey": record.key,
+            **({} if record.key is None else {"PartitionKey": record.key}),
         }
         for record in _decode_records(b"[" + b",".join(stored) + b"]")
     ]

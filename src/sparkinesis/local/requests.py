@@ -40,6 +40,7 @@ class CreateStream(Request, frozen=True):
     stream_mode_details: StreamModeDetails | None = None
     tags: dict[str, str] | None = None
     max_record_size_in_kib: int | None = None
+    record_distribution_strategy: str | None = None
 
 
 class DeleteStream(StreamRequest, frozen=True, kw_only=True):
@@ -77,18 +78,14 @@ class ListShards(StreamRequest, frozen=True, kw_only=True):
 
 class PutRecord(StreamRequest, frozen=True, kw_only=True):
     data: str
-    # The service has streams that need no partition key; here an absent one is an empty one, which
-    # is refused.
-    partition_key: str = ""
+    partition_key: str | None = None
     explicit_hash_key: str | None = None
     sequence_number_for_ordering: str | None = None
 
 
 class PutRecordsEntry(Request, frozen=True):
     data: str
-    # The service has streams that need no partition key; here an absent one is an empty one, which
-    # is refused.
-    partition_key: str = ""
+    partition_key: str | None = None
     explicit_hash_key: str | None = None
 
 
@@ -122,6 +119,11 @@ class MergeShards(StreamRequest, frozen=True, kw_only=True):
 class UpdateShardCount(StreamRequest, frozen=True, kw_only=True):
     target_shard_count: int
     scaling_type: str
+
+
+class UpdateStreamRecordDistributionStrategy(Request, frozen=True):
+    stream_arn: str
+    record_distribution_strategy: str
 
 
 class RetentionPeriod(StreamRequest, frozen=True, kw_only=True):

@@ -116,24 +116,26 @@ class Shard:
             for child in self.children
         ]
 
-    def append(self, arrival_ms: int, data: str, key_json: bytes, size: int, second: int) -> str:
+    def append(
+        self, arrival_ms: int, data: str, key_json: bytes | None, size: int, second: int
+    ) -> str:
         """Stores one record; returns its sequence number.
 
-        data is base64 as received, key_json the partition key as a JSON string, size the bytes of
-        both when decoded.
+        data is base64 as received, key_json the partition key as a JSON string (None: the record
+        has none, and no such member), size the bytes of both when decoded.
         """
         arrivals, totals = self._arrivals, self._bytes
         counter = self._dropped + len(arrivals) + 1
         number = str(self._base + sequence.tail(counter, second))
         self._records.append(
-            b'%b%b","ApproximateArrivalTimestamp":%d.%03d,"Data":"%b","PartitionKey":%b}'
+            b'%b%b","ApproximateArrivalTimestamp":%d.%03d,"Data":"%b"%b}'
             % (
                 _HEAD,
                 number.encode(),
                 arrival_ms // 1000,
                 arrival_ms % 1000,
                 data.encode(),
-                key_json,
+                b"" if key_json is None else b',"PartitionKey":' + key_json,
             )
         )
         if arrivals:

@@ -17,6 +17,8 @@ HASH_SPACE = 1 << 128
 HOUR_MS = 3_600_000
 DEFAULT_RETENTION_HOURS = 24
 MAX_RETENTION_HOURS = 8760
+BY_PARTITION_KEY = "USER_PARTITION_KEY"
+"""The record distribution strategy that every stream has at first; the other one is AUTO."""
 
 
 def uniform_starts(count: int) -> list[int]:
@@ -42,6 +44,7 @@ class Stream:
         self.name = name
         self.arn = arn
         self.mode = mode
+        self.distribution = BY_PARTITION_KEY
         self.status = "ACTIVE"
         self.created_ms = created_ms
         self.retention_hours = DEFAULT_RETENTION_HOURS
@@ -54,6 +57,7 @@ class Stream:
         self._shards: dict[str, Shard] = {}
         self._next_index = 0
         self._open: list[Shard] = []
+        self._turn = 0
         self._starts: list[int] = []
         self._pending: tuple[int, Callable[[int], None]] | None = None
         starts = uniform_starts(shard_count)
@@ -88,6 +92,16 @@ class Stream:
     def route(self, hash_key: int) -> Shard:
         """The open shard that takes records of this hash key."""
         return self._open[bisect_right(self._starts, hash_key) - 1]
+
+    @property
+    def distributes_records(self) -> bool:
+        """Records need no partition key: the stream itself decides in which shard one goes."""
+        return self.distribution != BY_PARTITION_KEY
+
+    def next_shard(self) -> Shard:
+        """The open shard whose turn it is, where the stream distributes records itself."""
+        self._turn = (self._turn + 1) % len(self._open)
+        return self._open[self._turn]
 
     def horizon_ms(self, now: int) -> int:
         """Records that arrived before this are gone."""

@@ -38,6 +38,22 @@ def test_a_record_makes_the_round_trip(kinesis: Any, clock: ManualClock) -> None
     assert page["ResponseMetadata"]["RequestId"]
 
 
+def test_a_record_without_a_partition_key_makes_the_round_trip(kinesis: Any) -> None:
+    kinesis.create_stream(StreamName="s", StreamModeDetails={"StreamMode": "ON_DEMAND"})
+    summary = kinesis.describe_stream_summary(StreamName="s")["StreamDescriptionSummary"]
+    kinesis.update_stream_record_distribution_strategy(
+        StreamARN=summary["StreamARN"], RecordDistributionStrategy="AUTO"
+    )
+    summary = kinesis.describe_stream_summary(StreamName="s")["StreamDescriptionSummary"]
+    assert summary["RecordDistributionStrategy"] == "AUTO"
+    put = kinesis.put_record(StreamName="s", Data=b"x")
+    iterator = kinesis.get_shard_iterator(
+        StreamName="s", ShardId=put["ShardId"], ShardIteratorType="TRIM_HORIZON"
+    )["ShardIterator"]
+    (record,) = kinesis.get_records(ShardIterator=iterator)["Records"]
+    assert record.keys() == {"SequenceNumber", "ApproximateArrivalTimestamp", "Data"}
+
+
 def test_reading_through_a_split_and_a_merge_delivers_each_record_once(kinesis: Any) -> None:
     kinesis.create_stream(StreamName="s", ShardCount=2)
     keys = [f"key-{i}" for i in range(40)]

@@ -160,6 +160,19 @@ def story(call: Call) -> Iterator[Answer]:
         "UpdateShardCount", StreamName="s", TargetShardCount=2, ScalingType="UNIFORM_SCALING"
     )
     yield call("DeleteStream", StreamName="t")
+    strategy = {"RecordDistributionStrategy": "AUTO"}
+    yield call("UpdateStreamRecordDistributionStrategy", StreamARN=ARN, **strategy)
+    on_demand = {"StreamModeDetails": {"StreamMode": "ON_DEMAND"}}
+    yield call("CreateStream", StreamName="auto", **on_demand)
+    arn = ARN.replace("/s", "/auto")
+    yield call("UpdateStreamRecordDistributionStrategy", StreamARN=arn, **strategy)
+    yield call("DescribeStreamSummary", StreamName="auto")
+    put = call("PutRecord", StreamName="auto", Data=b"x")
+    yield put
+    yield call("PutRecords", StreamName="auto", Records=[{"Data": b"y"}, {"Data": b"z"}])
+    begin = {"ShardId": put["ShardId"], "ShardIteratorType": "TRIM_HORIZON"}
+    got = call("GetShardIterator", StreamName="auto", **begin)
+    yield call("GetRecords", ShardIterator=got["ShardIterator"])
     yield call("Nonsense")
 
 

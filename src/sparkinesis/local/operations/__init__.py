@@ -24,7 +24,7 @@ class Operation:
     trusting: bool = False
 
 
-# Encryption and on-demand settings are not here: they answer UnknownOperation.
+# Encryption and other on-demand settings are not here: they answer UnknownOperation.
 OPERATIONS: Mapping[str, Operation] = {
     "AddTagsToStream": Operation(requests.AddTagsToStream, streams.add_tags),
     "CreateStream": Operation(requests.CreateStream, streams.create_stream),
@@ -57,4 +57,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "SplitShard": Operation(requests.SplitShard, shards.split_shard),
     "SubscribeToShard": Operation(requests.SubscribeToShard, subscribe.subscribe_to_shard),
     "UpdateShardCount": Operation(requests.UpdateShardCount, shards.update_shard_count),
+    "UpdateStreamRecordDistributionStrategy": Operation(
+        requests.UpdateStreamRecordDistributionStrategy, streams.update_distribution
+    ),
 }

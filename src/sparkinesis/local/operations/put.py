@@ -11,7 +11,8 @@ import msgspec
 
 from sparkinesis.local import errors, limits, requests, validation
 from sparkinesis.local.operations.context import ACCOUNT, Context, Json
-from sparkinesis.local.stream import HASH_SPACE
+from sparkinesis.local.shard import Shard
+from sparkinesis.local.stream import HASH_SPACE, Stream
 
 _HASH_KEY = re.compile(r"0|[1-9]\d{0,38}")
 _MAX_KEY_CHARS = 256
@@ -20,15 +21,15 @@ _MAX_KEY_CHARS = 256
 def put_record(context: Context, request: requests.PutRecord) -> Json:
     stream = context.find(request.stream_name, request.stream_arn)
     entry = requests.PutRecordsEntry(request.data, request.partition_key, request.explicit_hash_key)
-    size = _entry_size(entry, "", stream.max_record_bytes)
-    shard = stream.route(_hash_key(entry))
+    size = _entry_size(entry, "", stream)
+    shard = _shard_for(entry, stream)
     context.shard = shard.id
     if context.limits is not None and not shard.use.admit_write(context.now, size, context.limits):
         raise errors.shard_throttled(shard.id, stream.name, ACCOUNT)
     number = shard.append(
         context.now + context.fault.arrival_skew_ms,
         entry.data,
-        msgspec.json.encode(entry.partition_key),
+        _key_json(entry),
         size,
         context.now // 1000,
     )
@@ -50,15 +51,13 @@ def put_records(context: Context, request: requests.PutRecords) -> Json:
         )
     # Everything is checked before anything is stored: a bad entry refuses the whole call.
     sizes = [
-        _entry_size(entry, f"records.{i}.member.", stream.max_record_bytes)
-        for i, entry in enumerate(entries, 1)
+        _entry_size(entry, f"records.{i}.member.", stream) for i, entry in enumerate(entries, 1)
     ]
     if sum(sizes) > limits.MAX_PUT_BYTES:
         raise errors.invalid_argument("Records size exceeds 10 MB limit")
-    shards = [stream.route(_hash_key(entry)) for entry in entries]
+    shards = [_shard_for(entry, stream) for entry in entries]
     now, fault, quota = context.now, context.fault, context.limits
     second, arrival_ms = now // 1000, now + fault.arrival_skew_ms
-    encode = msgspec.json.encode
     answers: list[dict[str, str]] = []
     for i, (entry, size, shard) in enumerate(zip(entries, sizes, shards, strict=True)):
         if i in fault.entries and fault.code is not None:
@@ -71,19 +70,30 @@ def put_records(context: Context, request: requests.PutRecords) -> Json:
                 }
             )
         else:
-            key = encode(entry.partition_key)
-            number = shard.append(arrival_ms, entry.data, key, size, second)
+            number = shard.append(arrival_ms, entry.data, _key_json(entry), size, second)
             answers.append({"SequenceNumber": number, "ShardId": shard.id})
             context.records += 1
             context.bytes += size
     return {"FailedRecordCount": len(entries) - context.records, "Records": answers}
 
 
-def _hash_key(entry: requests.PutRecordsEntry) -> int:
-    explicit = entry.explicit_hash_key
-    if explicit is None:
-        digest = hashlib.md5(entry.partition_key.encode(), usedforsecurity=False).digest()
-        return int.from_bytes(digest, "big")
+def _key_json(entry: requests.PutRecordsEntry) -> bytes | None:
+    return None if entry.partition_key is None else msgspec.json.encode(entry.partition_key)
+
+
+def _shard_for(entry: requests.PutRecordsEntry, stream: Stream) -> Shard:
+    explicit = None if entry.explicit_hash_key is None else _number(entry.explicit_hash_key)
+    if stream.distributes_records:
+        return stream.next_shard()
+    if explicit is not None:
+        return stream.route(explicit)
+    key = entry.partition_key or ""
+    digest = hashlib.md5(key.encode(), usedforsecurity=False).digest()
+    return stream.route(int.from_bytes(digest, "big"))
+
+
+def _number(explicit: str) -> int:
+    """An explicit hash key, checked."""
     if not _HASH_KEY.fullmatch(explicit):
         rule = r"Member must satisfy regular expression pattern: 0|([1-9]\d{0,38})"
         raise errors.validation(validation.violation(f"'{explicit}'", "explicitHashKey", rule))
@@ -96,10 +106,15 @@ def _hash_key(entry: requests.PutRecordsEntry) -> int:
     return number
 
 
-def _entry_size(entry: requests.PutRecordsEntry, where: str, max_bytes: int) -> int:
+def _entry_size(entry: requests.PutRecordsEntry, where: str, stream: Stream) -> int:
     """The bytes that a record counts as: its data and its partition key."""
-    key = entry.partition_key
-    if not 1 <= len(key) <= _MAX_KEY_CHARS:
+    key, max_bytes = entry.partition_key, stream.max_record_bytes
+    if key is None:
+        if not stream.distributes_records:
+            rule = "Member must not be null"
+            raise errors.validation(validation.violation("null", f"{where}partitionKey", rule))
+        key = ""
+    elif not 1 <= len(key) <= _MAX_KEY_CHARS:
         bound = "less than or equal to 256" if key else "greater than or equal to 1"
         rule = f"Member must have length {bound}"
         raise errors.validation(validation.violation(f"'{key}'", f"{where}partitionKey", rule))

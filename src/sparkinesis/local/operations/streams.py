@@ -6,7 +6,7 @@ from sparkinesis.local import errors, limits, requests, validation
 from sparkinesis.local.errors import KinesisError
 from sparkinesis.local.operations.context import ACCOUNT, Context, Json, resume
 from sparkinesis.local.operations.wire import shard_json
-from sparkinesis.local.stream import MAX_RETENTION_HOURS, Stream
+from sparkinesis.local.stream import BY_PARTITION_KEY, MAX_RETENTION_HOURS, Stream
 from sparkinesis.local.subscription import Failure
 from sparkinesis.local.tokens import ListStreamsToken, seal
 
@@ -28,6 +28,8 @@ def create_stream(context: Context, request: requests.CreateStream) -> None:
         raise errors.validation(
             validation.violation("null", "shardCount", "Member must not be null")
         )
+    strategy = request.record_distribution_strategy or BY_PARTITION_KEY
+    _check_distribution(mode, strategy)
     name, region = request.stream_name, context.region
     if name in region.streams:
         raise KinesisError(
@@ -43,8 +45,25 @@ def create_stream(context: Context, request: requests.CreateStream) -> None:
         born_s=max(context.now // 1000, region.born_before.get(name, 0) + 1),
         max_record_bytes=kib * 1024 if kib else limits.MAX_RECORD_BYTES,
     )
+    stream.distribution = strategy
     stream.tags.update(request.tags or {})
     region.streams[name] = stream
+
+
+def update_distribution(
+    context: Context, request: requests.UpdateStreamRecordDistributionStrategy
+) -> None:
+    stream = context.find(None, request.stream_arn, active=True)
+    _check_distribution(stream.mode, request.record_distribution_strategy)
+    stream.distribution = request.record_distribution_strategy
+
+
+def _check_distribution(mode: str, strategy: str) -> None:
+    if mode != "ON_DEMAND" and strategy != BY_PARTITION_KEY:
+        raise errors.invalid_argument(
+            f"RecordDistributionStrategy {strategy} is of streams in ON_DEMAND mode only; this "
+            f"one is in {mode} mode."
+        )
 
 
 def delete_stream(context: Context, request: requests.DeleteStream) -> None:
@@ -90,6 +109,7 @@ def describe_stream_summary(context: Context, request: requests.DescribeStreamSu
             "OpenShardCount": len(stream.open_shards),
             "ConsumerCount": len(stream.consumers),
             "MaxRecordSizeInKiB": stream.max_record_bytes // 1024,
+            **_distribution(stream),
         }
     }
 
@@ -168,6 +188,12 @@ def list_tags(context: Context, request: requests.ListTagsForStream) -> Json:
         "Tags": [{"Key": key, "Value": stream.tags[key]} for key in page],
         "HasMoreTags": len(keys) > len(page),
     }
+
+
+def _distribution(stream: Stream) -> Json:
+    if stream.mode != "ON_DEMAND":
+        return {}
+    return {"RecordDistributionStrategy": stream.distribution}
 
 
 def _stream_summary(stream: Stream) -> Json:
