@@ -37,7 +37,14 @@ def aggregated_records(seed: int = 1) -> list[Record]:
         users = [(rng.choice(keys), None, rng.randbytes(USER_RECORD_SIZE)) for _ in range(300)]
         blob = next(aggregate(users))
         number = 10**55 + len(records)
-        records.append(Record(blob.data, blob.partition_key, str(number), 1_790_000_000.123))
+        records.append(
+            Record(
+                data=blob.data,
+                partition_key=blob.partition_key,
+                sequence_number=str(number),
+                approximate_arrival_timestamp=1_790_000_000.123,
+            )
+        )
     return records
 
 

@@ -60,7 +60,7 @@ def heartbeats(batch: RecordBatch) -> Iterator[tuple[str, float]]:
     """Who sent each heartbeat, and when it arrived; epoch seconds."""
     for record in batch.records:
         arrived = record.approximate_arrival_timestamp
-        if arrived is not None:
+        if arrived is not None and record.partition_key is not None:
             yield record.partition_key, arrived.timestamp()
 
 

@@ -79,6 +79,8 @@ def use(page: Page | Event) -> None:
 
 @settings(max_examples=500, deadline=None)
 @given(answers)
+@example({"Records": [{**RECORD, "PartitionKey": None}]})
+@example({"Records": [{"Data": "YQ==", "SequenceNumber": "5"}]})
 @example({"Records": [{**RECORD, "ApproximateArrivalTimestamp": 1e300}]})
 @example({"Records": [{**RECORD, "ApproximateArrivalTimestamp": -1}]})
 @example({"Records": [{**RECORD, "SequenceNumber": "LATEST"}]})

@@ -46,7 +46,7 @@ def by_the_source(server: LocalServer) -> list[tuple[str, bytes, int]]:
     return [(row["partitionKey"], row["data"], row["subSequenceNumber"]) for row in rows]
 
 
-def by_a_worker(server: LocalServer) -> list[tuple[str, bytes, int]]:
+def by_a_worker(server: LocalServer) -> list[tuple[str | None, bytes, int]]:
     client = StreamClient(StreamAddress("s", None, "us-east-1", server.endpoint_url))
     iterator: str | None = client.shard_iterator("shardId-000000000000", TRIM_HORIZON)
     found = []

@@ -59,7 +59,15 @@ def listener(endpoint: str, shard: str, worker: str = "one") -> Heartbeats:
 
 def batch(*beats: tuple[str, float], at: float) -> RecordBatch:
     """Heartbeats (who, and when it arrived) that were fetched then."""
-    records = [Record(b"heartbeat", user, "1", arrived) for user, arrived in beats]
+    records = [
+        Record(
+            data=b"heartbeat",
+            partition_key=user,
+            sequence_number="1",
+            approximate_arrival_timestamp=arrived,
+        )
+        for user, arrived in beats
+    ]
     made, _ = make_batch(
         records, stream="s", shard_id="a", millis_behind_latest=0, fetched_ms=round(at * 1000)
     )

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterable
 
 import pyarrow as pa
 
 from sparkinesis.source.rows import user_records
 from sparkinesis.source.write_options import WriteOptions
+from sparkinesis.stream.entry import random_key
 from sparkinesis.stream.putter import RETRY, PutPlan, Putter
 from sparkinesis.stream.retry import Retry
-
-
-def random_key() -> str:
-    """A partition key that no other record has, so that records spread over the shards."""
-    return f"{random.SystemRandom().getrandbits(64):016x}"
 
 
 def write_batches(

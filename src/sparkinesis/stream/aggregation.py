@@ -15,7 +15,7 @@ import importlib.util
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -71,11 +71,18 @@ class UserRecordColumns:
     source: pa.Array
     """int32: the place, in what was unpacked, of the record that a user record came in."""
     partition_key: pa.Array
+    """Null for a record that is not aggregated and was put without one."""
     data: pa.Array
     sub_sequence_number: pa.Array
     """int64: 0..n-1 among the user records of one record; 0 for a record that is not aggregated."""
     explicit_hash_key: pa.Array
     """Null where the producer gave none."""
+    is_packed: pa.Array
+    """bool: the user record came out of an aggregate; false for a record that is as it was put."""
+
+    def filter(self, mask: pa.Array) -> UserRecordColumns:
+        """The user records for which ``mask`` is true."""
+        return UserRecordColumns(*(getattr(self, f.name).filter(mask) for f in fields(self)))
 
 
 def is_aggregated(data: bytes) -> bool:
@@ -185,11 +192,10 @@ def deaggregate(records: Sequence[Record]) -> UserRecordColumns:
     if len(chunks) == 1:
         return chunks[0]
     return UserRecordColumns(
-        source=pa.concat_arrays([chunk.source for chunk in chunks]),
-        partition_key=pa.concat_arrays([chunk.partition_key for chunk in chunks]),
-        data=pa.concat_arrays([chunk.data for chunk in chunks]),
-        sub_sequence_number=pa.concat_arrays([chunk.sub_sequence_number for chunk in chunks]),
-        explicit_hash_key=pa.concat_arrays([chunk.explicit_hash_key for chunk in chunks]),
+        *(
+            pa.concat_arrays([getattr(chunk, field.name) for chunk in chunks])
+            for field in fields(UserRecordColumns)
+        )
     )
 
 
@@ -235,17 +241,24 @@ def _columns_one_by_one(
 ) -> UserRecordColumns:
     """The columns, a user record at a time: without numpy, and to test against."""
     source: list[int] = []
-    partition_keys: list[str] = []
+    partition_keys: list[str | None] = []
     data: list[bytes] = []
     sub_sequence_numbers: list[int] = []
     explicit_hash_keys: list[str | None] = []
+    is_packed: list[bool] = []
     for place, (record, envelope) in enumerate(zip(records, envelopes, strict=True)):
         parsed = None if envelope is None else _parse(envelope)
         if envelope is None or parsed is None:
-            envelope = _Envelope([record.partition_key], [], [])  # noqa: PLW2901
-            parsed = [(0, None, record.data)]
+            source.append(first + place)
+            sub_sequence_numbers.append(0)
+            partition_keys.append(record.partition_key)
+            data.append(record.data)
+            explicit_hash_keys.append(None)
+            is_packed.append(False)
+            continue
         source += [first + place] * len(parsed)
         sub_sequence_numbers += range(len(parsed))
+        is_packed += [True] * len(parsed)
         for index, hash_index, user_data in parsed:
             partition_keys.append(envelope.partition_keys[index])
             data.append(user_data)
@@ -258,6 +271,7 @@ def _columns_one_by_one(
         data=pa.array(data, pa.binary()),
         sub_sequence_number=pa.array(sub_sequence_numbers, pa.int64()),
         explicit_hash_key=pa.array(explicit_hash_keys, pa.string()),
+        is_packed=pa.array(is_packed, pa.bool_()),
     )
 
 
@@ -270,7 +284,7 @@ def _columns_at_once(
     hash key index if there is one, data, in this order and nothing else. Then the data is the rest
     of the message after a short header, and one cut per message gives the whole column.
     """
-    partition_keys: list[str] = []
+    partition_keys: list[str | None] = []
     explicit_hash_keys: list[str] = []
     payloads: list[bytes] = []
     shape: list[tuple[bool, int, int, int]] = []
@@ -317,6 +331,7 @@ def _columns_at_once(
         data=pieces.take(pa.array(np.arange(1, 2 * rows, 2))),
         sub_sequence_number=pa.array(np.arange(rows) - (np.cumsum(counts) - counts)[source]),
         explicit_hash_key=pa.array(explicit_hash_keys, pa.string()).take(hash_keys),
+        is_packed=pa.array(packed),
     )
 
 

@@ -43,6 +43,9 @@ class StreamSummary:
 
     retention_ms: int
     service_time_ms: int
+    distributes_records: bool = False
+    """Records go to any shard, whatever their hash keys, and need no partition key
+    (RecordDistributionStrategy AUTO)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +114,12 @@ class StreamClient:
     def describe(self) -> StreamSummary:
         """DescribeStreamSummary: the retention period, if the stream exists."""
         answer = self._describe()
-        hours = answer["StreamDescriptionSummary"]["RetentionPeriodHours"]
-        return StreamSummary(hours * 3_600_000, self._service_time(answer))
+        summary = answer["StreamDescriptionSummary"]
+        return StreamSummary(
+            summary["RetentionPeriodHours"] * 3_600_000,
+            self._service_time(answer),
+            summary.get("RecordDistributionStrategy") == "AUTO",
+        )
 
     def list_shards(
         self, retry: Retry | None = None, *, at: Position | None = None
@@ -130,7 +137,7 @@ class StreamClient:
             answer = self.call("ListShards", lambda c: c.list_shards(**request), retry=retry)  # noqa: B023
             if first_time is None:
                 first_time = self._service_time(answer)
-            shards.extend(map(_shard, answer["Shards"]))
+            shards.extend(map(_shard, answer.get("Shards", ())))
             token = answer.get("NextToken")
             if not token:
                 return shards, first_time

@@ -52,7 +52,7 @@ def list_consumers(client: StreamClient, stream_arn: str) -> list[Consumer]:
     consumers: list[Consumer] = []
     while True:
         answer = client.call("ListStreamConsumers", lambda c: c.list_stream_consumers(**request))  # noqa: B023
-        consumers.extend(map(_consumer, answer["Consumers"]))
+        consumers.extend(map(_consumer, answer.get("Consumers", ())))
         token = answer.get("NextToken")
         if not token:
             return consumers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,11 @@ AGGREGATE_KEY = "a"
 
 _FRAMING = 32
 """Bytes at most, beside its keys and data, that a user record takes in an aggregate of its own."""
+
+
+def random_key() -> str:
+    """A partition key that no other record has, so that records spread over the shards."""
+    return f"{random.SystemRandom().getrandbits(64):016x}"
 
 
 @dataclass(slots=True)

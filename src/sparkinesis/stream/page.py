@@ -20,11 +20,13 @@ _Millis: TypeAlias = Annotated[int, msgspec.Meta(lt=END_OF_TIME_MS)]
 _HashKey: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,39}\Z")]
 
 
-class Record(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
+class Record(msgspec.Struct, frozen=True, gc=False, rename="pascal", kw_only=True):
     """A record as Kinesis stores it; a producer may have packed many user records into it."""
 
     data: bytes
-    partition_key: str
+    partition_key: str | None = None
+    """None where the producer gave none, which streams allow that distribute records themselves
+    (RecordDistributionStrategy AUTO)."""
     sequence_number: str
     approximate_arrival_timestamp: _EpochSeconds | None = None
     """Epoch seconds; the service means whole milliseconds."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -16,7 +17,9 @@ from sparkinesis.stream.client import PutResult, StreamClient
 from sparkinesis.stream.entry import Entry, aggregated_entries, plain_entries
 from sparkinesis.stream.put_queue import MAX_ENTRIES, PutQueue
 from sparkinesis.stream.retry import THROTTLED, Retry
-from sparkinesis.stream.routing import ShardMap, hash_key
+from sparkinesis.stream.routing import HashRange, ShardMap, hash_key
+
+_log = logging.getLogger(__name__)
 
 CALLS_AT_A_TIME = 4
 """PutRecords calls that one task has under way at most."""
@@ -67,7 +70,10 @@ class Putter:
         self._calls: dict[Future[list[PutResult]], list[Entry]] = {}
         self._shards: ShardMap | None = None
         self._astray: list[tuple[Entry, str]] = []
-        """Aggregates that landed in another shard than expected, and in which."""
+        """Entries that landed in another shard than expected, and in which."""
+        self._heeds_hash_keys = True
+        """The service puts records where their hash keys belong; streams that distribute records
+        themselves (RecordDistributionStrategy AUTO) pay no heed to those."""
         self._stale = False
         """Whether an answer has shown that the shards have changed."""
         self._progress_at = self._left_at = retry.clock()
@@ -145,11 +151,12 @@ class Putter:
             if result.error is not None:
                 refused.append(entry)
                 continue
-            if entry.shard is not None and result.shard_id != entry.shard:
+            landed = result.shard_id
+            if self._heeds_hash_keys and entry.shard is not None and landed != entry.shard:
+                assert landed is not None
                 self._stale = True
+                self._astray.append((entry, landed))
                 if len(entry.members) > 1:
-                    assert result.shard_id is not None
-                    self._astray.append((entry, result.shard_id))
                     continue
             self._queue.accepted(entry)
         now = self._retry.clock()
@@ -183,10 +190,19 @@ class Putter:
     def _reroute(self) -> None:
         """Pack anew, for the shards that there are now. No call is under way."""
         self._shards = self._refreshed({shard for _, shard in self._astray})
+        if any(_is_elsewhere(entry, self._shards.ranges.get(at)) for entry, at in self._astray):
+            self._heeds_hash_keys = False
+            _log.warning(
+                "The stream %s distributes records itself, whatever their hash keys: aggregates "
+                "go to any shard. A KCL drops those that hold a key of another shard: write with "
+                "aggregation=false if one reads the stream.",
+                self._address,
+            )
         again: list[UserRecord] = []
-        for entry, landed in self._astray:
+        for entry, landed in self._astray if self._heeds_hash_keys else ():
             own = self._shards.ranges.get(landed)
-            if own is None or not all(hash_key(key, e) in own for key, e, _ in entry.members):
+            fits = own is not None and all(hash_key(key, e) in own for key, e, _ in entry.members)
+            if len(entry.members) > 1 and not fits:
                 # A reader that checks hash ranges (a KCL) drops all of such an aggregate.
                 again += entry.members
         # What is put again comes first: nothing behind it in its lane has been put.
@@ -209,3 +225,13 @@ class Putter:
         if self._stopped.is_set():
             raise CancelledError
         self._retry.sleep(seconds)
+
+
+def _is_elsewhere(entry: Entry, landed: HashRange | None) -> bool:
+    """Whether a record is in a shard that its own hash key does not belong to.
+
+    A shard's hash keys never change, so that is no matter of a reshard.
+    """
+    return (
+        landed is not None and hash_key(entry.partition_key, entry.explicit_hash_key) not in landed
+    )

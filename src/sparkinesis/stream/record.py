@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from sparkinesis.stream.aggregation import deaggregate as unpack
 from sparkinesis.stream.aggregation import is_aggregated
+from sparkinesis.stream.hash_filter import belonging
 from sparkinesis.stream.page import Record
 
 _ARRIVAL_TYPE = pa.timestamp("us", tz="UTC")
@@ -42,14 +43,39 @@ def to_arrow(
     """The user records of ``records`` as one batch of `USER_RECORD_SCHEMA`, in stream order.
 
     A record that is not aggregated is one row with sub-sequence number 0. It has no explicit hash
-    key: GetRecords does not return it. ``deaggregate=False`` gives one row per record.
+    key: GetRecords does not return it. Its partition key is null where it was put without one.
+    ``deaggregate=False`` gives one row per record.
+    """
+    batch, _ = to_arrow_within(
+        records, None, stream=stream, shard_id=shard_id, deaggregate=deaggregate
+    )
+    return batch
+
+
+def to_arrow_within(
+    records: Sequence[Record],
+    hash_range: tuple[int, int] | None,
+    *,
+    stream: str,
+    shard_id: str,
+    deaggregate: bool = True,
+) -> tuple[pa.RecordBatch, int]:
+    """As `to_arrow`, less the user records of other shards; and how many of those there were.
+
+    ``hash_range``: the first and the last hash key of the shard, for the filter of
+    `sparkinesis.stream.hash_filter`; None filters nothing.
     """
     if not records:
-        return _NO_RECORDS  # most answers of a quiet shard
+        return _NO_RECORDS, 0  # most answers of a quiet shard
+    dropped = 0
     sequence_number = pa.array([r.sequence_number for r in records], pa.string())
     arrival = _arrival([r.approximate_arrival_timestamp for r in records])
     if deaggregate and any([is_aggregated(r.data) for r in records]):  # noqa: C419 - faster so
         user = unpack(records)
+        if hash_range is not None:
+            kept = belonging(records, user, hash_range)
+            dropped = len(kept) - kept.true_count
+            user = user.filter(kept) if dropped else user
         rows = len(user.data)
         sequence_number = sequence_number.take(user.source)
         arrival = arrival.take(user.source)
@@ -61,7 +87,7 @@ def to_arrow(
         data = pa.array([r.data for r in records], pa.binary())
         sub_sequence_number = pa.repeat(pa.scalar(0, pa.int64()), rows)
         explicit_hash_key = pa.nulls(rows, pa.string())
-    return pa.RecordBatch.from_arrays(
+    batch = pa.RecordBatch.from_arrays(
         [
             partition_key,
             data,
@@ -74,6 +100,7 @@ def to_arrow(
         ],
         schema=USER_RECORD_SCHEMA,
     )
+    return batch, dropped
 
 
 def _arrival(seconds: list[float | None]) -> pa.Array:

@@ -111,6 +111,7 @@ def data_size(size: int, page: Page) -> int:
     if not page.records:
         return 0
     first = page.records[0]
-    frame = _RECORD_FRAME + len(first.sequence_number) + len(first.partition_key)
+    key = len(first.partition_key or "")
+    frame = _RECORD_FRAME + len(first.sequence_number) + key
     data = max(size - len(page.records) * frame, 0) * 3 // 4
-    return data + len(page.records) * len(first.partition_key)
+    return data + len(page.records) * key

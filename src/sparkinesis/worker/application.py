@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import socket
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from sparkinesis.worker.fleet.fleet import Fleet
+
+_log = logging.getLogger(__name__)
 
 _WORKER_ID = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,256}")
 
@@ -179,8 +182,16 @@ class Application:
         rng = timing.new_rng()
         client = StreamClient(self.address(), timing.of(Retry(), rng), timing.wall_clock_ms)
         # The stream first: a typing error in its name must not leave a table behind.
-        started_ms = client.describe().service_time_ms
+        stream = client.describe()
         options = self.options
+        if options.hash_range_filter and stream.distributes_records:
+            _log.warning(
+                "hash_range_filter is of no use on %s, and is off: the stream distributes records "
+                "itself (RecordDistributionStrategy AUTO), so that hash keys do not tell whose "
+                "records are a shard's.",
+                client.address,
+            )
+            options = replace(options, hash_range_filter=False)
         table = self.table()
         table = replace(table, retry=timing.of(table.retry, rng))
         table.provision(options.table, Patience(clock=timing.clock, sleep=timing.sleep))
@@ -213,7 +224,7 @@ class Application:
             factory=self.processor,
             on_error=self.on_error,
             initial=self.initial(),
-            started_ms=started_ms,
+            started_ms=stream.service_time_ms,
             service_time_ms=ServiceClock(client, timing.clock),
             options=options,
             clock=timing.clock,

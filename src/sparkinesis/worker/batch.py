@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.stream.page import Record
-from sparkinesis.stream.record import to_arrow
-from sparkinesis.stream.routing import hash_key
+from sparkinesis.stream.record import to_arrow_within
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -22,7 +21,8 @@ class UserRecord(msgspec.Struct, frozen=True, gc=False):
     """A user record: what a producer put, after de-aggregation."""
 
     data: bytes
-    partition_key: str
+    partition_key: str | None
+    """None for a record that was put without one, on a stream that distributes records itself."""
     sequence_number: str
     sub_sequence_number: int
     """0..n-1 among the user records of one aggregated record; 0 for any other."""
@@ -123,32 +123,17 @@ def make_batch(
     deaggregate: bool = True,
     hash_range: tuple[int, int] | None = None,
 ) -> tuple[RecordBatch, int]:
-    """A batch of ``records``, and how many user records lay outside of ``hash_range``.
+    """A batch of ``records``, and how many user records of aggregates were left out of it.
 
     ``fetched_ms``: the service's clock when it gave them (epoch ms).
-    ``hash_range`` (both ends inclusive) drops those: a KPL producer puts an aggregated record again
-    when a reshard has made it land in a shard that is not that of all its keys. Unlike in the KCL,
-    the user records that belong to the shard are kept.
+    ``hash_range`` (both ends inclusive): user records of an aggregate that lie outside of it are
+    left out, see `sparkinesis.stream.hash_filter`.
     """
-    columns = to_arrow(records, stream=stream, shard_id=shard_id, deaggregate=deaggregate)
-    dropped = 0
-    if hash_range is not None:
-        keys = columns.column("partitionKey").to_pylist()
-        explicit = columns.column("explicitHashKey").to_pylist()
-        kept = [_is_within(*pair, hash_range) for pair in zip(keys, explicit, strict=True)]
-        dropped = len(kept) - sum(kept)
-        if dropped:
-            columns = columns.filter(pa.array(kept, pa.bool_()))
+    columns, dropped = to_arrow_within(
+        records, hash_range, stream=stream, shard_id=shard_id, deaggregate=deaggregate
+    )
     fetched_at = None if fetched_ms is None else _instant(fetched_ms * 1000)
     return RecordBatch(columns, millis_behind_latest, fetched_at), dropped
-
-
-def _is_within(key: str, explicit_hash_key: str | None, hash_range: tuple[int, int]) -> bool:
-    try:
-        place = hash_key(key, explicit_hash_key)
-    except ValueError:
-        return True  # not a number: no producer of the KPL's wrote it, and nobody sends it again
-    return hash_range[0] <= place <= hash_range[1]
 
 
 def _instant(us: int | None) -> datetime | None:

@@ -14,8 +14,9 @@ import pyarrow.parquet as pq
 from sparkinesis.errors import OptionError
 from sparkinesis.stream.address import stream_address
 from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
+from sparkinesis.stream.entry import random_key
 from sparkinesis.stream.putter import PutPlan, Putter
-from sparkinesis.worker.batch import RecordBatch
+from sparkinesis.worker.batch import RecordBatch, UserRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,8 @@ class FailedRecords:
 class DeadLetterStream:
     """Puts the records into another stream, each with its own key and data as they were.
 
+    A record without a partition key gets a random one: most streams take no record without.
+
     stream: its name, or its ARN if it is another account's.
     """
 
@@ -53,9 +56,13 @@ class DeadLetterStream:
         address = stream_address(self.stream, self.region, self.endpoint, self.credentials)
         with Putter(address, PutPlan(ordered=True)) as putter:
             putter.put(
-                (record.partition_key, record.explicit_hash_key, record.data)
+                (_key(record), record.explicit_hash_key, record.data)
                 for record in failed.batch.records
             )
+
+
+def _key(record: UserRecord) -> str:
+    return random_key() if record.partition_key is None else record.partition_key
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ class Intake:
         """The shards that follow, once `at_end`; none if the service told of none."""
         self.millis_behind_latest: int | None = None
         self.dropped = 0
-        """User records outside of the shard's hash range."""
+        """User records of aggregates that the hash-range filter has dropped."""
         self._bytes = 0
         self._shard_id = shard_id
         self._hash_range = hash_range if settings.options.hash_range_filter else None
@@ -203,7 +203,7 @@ class Intake:
         if dropped:
             self.dropped += dropped
             _log.info(
-                "Dropped %d user records outside of the hash range of %s",
+                "Dropped %d user records of aggregates outside of the hash range of %s",
                 dropped,
                 self._settings.describe_shard(self._shard_id),
             )

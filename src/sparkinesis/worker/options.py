@@ -166,8 +166,11 @@ class WorkerOptions:
     deaggregate: bool = True
     """Unpack the user records of KPL aggregated records."""
     hash_range_filter: bool = False
-    """Drop user records outside of the shard's hash range, as the KCL does (it drops the whole
-    aggregated record): for KPL producers that send again after a reshard. Drops are counted."""
+    """Drop user records of KPL aggregated records that lie outside of the shard's hash range: for
+    KPL producers that send those again after a reshard. The KCL always does so, and drops the
+    whole aggregated record. Every other record is delivered, whatever its key: a record that is
+    not aggregated, one that is damaged, any record with ``deaggregate=False``, and any on a stream
+    that distributes records itself. ``worker.status()`` counts what was dropped."""
     skip_older_than: float | None = None
     """Never deliver records that arrived longer ago than this. 0: those from before the worker
     started. None: deliver everything."""

@@ -18,6 +18,8 @@ class ShardStatus:
     """Seconds that the present call of ``process_records`` has taken so far."""
     records: int = 0
     """User records processed since this worker took the shard; those of failed calls not."""
+    dropped: int = 0
+    """User records that ``hash_range_filter`` has dropped since this worker took the shard."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,6 +170,7 @@ class Worker:
                 consumer.intake.millis_behind_latest,
                 None if (since := consumer.processing_since) is None else now - since,
                 consumer.records,
+                consumer.intake.dropped,
             )
             for shard_id, consumer in consumers
         ]

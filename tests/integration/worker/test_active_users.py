@@ -30,7 +30,15 @@ def hear(
     users: ActiveUsers, shard: str, *beats: tuple[str, float], at: float, behind: float = 0.0
 ) -> None:
     """A batch of heartbeats (who, and when it arrived) that was fetched then."""
-    records = [Record(b"heartbeat", user, "1", arrived) for user, arrived in beats]
+    records = [
+        Record(
+            data=b"heartbeat",
+            partition_key=user,
+            sequence_number="1",
+            approximate_arrival_timestamp=arrived,
+        )
+        for user, arrived in beats
+    ]
     batch, _ = make_batch(
         records,
         stream="s",

@@ -104,7 +104,10 @@ def shard(number: int = 0, request_shutdown: Callable[[], None] = lambda: None) 
 
 
 def deliver(processor: RecordProcessor, *data: bytes) -> None:
-    records = [Record(each, "key", str(n)) for n, each in enumerate(data)]
+    records = [
+        Record(data=each, partition_key="key", sequence_number=str(n))
+        for n, each in enumerate(data)
+    ]
     batch, _ = make_batch(records, stream="s", shard_id="shard", millis_behind_latest=0)
     processor.process_records(batch, NO_CHECKPOINTER)
 

@@ -74,7 +74,13 @@ def test_initialize_tells_the_shard_and_where_it_stands() -> None:
 
 def test_a_batch_becomes_records_in_order() -> None:
     records = [
-        StreamRecord(b"%d" % n, "key", str(n), ARRIVAL.timestamp() if n else None) for n in range(3)
+        StreamRecord(
+            data=b"%d" % n,
+            partition_key="key",
+            sequence_number=str(n),
+            approximate_arrival_timestamp=ARRIVAL.timestamp() if n else None,
+        )
+        for n in range(3)
     ]
     batch, _ = make_batch(records, stream="s", shard_id="shard", millis_behind_latest=7)
     given = ProcessRecordsInput.of(batch, ShutdownInput.zombie().checkpointer)

@@ -18,7 +18,15 @@ class Backlog:
     """A shard's records, by their arrival times (epoch ms, sorted); each takes the same share."""
 
     def __init__(self, arrivals: list[float], allowed: int) -> None:
-        self.records = [Record(b"", "k", str(n), at / 1000) for n, at in enumerate(arrivals)]
+        self.records = [
+            Record(
+                data=b"",
+                partition_key="k",
+                sequence_number=str(n),
+                approximate_arrival_timestamp=at / 1000,
+            )
+            for n, at in enumerate(arrivals)
+        ]
         self._arrivals = [arrival_ms(record) for record in self.records]
         self._weight = 1 / allowed
         self.tip = self._arrivals[-1] - 250

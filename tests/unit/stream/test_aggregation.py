@@ -20,7 +20,7 @@ from sparkinesis.stream.aggregation import RecordTooLargeError, UserRecord, aggr
 from sparkinesis.stream.kpl import MAGIC, AggregatedRecord
 from sparkinesis.stream.page import Record
 
-Row = tuple[int, str, bytes, int, str | None]
+Row = tuple[int, str | None, bytes, int, str | None]
 """Place of the record, partition key, data, sub-sequence number, explicit hash key."""
 
 
@@ -45,7 +45,12 @@ def raw(record: Record, place: int = 0) -> list[Row]:
 
 def sealed(message: bytes) -> Record:
     """An aggregated record around a message, sound or not, with the right digest."""
-    return Record(MAGIC + message + hashlib.md5(message).digest(), "outer", "7", 1.5)
+    return Record(
+        data=MAGIC + message + hashlib.md5(message).digest(),
+        partition_key="outer",
+        sequence_number="7",
+        approximate_arrival_timestamp=1.5,
+    )
 
 
 def field(tag: int, value: bytes) -> bytes:
@@ -88,7 +93,9 @@ GOLDEN_ROWS: list[Row] = [
     (0, "k2", b"BC", 1, "9"),
     (0, "k1", b"", 2, None),
 ]
-PLAIN = Record(b"plain", "key", "8", 2.5)
+PLAIN = Record(
+    data=b"plain", partition_key="key", sequence_number="8", approximate_arrival_timestamp=2.5
+)
 
 
 @pytest.mark.usefixtures("way")
@@ -108,9 +115,25 @@ class TestDeaggregate:
             *raw(PLAIN, 3),
         ]
 
+    def test_a_record_without_a_key_is_delivered_with_none(self) -> None:
+        bare = Record(data=b"bare", sequence_number="9")
+        broken = Record(data=GOLDEN.data[:-1] + b"?", sequence_number="9")
+        packed = Record(data=GOLDEN.data, sequence_number="9")
+        assert rows([bare, packed, broken, PLAIN]) == [
+            (0, None, b"bare", 0, None),
+            *((1, *row[1:]) for row in GOLDEN_ROWS),
+            (2, None, broken.data, 0, None),
+            *raw(PLAIN, 3),
+        ]
+
     def test_cut_short_anywhere_it_is_delivered_as_it_is(self) -> None:
         for length in range(len(GOLDEN.data)):
-            cut = Record(GOLDEN.data[:length], "outer", "7", 1.5)
+            cut = Record(
+                data=GOLDEN.data[:length],
+                partition_key="outer",
+                sequence_number="7",
+                approximate_arrival_timestamp=1.5,
+            )
             assert rows([cut]) == raw(cut), length
 
     def test_a_message_cut_short_anywhere_gives_what_is_whole_or_everything_raw(self) -> None:
@@ -124,7 +147,12 @@ class TestDeaggregate:
         for bit in range(8 * len(GOLDEN.data)):
             data = bytearray(GOLDEN.data)
             data[bit // 8] ^= 1 << bit % 8
-            flipped = Record(bytes(data), "outer", "7", 1.5)
+            flipped = Record(
+                data=bytes(data),
+                partition_key="outer",
+                sequence_number="7",
+                approximate_arrival_timestamp=1.5,
+            )
             assert rows([flipped]) == raw(flipped), bit
 
     @pytest.mark.parametrize(
@@ -195,7 +223,10 @@ class TestDeaggregate:
 
     def test_sub_sequence_numbers_count_from_zero_in_each_record(self) -> None:
         users: list[UserRecord] = [(f"k{n % 7}", None, b"%d" % n) for n in range(1000)]
-        records = [Record(b.data, "outer", "1") for b in aggregate(users, 2000)]
+        records = [
+            Record(data=b.data, partition_key="outer", sequence_number="1")
+            for b in aggregate(users, 2000)
+        ]
         unpacked = rows(records)
         assert [(key, None, data) for _, key, data, _, _ in unpacked] == users
         for place in range(len(records)):
@@ -362,7 +393,10 @@ def test_we_read_what_aws_kinesis_agg_packs(packed: list[UserRecord], size: int)
     aggregator = RecordAggregator(size)
     full = [aggregator.add_user_record(key, data, hash_key) for key, hash_key, data in packed]
     blobs = [blob for blob in [*full, aggregator.clear_and_get()] if blob is not None]
-    records = [Record(blob.get_contents()[2], "outer", "1") for blob in blobs]
+    records = [
+        Record(data=blob.get_contents()[2], partition_key="outer", sequence_number="1")
+        for blob in blobs
+    ]
     assert [(key, hash_key, data) for _, key, data, _, hash_key in rows(records)] == packed
 
 
@@ -376,7 +410,7 @@ def test_aggregates_are_filled_to_the_byte(packed: list[UserRecord], size: int) 
         end = first + blob.count
         assert len(blob.data) <= size
         assert (blob.partition_key, blob.explicit_hash_key) == packed[first][:2]
-        found = rows([Record(blob.data, "outer", "1")])
+        found = rows([Record(data=blob.data, partition_key="outer", sequence_number="1")])
         assert [(key, hash_key, data) for _, key, data, _, hash_key in found] == packed[first:end]
         if end < len(packed):
             (one_more,) = aggregate(packed[first : end + 1], 1 << 20)

@@ -31,7 +31,9 @@ records = st.lists(
 
 
 def unpacked(entry: Entry) -> list[tuple[str, bytes]]:
-    columns = deaggregate([Record(entry.data, entry.partition_key, "1")])
+    columns = deaggregate(
+        [Record(data=entry.data, partition_key=entry.partition_key, sequence_number="1")]
+    )
     return list(zip(columns.partition_key.to_pylist(), columns.data.to_pylist(), strict=True))
 
 

@@ -11,25 +11,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkinesis.errors import ServiceError
-from sparkinesis.stream.page import ChildShard, Page, Record, decode_page
+from sparkinesis.stream.page import ChildShard, Page, Record, decode_event, decode_page
 
 
 def wire(record: Record) -> dict[str, Any]:
-    """A record as the service writes it."""
-    return {
+    """A record as the service writes it: without what it has not."""
+    members = {
         "SequenceNumber": record.sequence_number,
         "ApproximateArrivalTimestamp": record.approximate_arrival_timestamp,
         "Data": base64.b64encode(record.data).decode(),
         "PartitionKey": record.partition_key,
     }
+    return {name: value for name, value in members.items() if value is not None}
 
 
 records = st.builds(
     Record,
-    st.binary(max_size=50),
-    st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8),
-    st.integers(0, 2**186).map(str),
-    st.integers(0, 10**13).map(lambda ms: ms / 1000),
+    data=st.binary(max_size=50),
+    partition_key=st.none()
+    | st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8),
+    sequence_number=st.integers(0, 2**186).map(str),
+    approximate_arrival_timestamp=st.none() | st.integers(0, 10**13).map(lambda ms: ms / 1000),
 )
 
 
@@ -43,6 +45,7 @@ def test_records_come_out_as_they_were_written(expected: list[Record], ascii_onl
     }
     body = json.dumps(answer, ensure_ascii=ascii_only).encode()
     assert decode_page(body) == Page(expected, "AAAA==", 12, None)
+    assert decode_event(body).records == expected
 
 
 def test_the_service_writes_seconds_with_an_exponent() -> None:
@@ -54,9 +57,23 @@ def test_the_service_writes_seconds_with_an_exponent() -> None:
 
 
 def test_unknown_fields_are_skipped() -> None:
-    record = {**wire(Record(b"x", "k", "1", 1.5)), "EncryptionType": "KMS", "New": [{"a": None}]}
+    record = {
+        **wire(
+            Record(
+                data=b"x", partition_key="k", sequence_number="1", approximate_arrival_timestamp=1.5
+            )
+        ),
+        "EncryptionType": "KMS",
+        "New": [{"a": None}],
+    }
     page = decode_page(json.dumps({"New": {"b": 1}, "Records": [record]}).encode())
-    assert page == Page([Record(b"x", "k", "1", 1.5)])
+    assert page == Page(
+        [
+            Record(
+                data=b"x", partition_key="k", sequence_number="1", approximate_arrival_timestamp=1.5
+            )
+        ]
+    )
 
 
 def test_the_last_page_of_a_closed_shard_names_its_children() -> None:
@@ -103,7 +120,20 @@ def test_the_error_shows_no_user_data() -> None:
 
 
 def test_a_page_cut_short_is_an_error_at_every_byte() -> None:
-    body = json.dumps({"Records": [wire(Record(b"data", "k", "1", 1.5))]}).encode()
+    body = json.dumps(
+        {
+            "Records": [
+                wire(
+                    Record(
+                        data=b"data",
+                        partition_key="k",
+                        sequence_number="1",
+                        approximate_arrival_timestamp=1.5,
+                    )
+                )
+            ]
+        }
+    ).encode()
     decode_page(body)
     for length in range(len(body)):
         with pytest.raises(ServiceError):

@@ -32,9 +32,24 @@ def test_the_schema() -> None:
 def test_a_mixed_page_row_by_row() -> None:
     (blob,) = aggregate([("a", None, b"1"), ("b", "99", b"2")])
     records = [
-        Record(b"first", "\u00e9", "100", 1763705123.456),
-        Record(blob.data, "outer", "200", 1763705124.0),
-        Record(b"", "last", "300", None),
+        Record(
+            data=b"first",
+            partition_key="\u00e9",
+            sequence_number="100",
+            approximate_arrival_timestamp=1763705123.456,
+        ),
+        Record(
+            data=blob.data,
+            partition_key="outer",
+            sequence_number="200",
+            approximate_arrival_timestamp=1763705124.0,
+        ),
+        Record(
+            data=b"",
+            partition_key="last",
+            sequence_number="300",
+            approximate_arrival_timestamp=None,
+        ),
     ]
     batch = to_arrow(records, stream="s", shard_id="shardId-000000000000")
     batch.validate(full=True)
@@ -52,7 +67,17 @@ def test_a_mixed_page_row_by_row() -> None:
 
 def test_without_de_aggregation_each_record_is_a_row() -> None:
     (blob,) = aggregate([("a", "5", b"1"), ("b", "6", b"2")])
-    records = [Record(blob.data, "outer", "200", 1.5), Record(b"x", "k", "300", 2.5)]
+    records = [
+        Record(
+            data=blob.data,
+            partition_key="outer",
+            sequence_number="200",
+            approximate_arrival_timestamp=1.5,
+        ),
+        Record(
+            data=b"x", partition_key="k", sequence_number="300", approximate_arrival_timestamp=2.5
+        ),
+    ]
     batch = to_arrow(records, stream="s", shard_id="i", deaggregate=False)
     assert batch.column("data").to_pylist() == [blob.data, b"x"]
     assert batch.column("partitionKey").to_pylist() == ["outer", "k"]

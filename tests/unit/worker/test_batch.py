@@ -22,11 +22,24 @@ def batch_of(*records: Record, hash_range: tuple[int, int] | None = None) -> Rec
 
 def aggregated(sequence_number: str, *datas: bytes) -> Record:
     (packed,) = aggregate([(data.decode(), None, data) for data in datas])
-    return Record(packed.data, "a", sequence_number, 1_790_000_000.123)
+    return Record(
+        data=packed.data,
+        partition_key="a",
+        sequence_number=sequence_number,
+        approximate_arrival_timestamp=1_790_000_000.123,
+    )
 
 
 def test_objects_and_columns_say_the_same() -> None:
-    batch = batch_of(Record(b"x", "k", "100", 1_790_000_000.123), aggregated("200", b"0", b"1"))
+    batch = batch_of(
+        Record(
+            data=b"x",
+            partition_key="k",
+            sequence_number="100",
+            approximate_arrival_timestamp=1_790_000_000.123,
+        ),
+        aggregated("200", b"0", b"1"),
+    )
     assert [(r.data, r.sequence_number, r.sub_sequence_number) for r in batch.records] == [
         (b"x", "100", 0),
         (b"0", "200", 0),
@@ -42,7 +55,12 @@ def test_objects_and_columns_say_the_same() -> None:
 
 
 def test_a_record_without_an_arrival_time_has_none() -> None:
-    assert batch_of(Record(b"x", "k", "1")).records[0].approximate_arrival_timestamp is None
+    assert (
+        batch_of(Record(data=b"x", partition_key="k", sequence_number="1"))
+        .records[0]
+        .approximate_arrival_timestamp
+        is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -59,14 +77,16 @@ def test_what_is_left_after_a_place_inside_of_a_record(
     done: ExtendedSequenceNumber, left: list[bytes]
 ) -> None:
     batch = batch_of(
-        Record(b"x", "k", "100"), aggregated("200", b"0", b"1", b"2"), Record(b"y", "k", "1000")
+        Record(data=b"x", partition_key="k", sequence_number="100"),
+        aggregated("200", b"0", b"1", b"2"),
+        Record(data=b"y", partition_key="k", sequence_number="1000"),
     )
     assert [record.data for record in batch.after(done).records] == left
 
 
 def test_the_hash_range_filter_drops_user_records_and_not_the_aggregate() -> None:
     (packed,) = aggregate([("k", "5", b"mine"), ("k", "50", b"not mine"), ("k", "9", b"mine too")])
-    records = [Record(packed.data, "a", "200")]
+    records = [Record(data=packed.data, partition_key="a", sequence_number="200")]
     batch, dropped = make_batch(
         records, stream="s", shard_id=SHARD, millis_behind_latest=0, hash_range=(0, 10)
     )
@@ -77,7 +97,9 @@ def test_the_hash_range_filter_drops_user_records_and_not_the_aggregate() -> Non
 
 
 def test_halves_are_the_whole() -> None:
-    batch = batch_of(*(Record(b"%d" % n, "k", str(n + 1)) for n in range(5)))
+    batch = batch_of(
+        *(Record(data=b"%d" % n, partition_key="k", sequence_number=str(n + 1)) for n in range(5))
+    )
     first, second = batch.halves()
     assert [r.data for r in first.records + second.records] == [b"0", b"1", b"2", b"3", b"4"]
     assert len(first) == 2

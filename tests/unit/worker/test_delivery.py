@@ -107,7 +107,7 @@ class Shard:
         )
 
     def add(self, *numbers: int) -> None:
-        records = [Record(b"", "k", str(n)) for n in numbers]
+        records = [Record(data=b"", partition_key="k", sequence_number=str(n)) for n in numbers]
         batch, _ = make_batch(records, stream="s", shard_id=SHARD, millis_behind_latest=0)
         self.deliverer.add(batch)
 

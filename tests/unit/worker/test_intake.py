@@ -66,7 +66,12 @@ class Service:
 
 
 def record(number: int, age_s: float = 0.0) -> Record:
-    return Record(b"%d" % number, "k", str(number), NOW_MS / 1000 - age_s)
+    return Record(
+        data=b"%d" % number,
+        partition_key="k",
+        sequence_number=str(number),
+        approximate_arrival_timestamp=NOW_MS / 1000 - age_s,
+    )
 
 
 def page(*records: Record, end: bool = False, waited: float = 0.0) -> FetchedPage:
@@ -120,7 +125,17 @@ def test_user_records_that_are_done_are_dropped(service: Service) -> None:
     reading = intake(service)
     done = ExtendedSequenceNumber("7", 1)
     reading.begin(AfterRecord("7", sub_sequence_number=1), done)
-    service.pages = [page(Record(packed.data, "a", "7", NOW_MS / 1000), record(8))]
+    service.pages = [
+        page(
+            Record(
+                data=packed.data,
+                partition_key="a",
+                sequence_number="7",
+                approximate_arrival_timestamp=NOW_MS / 1000,
+            ),
+            record(8),
+        )
+    ]
     assert take(reading) == [b"2", b"3", b"8"]
 
 
@@ -210,7 +225,12 @@ def test_a_page_that_is_too_old_is_left_for_the_bound(service: Service) -> None:
 def test_a_jump_does_not_go_back(service: Service) -> None:
     """Arrival times are approximate: an instant may begin before what was taken already."""
     (packed,) = aggregate([("k", None, b"%d" % n) for n in range(3)])
-    half_done = Record(packed.data, "a", "1", NOW_MS / 1000)
+    half_done = Record(
+        data=packed.data,
+        partition_key="a",
+        sequence_number="1",
+        approximate_arrival_timestamp=NOW_MS / 1000,
+    )
     reading = intake(service, skip_older_than=60)
     reading.begin(AfterRecord("1", sub_sequence_number=1), ExtendedSequenceNumber("1", 1))
     service.pages = [page(half_done, record(2, 70)), page(half_done, record(2, 70), record(3))]
@@ -280,7 +300,7 @@ def test_0_is_the_workers_start(service: Service) -> None:
 def test_a_record_without_an_arrival_time_is_never_too_old(service: Service) -> None:
     reading = intake(service, skip_older_than=60.0)
     reading.begin(TRIM_HORIZON)
-    service.pages = [page(Record(b"x", "k", "1"))]
+    service.pages = [page(Record(data=b"x", partition_key="k", sequence_number="1"))]
     assert take(reading) == [b"x"]
 
 

@@ -20,7 +20,7 @@ PATIENCE = 30.0
 
 
 def page(count: int = 1, behind: int = 1, size: int = 100) -> Fetched:
-    records = [Record(b"x", "k", "1") for _ in range(count)]
+    records = [Record(data=b"x", partition_key="k", sequence_number="1") for _ in range(count)]
     return Fetched(Page(records, "next", behind, None), size, 0)
 
 

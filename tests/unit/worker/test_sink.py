@@ -496,7 +496,7 @@ class Case:
         )
 
     def deliver(self, *records: int) -> None:
-        made = [Record(b"", "k", str(n)) for n in records]
+        made = [Record(data=b"", partition_key="k", sequence_number=str(n)) for n in records]
         batch, _ = make_batch(made, stream="s", shard_id=SHARD, millis_behind_latest=0)
         self.deliverer.add(batch)
         while self.deliverer:

@@ -46,7 +46,7 @@ class Record:
         self._binary: bytes | None = None
         self._sequence_number: str = json_dict["sequenceNumber"]
         self._sub_sequence_number: int = json_dict["subSequenceNumber"]
-        self._partition_key: str = json_dict["partitionKey"]
+        self._partition_key: str | None = json_dict["partitionKey"]
         self._explicit_hash_key: str | None = json_dict.get("explicitHashKey")
         self._data: str | None = json_dict["data"]
         arrival = json_dict.get("approximateArrivalTimestamp")
@@ -91,7 +91,8 @@ class Record:
         return self._sub_sequence_number
 
     @property
-    def partition_key(self) -> str:
+    def partition_key(self) -> str | None:
+        """None for a record that was put without one; the daemon gives null for it, too."""
         return self._partition_key
 
     @property
