@@ -34,7 +34,12 @@ def page(*records: Record) -> Fetched:
 
 def record(number: int, arrival_ms: int | None = 1_000_123) -> Record:
     arrival = None if arrival_ms is None else arrival_ms / 1000
-    return Record(b"", "k", str(number), arrival)
+    return Record(
+        data=b"",
+        partition_key="k",
+        sequence_number=str(number),
+        approximate_arrival_timestamp=arrival,
+    )
 
 
 def given_by(cut: Beginning, fetched: Fetched) -> list[int]:
