@@ -12,6 +12,7 @@ from sparkinesis.stream.position import TRIM_HORIZON
 from sparkinesis.stream.subscription import Subscription
 from sparkinesis.worker.fan_out import FanOut, SubscribedShard
 from sparkinesis.worker.worker import Worker
+from tests.simulation.patches import take_repeats
 from tests.simulation.subject import Bug, instead
 
 _IN_ORDER = "each_reader_goes_on_where_it_is_told"
@@ -23,6 +24,7 @@ def _at(accept: Any) -> Any:
     def accepted(self: Any, *event: Any) -> Any:
         fetched = accept(self, *event)
         self._inclusive = True
+        take_repeats(self)
         return fetched
 
     return accepted
@@ -36,6 +38,7 @@ def _stay_behind_many(accept: Any) -> Any:
         fetched = accept(self, received, *at)
         if len(received.event.records) > 1:
             self._position = before
+            take_repeats(self)
         return fetched
 
     return accepted
@@ -56,6 +59,7 @@ def _begin_anew(interrupted: Any) -> Any:
     def anew(self: Any, *why: Any, **more: Any) -> Any:
         interrupted(self, *why, **more)
         self._position, self._inclusive = TRIM_HORIZON, False
+        take_repeats(self)
 
     return anew
 

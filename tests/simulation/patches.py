@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -38,9 +39,15 @@ def begin_anew(fetch: Any) -> Any:
         place = self._position, self._inclusive
         fetched = fetch(self, *limit)
         self._position, self._inclusive = place
+        take_repeats(self)
         return fetched
 
     return begin
+
+
+def take_repeats(cursor: Any) -> None:
+    """A cursor of any kind does not look whether records lie before its position."""
+    cursor._beginning = SimpleNamespace(cut=lambda fetched: fetched)
 
 
 def skip_failed(failed: Any) -> Any:

@@ -10,6 +10,7 @@ from sparkinesis.source import subscribed
 from sparkinesis.source.subscribed import SubscribedCursor, Turn
 from sparkinesis.stream.position import TRIM_HORIZON
 from tests.simulation.logs import quiet_logging
+from tests.simulation.patches import take_repeats
 from tests.simulation.ranges.invariants import check
 from tests.simulation.ranges.world import DURATION, Ranges
 from tests.simulation.subject import Bug, Outcome, Subject, instead
@@ -21,6 +22,7 @@ def _at(next_event: Any) -> Any:
     def event(self: Any, *subscription: Any) -> Any:
         fetched = next_event(self, *subscription)
         self._inclusive = True
+        take_repeats(self)
         return fetched
 
     return event
@@ -33,6 +35,7 @@ def _anew(next_event: Any) -> Any:
         before = self._position, self._inclusive
         fetched = next_event(self, *subscription)
         self._position, self._inclusive = before
+        take_repeats(self)
         return fetched
 
     return event
@@ -45,6 +48,7 @@ def _by_the_oldest(subscribe: Any) -> Any:
         subscribe(self)
         if self._subscription is None:
             self._position = TRIM_HORIZON
+            take_repeats(self)
 
     return begin
 
