@@ -9,6 +9,7 @@ from sparkinesis.lease.leases_command import leases
 from sparkinesis.lease.reset_command import reset
 from sparkinesis.lease.top_command import top
 from sparkinesis.local.command import local
+from sparkinesis.worker.dead_letters_command import dead_letters
 
 app = typer.Typer(
     name="sparkinesis",
@@ -22,3 +23,4 @@ app.command("kclpy")(kclpy)
 app.command("leases")(leases)
 app.command("reset")(reset)
 app.command("top")(top)
+app.command("dead-letters")(dead_letters)

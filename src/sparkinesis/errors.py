@@ -99,6 +99,10 @@ class SinkUnavailableError(SparkinesisError):
     """
 
 
+class DeadLetterError(SparkinesisError):
+    """Dead letters cannot be read, or some could not be put back. What was put stays put."""
+
+
 class SchemaMismatchError(SparkinesisError, ValueError):
     """Rows do not fit the schema of the sink they were given to. None of them was taken."""
 

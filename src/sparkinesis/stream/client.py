@@ -308,7 +308,9 @@ def _shard(answer: Mapping[str, Any]) -> Shard:
 
 
 def _put_entry(entry: Entry) -> dict[str, Any]:
-    request: dict[str, Any] = {"Data": entry.data, "PartitionKey": entry.partition_key}
+    request: dict[str, Any] = {"Data": entry.data}
+    if entry.partition_key:
+        request["PartitionKey"] = entry.partition_key
     if entry.explicit_hash_key is not None:
         request["ExplicitHashKey"] = entry.explicit_hash_key
     return request

@@ -10,13 +10,16 @@ from itertools import islice
 
 from sparkinesis.stream.aggregation import UserRecord, aggregate
 from sparkinesis.stream.kpl import ENVELOPE_SIZE
-from sparkinesis.stream.routing import ShardMap, hash_key
+from sparkinesis.stream.routing import MAX_HASH_KEY, ShardMap, hash_key
 
 AGGREGATE_KEY = "a"
 """The partition key of an aggregate: the KPL's. Its explicit hash key says where it goes."""
 
 _FRAMING = 32
 """Bytes at most, beside its keys and data, that a user record takes in an aggregate of its own."""
+
+MAX_KEY_LENGTH = 256
+"""Characters of a partition key at most; it has one at least."""
 
 
 def random_key() -> str:
@@ -28,6 +31,8 @@ def random_key() -> str:
 class Entry:
     """One entry of a PutRecords call.
 
+    partition_key: empty for a record that is put without one, as streams take it that distribute
+    records themselves (RecordDistributionStrategy AUTO).
     lane: entries of one lane are put one after the other; None where order does not matter.
     shard: where it is expected to land; None where that does not matter.
     members: the user records in it, in order; one for an entry that is not an aggregate.
@@ -49,11 +54,46 @@ class Entry:
 
 
 def plain_entries(records: Iterable[UserRecord], *, ordered: bool) -> list[Entry]:
-    """An entry for each user record; ordered, each partition key is a lane."""
+    """An entry for each user record, which is its member; ordered, each partition key is a lane."""
     return [
-        Entry(key, explicit, data, ((key, explicit, data),), key if ordered else None)
-        for key, explicit, data in records
+        Entry(record[0], record[1], record[2], (record,), (record[0] or None) if ordered else None)
+        for record in records
     ]
+
+
+def why_refused(partition_key: str, explicit_hash_key: str | None) -> str | None:
+    """The reason for which Kinesis refuses a record's keys; None: it takes them.
+
+    User records may have such keys where a foreign producer packed them into an aggregate.
+    """
+    length, explicit = len(partition_key), explicit_hash_key
+    if not 1 <= length <= MAX_KEY_LENGTH:
+        return f"its partition key has {length} characters; Kinesis takes 1 to {MAX_KEY_LENGTH}"
+    if explicit is not None and str(_hash_key(explicit)) != explicit:
+        return (
+            f"its explicit hash key is {explicit[:80]!r}; Kinesis takes a whole number in decimal "
+            "from 0 to 2**128 - 1, without leading zeros"
+        )
+    return None
+
+
+def fitting_keys(
+    partition_key: str | None, explicit_hash_key: str | None, instead: str
+) -> tuple[str, str | None]:
+    """A record's keys where Kinesis takes them, and others where it would refuse them.
+
+    A partition key that is too long is cut; ``instead`` stands where there is none; what is no hash
+    key is left out.
+    """
+    known = None if explicit_hash_key is None else _hash_key(explicit_hash_key)
+    return (partition_key or instead)[:MAX_KEY_LENGTH], None if known is None else str(known)
+
+
+def _hash_key(text: str) -> int | None:
+    if not (text.isascii() and text.isdecimal()) or len(text) > len(str(MAX_HASH_KEY)):
+        return None
+    number = int(text)
+    return number if number <= MAX_HASH_KEY else None
 
 
 def aggregated_entries(

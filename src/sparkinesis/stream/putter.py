@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -59,10 +59,21 @@ class Putter:
     time.
     """
 
-    def __init__(self, address: StreamAddress, plan: PutPlan, retry: Retry = RETRY) -> None:
+    def __init__(
+        self,
+        address: StreamAddress,
+        plan: PutPlan,
+        retry: Retry = RETRY,
+        on_stored: Callable[[Sequence[UserRecord]], None] = lambda _: None,
+    ) -> None:
+        """``on_stored`` is told of user records, the objects that were given, once they are stored.
+
+        For plans without aggregates. It is called by the thread that uses the putter.
+        """
         self._address = address
         self._plan = plan
         self._retry = retry
+        self._on_stored = on_stored
         self._stopped = threading.Event()
         self._client = StreamClient(address, replace(retry, sleep=self._sleep))
         self._threads = ThreadPoolExecutor(CALLS_AT_A_TIME, thread_name_prefix="put")
@@ -159,6 +170,7 @@ class Putter:
                 if len(entry.members) > 1:
                     continue
             self._queue.accepted(entry)
+            self._on_stored(entry.members)
         now = self._retry.clock()
         if len(refused) < len(entries):
             self._progress_at = now

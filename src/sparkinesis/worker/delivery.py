@@ -16,7 +16,7 @@ from sparkinesis.errors import (
 )
 from sparkinesis.worker.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
-from sparkinesis.worker.dead_letter import FailedRecords
+from sparkinesis.worker.dead_letter import FailedRecords, hand_over
 from sparkinesis.worker.failures import Failures, describe
 from sparkinesis.worker.on_error import DeadLetter, Stop, last_resort, wait_before_retry
 from sparkinesis.worker.processor import RecordProcessor
@@ -214,7 +214,7 @@ class Deliverer:
         resort = last_resort(self._settings.on_error)
         if len(batch) and isinstance(resort, DeadLetter):
             try:
-                resort.target(self._failed_records(batch, error))
+                hand_over(resort.target, self._failed_records(batch, error))
             except BaseException as refusal:  # noqa: BLE001 - a user's function, or a service
                 self._errors.log(
                     f"The dead-letter target refused {_range(batch)} of {self._name}", refusal

@@ -63,7 +63,7 @@ class Failures:
         with self._lock:
             before = self._seen.pop(mark, None)
             if before is None:
-                now = replace(now, traceback=_traceback(error))
+                now = replace(now, traceback=traceback_of(error))
                 while len(self._seen) >= MAX_FAILURES:
                     del self._seen[next(iter(self._seen))]
             else:
@@ -77,14 +77,14 @@ class Failures:
             return tuple(self._seen.values())
 
 
-def describe(error: BaseException) -> str:
-    """Type and message, shortened."""
+def describe(error: BaseException, limit: int = MAX_ERROR) -> str:
+    """Type and message, shortened to ``limit`` characters."""
     try:
         message = str(error)
     except Exception:  # noqa: BLE001 - a user's class may do anything
         message = "<its message could not be made>"
     name = type(error).__name__
-    return cut(f"{name}: {message}" if message else name, MAX_ERROR)
+    return cut(f"{name}: {message}" if message else name, limit)
 
 
 def _add(before: Failure, after: Failure) -> Failure:
@@ -125,7 +125,8 @@ def _parts(error: BaseException) -> str:
     return "\n".join([f"{kind.__module__}.{kind.__qualname__}", *lines, ""])
 
 
-def _traceback(error: BaseException) -> str:
+def traceback_of(error: BaseException) -> str:
+    """The traceback's text, shortened to `MAX_TRACEBACK` characters."""
     try:
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     except Exception:  # noqa: BLE001 - as above

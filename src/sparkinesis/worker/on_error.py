@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from sparkinesis.errors import OptionError
-from sparkinesis.worker.dead_letter import DeadLetterTarget
+from sparkinesis.worker.dead_letter import DeadLetterTarget, check_target
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,14 @@ class DeadLetter:
 
     ``target``: a function of a `FailedRecords`, a `DeadLetterStream` or a `DeadLetterDirectory`. If
     it raises, it is tried again like ``process_records``; the shard does not go on without it.
+
+    Raises `OptionError` for a target that could not take them.
     """
 
     target: DeadLetterTarget
+
+    def __post_init__(self) -> None:
+        check_target(self.target)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +66,10 @@ class Retry:
             raise OptionError(f"attempts is {self.attempts}; it must be at least 1, or None.")
         if self.base < 0 or self.cap < 0:
             raise OptionError("base and cap of Retry are seconds, and cannot be negative.")
+        if not isinstance(self.then, Skip | DeadLetter | Stop):
+            raise OptionError(
+                f"then of Retry is {self.then!r}; it must be Skip(), DeadLetter(target) or Stop()."
+            )
 
 
 RETRY = Retry()

@@ -1,4 +1,4 @@
-"""Where a sink's files are: a file system, how files come into it whole, and stay there."""
+"""The place of files, a sink's or dead letters: they come into a file system whole, and stay."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import errno
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
@@ -20,6 +20,10 @@ from sparkinesis.errors import OptionError, SinkUnavailableError
 _PASSWORD = re.compile(r"[^/@:]*:(?!\d+/).*@", re.DOTALL)
 """Behind ``://``; a number and a slash would be a port. Secret keys often have characters, such as
 a slash, that a URI has to escape: if it does not, it is cut in the middle of the secret."""
+_OF_PYARROW = {
+    *("file", "local", "mock", "s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs"),
+}
+"""Schemes that pyarrow has file systems for."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,61 @@ class Storage:
         with contextlib.suppress(Exception):
             self.filesystem.delete_file(self._hidden(path))
 
+    def put(self, path: str, table: pa.Table, unique: str) -> None:
+        """Write ``path`` (relative) whole, in place of a file of that name, so that it lasts.
+
+        unique: makes a hidden name that no other writer has.
+        """
+        staged = f"{path}.{unique}"
+        try:
+            self.write_hidden(staged, table, "zstd")
+            self._move(self._hidden(staged), self._at(path))
+        except BaseException:
+            self.discard(staged)
+            raise
+        self.settle([path])
+
+    def files(self) -> list[str]:
+        """Visible Parquet files directly in it, relative, sorted. FileNotFoundError: no such place.
+
+        Of a place that is a file, that one: the empty path.
+        """
+        found = self.filesystem.get_file_info(self.root)
+        if found.type is fs.FileType.NotFound:
+            raise FileNotFoundError(errno.ENOENT, "no such file or directory", self.name)
+        if found.is_file:
+            return [""]
+        inside = self.filesystem.get_file_info(fs.FileSelector(self.root))
+        names = [info.base_name for info in inside if info.is_file]
+        return sorted(n for n in names if n.endswith(".parquet") and not n.startswith("."))
+
+    def read(self, path: str, columns: Sequence[str] | None = None) -> pa.Table:
+        """A file's rows, with its metadata; of the given columns, or of all."""
+        with self.filesystem.open_input_file(self._at(path)) as file:
+            return pq.ParquetFile(file).read(columns=columns)
+
+    def move(self, path: str, to: str) -> None:
+        """Give a file another place, in which there may be one, so that it lasts."""
+        target = self._at(to)
+        self.filesystem.create_dir(str(PurePosixPath(target).parent), recursive=True)
+        self._move(self._at(path), target)
+        self.settle([path, to])
+
+    def delete(self, path: str) -> None:
+        """Delete a file for good."""
+        self.filesystem.delete_file(self._at(path))
+        self.settle([path])
+
+    def _move(self, source: str, target: str) -> None:
+        try:
+            self.filesystem.move(source, target)
+        except OSError:
+            # Some move nothing to the place of a file, HDFS for one.
+            if not self.filesystem.get_file_info(target).is_file:
+                raise
+            self.filesystem.delete_file(target)
+            self.filesystem.move(source, target)
+
     def _open(self, path: str) -> pa.NativeFile:
         try:
             return self.filesystem.open_output_stream(path)
@@ -75,7 +134,7 @@ class Storage:
             return self.filesystem.open_output_stream(path)
 
     def _at(self, path: str) -> str:
-        return f"{self.root.rstrip('/')}/{path}" if self.root else path
+        return f"{self.root.rstrip('/')}/{path}".rstrip("/") if self.root else path
 
     def _hidden(self, path: str) -> str:
         at = PurePosixPath(self._at(path))
@@ -87,16 +146,8 @@ def open_storage(path: str | os.PathLike[str], filesystem: object | None = None)
 
     Raises `OptionError`, and `SinkUnavailableError` if a client of it cannot be made.
     """
-    if not isinstance(path, str | os.PathLike) or not os.fspath(path):
-        raise OptionError(
-            f"path is {path!r}; it must be a path, or a URI such as s3://bucket/path."
-        )
-    text = os.fspath(path)
+    text = _checked(path, filesystem)
     if filesystem is not None:
-        if "://" in text:
-            raise OptionError(
-                f"path is the URI {_redacted(text)}; with a filesystem it is a path within that."
-            )
         known, base = _inner(_of_pyarrow(filesystem), text)
         return Storage(known, base, text)
     if "://" in text:
@@ -104,14 +155,53 @@ def open_storage(path: str | os.PathLike[str], filesystem: object | None = None)
     return Storage(fs.LocalFileSystem(), os.path.abspath(text), text)  # noqa: PTH100 - no symlinks
 
 
-def _by_uri(uri: str) -> Storage:
-    name = _redacted(uri)
-    scheme, _, rest = uri.partition("://")
-    if _PASSWORD.match(rest):
+def check_place(path: str | os.PathLike[str], filesystem: object | None = None) -> None:
+    """Refuse what `open_storage` would, as far as one can tell without a connection.
+
+    Raises `OptionError`.
+    """
+    text = _checked(path, filesystem)
+    if filesystem is not None:
+        _of_pyarrow(filesystem)
+    elif "://" in text:
+        scheme, _, rest = text.partition("://")
+        if scheme not in _OF_PYARROW:
+            _check_fsspec(scheme, _redacted(text))
+        elif not rest.strip("/"):
+            raise OptionError(f"The path {_redacted(text)} names no place: say where.")
+
+
+def is_local(path: str | os.PathLike[str], filesystem: object | None = None) -> bool:
+    """Whether a place that `check_place` accepts is on the disks of the machine that opens it."""
+    if filesystem is not None:
+        return isinstance(_inner(_of_pyarrow(filesystem), "")[0], fs.LocalFileSystem)
+    scheme, separator, _ = os.fspath(path).partition("://")
+    return not separator or scheme in {"file", "local"}
+
+
+def _checked(path: object, filesystem: object | None) -> str:
+    """The path as text. Raises `OptionError`."""
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    if not text or not isinstance(text, str) or "\0" in text:
+        raise OptionError(
+            f"path is {path!r}; it must be a path, or a URI such as s3://bucket/path."
+        )
+    if "://" not in text:
+        return text
+    name = _redacted(text)
+    if filesystem is not None:
+        raise OptionError(f"path is the URI {name}; with a filesystem it is a path within that.")
+    if _PASSWORD.match(text.partition("://")[2]):
         raise OptionError(
             f"The path {name} has a password or secret key in it; give a filesystem with "
             "credentials instead, or leave them to be found."
         )
+    return text
+
+
+def _by_uri(uri: str) -> Storage:
+    name = _redacted(uri)
+    scheme, _, rest = uri.partition("://")
     # The names that Hadoop has for S3.
     known = f"s3://{rest}" if scheme in {"s3a", "s3n"} else uri
     try:
@@ -133,15 +223,26 @@ def _by_uri(uri: str) -> Storage:
 
 
 def _by_fsspec(uri: str, name: str) -> tuple[fs.FileSystem, str]:
+    _check_fsspec(uri.partition("://")[0], name)
+    from fsspec.core import url_to_fs  # noqa: PLC0415
+
+    filesystem, path = url_to_fs(uri)
+    return _of_pyarrow(filesystem), path
+
+
+def _check_fsspec(scheme: str, name: str) -> None:
+    """Raise `OptionError` for a scheme that only fsspec may know, and does not."""
     try:
-        from fsspec.core import url_to_fs  # noqa: PLC0415
+        from fsspec import get_filesystem_class  # noqa: PLC0415
     except ImportError:
         raise OptionError(
             f"The path {name} has a scheme that pyarrow does not know. Install fsspec, and its "
             "package for this scheme, or give a filesystem."
         ) from None
-    filesystem, path = url_to_fs(uri)
-    return _of_pyarrow(filesystem), path
+    try:
+        get_filesystem_class(scheme)
+    except (ValueError, ImportError) as error:
+        raise OptionError(f"The path {name} cannot be used: {error}") from None
 
 
 def _of_pyarrow(filesystem: object) -> fs.FileSystem:

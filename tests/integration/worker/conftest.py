@@ -7,7 +7,9 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import boto3
 import pytest
+from moto.server import ThreadedMotoServer
 
 from sparkinesis.local import Limits, LocalServer
 from sparkinesis.worker.application import Application
@@ -126,3 +128,17 @@ def start(
     yield run
     for worker in workers:
         worker.shutdown(0 if worker.wait(0) else 10)
+
+
+@pytest.fixture
+def s3() -> Iterator[str]:
+    """The address of an S3 with a bucket "lake"."""
+    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    endpoint = f"http://{host}:{port}"
+    client = boto3.client("s3", region_name="us-east-1", endpoint_url=endpoint)
+    client.create_bucket(Bucket="lake")
+    yield endpoint
+    client.close()
+    server.stop()

@@ -11,10 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pyarrow.parquet as pq
 import pytest
-from moto.server import ThreadedMotoServer
 from pyarrow import fs
 
 from sparkinesis.errors import LeaseLostError
@@ -394,20 +392,6 @@ def test_a_bad_argument_is_logged_with_the_reason(
     assert tried.wait(PATIENCE)
     assert "partition_by names 'day', which is not in the schema" in caplog.text
     assert not folder.exists()
-
-
-@pytest.fixture
-def s3() -> Iterator[str]:
-    """The address of an S3 with a bucket "lake"."""
-    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    endpoint = f"http://{host}:{port}"
-    client = boto3.client("s3", region_name="us-east-1", endpoint_url=endpoint)
-    client.create_bucket(Bucket="lake")
-    yield endpoint
-    client.close()
-    server.stop()
 
 
 def test_an_object_store(

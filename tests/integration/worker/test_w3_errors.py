@@ -16,6 +16,7 @@ from sparkinesis.errors import CheckpointError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.local import LocalServer
 from sparkinesis.stream.aggregation import aggregate
+from sparkinesis.stream.kpl import AggregatedRecord
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.dead_letter import DeadLetterDirectory, DeadLetterStream, FailedRecords
@@ -23,6 +24,7 @@ from sparkinesis.worker.on_error import DeadLetter, Retry, Skip, Stop
 from sparkinesis.worker.worker import Worker
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.streams import put_at
+from tests.unit.stream.test_aggregation import sealed
 
 RETRIEVALS = ("polling", "efo")
 
@@ -381,6 +383,33 @@ def test_dead_letters_to_a_stream_keep_their_keys_and_data(
     # The explicit hash key is what puts it into the second shard.
     assert (SECOND, "agg", b"bad \x00 2") in records_of(kinesis, dead)
     assert journal.data(FIRST) == [b"fine", b"next"]
+
+
+def test_keys_that_no_producer_of_kinesis_makes_do_not_stop_dead_letters_to_a_stream(
+    application: Make, start: Start, kinesis: Any, server: LocalServer, stream: str, *,
+    journal: Journal,
+) -> None:  # fmt: skip
+    """Whoever packs an aggregate may write any keys into it; PutRecords refuses some."""
+    dead = f"dead-{uuid.uuid4().hex[:8]}"
+    kinesis.create_stream(StreamName=dead, ShardCount=2)
+    packed = AggregatedRecord(
+        partition_key_table=["", "x" * 300, "k"],
+        explicit_hash_key_table=["abc"],
+        records=[
+            {"partition_key_index": 0, "data": b"bad 1"},
+            {"partition_key_index": 1, "data": b"bad 2"},
+            {"partition_key_index": 2, "explicit_hash_key_index": 0, "data": b"bad 3"},
+        ],
+    ).SerializeToString()
+    put_at(kinesis, stream, sealed(packed).data)
+    target = DeadLetterStream(dead, "us-east-1", server.endpoint_url)
+    processor = lambda: Journaling(journal, on_records=refuse(b"bad 1", b"bad 2", b"bad 3"))  # noqa: E731
+    start(application(processor=processor, on_error=DeadLetter(target)))
+    put_at(kinesis, stream, b"next")
+    journal.wait_for_data(b"next")
+    keys = {data: key for _, key, data in records_of(kinesis, dead)}
+    assert 1 <= len(keys.pop(b"bad 1")) <= 256, "a random one"
+    assert keys == {b"bad 2": "x" * 256, b"bad 3": "k"}
 
 
 def test_dead_letters_to_a_directory_are_whole_and_there_once(

@@ -5,11 +5,18 @@ from __future__ import annotations
 import hashlib
 from itertools import groupby
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkinesis.stream.aggregation import UserRecord, deaggregate
-from sparkinesis.stream.entry import Entry, aggregated_entries, plain_entries
+from sparkinesis.stream.entry import (
+    Entry,
+    aggregated_entries,
+    fitting_keys,
+    plain_entries,
+    why_refused,
+)
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.routing import MAX_HASH_KEY, HashRange, ShardMap, hash_key
 
@@ -79,3 +86,34 @@ def test_a_partition_key_is_a_lane_only_where_order_is_asked() -> None:
 
 def test_an_entry_counts_its_data_and_the_bytes_of_its_key() -> None:
     assert plain_entries([("ü", None, b"123")], ordered=False)[0].size == 5
+
+
+@pytest.mark.parametrize(
+    ("keys", "why", "fitting"),
+    [
+        (("k", None), None, ("k", None)),
+        (("k", "0"), None, ("k", "0")),
+        (("\u00e4" * 256, str(2**128 - 1)), None, ("\u00e4" * 256, str(2**128 - 1))),
+        (("", None), "has 0 characters", ("7", None)),
+        (("x" * 257, None), "has 257 characters", ("x" * 256, None)),
+        (("k", str(2**128)), "explicit hash key", ("k", None)),
+        (("k", "1" * 5000), "explicit hash key", ("k", None)),
+        (("k", "007"), "leading zeros", ("k", "7")),
+        (("k", "-1"), "explicit hash key", ("k", None)),
+        (("k", ""), "explicit hash key", ("k", None)),
+        (("k", "\u0661"), "explicit hash key", ("k", None)),
+    ],
+)
+def test_keys_that_kinesis_refuses_are_known_and_replaced(
+    keys: tuple[str, str | None], why: str | None, fitting: tuple[str, str | None]
+) -> None:
+    found = why_refused(*keys)
+    assert (found is None) == (why is None)
+    assert (why or "") in (found or "")
+    assert fitting_keys(*keys, instead="7") == fitting
+    assert why_refused(*fitting) is None
+
+
+def test_a_record_without_a_key_has_no_order_and_counts_its_data() -> None:
+    (entry,) = plain_entries([("", None, b"data")], ordered=True)
+    assert (entry.lane, entry.size) == (None, 4)

@@ -378,3 +378,18 @@ def test_records_of_successful_calls_are_counted() -> None:
     shard.add(4, 5)
     shard.step_all()
     assert shard.deliverer.records == 4
+
+
+def test_a_dead_letter_target_that_only_promises_to_store_has_refused() -> None:
+    taken: list[Any] = []
+
+    async def store(failed: Any) -> None:
+        taken.append(failed)
+
+    shard = Shard(DeadLetter(lambda failed: cast(None, store(failed))), "1")
+    shard.add(1)
+    assert shard.deliverer.step() > 0.0, "it is given to the target again, and not passed"
+    assert shard.deliverer
+    assert not taken
+    (failure,) = [f for f in shard.setting.failures.snapshot() if "dead-letter" in f.what]
+    assert "returned coroutine" in failure.error

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from sparkinesis.errors import OptionError
-from sparkinesis.worker.dead_letter import check_target
+from sparkinesis.worker.dead_letter import (
+    DeadLetterDirectory,
+    DeadLetterStream,
+    FailedRecords,
+)
 from sparkinesis.worker.on_error import (
     RETRY,
     DeadLetter,
@@ -67,10 +73,57 @@ def test_what_is_no_policy(policy: Any) -> None:
         check_policy(policy)
 
 
-def test_what_is_no_dead_letter_target() -> None:
-    with pytest.raises(OptionError, match="'somewhere'"):
-        check_target("somewhere")
-    check_target(print)
+async def promise(failed: FailedRecords) -> None:
+    pass
+
+
+def generate(failed: FailedRecords) -> Any:
+    yield failed
+
+
+class Promising:
+    async def __call__(self, failed: FailedRecords) -> None:
+        pass
+
+
+class Unspeakable:
+    def __repr__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [
+        ("somewhere", "'somewhere'"),
+        (None, "None"),
+        (Unspeakable(), "Unspeakable"),
+        (lambda: None, "one argument"),
+        (lambda failed, error: None, "one argument"),
+        (lambda *, failed: None, "one argument"),
+        (promise, "async or a generator"),
+        (generate, "async or a generator"),
+        (functools.partial(promise), "async or a generator"),
+        (Promising(), "async or a generator"),
+        (DeadLetterDirectory, "the class DeadLetterDirectory; give an instance"),
+        (list, "the class list; give an instance"),
+    ],
+)
+def test_what_is_no_dead_letter_target_is_refused_at_construction(target: Any, why: str) -> None:
+    with pytest.raises(OptionError, match=why):
+        DeadLetter(target)
+
+
+def test_whatever_takes_failed_records_is_a_target() -> None:
+    taken: list[Any] = []
+    targets: list[Any] = [print, taken.append, functools.partial(print, "failed"), Mock(), max]
+    for target in (*targets, lambda failed, log=None: None, DeadLetterStream("dead")):
+        assert DeadLetter(target).target is target
+
+
+@pytest.mark.parametrize("then", [Skip, "skip", None, RETRY])
+def test_what_comes_after_the_last_retry_is_a_policy(then: Any) -> None:
+    with pytest.raises(OptionError, match=r"then of Retry is .* must be Skip\(\)"):
+        Retry(3, then=then)
 
 
 def test_policies_are_accepted() -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparkinesis.errors import FleetError, OptionError
 from sparkinesis.worker.application import Application
+from sparkinesis.worker.dead_letter import DeadLetterDirectory
 from sparkinesis.worker.failures import describe
 from sparkinesis.worker.fleet import notes
 from sparkinesis.worker.fleet.channel import SECRET_BYTES
@@ -46,6 +47,7 @@ from sparkinesis.worker.fleet.roster import (
 )
 from sparkinesis.worker.fleet.status import FleetState, FleetStatus, WorkerState
 from sparkinesis.worker.fleet.view import watch
+from sparkinesis.worker.on_error import DeadLetter, last_resort
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -123,6 +125,8 @@ class Fleet:
         self._deadline: float | None = None
         """When a shutdown has taken too long."""
         self._shutdown_within = application.options.shutdown_timeout
+        if not self._jobs.are_on_this_machine:
+            self._warn_of_local_dead_letters()
         self._status = self._ledger.status(application.name, self._stream, self._roster, clock())
         self._changed = threading.Condition()
         self._control = Control(
@@ -139,6 +143,12 @@ class Fleet:
             self._control.close()
             raise
         atexit.register(self._at_exit)
+
+    def _warn_of_local_dead_letters(self) -> None:
+        resort = last_resort(self._application.on_error)
+        target = resort.target if isinstance(resort, DeadLetter) else None
+        if isinstance(target, DeadLetterDirectory) and target.is_local:
+            self._note(notes.dead_letters_stay_there(str(target.path)))
 
     # --- for any thread
 

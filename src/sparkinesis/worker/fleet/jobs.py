@@ -57,14 +57,21 @@ class SparkJobs:
             host = options.host or self._address_towards_server()
             return Place(options.bind or host, host)
         conf = self._spark.sparkContext.getConf()
-        master = conf.get("spark.master") or ""
-        is_local = master.startswith("local") and not master.startswith("local-cluster")
+        is_local = self.are_on_this_machine
         known = "127.0.0.1" if is_local else conf.get("spark.driver.host", "")
         host = options.host or known
         if not host:
             raise OptionError("Spark does not tell the driver's host; set host of FleetOptions.")
         bind = options.bind or (None if is_local else conf.get("spark.driver.bindAddress"))
         return Place(bind or host, host)
+
+    @property
+    def are_on_this_machine(self) -> bool:
+        """Whether tasks run in this machine's local Spark; False too where Spark does not tell."""
+        if self._is_connect:
+            return False
+        master = self._spark.sparkContext.getConf().get("spark.master") or ""
+        return master.startswith("local") and not master.startswith("local-cluster")
 
     def max_failures(self) -> int:
         """How often one of Spark's tasks may fail until its job is given up."""

@@ -16,6 +16,15 @@ def joined(hello: Hello) -> str:
     return f"worker {hello.worker_id} of slot {hello.slot} has joined from {hello.host}"
 
 
+def dead_letters_stay_there(path: str) -> str:
+    """Of a directory on the disks of the machines that executors run on."""
+    return (
+        f"The dead-letter directory {path} is a local one: each executor writes to its own "
+        "machine, and what it wrote goes with the machine. Unless all machines mount it, give "
+        "DeadLetterDirectory a URI such as s3://bucket/dead-letters, or use DeadLetterStream"
+    )
+
+
 def decommissioned(hello: Hello) -> str:
     return (
         f"The executor of worker {hello.worker_id} on {hello.host} is being decommissioned: the "

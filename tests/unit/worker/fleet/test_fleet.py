@@ -17,11 +17,13 @@ import pytest
 
 from sparkinesis.errors import FleetError, OptionError, ProcessorError
 from sparkinesis.worker.application import Application
+from sparkinesis.worker.dead_letter import DeadLetterDirectory
 from sparkinesis.worker.fleet.control import Disconnected
 from sparkinesis.worker.fleet.fleet import Fleet
 from sparkinesis.worker.fleet.messages import Ended, Hello, Ping, Report
 from sparkinesis.worker.fleet.options import FleetOptions
 from sparkinesis.worker.fleet.status import FleetState
+from sparkinesis.worker.on_error import DeadLetter, Retry
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processor import RecordProcessor
 from sparkinesis.worker.states import State
@@ -45,11 +47,12 @@ class IdleSpark:
         self.error = "cancelled"
         self._jsc: Any = self
         self.is_stopped: bool | Exception = False
+        self.master = "local[2]"
 
     # the context
 
     def getConf(self) -> dict[str, str]:
-        return {"spark.master": "local[2]"}
+        return {"spark.master": self.master, "spark.driver.host": "127.0.0.1"}
 
     def sc(self) -> IdleSpark:
         return self
@@ -138,6 +141,26 @@ def test_a_number_of_workers_that_is_none(spark: Any, workers: Any) -> None:
 def test_workers_must_differ(spark: Any) -> None:
     with pytest.raises(OptionError, match="worker_id"):
         make(spark, worker_id="me")
+
+
+@pytest.mark.parametrize(
+    ("master", "path", "is_told"),
+    [
+        ("spark://host:7077", "/var/dead", True),
+        ("spark://host:7077", "file:///var/dead", True),
+        ("spark://host:7077", "s3://lake/dead", False),
+        ("local[2]", "/var/dead", False),
+    ],
+)
+def test_a_local_directory_for_dead_letters_is_told_where_executors_are_elsewhere(
+    spark: Any, caplog: pytest.LogCaptureFixture, *, master: str, path: str, is_told: bool
+) -> None:
+    spark.master = master
+    fleet = make(spark, on_error=Retry(3, then=DeadLetter(DeadLetterDirectory(path))))
+    told = [note for note in fleet.status().notes if "dead-letter directory" in note]
+    fleet.shutdown()
+    assert len(told) == is_told
+    assert (f"The dead-letter directory {path} is a local one" in caplog.text) == is_told
 
 
 def test_a_processor_that_cannot_travel_is_an_error_before_anything_listens(spark: Any) -> None:

@@ -1,0 +1,300 @@
+"""`sparkinesis dead-letters`: lists and shows what could not be processed, and puts it back."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from sparkinesis.errors import DeadLetterError, OptionError
+from sparkinesis.lease.command_options import Profile, errors_in_one_line, find_stream, place
+from sparkinesis.lease.status import shortened
+from sparkinesis.lease.table_output import print_table
+
+if TYPE_CHECKING:
+    from sparkinesis.stream.address import StreamAddress
+    from sparkinesis.worker.dead_letters import DeadLetters, Letter, Look, PutBack
+
+_SHORT_ERROR = 100
+"""Characters of an error in the table."""
+
+
+def dead_letters(
+    *,
+    path: Annotated[
+        str,
+        typer.Argument(
+            metavar="PATH", help="The path or URI of a DeadLetterDirectory, or of a file in it."
+        ),
+    ],
+    show: Annotated[
+        bool, typer.Option("--show", help="Show the records, and their errors with tracebacks.")
+    ] = False,
+    put_back: Annotated[
+        bool, typer.Option("--put-back", help="Put the records into --stream again.")
+    ] = False,
+    stream: Annotated[
+        str | None, typer.Option(help="With --put-back: the stream's name or ARN.")
+    ] = None,
+    delete: Annotated[
+        bool,
+        typer.Option(
+            "--delete", help="With --put-back: delete the files then; else they go to put-back/."
+        ),
+    ] = False,
+    region: Annotated[
+        str | None, typer.Option(help="Of the stream; by default that of the environment.")
+    ] = None,
+    endpoint: Annotated[
+        str | None, typer.Option(metavar="URL", help="Another Kinesis than AWS's.")
+    ] = None,
+    profile: Profile = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print one JSON object for each file, or shown record."),
+    ] = False,
+) -> None:
+    """List the dead letters of record processors, show them, or put them back into a stream.
+
+    A file is moved or deleted when the stream has taken all of its records, and not before.
+    """
+    from sparkinesis.worker.dead_letters import DeadLetters  # noqa: PLC0415 - slow to import
+
+    with errors_in_one_line("dead-letters"):
+        address = _checked(
+            stream, (region, endpoint, profile), show=show, put_back=put_back, delete=delete
+        )
+        if put_back and not yes and not sys.stdin.isatty():
+            raise OptionError(
+                "There is no terminal to ask on whether to go ahead. Give --yes if you are sure."
+            )
+        letters = DeadLetters.at(path)
+        look = letters.look()
+        unread: list[str] = []
+        if address is not None:
+            _put_back(letters, look, address, delete=delete, yes=yes, as_json=as_json)
+        elif show:
+            unread = _show(letters, look, as_json=as_json)
+        elif as_json:
+            for letter in look.letters:
+                typer.echo(json.dumps(_object(letter)))
+        else:
+            _list(look, letters.storage.name)
+        _fail_if_unreadable(look, unread, letters.storage.name)
+
+
+def _checked(
+    stream: str | None,
+    place_of_stream: tuple[str | None, str | None, str | None],
+    *,
+    show: bool,
+    put_back: bool,
+    delete: bool,
+) -> StreamAddress | None:
+    """The stream to put into, if that is wanted. Raises `OptionError`."""
+    if put_back and show:
+        raise OptionError("--show and --put-back do not go together.")
+    if put_back and stream is None:
+        raise OptionError("--put-back needs --stream, the stream to put the records into.")
+    if not put_back and (stream is not None or delete):
+        given = "--delete" if delete else "--stream"
+        raise OptionError(f"{given} goes with --put-back only. Nothing was done.")
+    return None if stream is None else find_stream(stream, *place_of_stream)
+
+
+def _put_back(
+    letters: DeadLetters,
+    look: Look,
+    address: StreamAddress,
+    *,
+    delete: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    from sparkinesis.stream.client import StreamClient  # noqa: PLC0415 - slow to import
+    from sparkinesis.worker.dead_letters import put_back  # noqa: PLC0415
+
+    summary = StreamClient(address).describe()  # A typing error is told before the question.
+    if not look.letters:
+        if not as_json:
+            _list(look, letters.storage.name)
+        return
+    if not yes:
+        _list(look, letters.storage.name, to_stderr=as_json)
+        streams = sorted({letter.about.stream for letter in look.letters})
+        source = f", of stream{'s' * (len(streams) > 1)} {', '.join(streams)},"
+        question = f"Put {_count(look.letters)}{source} into the {address}?"
+        typer.confirm(question, abort=True, err=True)
+    needs_keys = not summary.distributes_records
+    found = put_back(letters, look.letters, address, delete=delete, needs_keys=needs_keys)
+    if as_json:
+        for letter in look.letters:
+            why = found.left.get(letter.file)
+            said = {**_object(letter), "put_back": letter in found.done, "why_not": why}
+            typer.echo(json.dumps(said))
+    else:
+        where = "deleted" if delete else f"now in {letters.storage.name.rstrip('/')}/put-back"
+        typer.echo(f"Put {_count(found.done)} into the {address}. What was put is {where}.")
+    _fail_if_left(found, as_json=as_json)
+
+
+def _fail_if_left(found: PutBack, *, as_json: bool) -> None:
+    if not found.left:
+        return
+    if not as_json:
+        for file, why in found.left.items():
+            typer.echo(f"{_printable(file)} was left: {_printable(why)}", err=True)
+    files = f"{len(found.left)} file{'s' * (len(found.left) != 1)}"
+    because = f": {found.error}" if found.error is not None else "."
+    raise DeadLetterError(f"{files} could not be put back, and may be tried again{because}")
+
+
+def _fail_if_unreadable(look: Look, unread: Sequence[str], name: str) -> None:
+    for file in look.unreadable:
+        typer.echo(f"{_printable(file.file)} was left out: {_printable(file.why)}", err=True)
+    for why in unread:
+        typer.echo(_printable(why), err=True)
+    count = len(look.unreadable) + len(unread)
+    if count:
+        files = f"{count} file{'s' * (count != 1)}"
+        raise DeadLetterError(f"{files} in {name} cannot be read as dead letters.")
+
+
+def _list(look: Look, name: str, *, to_stderr: bool = False) -> None:
+    if not look.letters:
+        typer.echo(f"There are no dead letters in {name}.", err=to_stderr)
+        return
+    has_streams = len({letter.about.stream for letter in look.letters}) > 1
+    rows = []
+    for letter in look.letters:
+        about = letter.about
+        places = dict.fromkeys(shortened(each) for each in (about.first, about.last))
+        row = {"stream": _printable(about.stream)} if has_streams else {}
+        row |= {
+            "shard": _printable(about.shard_id),
+            "records": str(about.records),
+            "sequence numbers": " to ".join(places),
+            "failed": _instant(about.failed_at) or "-",
+            "error": _brief(about.error or "-"),
+            "file": _printable(letter.file),
+        }
+        rows.append(row)
+    print_table(rows, Console(stderr=to_stderr, highlight=False))
+
+
+def _show(letters: DeadLetters, look: Look, *, as_json: bool) -> list[str]:
+    """Print the letters; returns why some could not be."""
+    unread = []
+    for number, letter in enumerate(look.letters):
+        try:
+            rows = list(_rows(letters, letter))
+        except DeadLetterError as error:
+            unread.append(str(error))
+            continue
+        if as_json:
+            for row in rows:
+                said = {"file": letter.file, **row, **_reason(letter)}
+                typer.echo(json.dumps(said))
+            continue
+        typer.echo("\n" * bool(number), nl=False)
+        for line in _told(letter, rows):
+            typer.echo(line)
+    if not look.letters and not as_json:
+        _list(look, letters.storage.name)
+    return unread
+
+
+def _rows(letters: DeadLetters, letter: Letter) -> Iterator[dict[str, Any]]:
+    for row in letters.rows(letter).to_pylist():
+        arrival = row["approximateArrivalTimestamp"]
+        yield {
+            "stream": row["stream"],
+            "shard": row["shardId"],
+            "sequence_number": row["sequenceNumber"],
+            "sub_sequence_number": row["subSequenceNumber"],
+            "partition_key": row["partitionKey"],
+            "explicit_hash_key": row["explicitHashKey"],
+            "arrived_at": _instant(arrival),
+            **_data(row["data"]),
+        }
+
+
+def _data(data: bytes) -> dict[str, str]:
+    """As text, if it is one that a terminal shows as it is; else in base64."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    if all(c.isprintable() or c in "\t\n" for c in text):
+        return {"data": text}
+    return {"data_base64": base64.b64encode(data).decode()}
+
+
+def _told(letter: Letter, rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    about = letter.about
+    yield f"{_printable(letter.file)}"
+    yield f"  application  {_printable(about.application or '-')}"
+    yield f"  failed       {_instant(about.failed_at) or 'not known'}"
+    yield f"  error        {_printable(about.error or 'not known')}"
+    for line in (about.traceback or "").splitlines():
+        yield f"    {_printable(line)}"
+    for row in rows:
+        at = f"{row['sequence_number']}:{row['sub_sequence_number']}"
+        yield f"  record {at} of {_printable(row['shard'])}, stream {_printable(row['stream'])}"
+        for name in ("partition_key", "explicit_hash_key", "arrived_at", "data", "data_base64"):
+            if row.get(name) is not None:
+                # Lines of data stay lines; nothing else of a record may reach the terminal.
+                lines = str(row[name]).split("\n") if name == "data" else [str(row[name])]
+                yield f"    {name.replace('_', ' ')}: {_printable(lines[0])}"
+                yield from (f"      {_printable(line)}" for line in lines[1:])
+
+
+def _object(letter: Letter) -> dict[str, Any]:
+    about = letter.about
+    return {
+        "file": letter.file,
+        "stream": about.stream,
+        "shard": about.shard_id,
+        "first": place(about.first, None),
+        "last": place(about.last, None),
+        "records": about.records,
+        **_reason(letter, traceback=False),
+    }
+
+
+def _reason(letter: Letter, *, traceback: bool = True) -> dict[str, Any]:
+    about = letter.about
+    found = {
+        "application": about.application,
+        "failed_at": _instant(about.failed_at),
+        "error": about.error,
+    }
+    return {**found, "traceback": about.traceback} if traceback else found
+
+
+def _count(letters: Sequence[Letter]) -> str:
+    records, files = sum(letter.about.records for letter in letters), len(letters)
+    return f"{records} record{'s' * (records != 1)} of {files} file{'s' * (files != 1)}"
+
+
+def _instant(at: datetime | None) -> str | None:
+    if at is None:
+        return None
+    return at.astimezone(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _brief(text: str) -> str:
+    shown = _printable(text)
+    return shown if len(shown) <= _SHORT_ERROR else f"{shown[:_SHORT_ERROR]}..."
+
+
+def _printable(text: str) -> str:
+    """One line without what a terminal would take for a command."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

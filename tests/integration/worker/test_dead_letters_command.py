@@ -1,0 +1,394 @@
+"""`sparkinesis dead-letters`: what record processors gave up, listed, shown and put back."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import fs
+from typer.testing import CliRunner
+
+from sparkinesis.cli import app
+from sparkinesis.local import LocalServer
+from sparkinesis.local.faults import Fault
+from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.aggregation import aggregate
+from sparkinesis.stream.record import USER_RECORD_SCHEMA
+from sparkinesis.stream.retry import Retry
+from sparkinesis.worker.application import Application
+from sparkinesis.worker.batch import RecordBatch
+from sparkinesis.worker.dead_letter import DeadLetterDirectory, FailedRecords
+from sparkinesis.worker.dead_letters import DeadLetters, put_back
+from sparkinesis.worker.on_error import DeadLetter
+from sparkinesis.worker.worker import Worker
+from tests.journal import PATIENCE, Journal, Journaling
+from tests.streams import create_auto, put_at, shard_ids
+
+Start = Callable[[Application], Worker]
+Make = Callable[..., Application]
+
+COMMAND = str(Path(sys.executable).with_name("sparkinesis"))
+FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
+UPPER = 2**127
+NUMBER = 49590338271490256608559692538361571095921575989136588898
+
+
+class TroubleError(Exception):
+    pass
+
+
+def run(*arguments: str, code: int = 0) -> Any:
+    """The command, in this process, without a terminal; it ends with ``code``."""
+    result = CliRunner().invoke(app, ["dead-letters", *arguments])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    assert result.exit_code == code, result.output
+    return result
+
+
+def objects(*arguments: str, code: int = 0) -> list[dict[str, Any]]:
+    found = [json.loads(line) for line in run(*arguments, "--json", code=code).stdout.splitlines()]
+    assert all(isinstance(one, dict) for one in found)
+    return found
+
+
+def write_letter(folder: Path, number: int = NUMBER, error: str = "no", **given: Any) -> None:
+    """A dead letter of one record, as a worker writes it; ``given`` are other values of columns."""
+    row = {
+        "partitionKey": f"key-{number % 1000}",
+        "data": b"data-%d" % (number - NUMBER),
+        "stream": "flights",
+        "shardId": FIRST,
+        "sequenceNumber": str(number),
+        "subSequenceNumber": 0,
+        **given,
+    }
+    batch = RecordBatch(pa.RecordBatch.from_pylist([row], schema=USER_RECORD_SCHEMA), None)
+    failed = FailedRecords(batch, TroubleError(error), "app", row["stream"], row["shardId"])
+    DeadLetterDirectory(folder, clock=lambda: 1795249800.5)(failed)
+
+
+def records_of(kinesis: Any, stream: str) -> Counter[tuple[str, str, bytes]]:
+    return Counter(
+        (shard, record["PartitionKey"], record["Data"])
+        for shard in (FIRST, SECOND)
+        for record in read_shard(kinesis, stream, shard)
+    )
+
+
+def read_shard(kinesis: Any, stream: str, shard: str) -> list[dict[str, Any]]:
+    iterator = kinesis.get_shard_iterator(
+        StreamName=stream, ShardId=shard, ShardIteratorType="TRIM_HORIZON"
+    )["ShardIterator"]
+    records: list[dict[str, Any]] = kinesis.get_records(ShardIterator=iterator)["Records"]
+    return records
+
+
+@pytest.fixture
+def into(server: LocalServer, stream: str) -> list[str]:
+    """Options that put into the stream."""
+    options = ["--put-back", "--stream", stream, "--region", "us-east-1"]
+    return [*options, "--endpoint", server.endpoint_url]
+
+
+def test_from_a_processor_that_fails_to_a_bucket_and_back_into_the_stream(
+    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal, *,
+    s3: str, into: list[str],
+) -> None:  # fmt: skip
+    place = f"s3://lake/dead?region=us-east-1&endpoint_override={s3}"
+    bad = [b"plain", b'{"city":"\\ud800"}', b"\xff\x00\x1b[2J"]
+
+    def refuse(batch: Any, checkpointer: Any) -> None:
+        if found := [record.data for record in batch.records if record.data in bad]:
+            raise TroubleError(f"cannot process {json.loads(bad[1])} nor {found[0]!r}")
+
+    put_at(kinesis, stream, bad[0])
+    (packed,) = aggregate([("agg", None, b"fine"), ("agg", str(UPPER), bad[1])])
+    put_at(kinesis, stream, packed.data)
+    put_at(kinesis, stream, bad[2], UPPER, key="other")
+    put_at(kinesis, stream, b"last", UPPER)
+    on_error = DeadLetter(DeadLetterDirectory(place))
+    processor = lambda: Journaling(journal, on_records=refuse)  # noqa: E731
+    worker = start(application(processor=processor, on_error=on_error))
+    journal.wait_for_data(b"fine", b"last")
+    assert worker.shutdown(PATIENCE)
+
+    listed = objects(place)
+    assert [(one["shard"], one["records"]) for one in listed] == [
+        (FIRST, 1),
+        (FIRST, 1),
+        (SECOND, 1),
+    ]
+    assert [one["first"]["sub_sequence_number"] for one in listed] == [0, 1, 0]
+    assert all(one["first"] == one["last"] for one in listed)
+    assert {one["stream"] for one in listed} == {one["application"] for one in listed} == {stream}
+    assert all("{'city': '\\ud800'}" in one["error"] for one in listed)
+    shown = objects(place, "--show")
+    assert [one["partition_key"] for one in shown] == ["k", "agg", "other"]
+    assert [one["explicit_hash_key"] for one in shown] == [None, str(UPPER), None]
+    assert [one.get("data") for one in shown] == ["plain", '{"city":"\\ud800"}', None]
+    assert shown[2]["data_base64"] == "/wAbWzJK"
+    assert all("in refuse\n" in one["traceback"] for one in shown)
+    one_file = place.replace("dead?", f"dead/{listed[1]['file']}?")
+    assert objects(one_file, "--show") == shown[1:2]
+
+    before = records_of(kinesis, stream)
+    said = run(place, *into, "--yes").stdout
+    assert said.startswith(f"Put 3 records of 3 files into the stream '{stream}' in us-east-1")
+    assert "s3://lake/dead/put-back" in said
+    again = records_of(kinesis, stream) - before
+    # What was put with an explicit hash key, and not in an aggregate, is known by its key only.
+    assert {(key, data) for _, key, data in again} == {
+        ("k", bad[0]),
+        ("agg", bad[1]),
+        ("other", bad[2]),
+    }
+    assert again[SECOND, "agg", bad[1]] == 1, "where its explicit hash key belongs"
+    assert again.total() == 3
+    bucket, path = fs.FileSystem.from_uri(place)
+    found = bucket.get_file_info(fs.FileSelector(path, recursive=True))
+    assert sorted(info.path for info in found if info.is_file) == sorted(
+        f"{path}/put-back/{one['file']}" for one in listed
+    )
+    assert objects(place) == [], "nothing is put twice"
+    assert "There are no dead letters in s3://lake/dead." in run(place, *into, "--yes").stdout
+    assert records_of(kinesis, stream) == before + again
+
+
+def test_the_list_is_in_the_order_in_which_records_were_put(tmp_path: Path) -> None:
+    write_letter(tmp_path, NUMBER + 10**20, shardId=SECOND)
+    write_letter(tmp_path, NUMBER, subSequenceNumber=10)
+    write_letter(tmp_path, NUMBER, subSequenceNumber=9, error="x" * 200)
+    (tmp_path / ".hidden.parquet").write_bytes(b"half a fi")
+    (tmp_path / "put-back").mkdir()
+    lines = run(str(tmp_path)).stdout.splitlines()
+    assert lines[0].split() == [
+        "shard",
+        "records",
+        "sequence",
+        "numbers",
+        "failed",
+        "error",
+        "file",
+    ]
+    rows = [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in lines[1:]]
+    tail = f"…{str(NUMBER)[-10:]}"
+    assert [row[:3] for row in rows] == [
+        [FIRST, "1", f"{tail}:9"],
+        [FIRST, "1", f"{tail}:10"],
+        [SECOND, "1", f"{tail}:0"],
+    ]
+    assert {row[3] for row in rows} == {"2026-11-21T08:30:00.500Z"}
+    assert rows[0][4] == f"TroubleError: {'x' * 86}..."
+    assert all((tmp_path / row[5]).is_file() for row in rows)
+
+
+def test_nothing_of_a_record_or_an_error_reaches_the_terminal_as_a_command(tmp_path: Path) -> None:
+    evil = "a\x1b]0;owned\x07\r\u202eb"
+    write_letter(tmp_path, error=evil, partitionKey=evil, data=b"one\n\ttwo\n" + "\u00fc".encode())
+    write_letter(tmp_path, NUMBER + 1, data=evil.encode())
+    for arguments in ([], ["--show"]):
+        said = run(str(tmp_path), *arguments).stdout
+        assert all(c.isprintable() or c == "\n" for c in said)
+        assert "a\\x1b]0;owned\\x07\\r\\u202eb" in said
+    assert "data: one\n      \\ttwo\n      \u00fc\n" in said
+    assert "data base64: YRtdMDtvd25lZAcN4oCuYg==" in said
+
+
+def test_what_is_no_dead_letter_is_told_and_does_not_hide_the_others(
+    tmp_path: Path, into: list[str], kinesis: Any, stream: str
+) -> None:
+    write_letter(tmp_path)
+    (tmp_path / "junk.parquet").write_bytes(b"PAR1 and no more")
+    pq.write_table(pa.table({"n": [1]}), tmp_path / "other.parquet")
+    (tmp_path / "notes.txt").touch()
+    for arguments in ([], ["--show"], [*into, "--yes"]):
+        result = run(str(tmp_path), *arguments, code=1)
+        assert str(NUMBER)[-10:] in result.stdout or "Put 1 record of 1 file" in result.stdout
+        junk, other, end = result.stderr.splitlines()
+        assert junk.startswith("junk.parquet was left out: ArrowInvalid: ")
+        assert other.startswith("other.parquet was left out: it is no dead letter")
+        assert end.startswith("sparkinesis dead-letters: 2 files in ")
+    assert records_of(kinesis, stream).total() == 1
+
+
+def test_what_is_not_all_there_can_be_listed_and_is_neither_shown_nor_put(
+    tmp_path: Path, into: list[str], kinesis: Any, stream: str
+) -> None:
+    write_letter(tmp_path)
+    (path,) = tmp_path.iterdir()
+    pq.write_table(pq.read_table(path).drop_columns(["data"]), path)
+    assert len(objects(str(tmp_path))) == 1
+    for arguments in (["--show"], [*into, "--yes"]):
+        result = run(str(tmp_path), *arguments, code=1)
+        assert "has no column 'data'" in result.stderr
+    assert path.exists()
+    assert records_of(kinesis, stream).total() == 0
+
+
+def test_an_empty_directory_is_no_error_and_a_missing_one_is(tmp_path: Path) -> None:
+    assert run(str(tmp_path)).stdout == f"There are no dead letters in {tmp_path}.\n"
+    assert objects(str(tmp_path)) == []
+    for path in (str(tmp_path / "nope"), "memory://nope"):
+        result = run(path, code=1)
+        assert result.stdout == ""
+        assert result.stderr.count("\n") == 1
+        assert f"There is no directory and no file {path}" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["--put-back"], "--put-back needs --stream"),
+        (["--put-back", "--stream", "a b", "--yes"], "stream is 'a b'"),
+        (["--put-back", "--stream", "s", "--show"], "do not go together"),
+        (["--stream", "s"], "--stream goes with --put-back only"),
+        (["--delete"], "--delete goes with --put-back only"),
+        (["--put-back", "--stream", "s"], "no terminal"),
+        (["--put-back", "--stream", "s", "--yes", "--region", "mars"], "region is 'mars'"),
+    ],
+)
+def test_options_that_make_no_sense_are_one_line_and_change_nothing(
+    tmp_path: Path, server: LocalServer, *, arguments: list[str], why: str
+) -> None:
+    write_letter(tmp_path)
+    before, calls = list(tmp_path.iterdir()), len(server.kinesis.calls.select())
+    given = [*arguments, *([] if "--region" in arguments else ["--region", "us-east-1"])]
+    result = run(str(tmp_path), *given, "--endpoint", server.endpoint_url, code=1)
+    assert result.stdout == ""
+    assert result.stderr.count("\n") == 1
+    assert why in result.stderr
+    assert list(tmp_path.iterdir()) == before
+    assert len(server.kinesis.calls.select()) == calls
+
+
+def test_a_stream_that_is_not_there_is_told_before_anything_is_asked(
+    tmp_path: Path, server: LocalServer
+) -> None:
+    write_letter(tmp_path)
+    place = ["--region", "us-east-1", "--endpoint", server.endpoint_url]
+    result = run(str(tmp_path), "--put-back", "--stream", "nope", *place, "--yes", code=1)
+    assert "There is no stream 'nope'" in result.stderr
+    assert len(objects(str(tmp_path))) == 1
+
+
+@pytest.mark.parametrize(("answer", "is_put"), [("y\n", True), ("\n", False)])
+def test_on_a_terminal_it_shows_what_it_will_do_and_asks(
+    tmp_path: Path, kinesis: Any, stream: str, *, into: list[str], answer: str, is_put: bool
+) -> None:
+    write_letter(tmp_path)
+    (file,) = tmp_path.iterdir()
+    ours, its = pty.openpty()
+    try:
+        os.write(ours, answer.encode())
+        result = subprocess.run(
+            [COMMAND, "dead-letters", str(tmp_path), *into, "--delete"],
+            stdin=its,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    finally:
+        os.close(ours)
+        os.close(its)
+    assert FIRST in result.stdout
+    question = f"Put 1 record of 1 file, of stream flights, into the stream '{stream}'"
+    assert question in result.stderr
+    assert result.returncode == (0 if is_put else 1)
+    assert records_of(kinesis, stream).total() == is_put
+    assert file.exists() != is_put, "--delete"
+    assert not (tmp_path / "put-back").exists()
+
+
+def test_what_the_stream_does_not_take_is_left_and_nothing_is_put_twice(
+    tmp_path: Path, kinesis: Any, stream: str, server: LocalServer, *, into: list[str]
+) -> None:
+    for number in range(3):
+        write_letter(tmp_path, NUMBER + number)
+    place = DeadLetters.at(str(tmp_path))
+    letters = place.look().letters
+    address = StreamAddress(stream, None, "us-east-1", server.endpoint_url)
+
+    def take_one_call(call: Any) -> Fault | None:
+        is_later = call.operation == "PutRecords" and call.stream == stream and call.ordinal > 1
+        code = "ProvisionedThroughputExceededException"
+        return Fault(code=code, entries=frozenset(range(500))) if is_later else None
+
+    server.kinesis.faults = take_one_call
+    try:
+        retry = Retry(base=0.01, cap=0.02, give_up_after=0.3)
+        found = put_back(place, letters, address, delete=False, retry=retry)
+    finally:
+        server.kinesis.faults = None
+    put = records_of(kinesis, stream)
+    assert len(found.done) == put.total() < 3
+    assert len(found.left) == 3 - len(found.done)
+    assert "ProvisionedThroughputExceededException" in str(found.error)
+    assert {path.name for path in tmp_path.glob("*.parquet")} == set(found.left)
+    assert {path.name for path in tmp_path.glob("put-back/*")} == {f.file for f in found.done}
+
+    rest = objects(str(tmp_path), *into, "--yes")
+    assert [one["put_back"] for one in rest] == [True] * len(found.left)
+    assert {data: n for (_, _, data), n in records_of(kinesis, stream).items()} == {
+        b"data-0": 1,
+        b"data-1": 1,
+        b"data-2": 1,
+    }
+
+
+def test_a_record_that_kinesis_refuses_is_left_and_the_others_are_put(
+    tmp_path: Path, kinesis: Any, stream: str, into: list[str]
+) -> None:
+    """Its keys come from an aggregate of a foreign producer."""
+    write_letter(tmp_path)
+    write_letter(tmp_path, NUMBER + 1, explicitHashKey="abc")
+    write_letter(tmp_path, NUMBER + 2, partitionKey="")
+    write_letter(tmp_path, NUMBER + 3, partitionKey="x" * 257)
+    write_letter(tmp_path, NUMBER + 4)
+    result = run(str(tmp_path), *into, "--yes", code=1)
+    assert result.stdout.startswith("Put 2 records of 2 files into")
+    *left, end = result.stderr.splitlines()
+    assert [why.split("cannot be put: ")[1].split(";")[0] for why in left] == [
+        "its explicit hash key is 'abc'",
+        "its partition key has 0 characters",
+        "its partition key has 257 characters",
+    ]
+    assert "3 files could not be put back" in end
+    assert {data for _, _, data in records_of(kinesis, stream)} == {b"data-0", b"data-4"}
+    found = objects(str(tmp_path), *into, "--yes", code=1)
+    assert [one["put_back"] for one in found] == [False] * 3
+    assert "has 0 characters" in found[1]["why_not"]
+
+
+def test_a_record_without_a_key_gets_one_where_the_stream_needs_it(
+    tmp_path: Path, kinesis: Any, stream: str, into: list[str]
+) -> None:
+    auto = f"auto-{stream}"
+    create_auto(kinesis, auto)
+    for target, has_key in ((auto, False), (stream, True)):
+        write_letter(tmp_path, partitionKey=None)
+        assert objects(str(tmp_path), "--show")[0]["partition_key"] is None
+        run(str(tmp_path), *(target if each == stream else each for each in into), "--yes")
+        ids = shard_ids(kinesis, target)
+        (record,) = [record for shard in ids for record in read_shard(kinesis, target, shard)]
+        assert ("PartitionKey" in record) == has_key
+        assert record["Data"] == b"data-0"
+
+
+def test_a_file_that_cannot_be_moved_away_says_that_its_records_are_in_the_stream(
+    tmp_path: Path, kinesis: Any, stream: str, into: list[str]
+) -> None:
+    write_letter(tmp_path)
+    (tmp_path / "put-back").write_text("a file where a directory has to be")
+    result = run(str(tmp_path), *into, "--yes", code=1)
+    assert "are in the stream, but the file" in result.stderr
+    assert records_of(kinesis, stream).total() == 1
