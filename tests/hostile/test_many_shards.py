@@ -14,12 +14,13 @@ import msgspec
 import pytest
 from rich.console import Console
 
+from sparkinesis.lease.beginning import Beginning, new_lease
 from sparkinesis.lease.caretaker import CareSettings, Caretaker
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.reset import plan_reset
-from sparkinesis.lease.shard_sync import leases_for_partial_table, new_lease, orphaned_children
+from sparkinesis.lease.shard_sync import leases_for_partial_table, orphaned_children
 from sparkinesis.lease.status import Watched
 from sparkinesis.lease.table import LeaseTable
 from sparkinesis.lease.taker import TakeSettings
@@ -40,6 +41,7 @@ from tests.hostile.in_process import in_process
 SHARDS = 10_000
 STREAM = StreamAddress("wide", region="us-east-1")
 MAX_HASH_KEY = 2**128 - 1
+BEGIN = Beginning(TRIM_HORIZON)
 
 
 @pytest.fixture(scope="module")
@@ -166,8 +168,8 @@ def test_decisions_on_thousands_of_generations_do_not_take_the_square_of_them() 
     leases = [new_lease(shard, TRIM_HORIZON) for shard in shards]
     done = [replace(one, checkpoint=ExtendedSequenceNumber(SHARD_END)) for one in leases[:-1]]
     began = time.process_time()
-    assert [one.key for one in orphaned_children(done, shards)] == [shards[-1].id]
-    assert not leases_for_partial_table(shards, leases[:1], TRIM_HORIZON, 1)
+    assert [one.key for one in orphaned_children(done, shards, BEGIN)] == [shards[-1].id]
+    assert not leases_for_partial_table(shards, leases[:1], BEGIN, TRIM_HORIZON)
     assert len(plan_reset(leases, shards, TRIM_HORIZON, 1)) >= 1
     by_id = {one.shard_id: one for one in leases}
     table = LeaseTable("app")

@@ -115,8 +115,8 @@ def latest_again(start: Any) -> Any:
 
 
 def children_at_latest(plan: Any) -> Any:
-    def at_latest(*given: Any) -> Any:
-        found = plan(*given)
+    def at_latest(*given: Any, **named: Any) -> Any:
+        found = plan(*given, **named)
         at = ExtendedSequenceNumber(LATEST)
         return replace(found, create=tuple(replace(one, checkpoint=at) for one in found.create))
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Container, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sparkinesis.lease.audit import Confidence, find_hole, missing_hash_ranges
+from sparkinesis.lease.beginning import Beginning, InitialPosition, beginning, first_instant
 from sparkinesis.lease.broken import Look
 from sparkinesis.lease.cleanup import deletable
 from sparkinesis.lease.held import HeldLease
@@ -14,7 +15,9 @@ from sparkinesis.lease.leader import leader
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.resharding import through_reshard
 from sparkinesis.lease.shard_sync import (
-    InitialPosition,
+    UNSEEN,
+    ShardEnd,
+    expired_unread,
     leases_for_empty_table,
     leases_for_partial_table,
     orphaned_children,
@@ -22,6 +25,7 @@ from sparkinesis.lease.shard_sync import (
 )
 from sparkinesis.lease.table import LeaseTable
 from sparkinesis.stream.client import StreamClient
+from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp
 from sparkinesis.stream.shard import Lineage, Shard
 
 _log = logging.getLogger(__name__)
@@ -76,25 +80,80 @@ class Caretaker:
     def _sync(self) -> None:
         look = self._table.look(consistent=True).of_one_stream
         if not look.leases and not look.broken:
-            shards, now_ms = self._client.list_shards(at=self._initial)
-            self._create(leases_for_empty_table(shards, self._initial, now_ms))
+            self._begin()
         elif find_hole(look.leases) is not None and not look.broken:
             # What a broken lease stands for is not known, nor what is missing beside it.
             self._fill_holes()
 
+    def _begin(self) -> None:
+        """The leases of a new application.
+
+        Of workers that start at the same time, whichever makes the first lease says when the
+        application began. The others then make what is missing beside that lease.
+        """
+        shards, now_ms = self._client.list_shards(at=self._initial)
+        leases = leases_for_empty_table(shards, self._initial, now_ms)
+        if leases and not self._create(leases[:1]):
+            self._fill_holes()
+        else:
+            self._create(leases[1:])
+
     def _fill_holes(self) -> None:
-        shards, now_ms = self._client.list_shards()
+        leases = self._table.leases_of_one_stream(consistent=True)
+        begin, shards = self._beginning(leases)
         leases = self._table.leases_of_one_stream(consistent=True)
         for lease, hash_range in missing_hash_ranges(leases, shards):
             self._table.add_hash_range(lease, hash_range)
-        self._create(orphaned_children(leases, shards))
+        self._create_late(orphaned_children(leases, shards, begin), leases, shards, begin)
         leases = self._table.leases_of_one_stream(consistent=True)
-        self._create(leases_for_partial_table(shards, leases, self._initial, now_ms))
+        missing = leases_for_partial_table(shards, leases, begin, self._initial)
+        self._create_late(missing, leases, shards, begin)
 
-    def _create(self, leases: Iterable[Lease]) -> None:
+    def _beginning(self, leases: Sequence[Lease]) -> tuple[Beginning, list[Shard]]:
+        """Where a shard begins beside these leases, and the shards that are of concern."""
+        first_ms = first_instant(leases)
+        since: AtTimestamp | None = None
+        if isinstance(self._initial, AtTimestamp):
+            since = self._initial
+        elif self._initial is LATEST and first_ms:
+            since = AtTimestamp(first_ms)
+        shards, now_ms = self._client.list_shards(since=since)
+        return beginning(leases, shards, self._initial, now_ms), shards
+
+    def _create(self, leases: Iterable[Lease]) -> int:
+        """Make leases; returns how many of them were not there yet."""
+        created = 0
         for lease in leases:
             if self._table.create(lease):
+                created += 1
                 _log.info("Created the lease %s at %s", lease.key, lease.checkpoint)
+        return created
+
+    def _create_late(
+        self,
+        missing: Sequence[Lease],
+        leases: Iterable[Lease],
+        shards: Iterable[Shard],
+        begin: Beginning,
+    ) -> None:
+        """Make leases that an application lacks which has begun before, and tell what it lost."""
+        self._create(missing)
+        gone = expired_unread(missing, leases, shards)
+        if not gone or begin.is_now:
+            return
+        stream = self._client.describe()
+        if begin.may_have_lost(stream.service_time_ms, stream.retention_ms):
+            for shard_id, parents in gone:
+                _log.warning(
+                    "No lease was there for the shards from which %s of %s came, and they have "
+                    "expired: %s. The stream keeps records for %g hours, and what those shards "
+                    "held was removed before it was read, if they held anything. Going on with %s.",
+                    shard_id,
+                    self._client.address,
+                    ", ".join(parents),
+                    stream.retention_ms / 3_600_000,
+                    shard_id,
+                )
 
     def step(self, leases: Sequence[Lease], expired: Container[str] = ()) -> float:
         """Audit and clean up when it is time, if this worker leads by the last look at the table.
@@ -144,7 +203,9 @@ class Caretaker:
             if self._table.delete(lease):
                 _log.info("Deleted the lease %s: its shard is done, as are its parents", lease.key)
 
-    def lease_children(self, parent: HeldLease, children: Sequence[Shard]) -> bool:
+    def lease_children(
+        self, parent: HeldLease, children: Sequence[Shard], end: ShardEnd = UNSEEN
+    ) -> bool:
         """Leases for the shards that follow one that has ended, and their ids in its own lease.
 
         False: another parent of a merged child has no lease yet, and will get one; ask again.
@@ -155,15 +216,29 @@ class Caretaker:
         if self._still_waits(parent.key):
             return False
         is_merge = any(len(child.parents) > 1 for child in children)
-        shards = self._client.list_shards()[0] if is_merge else []
-        look = self._table.look(consistent=True).of_one_stream if is_merge else Look()
+        begin, shards, look = Beginning(TRIM_HORIZON), list[Shard](), Look()
+        if is_merge:
+            begin, shards = self._beginning([parent.lease])
+            look = self._table.look(consistent=True).of_one_stream
+        first_ms = first_instant([parent.lease, *look.leases])
+        made_ms = begin.made_ms if is_merge else end.seen_ms
+        begin = replace(begin, application_ms=first_ms, made_ms=made_ms)
         broken = [row.key for row in look.broken]
-        plan = plan_children(parent.lease, children, look.leases, shards, broken)
-        self._create(plan.create)
+        plan = plan_children(
+            parent.lease,
+            children,
+            look.leases,
+            shards,
+            begin,
+            broken=broken,
+            not_before_ms=end.not_before_ms,
+        )
+        self._create_late(plan.create, [parent.lease, *look.leases], shards, begin)
         if plan.wait_for:
             if not broken:
                 # Else they wait for ever: where the child has its lease, no audit sees a hole.
-                self._create(orphaned_children(look.leases, shards))
+                forgotten = orphaned_children(look.leases, shards, begin)
+                self._create_late(forgotten, look.leases, shards, begin)
             self._waits[parent.key] = (self._clock(), plan.wait_for)
             _log.info(
                 "%s has ended; the shards that follow wait for the leases of %s",

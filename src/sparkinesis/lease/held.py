@@ -13,6 +13,7 @@ from sparkinesis.lease.lease import Lease, PendingCheckpoint
 from sparkinesis.lease.refusal import LeaseChangedError, Lost, judge
 from sparkinesis.lease.requests import Update
 from sparkinesis.lease.table import LeaseTable
+from sparkinesis.stream.position import AfterRecord
 
 _log = logging.getLogger(__name__)
 
@@ -90,8 +91,15 @@ class HeldLease:
         if not self.is_held():
             raise self._lost_error(doing)
 
-    def checkpoint(self, at: ExtendedSequenceNumber, timestamp_ms: int | None = None) -> None:
-        """Everything up to ``at`` is done.
+    def checkpoint(
+        self,
+        at: ExtendedSequenceNumber,
+        timestamp_ms: int | None = None,
+        *,
+        known: AfterRecord | None = None,
+        moved_ms: int | None = None,
+    ) -> None:
+        """Everything up to ``at`` is done; see `requests.checkpoint` for the rest.
 
         Nothing is written where the row is beyond that already, by a checkpoint whose answer was
         lost. Raises `LeaseLostError` (not held; or refused, then it is lost), and
@@ -100,7 +108,9 @@ class HeldLease:
         self._write(
             "checkpoint",
             lambda lease: (
-                None if _is_behind(at, lease) else requests.checkpoint(lease, at, timestamp_ms)
+                None
+                if _is_behind(at, lease)
+                else requests.checkpoint(lease, at, timestamp_ms, known, moved_ms)
             ),
         )
 

@@ -1,7 +1,17 @@
 """A lease: the row of a lease table that says who reads a shard, and how far it has come.
 
-The attributes are those of the KCL's ``DynamoDBLeaseSerializer`` (Java, 1.x to 3.x), and one of
-ours, which the KCL keeps and ignores: ``checkpointTimestamp``.
+The attributes are those of the KCL's ``DynamoDBLeaseSerializer`` (Java, 1.x to 3.x), and four of
+ours, which the KCL keeps and ignores:
+
+========================  ==========================================================================
+``checkpointTimestamp``   the instant that the checkpoint LATEST or AT_TIMESTAMP stands for
+``checkpointPosition``    the text of a position (`sparkinesis.stream.position`): the checkpoint's,
+                          with what is known of arrival times
+``applicationTimestamp``  the instant at which the application began at LATEST; 0: unknown
+``leaseTimestamp``        when the row was made, or somebody moved the application
+========================  ==========================================================================
+
+Instants are in epoch milliseconds, by the service's clock.
 """
 
 from __future__ import annotations
@@ -11,7 +21,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.lease.extended_sequence_number import LATEST, ExtendedSequenceNumber
+from sparkinesis.stream.position import END_OF_TIME_MS, AfterRecord, AtTimestamp, parse_position
 from sparkinesis.stream.routing import MAX_HASH_KEY
 
 
@@ -71,6 +82,25 @@ class Lease:
     """While a lease is being handed over: the worker that still reads the shard."""
     timestamp_ms: int | None = None
     """The instant (epoch ms) that the checkpoint LATEST or AT_TIMESTAMP stands for, if known."""
+    known: AfterRecord | AtTimestamp | None = None
+    """What is known of arrival times at the checkpoint. Behind a record: when that record arrived,
+    and up to when nothing came after it. Behind a name: nothing that is left to be read arrived
+    before this instant."""
+    application_ms: int | None = None
+    """The instant (epoch ms) at which the application began at LATEST, as far as this row tells;
+    0: it is not known, and nothing may be left out."""
+    made_ms: int | None = None
+    """When this lease was made, or an operator or a processor moved it (epoch ms)."""
+
+    @property
+    def began_ms(self) -> int | None:
+        """The application's first instant; a row of an older version tells it until a checkpoint.
+
+        None: nothing is told.
+        """
+        if self.application_ms is not None:
+            return self.application_ms
+        return self.timestamp_ms if self.checkpoint.sequence_number == LATEST else None
 
     @property
     def actual_owner(self) -> str | None:
@@ -119,6 +149,9 @@ def decode_lease(item: Mapping[str, Any]) -> Lease | None:
         throughput_kbps=_throughput(item),
         checkpoint_owner=_text(item, "checkpointOwner"),
         timestamp_ms=_number(item, "checkpointTimestamp"),
+        known=_known(item, checkpoint),
+        application_ms=_instant(item, "applicationTimestamp"),
+        made_ms=_instant(item, "leaseTimestamp"),
     )
 
 
@@ -146,9 +179,40 @@ def encode_lease(lease: Lease) -> dict[str, Any]:
         item["startingHashKey"], item["endingHashKey"] = {"S": str(first)}, {"S": str(last)}
     if lease.stream is not None:
         item["streamName"], item["shardId"] = {"S": str(lease.stream)}, {"S": lease.shard_id}
-    if lease.timestamp_ms is not None:
-        item["checkpointTimestamp"] = {"N": str(lease.timestamp_ms)}
+    if lease.known is not None:
+        item["checkpointPosition"] = {"S": str(lease.known)}
+    for name, instant_ms in (
+        ("checkpointTimestamp", lease.timestamp_ms),
+        ("applicationTimestamp", lease.application_ms),
+        ("leaseTimestamp", lease.made_ms),
+    ):
+        if instant_ms is not None:
+            item[name] = {"N": str(instant_ms)}
     return item
+
+
+def _known(
+    item: Mapping[str, Any], checkpoint: ExtendedSequenceNumber
+) -> AfterRecord | AtTimestamp | None:
+    """What ``checkpointPosition`` says of this checkpoint.
+
+    A Java KCL, and an older version of this library, moves the checkpoint and leaves the attribute
+    as it is. It is of another place then, and says nothing.
+    """
+    try:
+        position = parse_position(_text(item, "checkpointPosition") or "")
+    except ValueError:
+        return None
+    if isinstance(position, AtTimestamp):
+        return position if checkpoint.is_sentinel and not checkpoint.is_shard_end else None
+    if isinstance(position, AfterRecord) and position.sequence_number == checkpoint.sequence_number:
+        return position
+    return None
+
+
+def _instant(item: Mapping[str, Any], name: str) -> int | None:
+    found = _number(item, name)
+    return found if found is not None and 0 <= found < END_OF_TIME_MS else None
 
 
 def _pending(item: Mapping[str, Any]) -> PendingCheckpoint | None:

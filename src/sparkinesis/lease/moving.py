@@ -15,10 +15,10 @@ from sparkinesis.errors import (
     PositionNotFoundError,
     SparkinesisError,
 )
+from sparkinesis.lease.beginning import InitialPosition
 from sparkinesis.lease.refusal import LeaseChangedError
 from sparkinesis.lease.reset import InShard, Move, again, plan_reset
 from sparkinesis.lease.resharding import through_reshard
-from sparkinesis.lease.shard_sync import InitialPosition
 from sparkinesis.lease.table import LeaseTable
 from sparkinesis.stream.client import StreamClient
 from sparkinesis.stream.position import AfterRecord
@@ -99,7 +99,7 @@ def _write(table: LeaseTable, move: Move) -> None:
             try:
                 if not set(step.child_ids) <= set(step.lease.child_ids):
                     table.add_children(step.lease, step.child_ids)
-                table.reset(step.lease, step.at, step.timestamp_ms)
+                table.reset(step.lease, step.at, step.timestamp_ms, step.now_ms)
             except LeaseChangedError as changed:
                 row = changed.row
             else:

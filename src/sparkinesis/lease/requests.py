@@ -1,10 +1,10 @@
 """The conditional writes to a lease's row: what each demands of the row, and what it leaves. Pure.
 
 Conditions and effects are those of the KCL's ``DynamoDBLeaseRefresher`` and
-``DynamoDBLeaseSerializer`` (3.x). Ours are `reset`, `withdraw_handoff`, the attribute
-``checkpointTimestamp``, and that what an owner writes demands the owners that it knows beside the
-counter: a lease that was deleted by hand and made anew counts from the start, and may be another
-worker's at the very number that its old owner knows.
+``DynamoDBLeaseSerializer`` (3.x). Ours are `reset`, `withdraw_handoff`, the attributes that
+`sparkinesis.lease.lease` names, and that what an owner writes demands the owners that it knows
+beside the counter: a lease that was deleted by hand and made anew counts from the start, and may be
+another worker's at the very number that its old owner knows.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any, TypeAlias
 
-from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.lease.extended_sequence_number import LATEST, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, PendingCheckpoint
+from sparkinesis.stream.position import AfterRecord, AtTimestamp
 
 AttributeValue: TypeAlias = Mapping[str, Any]
 
@@ -96,13 +97,21 @@ class Update:
         }
 
 
-def renew(lease: Lease, throughput_kbps: float | None = None) -> Update:
-    """Show that the owner lives. Refused once somebody asked for the lease, until that is known."""
-    update = Update(
-        replace(lease, counter=lease.counter + 1),
-        _as_known(lease),
-        {"leaseCounter": _number(lease.counter + 1)},
-    )
+def renew(
+    lease: Lease,
+    throughput_kbps: float | None = None,
+    known: AfterRecord | AtTimestamp | None = None,
+) -> Update:
+    """Show that the owner lives. Refused once somebody asked for the lease, until that is known.
+
+    ``known``: what is known by now of arrival times at the checkpoint; None: nothing new.
+    """
+    changes: dict[str, AttributeValue] = {"leaseCounter": _number(lease.counter + 1)}
+    after = replace(lease, counter=lease.counter + 1)
+    if known is not None:
+        changes["checkpointPosition"] = {"S": str(known)}
+        after = replace(after, known=known)
+    update = Update(after, _as_known(lease), changes)
     return update if throughput_kbps is None else with_throughput(update, throughput_kbps)
 
 
@@ -196,9 +205,30 @@ def evict(lease: Lease) -> Update:
     )
 
 
-def checkpoint(lease: Lease, at: ExtendedSequenceNumber, timestamp_ms: int | None = None) -> Update:
-    """Everything up to ``at`` is done; what was prepared is settled by that."""
-    changes, gone = _place(at, timestamp_ms)
+def checkpoint(
+    lease: Lease,
+    at: ExtendedSequenceNumber,
+    timestamp_ms: int | None = None,
+    known: AfterRecord | None = None,
+    moved_ms: int | None = None,
+) -> Update:
+    """Everything up to ``at`` is done; what was prepared is settled by that.
+
+    ``known``: the record of ``at``, with its arrival time. ``moved_ms``: now, where the record
+    processor moves its shard.
+
+    The application's first instant stays in the row: a row of an older version has it in its
+    checkpoint at LATEST only.
+    """
+    changes, gone = _place(at, timestamp_ms, known)
+    application_ms, made_ms = lease.began_ms, lease.made_ms
+    if moved_ms is not None:
+        made_ms = moved_ms
+        changes["leaseTimestamp"] = _number(moved_ms)
+        if application_ms is None:
+            application_ms = 0  # the instant of the row will not be the application's
+    if application_ms is not None and application_ms != lease.application_ms:
+        changes["applicationTimestamp"] = _number(application_ms)
     return Update(
         replace(
             lease,
@@ -207,6 +237,9 @@ def checkpoint(lease: Lease, at: ExtendedSequenceNumber, timestamp_ms: int | Non
             counter=lease.counter + 1,
             owner_switches=0,
             pending=None,
+            known=known,
+            application_ms=application_ms,
+            made_ms=made_ms,
         ),
         _as_known(lease),
         {
@@ -219,12 +252,26 @@ def checkpoint(lease: Lease, at: ExtendedSequenceNumber, timestamp_ms: int | Non
 
 
 def fix_instant(lease: Lease, timestamp_ms: int) -> Update:
-    """What instant its checkpoint, a sentinel, stands for. What was prepared stays so."""
-    changes, _ = _place(lease.checkpoint, timestamp_ms)
+    """What instant its checkpoint, a sentinel, stands for. What was prepared stays so.
+
+    A KCL wrote the checkpoint, maybe long ago: when the application began is not known.
+    """
+    changes, gone = _place(lease.checkpoint, timestamp_ms)
+    application_ms = lease.application_ms
+    if application_ms is None:
+        application_ms = 0
+        changes["applicationTimestamp"] = _number(0)
     return Update(
-        replace(lease, timestamp_ms=timestamp_ms, counter=lease.counter + 1),
+        replace(
+            lease,
+            timestamp_ms=timestamp_ms,
+            counter=lease.counter + 1,
+            known=None,
+            application_ms=application_ms,
+        ),
         _as_known(lease),
         {"leaseCounter": _number(lease.counter + 1), **changes},
+        remove=gone,
     )
 
 
@@ -263,13 +310,28 @@ def add_hash_range(lease: Lease, hash_range: tuple[int, int]) -> Update:
     )
 
 
-def reset(lease: Lease, at: ExtendedSequenceNumber, timestamp_ms: int | None = None) -> Update:
+def reset(
+    lease: Lease,
+    at: ExtendedSequenceNumber,
+    timestamp_ms: int | None = None,
+    now_ms: int | None = None,
+) -> Update:
     """An operator's: begin at ``at``, whoever has the lease now.
+
+    ``now_ms``: the service's clock. An application that is moved to LATEST begins there.
 
     The counter goes up by two. By one, a Java owner that lives would take it for its own write,
     whose answer was lost.
     """
     changes, gone = _place(at, timestamp_ms)
+    application_ms, made_ms = lease.began_ms, lease.made_ms
+    if at.sequence_number == LATEST:
+        application_ms = timestamp_ms
+    if application_ms is not None and application_ms != lease.application_ms:
+        changes["applicationTimestamp"] = _number(application_ms)
+    if now_ms is not None:
+        made_ms = now_ms
+        changes["leaseTimestamp"] = _number(now_ms)
     return Update(
         replace(
             lease,
@@ -280,6 +342,9 @@ def reset(lease: Lease, at: ExtendedSequenceNumber, timestamp_ms: int | None = N
             checkpoint_owner=None,
             owner_switches=0,
             pending=None,
+            known=None,
+            application_ms=application_ms,
+            made_ms=made_ms,
         ),
         {"leaseCounter": _number(lease.counter)},
         {
@@ -332,15 +397,23 @@ def _switches(lease: Lease, new_owner: str) -> tuple[str, ...]:
 
 
 def _place(
-    at: ExtendedSequenceNumber, timestamp_ms: int | None
+    at: ExtendedSequenceNumber, timestamp_ms: int | None, known: AfterRecord | None = None
 ) -> tuple[dict[str, AttributeValue], tuple[str, ...]]:
+    """The attributes of a checkpoint: those to set, and those that the new one does not have."""
     changes: dict[str, AttributeValue] = {
         "checkpoint": {"S": at.sequence_number},
         "checkpointSubSequenceNumber": _number(at.sub_sequence_number),
     }
+    gone = []
     if timestamp_ms is None:
-        return changes, ("checkpointTimestamp",)
-    return {**changes, "checkpointTimestamp": _number(timestamp_ms)}, ()
+        gone.append("checkpointTimestamp")
+    else:
+        changes["checkpointTimestamp"] = _number(timestamp_ms)
+    if known is None:
+        gone.append("checkpointPosition")
+    else:
+        changes["checkpointPosition"] = {"S": str(known)}
+    return changes, tuple(gone)
 
 
 def _number(value: int) -> AttributeValue:

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from sparkinesis.errors import InconsistentShardsError, OptionError
+from sparkinesis.lease.beginning import InitialPosition, new_lease
 from sparkinesis.lease.extended_sequence_number import LATEST, SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.shard_sync import InitialPosition, by_birth, new_lease, require_tiling
+from sparkinesis.lease.shard_sync import by_birth, require_tiling
 from sparkinesis.stream import position as pos
 from sparkinesis.stream.position import AtTimestamp
 from sparkinesis.stream.shard import Lineage, Shard
@@ -39,6 +40,8 @@ class Move:
     """To be added to the row before it is reset to SHARD_END, if it does not have them."""
     note: str = ""
     """What the operator should know."""
+    now_ms: int | None = None
+    """The service's clock when the step was planned."""
 
 
 def plan_reset(
@@ -65,7 +68,7 @@ def plan_reset(
     leased = {lease.shard_id: lease for lease in leases}
     _require_same_stream(leased.values(), lineage)
     if isinstance(to, InShard):
-        return [_move_one(to, leased, lineage)]
+        return [_move_one(to, leased, lineage, now_ms)]
     if isinstance(to, AtTimestamp) and to.ms > now_ms:
         raise OptionError(
             f"{to} is still to come: the service's clock shows {now_ms}. To go on with what "
@@ -78,7 +81,7 @@ def plan_reset(
         begin, done = [s for s in listed if s.is_open], [s for s in listed if not s.is_open]
     else:
         begin, done = listed, []
-    return [
+    moves = [
         *_expired(leased, lineage),
         *(_begin(shard, to, now_ms, leased.get(shard.id)) for shard in begin),
         *(
@@ -87,6 +90,7 @@ def plan_reset(
             if (lease := leased.get(shard.id)) and not _is_done(lease, lineage)
         ),
     ]
+    return [replace(move, now_ms=now_ms) for move in moves]
 
 
 def again(move: Move, row: Lease | None) -> Move | None:
@@ -112,6 +116,10 @@ def again(move: Move, row: Lease | None) -> Move | None:
         parent_ids=move.lease.parent_ids,
         hash_range=move.lease.hash_range,
         timestamp_ms=move.timestamp_ms,
+        application_ms=(
+            move.timestamp_ms if move.at.sequence_number == LATEST else move.lease.began_ms
+        ),
+        made_ms=move.now_ms,
     )
     return replace(move, lease=None, create=new)
 
@@ -155,9 +163,12 @@ def _require_recent(leased: Mapping[str, Lease], lineage: Lineage) -> None:
 
 
 def _begin(shard: Shard, at: InitialPosition, now_ms: int, lease: Lease | None) -> Move:
-    new = new_lease(shard, at, now_ms)
+    new = new_lease(shard, at, now_ms, made_ms=now_ms)
+    if at is pos.LATEST:
+        new = replace(new, application_ms=now_ms)
     create = new if lease is None else None
-    return Move(lease.key if lease else new.key, new.checkpoint, new.timestamp_ms, create, lease)
+    key = lease.key if lease else new.key
+    return Move(key, new.checkpoint, new.timestamp_ms, create, lease)
 
 
 def _finish(lease: Lease, lineage: Lineage, note: str = "") -> Move:
@@ -182,7 +193,7 @@ def _expired(leased: Mapping[str, Lease], lineage: Lineage) -> list[Move]:
     ]
 
 
-def _move_one(to: InShard, leased: Mapping[str, Lease], lineage: Lineage) -> Move:
+def _move_one(to: InShard, leased: Mapping[str, Lease], lineage: Lineage, now_ms: int) -> Move:
     sequence_number, sub = to.at.sequence_number, to.at.sub_sequence_number
     if not (sequence_number.isascii() and sequence_number.isdecimal()) or sub < 0:
         raise OptionError(
@@ -195,8 +206,9 @@ def _move_one(to: InShard, leased: Mapping[str, Lease], lineage: Lineage) -> Mov
             f"{to.shard_id} is not a shard of the stream, or not any more: its records are gone."
         )
     if lease is None:
-        create = replace(new_lease(shard, pos.TRIM_HORIZON), checkpoint=to.at)
-        return Move(create.key, to.at, create=create, note=f"{shard.id} had no lease.")
+        create = replace(new_lease(shard, pos.TRIM_HORIZON, made_ms=now_ms), checkpoint=to.at)
+        note = f"{shard.id} had no lease."
+        return Move(create.key, to.at, create=create, note=note, now_ms=now_ms)
     begun = sorted(child for child in lineage.children(shard.id) if child in leased)
     note = ""
     if lease.is_finished and begun:
@@ -204,4 +216,4 @@ def _move_one(to: InShard, leased: Mapping[str, Lease], lineage: Lineage) -> Mov
             f"{shard.id} had ended. {', '.join(begun)} came after it and may be read at the "
             "same time."
         )
-    return Move(lease.key, to.at, lease=lease, note=note)
+    return Move(lease.key, to.at, lease=lease, note=note, now_ms=now_ms)

@@ -8,23 +8,27 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
-from typing import Literal, TypeAlias
 
 from sparkinesis.errors import InconsistentShardsError
-from sparkinesis.lease.extended_sequence_number import (
-    AT_TIMESTAMP,
-    LATEST,
-    TRIM_HORIZON,
-    ExtendedSequenceNumber,
-)
+from sparkinesis.lease.beginning import Beginning, InitialPosition
 from sparkinesis.lease.lease import Lease
 from sparkinesis.stream import position as pos
-from sparkinesis.stream.position import AtTimestamp, Sentinel, sequence_order
+from sparkinesis.stream.position import sequence_order
 from sparkinesis.stream.routing import MAX_HASH_KEY
 from sparkinesis.stream.shard import Lineage, Shard
 
-InitialPosition: TypeAlias = AtTimestamp | Literal[Sentinel.TRIM_HORIZON] | Literal[Sentinel.LATEST]
-"""Where an application begins that has no lease yet."""
+
+@dataclass(frozen=True, slots=True)
+class ShardEnd:
+    """What the reader of a shard saw at its end."""
+
+    seen_ms: int | None = None
+    """When (epoch ms, by the service's clock)."""
+    not_before_ms: int | None = None
+    """The shards that follow have no record that arrived before this; None: not known."""
+
+
+UNSEEN = ShardEnd()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,28 +39,6 @@ class ChildLeases:
     """May exist by then: another parent's owner creates the same."""
     wait_for: tuple[str, ...] = ()
     """Shards whose leases are still to be created, before a child can get one. Ask again later."""
-
-
-def new_lease(shard: Shard, at: InitialPosition, timestamp_ms: int | None = None) -> Lease:
-    """The lease of a shard that has none, at a position that is a name.
-
-    ``timestamp_ms``: the instant that LATEST stands for, so that a restart, or a reshard before
-    the first checkpoint, does not lose it; of no concern to the other positions.
-    """
-    if isinstance(at, AtTimestamp):
-        checkpoint, timestamp_ms = AT_TIMESTAMP, at.ms
-    elif at is pos.TRIM_HORIZON:
-        checkpoint, timestamp_ms = TRIM_HORIZON, None
-    else:
-        checkpoint = LATEST
-    return Lease(
-        key=shard.id,
-        shard_id=shard.id,
-        checkpoint=ExtendedSequenceNumber(checkpoint),
-        parent_ids=tuple(sorted(shard.parents)),
-        hash_range=shard.hash_range,
-        timestamp_ms=timestamp_ms,
-    )
 
 
 def by_birth(shards: Iterable[Shard]) -> list[Shard]:
@@ -104,22 +86,22 @@ def leases_for_empty_table(
     lineage = Lineage.of(shards)
     shards = [lineage.shards[shard_id] for shard_id in lineage.roots()]
     require_tiling(shards)
-    return [new_lease(shard, position, timestamp_ms) for shard in by_birth(shards)]
+    is_latest = position is pos.LATEST
+    instant_ms = timestamp_ms if is_latest else None
+    begin = Beginning(position, instant_ms, instant_ms, timestamp_ms, is_now=is_latest)
+    return [begin.lease(shard) for shard in by_birth(shards)]
 
 
 def leases_for_partial_table(
-    shards: Iterable[Shard],
-    leases: Iterable[Lease],
-    position: InitialPosition,
-    timestamp_ms: int,
+    shards: Iterable[Shard], leases: Iterable[Lease], begin: Beginning, initial: InitialPosition
 ) -> list[Lease]:
     """Leases that are missing beside those that exist, in order of creation.
 
-    ``shards``: all that ListShards returns without filter, listed before the leases were read.
+    ``shards``: all that ListShards returns, but for those that ended before the instant of
+    ``begin``, if it is one; listed before the leases were read. ``begin``: where shards begin that
+    come from none with a lease. ``initial``: the application's initial position.
 
-    At most one generation of ancestors is created. An open shard that descends from a leased one
-    gets none here: it comes when its parents end. As in the KCL, a shard of which only one side
-    has a lease is begun at its oldest ancestor at TRIM_HORIZON, so some may be read again.
+    An open shard that descends from a leased one gets none here: it comes when its parents end.
 
     Raises InconsistentShardsError: an open shard has children.
     """
@@ -130,8 +112,21 @@ def leases_for_partial_table(
                 f"{shard.id} is listed as open, and {', '.join(children)} as what came from it. "
                 "The stream may be resharding: ask again."
             )
+    if initial is pos.LATEST and not begin.is_now:
+        missing = _unread_roots(lineage, leased)
+    else:
+        missing = _missing_by_kcl(lineage, leased, is_latest=begin.is_now)
+    return [begin.lease(shard) for shard in by_birth(lineage.shards[s] for s in missing)]
+
+
+def _missing_by_kcl(lineage: Lineage, leased: set[str], *, is_latest: bool) -> set[str]:
+    """The shards that need a lease, by the KCL's rule.
+
+    At most one generation of ancestors is created. A shard of which only one side has a lease is
+    begun at its oldest ancestor at TRIM_HORIZON, so some may be read again.
+    """
     orphans = [s for s in lineage.open_shards() if s not in leased]
-    missing: dict[str, InitialPosition] = {}
+    missing: set[str] = set()
     is_descendant: dict[str, bool] = dict.fromkeys(leased, True)
     begins: set[str] = set()  # Oldest ancestors that reading must begin with.
     for shard_id in _ancestors_first(lineage, orphans, leased):
@@ -139,19 +134,34 @@ def leases_for_partial_table(
         parents = [p for p in known if p in leased or p in lineage.shards]
         covered = {p for p in parents if is_descendant[p] or p in begins}
         is_descendant[shard_id] = bool(covered)
-        if not covered and position is not pos.LATEST:
+        if not covered and not is_latest:
             begins.add(shard_id)
         for parent in parents if covered else ():
-            if parent in leased:
-                continue
-            if parent in begins or parent not in covered:
-                is_early = parent in covered and not isinstance(position, AtTimestamp)
-                missing[parent] = pos.TRIM_HORIZON if is_early else position
-    missing |= {s: position for s in orphans if not is_descendant[s]}
-    return [
-        new_lease(shard, missing[shard.id], timestamp_ms)
-        for shard in by_birth(lineage.shards[s] for s in missing)
-    ]
+            if parent not in leased and (parent in begins or parent not in covered):
+                missing.add(parent)
+    return missing | {s for s in orphans if not is_descendant[s]}
+
+
+def _unread_roots(lineage: Lineage, leased: set[str]) -> set[str]:
+    """The shards with which to begin, so that nothing is left out of what leads to open shards.
+
+    A shard is unread if neither it nor an ancestor has a lease, nor anything that came from it: the
+    leases of children are made when their parents have been read. Of these, the oldest.
+    """
+    orphans = [s for s in lineage.open_shards() if s not in leased]
+    unread: set[str] = set()
+    has_ancestor: dict[str, bool] = dict.fromkeys(leased, True)
+    for shard_id in _ancestors_first(lineage, orphans, leased):
+        parents = lineage.shards[shard_id].parents
+        has_ancestor[shard_id] = any(has_ancestor.get(parent, False) for parent in parents)
+        if not has_ancestor[shard_id] and not _is_passed(shard_id, leased, lineage):
+            unread.add(shard_id)
+    return {s for s in unread if unread.isdisjoint(lineage.shards[s].parents)}
+
+
+def _is_passed(shard_id: str, leased: Collection[str], lineage: Lineage) -> bool:
+    """Whether anything that came from a shard has a lease."""
+    return any(descendant in leased for descendant in lineage.descendants([shard_id]))
 
 
 def plan_children(
@@ -159,25 +169,31 @@ def plan_children(
     children: Iterable[Shard],
     leases: Iterable[Lease],
     shards: Iterable[Shard],
+    begin: Beginning,
+    *,
     broken: Iterable[str] = (),
+    not_before_ms: int | None = None,
 ) -> ChildLeases:
     """The leases of a shard's children, once it has ended; before its SHARD_END checkpoint.
 
     ``children``: the ChildShards of the last GetRecords. ``leases`` and ``shards``: the whole table
-    and all shards, the lease table read last. ``shards`` is of use for merges only. The children
-    begin at TRIM_HORIZON, wherever the application began: all of them comes after its beginning.
-    ``broken``: shards of which the table has a lease that cannot be read.
+    and all shards that did not end before the instant of ``begin``, the lease table read last.
+    ``shards`` is of use for merges only. The children begin at TRIM_HORIZON, wherever the
+    application began: all of them comes after its beginning. ``broken``: shards of which the table
+    has a lease that cannot be read. ``not_before_ms``: see `Beginning.child`.
 
     A merged child waits while its other parent has no lease, but will get one: an ancestor of it
-    has a lease. (The KCL draws lots here.) Where none will come, it is not waited for; it is made
-    here if what the other parent came from has expired, all of it unread. A listing from before the
-    merge may not know the other parent, nor what that came from: it is asked again.
+    has a lease. (The KCL draws lots here.) Where none will come, the leases of the other parent,
+    and of what that came from, are made here, before the child's: all of them is unread. Either
+    these shards came while nobody was there, or somebody has deleted a row. A listing from before
+    the merge may not know the other parent, nor what that came from: it is asked again.
 
     Raises InconsistentShardsError: a child does not name this parent.
     """
     leased = {parent.shard_id, *(lease.shard_id for lease in leases), *broken}
     lineage = Lineage.of(shards)
-    create, wait_for = [], set()
+    create: list[Lease] = []
+    wait_for: set[str] = set()
     for child in by_birth(children):
         if parent.shard_id not in child.parents:
             raise InconsistentShardsError(
@@ -190,32 +206,42 @@ def plan_children(
             late = {p for p in child.parents if is_to_come(p, leased, lineage)}
         wait_for |= late
         if not late and child.id not in leased:
-            unread = by_birth(lineage.shards[s] for s in _cut_off(child, leased, lineage))
-            create += [new_lease(shard, pos.TRIM_HORIZON) for shard in (*unread, child)]
+            create += _unread_leases(child, leased, lineage, begin)
+            create.append(begin.child(child, not_before_ms))
             leased.update(lease.shard_id for lease in create)
     return ChildLeases(tuple(create), tuple(sorted(wait_for)))
 
 
-def _cut_off(child: Shard, leased: Collection[str], lineage: Lineage) -> set[str]:
-    """Shards without leases that led to this one, and came from expired ones without leases.
+def _unread_leases(
+    child: Shard, leased: Collection[str], lineage: Lineage, begin: Beginning
+) -> list[Lease]:
+    """Leases of listed shards that led to this one, and of which nothing has been read.
 
-    While the application was away, shards came and expired of which it never had a lease.
+    None of them has a lease, nor does an ancestor, nor anything that came from them. The oldest of
+    them begin at ``begin``, and the others with their first records. Each has a lease, so that none
+    is begun before those that it came from are finished.
     """
     found: set[str] = set()
     for parent in child.parents:
         line = {parent, *lineage.ancestors([parent])} & lineage.shards.keys()
-        if parent in line and parent not in leased and lineage.unlisted_parents(line):
-            found |= line
-    return found.difference(leased)
+        if parent in line and parent not in leased:
+            found |= {s for s in line if not _is_passed(s, leased, lineage)}
+    found.difference_update(leased)
+    return [
+        begin.child(shard) if found.intersection(shard.parents) else begin.lease(shard)
+        for shard in by_birth(lineage.shards[s] for s in found)
+    ]
 
 
-def orphaned_children(leases: Iterable[Lease], shards: Iterable[Shard]) -> list[Lease]:
+def orphaned_children(
+    leases: Iterable[Lease], shards: Iterable[Shard], begin: Beginning
+) -> list[Lease]:
     """Leases of children whose parents have all been read, but whose creation was forgotten.
 
     A KCL 1.x that dies after SHARD_END leaves such a table, and so does a hand that deletes a row.
     Nobody visits a finished shard again, and `leases_for_partial_table` leaves them to their
     parents. Leases of children are never cleaned up before those of all their parents, so what is
-    created here was not there before.
+    created here was not there before. ``shards`` and ``begin`` as in `plan_children`.
     """
     leased = {lease.shard_id: lease for lease in leases}
     lineage = Lineage.of(shards)
@@ -228,11 +254,27 @@ def orphaned_children(leases: Iterable[Lease], shards: Iterable[Shard]) -> list[
         and not any(is_to_come(p, leased, lineage) for p in lineage.shards[child].parents)
         and all(p not in leased or leased[p].is_finished for p in lineage.shards[child].parents)
     }
-    for child in tuple(found):
-        found |= _cut_off(lineage.shards[child], leased, lineage)
-    return [
-        new_lease(shard, pos.TRIM_HORIZON) for shard in by_birth(lineage.shards[s] for s in found)
+    created: dict[str, Lease] = {}
+    for child in by_birth(lineage.shards[s] for s in found):
+        for lease in _unread_leases(child, {*leased, *created}, lineage, begin):
+            created.setdefault(lease.shard_id, lease)
+        created[child.id] = begin.child(child)
+    return [created[shard.id] for shard in by_birth(lineage.shards[s] for s in created)]
+
+
+def expired_unread(
+    missing: Iterable[Lease], leases: Iterable[Lease], shards: Iterable[Shard]
+) -> list[tuple[str, tuple[str, ...]]]:
+    """Of leases that were missing, the shards whose parents have expired without any lease.
+
+    With each shard's id, those of the parents. ``leases``: those that there were.
+    """
+    missing = list(missing)
+    there = {shard.id for shard in shards} | {lease.shard_id for lease in (*leases, *missing)}
+    gone = [
+        (lease.shard_id, tuple(p for p in lease.parent_ids if p not in there)) for lease in missing
     ]
+    return [(shard_id, parents) for shard_id, parents in gone if parents]
 
 
 def is_to_come(shard_id: str, leased: Collection[str], lineage: Lineage) -> bool:

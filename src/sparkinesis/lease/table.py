@@ -20,6 +20,7 @@ from sparkinesis.lease.provisioning import Patience, ProvisionOptions, provision
 from sparkinesis.lease.refusal import LeaseChangedError
 from sparkinesis.stream.address import place_of
 from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
+from sparkinesis.stream.position import AfterRecord
 from sparkinesis.stream.retry import Retry, error_code, is_in_doubt
 
 _T = TypeVar("_T")
@@ -100,7 +101,9 @@ class LeaseTable:
         more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
         return LeaseTableError(
             f"The {self} has leases that cannot be read: {', '.join(map(str, rows[:5]))}{more}. "
-            "Mend them by hand; or delete them, so that their shards are begun anew."
+            "Mend them by hand. Or delete them: within some minutes each shard is begun anew, "
+            "where the application once began or at its oldest record, so that what was processed "
+            "of it comes again."
         )
 
     def get(self, key: str, *, consistent: bool = True) -> Lease | None:
@@ -157,9 +160,14 @@ class LeaseTable:
         return self.write(requests.evict(lease))
 
     def checkpoint(
-        self, lease: Lease, at: ExtendedSequenceNumber, timestamp_ms: int | None = None
+        self,
+        lease: Lease,
+        at: ExtendedSequenceNumber,
+        timestamp_ms: int | None = None,
+        known: AfterRecord | None = None,
+        moved_ms: int | None = None,
     ) -> Lease:
-        return self.write(requests.checkpoint(lease, at, timestamp_ms))
+        return self.write(requests.checkpoint(lease, at, timestamp_ms, known, moved_ms))
 
     def prepare(self, lease: Lease, pending: PendingCheckpoint) -> Lease:
         return self.write(requests.prepare(lease, pending))
@@ -171,9 +179,13 @@ class LeaseTable:
         return self.write(requests.add_hash_range(lease, hash_range))
 
     def reset(
-        self, lease: Lease, at: ExtendedSequenceNumber, timestamp_ms: int | None = None
+        self,
+        lease: Lease,
+        at: ExtendedSequenceNumber,
+        timestamp_ms: int | None = None,
+        now_ms: int | None = None,
     ) -> Lease:
-        return self.write(requests.reset(lease, at, timestamp_ms))
+        return self.write(requests.reset(lease, at, timestamp_ms, now_ms))
 
     def delete(self, lease: Lease) -> bool:
         """Delete a lease that is still finished, or else is still as known. False if it is not."""

@@ -122,15 +122,22 @@ class StreamClient:
         )
 
     def list_shards(
-        self, retry: Retry | None = None, *, at: Position | None = None
+        self,
+        retry: Retry | None = None,
+        *,
+        at: Position | None = None,
+        since: AtTimestamp | None = None,
     ) -> tuple[list[Shard], int]:
         """ListShards, all pages: every shard that is kept, and the service's clock in epoch ms.
 
         ``at``: only those that were open at LATEST, TRIM_HORIZON or an instant (ShardFilter).
+        ``since``: only those that did not end before an instant.
         """
         request: dict[str, Any] = self._id()
         if at is not None:
             request["ShardFilter"] = _shard_filter(at)
+        elif since is not None:
+            request["ShardFilter"] = {"Type": "FROM_TIMESTAMP", "Timestamp": since.instant}
         shards: list[Shard] = []
         first_time: int | None = None
         while True:

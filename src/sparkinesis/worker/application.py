@@ -12,11 +12,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Literal, overload
 
 from sparkinesis.errors import OptionError
+from sparkinesis.lease.beginning import InitialPosition
 from sparkinesis.lease.caretaker import Caretaker
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.provisioning import Patience
 from sparkinesis.lease.renewer import LeaseRenewer
-from sparkinesis.lease.shard_sync import InitialPosition
 from sparkinesis.lease.table import LeaseTable
 from sparkinesis.lease.taker import TakeSettings
 from sparkinesis.stream.address import (

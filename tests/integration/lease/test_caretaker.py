@@ -7,11 +7,11 @@ from collections import Counter
 
 import pytest
 
+from sparkinesis.lease.beginning import new_lease
 from sparkinesis.lease.caretaker import CareSettings, Caretaker
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.renewer import LeaseRenewer
-from sparkinesis.lease.shard_sync import new_lease
 from sparkinesis.lease.table import LeaseTable
 from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.stream.address import StreamAddress

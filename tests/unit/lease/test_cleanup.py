@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sparkinesis.lease.beginning import InitialPosition, beginning, new_lease
 from sparkinesis.lease.cleanup import deletable
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.shard_sync import (
-    InitialPosition,
     leases_for_partial_table,
-    new_lease,
     orphaned_children,
     plan_children,
 )
@@ -91,6 +90,7 @@ class Life:
     """An application and its stream: resharding, reading, trimming and cleanup in any order."""
 
     def __init__(self, rng: random.Random, position: InitialPosition) -> None:
+        self.position = position
         self.rng, self.position = rng, position
         self.shards: dict[str, Shard] = {}
         self.leases: dict[str, Lease] = {}
@@ -144,7 +144,9 @@ class Life:
             self.leases[row.key] = replace(row, checkpoint=at, timestamp_ms=None)
             return
         children = [s for s in self.shards.values() if row.shard_id in s.parents]
-        plan = plan_children(row, children, self.leases.values(), self.shards.values())
+        leases, shards = list(self.leases.values()), list(self.shards.values())
+        begin = beginning(leases, shards, self.position, 1)
+        plan = plan_children(row, children, leases, shards, begin)
         for child in plan.create:
             self.create(child)
         if not plan.wait_for:
@@ -171,8 +173,9 @@ class Life:
     def check(self) -> None:
         shards, leases = list(self.shards.values()), list(self.leases.values())
         for position in (LATEST, TRIM_HORIZON, AtTimestamp(1)):
-            assert leases_for_partial_table(shards, leases, position, 1) == []
-        assert orphaned_children(leases, shards) == []
+            begin = beginning(leases, shards, position, 1)
+            assert leases_for_partial_table(shards, leases, begin, position) == []
+            assert orphaned_children(leases, shards, begin) == []
 
 
 @settings(max_examples=150, deadline=None)

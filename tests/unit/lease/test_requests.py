@@ -10,9 +10,11 @@ import pytest
 from sparkinesis.lease import requests
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, PendingCheckpoint
+from sparkinesis.stream.position import AfterRecord, AtTimestamp
 
 AT = ExtendedSequenceNumber("500", 3)
 LATEST = ExtendedSequenceNumber("LATEST")
+KNOWN = AfterRecord("500", 9)
 FREE = Lease("s", "s", ExtendedSequenceNumber("100", 1), counter=7)
 MINE = replace(FREE, owner="me", owner_switches=2)
 THEIRS = replace(MINE, owner="other")
@@ -56,6 +58,13 @@ CASES: dict[str, tuple[requests.Update, str, str, dict[str, Any], Lease]] = {
             ":throughputKBps": {"N": "0.000013"},
         },
         replace(MINE, counter=8, throughput_kbps=0.000013),
+    ),
+    "renew with what is known of arrival times": (
+        requests.renew(MINE, known=AtTimestamp(9)),
+        STILL_MINE,
+        "SET leaseCounter = :leaseCounter, checkpointPosition = :checkpointPosition",
+        {**AS_MINE, ":leaseCounter": EIGHT, ":checkpointPosition": {"S": "AT_TIMESTAMP:9"}},
+        replace(MINE, counter=8, known=AtTimestamp(9)),
     ),
     "renew while somebody waits for it": (
         requests.renew(ASKED),
@@ -166,7 +175,7 @@ CASES: dict[str, tuple[requests.Update, str, str, dict[str, Any], Lease]] = {
             "SET leaseCounter = :leaseCounter, checkpoint = :checkpoint, "
             "checkpointSubSequenceNumber = :checkpointSubSequenceNumber, "
             "ownerSwitchesSinceCheckpoint = :ownerSwitchesSinceCheckpoint "
-            f"REMOVE {PENDING}, checkpointTimestamp"
+            f"REMOVE {PENDING}, checkpointTimestamp, checkpointPosition"
         ),
         {
             **AS_MINE,
@@ -177,6 +186,28 @@ CASES: dict[str, tuple[requests.Update, str, str, dict[str, Any], Lease]] = {
         },
         replace(MINE, checkpoint=AT, counter=8, owner_switches=0),
     ),
+    "checkpoint of a record whose arrival is known, the first of a row that began at LATEST": (
+        requests.checkpoint(replace(MINE, checkpoint=LATEST, timestamp_ms=5), AT, known=KNOWN),
+        STILL_MINE,
+        (
+            "SET leaseCounter = :leaseCounter, checkpoint = :checkpoint, "
+            "checkpointSubSequenceNumber = :checkpointSubSequenceNumber, "
+            "checkpointPosition = :checkpointPosition, "
+            "applicationTimestamp = :applicationTimestamp, "
+            "ownerSwitchesSinceCheckpoint = :ownerSwitchesSinceCheckpoint "
+            f"REMOVE {PENDING}, checkpointTimestamp"
+        ),
+        {
+            **AS_MINE,
+            ":leaseCounter": EIGHT,
+            ":checkpoint": {"S": "500"},
+            ":checkpointSubSequenceNumber": {"N": "3"},
+            ":checkpointPosition": {"S": "500@9"},
+            ":applicationTimestamp": {"N": "5"},
+            ":ownerSwitchesSinceCheckpoint": {"N": "0"},
+        },
+        replace(MINE, checkpoint=AT, counter=8, owner_switches=0, known=KNOWN, application_ms=5),
+    ),
     "checkpoint an instant": (
         requests.checkpoint(MINE, LATEST, 1_800_000_000_123),
         STILL_MINE,
@@ -184,7 +215,8 @@ CASES: dict[str, tuple[requests.Update, str, str, dict[str, Any], Lease]] = {
             "SET leaseCounter = :leaseCounter, checkpoint = :checkpoint, "
             "checkpointSubSequenceNumber = :checkpointSubSequenceNumber, "
             "checkpointTimestamp = :checkpointTimestamp, "
-            f"ownerSwitchesSinceCheckpoint = :ownerSwitchesSinceCheckpoint REMOVE {PENDING}"
+            "ownerSwitchesSinceCheckpoint = :ownerSwitchesSinceCheckpoint "
+            f"REMOVE {PENDING}, checkpointPosition"
         ),
         {
             **AS_MINE,
@@ -197,6 +229,56 @@ CASES: dict[str, tuple[requests.Update, str, str, dict[str, Any], Lease]] = {
         replace(
             MINE, checkpoint=LATEST, counter=8, owner_switches=0, timestamp_ms=1_800_000_000_123
         ),
+    ),
+    "move by a record processor, which is not the application's beginning": (
+        requests.checkpoint(MINE, LATEST, 1_800_000_000_123, moved_ms=1_800_000_000_124),
+        STILL_MINE,
+        (
+            "SET leaseCounter = :leaseCounter, checkpoint = :checkpoint, "
+            "checkpointSubSequenceNumber = :checkpointSubSequenceNumber, "
+            "checkpointTimestamp = :checkpointTimestamp, leaseTimestamp = :leaseTimestamp, "
+            "applicationTimestamp = :applicationTimestamp, "
+            "ownerSwitchesSinceCheckpoint = :ownerSwitchesSinceCheckpoint "
+            f"REMOVE {PENDING}, checkpointPosition"
+        ),
+        {
+            **AS_MINE,
+            ":leaseCounter": EIGHT,
+            ":checkpoint": {"S": "LATEST"},
+            ":checkpointSubSequenceNumber": {"N": "0"},
+            ":checkpointTimestamp": {"N": "1800000000123"},
+            ":leaseTimestamp": {"N": "1800000000124"},
+            ":applicationTimestamp": {"N": "0"},
+            ":ownerSwitchesSinceCheckpoint": {"N": "0"},
+        },
+        replace(
+            MINE,
+            checkpoint=LATEST,
+            counter=8,
+            owner_switches=0,
+            timestamp_ms=1_800_000_000_123,
+            application_ms=0,
+            made_ms=1_800_000_000_124,
+        ),
+    ),
+    "fix the instant of a KCL's LATEST": (
+        requests.fix_instant(replace(MINE, checkpoint=LATEST), 7),
+        STILL_MINE,
+        (
+            "SET leaseCounter = :leaseCounter, checkpoint = :checkpoint, "
+            "checkpointSubSequenceNumber = :checkpointSubSequenceNumber, "
+            "checkpointTimestamp = :checkpointTimestamp, "
+            "applicationTimestamp = :applicationTimestamp REMOVE checkpointPosition"
+        ),
+        {
+            **AS_MINE,
+            ":leaseCounter": EIGHT,
+            ":checkpoint": {"S": "LATEST"},
+            ":checkpointSubSequenceNumber": {"N": "0"},
+            ":checkpointTimestamp": {"N": "7"},
+            ":applicationTimestamp": {"N": "0"},
+        },
+        replace(MINE, checkpoint=LATEST, counter=8, timestamp_ms=7, application_ms=0),
     ),
     "prepare": (
         requests.prepare(MINE, PendingCheckpoint(AT)),
@@ -252,7 +334,8 @@ CASES: dict[str, tuple[requests.Update, str, str, dict[str, Any], Lease]] = {
             "SET leaseCounter = :leaseCounter, checkpoint = :checkpoint, "
             "checkpointSubSequenceNumber = :checkpointSubSequenceNumber, "
             "ownerSwitchesSinceCheckpoint = :ownerSwitchesSinceCheckpoint "
-            f"REMOVE leaseOwner, checkpointOwner, {PENDING}, checkpointTimestamp"
+            f"REMOVE leaseOwner, checkpointOwner, {PENDING}, checkpointTimestamp, "
+            "checkpointPosition"
         ),
         {
             ":known_leaseCounter": SEVEN,
@@ -262,6 +345,29 @@ CASES: dict[str, tuple[requests.Update, str, str, dict[str, Any], Lease]] = {
             ":ownerSwitchesSinceCheckpoint": {"N": "0"},
         },
         replace(FREE, checkpoint=AT, counter=9),
+    ),
+    "reset to LATEST, where the application begins from then on": (
+        requests.reset(replace(FREE, application_ms=1, known=KNOWN), LATEST, 5, 6),
+        "leaseCounter = :known_leaseCounter",
+        (
+            "SET leaseCounter = :leaseCounter, checkpoint = :checkpoint, "
+            "checkpointSubSequenceNumber = :checkpointSubSequenceNumber, "
+            "checkpointTimestamp = :checkpointTimestamp, "
+            "applicationTimestamp = :applicationTimestamp, leaseTimestamp = :leaseTimestamp, "
+            "ownerSwitchesSinceCheckpoint = :ownerSwitchesSinceCheckpoint "
+            f"REMOVE leaseOwner, checkpointOwner, {PENDING}, checkpointPosition"
+        ),
+        {
+            ":known_leaseCounter": SEVEN,
+            ":leaseCounter": NINE,
+            ":checkpoint": {"S": "LATEST"},
+            ":checkpointSubSequenceNumber": {"N": "0"},
+            ":checkpointTimestamp": {"N": "5"},
+            ":applicationTimestamp": {"N": "5"},
+            ":leaseTimestamp": {"N": "6"},
+            ":ownerSwitchesSinceCheckpoint": {"N": "0"},
+        },
+        replace(FREE, checkpoint=LATEST, timestamp_ms=5, counter=9, application_ms=5, made_ms=6),
     ),
 }
 

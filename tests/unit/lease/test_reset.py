@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sparkinesis.errors import InconsistentShardsError, OptionError
+from sparkinesis.lease.beginning import InitialPosition, new_lease
 from sparkinesis.lease.extended_sequence_number import (
     AT_TIMESTAMP,
     LATEST,
@@ -16,7 +17,6 @@ from sparkinesis.lease.extended_sequence_number import (
 )
 from sparkinesis.lease.lease import Lease, StreamIdentifier
 from sparkinesis.lease.reset import InShard, Move, again, plan_reset
-from sparkinesis.lease.shard_sync import InitialPosition, new_lease
 from sparkinesis.stream import position as pos
 from sparkinesis.stream.routing import MAX_HASH_KEY
 from sparkinesis.stream.shard import Shard
@@ -46,9 +46,15 @@ def test_to_latest_open_shards_first() -> None:
     root, closed, opened = lease("0", SHARD_END, "1 2"), lease("1", "5"), lease("2", "TRIM_HORIZON")
     moves = plan_reset([root, closed, opened], SHARDS, pos.LATEST, NOW)
     assert moves == [
-        Move("2", esn(LATEST), NOW, lease=opened),
-        Move("3", esn(LATEST), NOW, create=new_lease(LAST, pos.LATEST, NOW)),
-        Move("1", esn(SHARD_END), lease=closed, child_ids=("3",)),
+        Move("2", esn(LATEST), NOW, lease=opened, now_ms=NOW),
+        Move(
+            "3",
+            esn(LATEST),
+            NOW,
+            create=replace(new_lease(LAST, pos.LATEST, NOW, made_ms=NOW), application_ms=NOW),
+            now_ms=NOW,
+        ),
+        Move("1", esn(SHARD_END), lease=closed, child_ids=("3",), now_ms=NOW),
     ]
 
 
@@ -56,7 +62,7 @@ def test_to_latest_closed_shards_are_not_given_leases_but_told_of_their_children
     root = lease("0", SHARD_END)
     moves = plan_reset([root, lease("2", "5"), lease("3", "5")], SHARDS, pos.LATEST, NOW)
     assert [move.key for move in moves] == ["2", "3", "0"]
-    assert moves[2] == Move("0", esn(SHARD_END), lease=root, child_ids=("1", "2"))
+    assert moves[2] == Move("0", esn(SHARD_END), lease=root, child_ids=("1", "2"), now_ms=NOW)
 
 
 def test_to_the_oldest_record_all_shards_parents_first() -> None:
@@ -66,7 +72,7 @@ def test_to_the_oldest_record_all_shards_parents_first() -> None:
         (key, esn(TRIM_HORIZON), None) for key in "0123"
     ]
     assert [move.lease for move in moves] == [None, closed, None, None]
-    assert moves[0].create == new_lease(ROOT, pos.TRIM_HORIZON)
+    assert moves[0].create == new_lease(ROOT, pos.TRIM_HORIZON, made_ms=NOW)
     assert moves[1].create is None
 
 
@@ -84,7 +90,7 @@ def test_to_an_instant() -> None:
 def test_leases_of_shards_that_are_gone(to: InitialPosition) -> None:
     ended, unread = lease("00", SHARD_END), lease("01", "77")
     first, *others = plan_reset([unread, ended], SHARDS, to, NOW)
-    assert replace(first, note="") == Move("01", esn(SHARD_END), lease=unread)
+    assert replace(first, note="") == Move("01", esn(SHARD_END), lease=unread, now_ms=NOW)
     assert first.note == "01 is not listed any more: what was not read of it after 77:0 is gone."
     assert "00" not in {move.key for move in others}
     assert not any(move.note for move in others)
@@ -94,10 +100,12 @@ def test_to_a_place_in_one_shard() -> None:
     row = lease("2", "5")
     there = InShard("2", esn("201", 4))
     assert plan_reset([row, lease("1", "5")], SHARDS, there, NOW) == [
-        Move("2", esn("201", 4), lease=row)
+        Move("2", esn("201", 4), lease=row, now_ms=NOW)
     ]
     (move,) = plan_reset([], SHARDS, there, NOW)
-    assert move.create == replace(new_lease(OPEN, pos.TRIM_HORIZON), checkpoint=esn("201", 4))
+    assert move.create == replace(
+        new_lease(OPEN, pos.TRIM_HORIZON, made_ms=NOW), checkpoint=esn("201", 4)
+    )
     (move,) = plan_reset(
         [lease("1", SHARD_END), lease("3", "5")], SHARDS, InShard("1", esn("7")), 0
     )

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from sparkinesis.errors import InconsistentShardsError
+from sparkinesis.lease.beginning import (
+    ANY_AGE,
+    Beginning,
+    InitialPosition,
+    beginning,
+    first_instant,
+    new_lease,
+)
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.shard_sync import (
     ChildLeases,
-    InitialPosition,
+    expired_unread,
     leases_for_empty_table,
     leases_for_partial_table,
-    new_lease,
     orphaned_children,
     plan_children,
 )
@@ -60,14 +69,22 @@ GRAPH_B = "0 1 2<0+1 3<2 4<2 5<3+4 6<5 7<5 8<6+7 9<8 10<8"
 GRAPH_C = "0 1 2<0 3<0 4<1 5<1"
 
 
-def lease(shard_id: str, at: str = "5", *parents: str) -> Lease:
-    return Lease(shard_id, shard_id, ExtendedSequenceNumber(at), parent_ids=parents)
+FIRST = NOW - 7_000
+"""When an application began at LATEST."""
+
+
+def lease(shard_id: str, at: str = "5", *parents: str, **more: Any) -> Lease:
+    return Lease(shard_id, shard_id, ExtendedSequenceNumber(at), parent_ids=parents, **more)
 
 
 def synced(text: str, leased: str, position: InitialPosition) -> dict[str, str]:
     """What is created, in order: shard id and checkpoint."""
-    rows = [lease(shard_id) for shard_id in leased.split()]
-    created = leases_for_partial_table(graph(text), rows, position, NOW)
+    return synced_beside([lease(shard_id) for shard_id in leased.split()], text, position)
+
+
+def synced_beside(rows: list[Lease], text: str, position: InitialPosition) -> dict[str, str]:
+    begin = beginning(rows, graph(text), position, NOW)
+    created = leases_for_partial_table(graph(text), rows, begin, position)
     return {row.shard_id: str(row.checkpoint) for row in created}
 
 
@@ -98,6 +115,8 @@ def test_an_empty_table_gets_all_shards_of_the_position(
             parent_ids=tuple(sorted(shard.parents)),
             hash_range=shard.hash_range,
             timestamp_ms=timestamp_ms,
+            application_ms=NOW if position is LATEST else None,
+            made_ms=NOW,
         )
         for shard in reversed(halves())
     ]
@@ -139,48 +158,119 @@ def test_an_instant_of_reshards_is_begun_before_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "leased", "latest", "trim_horizon"),
+    ("text", "leased", "unread", "trim_horizon"),
     [
         # All open shards are leased, or descend from leased ones.
         (GRAPH_A, "10 9 4 5", "", ""),
         (GRAPH_A, "0 1 2 3 4 5", "", ""),
         (GRAPH_B, "0 1", "", ""),
         (GRAPH_C, "0 1", "", ""),
-        # Nothing is leased: open shards, or the oldest ancestors.
-        (GRAPH_C, "", "2 3 4 5", "0 1"),
-        (GRAPH_B, "", "9 10", "0 1"),
-        (GRAPH_A, "", "4 5 9 10", "0 1 2 3 4 5"),
-        # One of two chains.
-        (GRAPH_C, "0", "4 5", "1"),
-        (GRAPH_C, "2", "3 4 5", "0 1"),
+        # One of two chains. What is leased of the other shows that its beginning is read.
+        (GRAPH_C, "0", "1", "1"),
+        (GRAPH_C, "2", "3 1", "0 1"),
         # The other parent of a merge, one side of which is leased: the KCL begins it where the
         # application began, or at its oldest ancestor.
         ("0 1 2<0+1", "0", "1", "1"),
-        (GRAPH_A, "8 9 4 5", "7", "2 3"),
-        # With 6 leased, the other side is begun at the start: 0 and 1 again, and with them all
-        # that 6 stands for. The KCL has this as a known weakness.
+        (GRAPH_A, "8 9 4 5", "2 3", "2 3"),
+        # With 6 leased, the other side is begun at the start at TRIM_HORIZON: 0 and 1 again, and
+        # with them all that 6 stands for. The KCL has this as a known weakness.
         (GRAPH_B, "6", "7", "0 1"),
         (GRAPH_B, "5", "", ""),
         (GRAPH_B, "3", "4", "0 1"),
         # Open shards without relatives.
         ("0 1 2", "1", "0 2", "0 2"),
         # The parents are not kept any more. One has a lease still, at the end of which they begin.
-        ("3<1 4<2", "", "3 4", "3 4"),
         ("3<1 4<2", "1", "4", "4"),
+        # Resharded twice since there were leases: the shards in between are kept, or some.
+        ("0 2<1 3<1 4<2 5<2 6<3 7<3", "0", "2 3", "2 3"),
+        ("0 3<1 4<2 5<2 6<3 7<3", "0", "4 5 3", "4 5 3"),
     ],
 )
-def test_what_is_missing_is_created(text: str, leased: str, latest: str, trim_horizon: str) -> None:
-    assert synced(text, leased, LATEST) == dict.fromkeys(latest.split(), "LATEST")
+def test_what_is_missing_is_created(text: str, leased: str, unread: str, trim_horizon: str) -> None:
+    """At LATEST, all that was not read since the application began, whether that is known."""
+    rows = [lease(shard_id, application_ms=FIRST) for shard_id in leased.split()]
+    assert synced_beside(rows, text, LATEST) == dict.fromkeys(unread.split(), "LATEST")
+    assert synced(text, leased, LATEST) == dict.fromkeys(unread.split(), "TRIM_HORIZON")
     oldest = dict.fromkeys(trim_horizon.split(), "TRIM_HORIZON")
     assert synced(text, leased, TRIM_HORIZON) == oldest
     at = synced(text, leased, AT)
     assert at == dict.fromkeys(trim_horizon.split(), "AT_TIMESTAMP")
 
 
+@pytest.mark.parametrize(
+    ("text", "leased", "latest", "oldest"),
+    [
+        (GRAPH_C, "", "2 3 4 5", "0 1"),
+        (GRAPH_B, "", "9 10", "0 1"),
+        (GRAPH_A, "", "4 5 9 10", "0 1 2 3 4 5"),
+        ("3<1 4<2", "", "3 4", "3 4"),
+        # Beside leases of a KCL's at LATEST.
+        (GRAPH_C, "2", "3 4 5", "0 1"),
+        ("0 1 2<0+1", "0", "1", "1"),
+        (GRAPH_A, "8 9 4 5", "7", "2 3"),
+        (GRAPH_B, "6", "7", "0 1"),
+        ("0 1 2", "1", "0 2", "0 2"),
+    ],
+)
+def test_an_application_that_has_not_begun_begins_with_open_shards_now(
+    text: str, leased: str, latest: str, oldest: str
+) -> None:
+    rows = [lease(shard_id, "LATEST") for shard_id in leased.split()]
+    begin = beginning(rows, graph(text), LATEST, NOW)
+    created = leases_for_partial_table(graph(text), rows, begin, LATEST)
+    assert {row.shard_id for row in created} == set(latest.split())
+    assert {(str(row.checkpoint), row.timestamp_ms) for row in created} == {("LATEST", NOW)}
+    assert synced_beside(rows, text, TRIM_HORIZON) == dict.fromkeys(oldest.split(), "TRIM_HORIZON")
+
+
+@pytest.mark.parametrize(
+    ("rows", "instant"),
+    [
+        # Only some leases of the first start were made.
+        ([lease("0", "LATEST", timestamp_ms=FIRST)], FIRST),
+        ([lease("0", "LATEST", timestamp_ms=FIRST, application_ms=FIRST)], FIRST),
+        # It has read since, and moved one of its shards.
+        ([lease("0", application_ms=FIRST), lease("2")], FIRST),
+        ([lease("0", "LATEST", timestamp_ms=NOW, application_ms=FIRST)], FIRST),
+        # Of several the earliest, so that nothing is left out.
+        ([lease("0", application_ms=FIRST + 1), lease("2", application_ms=FIRST)], FIRST),
+        # An operator has moved the application to LATEST since the other shard ended.
+        ([lease("0", SHARD_END, application_ms=5), lease("2", application_ms=FIRST)], FIRST),
+        ([lease("0", SHARD_END, application_ms=FIRST)], FIRST),
+        # An older version has written the rows, or a KCL.
+        ([lease("0")], None),
+        ([lease("0", "TRIM_HORIZON"), lease("2", "LATEST")], None),
+        ([lease("9", "LATEST")], None),
+        # A KCL's LATEST has been given an instant, which says nothing of the other shards.
+        ([lease("0", "LATEST", timestamp_ms=NOW, application_ms=0), lease("2")], None),
+    ],
+)
+def test_a_missing_shard_begins_at_the_first_instant_or_with_its_first_record(
+    rows: list[Lease], instant: int | None
+) -> None:
+    """``9`` has expired. ``1`` and ``2`` came from shards that have, too."""
+    shards = graph("0 1<8 2<8")
+    begin = beginning(rows, shards, LATEST, NOW)
+    created = {row.shard_id: row for row in leases_for_partial_table(shards, rows, begin, LATEST)}
+    one = created["1"]
+    if instant is None:
+        assert (str(one.checkpoint), one.known) == ("TRIM_HORIZON", ANY_AGE)
+    else:
+        assert (str(one.checkpoint), one.timestamp_ms, one.application_ms) == (
+            "LATEST",
+            instant,
+            instant,
+        )
+
+
+def test_a_table_without_any_instant_tells_none() -> None:
+    assert first_instant([lease("0"), lease("1", "TRIM_HORIZON")]) is None
+
+
 def test_leases_are_created_parents_first() -> None:
     shards = [Shard("z", starting_sequence_number="9"), Shard("a", starting_sequence_number="10")]
     shards += [Shard("b", starting_sequence_number="10")]
-    created = leases_for_partial_table(shards, [], TRIM_HORIZON, NOW)
+    created = leases_for_partial_table(shards, [], Beginning(TRIM_HORIZON), TRIM_HORIZON)
     assert [row.shard_id for row in created] == ["z", "a", "b"]
 
 
@@ -193,7 +283,7 @@ def test_a_long_history_is_no_problem() -> None:
 def test_an_open_shard_with_children_is_refused() -> None:
     shards = [Shard("0"), Shard("1", ("0",))]
     with pytest.raises(InconsistentShardsError, match="0 is listed as open, and 1 as what came"):
-        leases_for_partial_table(shards, [], LATEST, NOW)
+        leases_for_partial_table(shards, [], Beginning(LATEST, NOW), LATEST)
 
 
 # Children
@@ -203,7 +293,11 @@ def children_of(parent: str, text: str, finished: str = "", unfinished: str = ""
     shards = graph(text)
     rows = [lease(s, SHARD_END) for s in finished.split()]
     rows += [lease(s) for s in unfinished.split()]
-    return plan_children(lease(parent), [s for s in shards if parent in s.parents], rows, shards)
+    children = [s for s in shards if parent in s.parents]
+    return plan_children(lease(parent), children, rows, shards, BEGIN)
+
+
+BEGIN = Beginning(LATEST, FIRST, FIRST, NOW)
 
 
 def test_children_begin_with_their_first_record() -> None:
@@ -211,14 +305,22 @@ def test_children_begin_with_their_first_record() -> None:
         Shard("2", ("1",), hash_range=(5, 9), starting_sequence_number="200"),
         Shard("3", ("1",), hash_range=(0, 4), starting_sequence_number="100"),
     ]
-    planned = plan_children(lease("1"), children, [], [])
+    planned = plan_children(lease("1"), children, [], [], BEGIN, not_before_ms=NOW - 9)
     assert planned == ChildLeases(
         tuple(
-            Lease(c.id, c.id, ExtendedSequenceNumber("TRIM_HORIZON"), None, ("1",), None, 0, 0,
-                  hash_range=c.hash_range)
+            Lease(
+                c.id,
+                c.id,
+                ExtendedSequenceNumber("TRIM_HORIZON"),
+                parent_ids=("1",),
+                hash_range=c.hash_range,
+                known=AtTimestamp(NOW - 9),
+                application_ms=FIRST,
+                made_ms=NOW,
+            )
             for c in reversed(children)
         )
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(
@@ -229,8 +331,12 @@ def test_children_begin_with_their_first_record() -> None:
         # A merge: both parents have leases.
         ("0 1 2<0+1", "", "0 1", "2", ""),
         ("0 1 2<0+1", "1", "0", "2", ""),
-        # The other parent never had a lease, and none will come.
-        ("0 1 2<0+1", "", "0", "2", ""),
+        # The other parent has no lease, and none will come by itself.
+        ("0 1 2<0+1", "", "0", "1 2", ""),
+        ("0 1 3<1 2<0+3", "", "0", "1 3 2", ""),
+        # Nor has what that came from, of which another shard came that has one.
+        ("0 1 3<1 4<1 2<0+3", "", "0 4", "3 2", ""),
+        # It has expired.
         ("0 2<0+1", "", "0", "2", ""),
         # Its lease is to come: an ancestor of it is being read.
         ("0 1 2<1 3<1 4<0+2", "", "0 1", "", "2"),
@@ -280,14 +386,29 @@ def test_a_listing_from_before_a_merge(
     """s5 came of s0 and s3, and s3 of s1."""
     child = Shard("s5", ("s0", "s3"))
     rows = [lease(s) for s in leased.split()]
-    planned = plan_children(lease("s0"), [child], rows, [Shard(s) for s in listed])
+    planned = plan_children(lease("s0"), [child], rows, [Shard(s) for s in listed], BEGIN)
     assert [row.shard_id for row in planned.create] == created.split()
     assert planned.wait_for == tuple(wait_for.split())
 
 
 def test_children_of_somebody_else_are_refused() -> None:
     with pytest.raises(InconsistentShardsError, match="1 has ended with 2 as a child, whose"):
-        plan_children(lease("1"), [Shard("2")], [], [])
+        plan_children(lease("1"), [Shard("2")], [], [], BEGIN)
+
+
+def test_the_other_parent_of_a_merge_begins_where_the_application_did() -> None:
+    """The shards on the way from there begin with their first records, once those are read."""
+    planned = children_of("0", "0 1 3<1 2<0+3", "", "0")
+    first, middle, child = planned.create
+    assert (first.shard_id, str(first.checkpoint), first.timestamp_ms) == ("1", "LATEST", FIRST)
+    assert (middle.shard_id, str(middle.checkpoint), middle.known) == ("3", "TRIM_HORIZON", ANY_AGE)
+    assert (child.shard_id, child.parent_ids) == ("2", ("0", "3"))
+
+
+def test_shards_that_expired_without_a_lease_are_known_by_what_came_from_them() -> None:
+    missing = [lease("4", "LATEST", "2", "9"), lease("5", "LATEST", "4"), lease("6")]
+    assert expired_unread(missing, [lease("2")], graph("6")) == [("4", ("9",))]
+    assert expired_unread(missing, [], graph("2 9 6")) == []
 
 
 @pytest.mark.parametrize(
@@ -298,7 +419,7 @@ def test_children_of_somebody_else_are_refused() -> None:
         ("0 1<0 2<0", "", "0", ""),
         ("0 1 2<0+1", "0", "1", ""),
         ("0 1 2<0+1", "0 1", "", "2"),
-        ("0 1 2<0+1", "0", "", "2"),
+        ("0 1 2<0+1", "0", "", "1 2"),
         ("0 1 2<1 3<1 4<0+2", "0 1", "", "2 3"),
         ("0 1 2<1 3<1 4<0+2", "0 1 2", "3", "4"),
         ("0 1<0 2<1", "0 1 2", "", ""),
@@ -311,7 +432,7 @@ def test_forgotten_children_are_found(
 ) -> None:
     rows = [lease(s, SHARD_END) for s in finished.split()]
     rows += [lease(s) for s in unfinished.split()]
-    found = orphaned_children(rows, graph(text))
+    found = orphaned_children(rows, graph(text), Beginning(TRIM_HORIZON))
     assert [row.shard_id for row in found] == created.split()
     assert {str(row.checkpoint) for row in found} <= {"TRIM_HORIZON"}
 

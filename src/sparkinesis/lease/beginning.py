@@ -1,0 +1,160 @@
+"""Beginnings of shards: new leases, and the application's first instant. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+from sparkinesis.lease.extended_sequence_number import (
+    AT_TIMESTAMP,
+    LATEST,
+    TRIM_HORIZON,
+    ExtendedSequenceNumber,
+)
+from sparkinesis.lease.lease import Lease
+from sparkinesis.stream import position as pos
+from sparkinesis.stream.position import AtTimestamp, Sentinel
+from sparkinesis.stream.shard import Shard
+
+InitialPosition: TypeAlias = AtTimestamp | Literal[Sentinel.TRIM_HORIZON] | Literal[Sentinel.LATEST]
+"""Where an application begins that has no lease yet."""
+
+ANY_AGE = AtTimestamp(0)
+"""What is known of a lease whose shard may have lost records of any age before it is read."""
+
+BEGINS_WITHIN_MS = 300_000
+"""An application that begins at TRIM_HORIZON begins to read within this time: what expires until
+then counts as expired before."""
+
+
+def may_have_lost(
+    nothing_before: AtTimestamp | None, made_ms: int | None, now_ms: int, retention_ms: int
+) -> bool:
+    """Whether a shard that was not begun may have lost records, if it is old enough for that.
+
+    ``nothing_before``: nothing that is wanted of it arrived before this instant. None: all that was
+    kept at ``made_ms`` is wanted; if that is None as well, all that is kept now.
+    """
+    if nothing_before is not None:
+        return nothing_before.ms < now_ms - retention_ms
+    return made_ms is not None and now_ms - made_ms > BEGINS_WITHIN_MS
+
+
+def new_lease(
+    shard: Shard,
+    at: InitialPosition,
+    timestamp_ms: int | None = None,
+    *,
+    made_ms: int | None = None,
+) -> Lease:
+    """The lease of a shard that has none, at a position that is a name.
+
+    ``timestamp_ms``: the instant that LATEST stands for, so that a restart, or a reshard before
+    the first checkpoint, does not lose it; of no concern to the other positions. ``made_ms``: now.
+    """
+    if isinstance(at, AtTimestamp):
+        checkpoint, timestamp_ms = AT_TIMESTAMP, at.ms
+    elif at is pos.TRIM_HORIZON:
+        checkpoint, timestamp_ms = TRIM_HORIZON, None
+    else:
+        checkpoint = LATEST
+    return Lease(
+        key=shard.id,
+        shard_id=shard.id,
+        checkpoint=ExtendedSequenceNumber(checkpoint),
+        parent_ids=tuple(sorted(shard.parents)),
+        hash_range=shard.hash_range,
+        timestamp_ms=timestamp_ms,
+        made_ms=made_ms,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """Where a shard begins of which neither it nor an ancestor has a lease."""
+
+    at: InitialPosition
+    timestamp_ms: int | None = None
+    """The instant that LATEST stands for."""
+    application_ms: int | None = None
+    """See `Lease`; for all leases that are made."""
+    made_ms: int | None = None
+    """See `Lease`; for all leases that are made."""
+    known: AtTimestamp | None = None
+    """Of a lease at TRIM_HORIZON; see `Lease`."""
+    is_now: bool = False
+    """LATEST means this moment: nothing older is wanted, of closed shards nothing at all."""
+
+    def may_have_lost(self, now_ms: int, retention_ms: int) -> bool:
+        """Whether records behind it may have expired by now, of shards that are old enough."""
+        return may_have_lost(self._kept_since(), self.made_ms, now_ms, retention_ms)
+
+    def _kept_since(self) -> AtTimestamp | None:
+        if isinstance(self.at, AtTimestamp):
+            return self.at
+        return self.known if self.timestamp_ms is None else AtTimestamp(self.timestamp_ms)
+
+    def lease(self, shard: Shard) -> Lease:
+        """The lease of a shard that begins there."""
+        lease = new_lease(shard, self.at, self.timestamp_ms, made_ms=self.made_ms)
+        return replace(lease, application_ms=self.application_ms, known=self.known)
+
+    def child(self, shard: Shard, not_before_ms: int | None = None) -> Lease:
+        """The lease of a shard whose parents are read to their ends.
+
+        ``not_before_ms``: none of its records arrived before this; None: not known.
+        """
+        lease = new_lease(shard, pos.TRIM_HORIZON, made_ms=self.made_ms)
+        known = ANY_AGE if not_before_ms is None else AtTimestamp(not_before_ms)
+        return replace(lease, application_ms=self.application_ms, known=known)
+
+
+def first_instant(leases: Iterable[Lease]) -> int | None:
+    """The instant (epoch ms) at which the application began at LATEST, as its rows tell.
+
+    0: the rows say that it is not known. None: no row tells anything. Of several instants the
+    earliest counts, so that nothing is left out. A finished lease may be older than the last move
+    of the application to LATEST, and counts only where no other lease tells.
+    """
+    told: dict[bool, list[int]] = {True: [], False: []}
+    for lease in leases:
+        if lease.began_ms is not None:
+            told[lease.is_finished].append(lease.began_ms)
+    return min(told[False] or told[True], default=None)
+
+
+def beginning(
+    leases: Iterable[Lease], shards: Iterable[Shard], initial: InitialPosition, now_ms: int
+) -> Beginning:
+    """Where a shard begins that should have a lease, and neither it nor an ancestor has one.
+
+    ``initial``: the application's initial position. At LATEST it is the application's first
+    instant, by the leases that there are. Where they do not tell it, nothing may be left out, so
+    the shard begins at TRIM_HORIZON.
+
+    Only where every lease is a KCL's at LATEST, of a listed shard, LATEST means now: then nobody
+    has begun to read, and a KCL takes the word for the moment at which it begins.
+    """
+    leases = list(leases)
+    first_ms = first_instant(leases)
+    if isinstance(initial, AtTimestamp):
+        return Beginning(initial, None, first_ms, now_ms)
+    if initial is pos.TRIM_HORIZON:
+        # All that was kept when the application began is wanted.
+        made_ms = min((one.made_ms for one in leases if one.made_ms is not None), default=None)
+        known = ANY_AGE if made_ms is None else None
+        return Beginning(initial, None, first_ms, made_ms or now_ms, known)
+    if first_ms:
+        return Beginning(initial, first_ms, first_ms, now_ms)
+    if first_ms is None and _is_unread(leases, shards):
+        return Beginning(initial, now_ms, now_ms, now_ms, is_now=True)
+    return Beginning(pos.TRIM_HORIZON, None, first_ms, now_ms, ANY_AGE)
+
+
+def _is_unread(leases: Iterable[Lease], shards: Iterable[Shard]) -> bool:
+    """Whether all leases are at a KCL's LATEST, of shards that are listed."""
+    listed = {shard.id for shard in shards}
+    return all(
+        lease.checkpoint.sequence_number == LATEST and lease.shard_id in listed for lease in leases
+    )
