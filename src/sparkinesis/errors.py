@@ -82,7 +82,11 @@ class DuplicateWorkerIdError(SparkinesisError):
 
 
 class ProcessorError(SparkinesisError, TypeError):
-    """What was given as a record processor is none. Nothing was called."""
+    """What was given as a record processor is none, or a call of it returned before its work.
+
+    The second is a coroutine or a generator instead of None. Nothing that the call was given is
+    checkpointed or skipped, whatever ``on_error`` says: the worker ends, and raises this.
+    """
 
 
 class InconsistentShardsError(SparkinesisError):

@@ -15,6 +15,7 @@ from sparkinesis.errors import LeaseLostError, ProcessorError, SparkinesisError
 from sparkinesis.lease.extended_sequence_number import LATEST
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.stream.shard import Shard
+from sparkinesis.worker.calling import call
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.delivery import Deliverer, RepeatedError, backoff
 from sparkinesis.worker.intake import Intake
@@ -56,7 +57,7 @@ class Surroundings(Protocol):
         """The application asks to be shut down."""
 
     def fail(self, error: BaseException) -> None:
-        """No shard can go on: what was given as a record processor is none."""
+        """No shard can go on: what was given as a record processor is none, or defers its work."""
 
 
 class ShardConsumer:
@@ -228,7 +229,8 @@ class ShardConsumer:
             self._processor = make_processor(settings.factory)
         sinks = ShardSinks(settings.clock)
         checkpointer = Checkpointer(self.held, settings.service_time_ms, sinks)
-        self._processor.initialize(
+        call(
+            self._processor.initialize,
             ProcessorShard(
                 id=self.shard_id,
                 application=settings.application,
@@ -238,7 +240,7 @@ class ShardConsumer:
                 pending_checkpoint=lease.pending,
                 request_shutdown=self._ask_for_shutdown,
                 sinks=sinks,
-            )
+            ),
         )
         self._checkpointer = checkpointer
         self._deliverer = Deliverer(
@@ -283,9 +285,16 @@ class ShardConsumer:
         assert self._processor is not None
         assert self._checkpointer is not None
         try:
-            self._processor.shutdown_requested(self._checkpointer)
+            call(self._processor.shutdown_requested, self._checkpointer)
         except BaseException as error:  # noqa: BLE001 - the lease goes to another worker anyway
-            self._errors.log(f"shutdown_requested raised on {self}", error)
+            self._last_call_failed("shutdown_requested", error)
+
+    def _last_call_failed(self, name: str, error: BaseException) -> None:
+        """Report a call that is not repeated."""
+        if isinstance(error, ProcessorError):
+            self._around.fail(error)
+        else:
+            self._errors.log(f"{name} raised on {self}", error)
 
     def _shut_down(self) -> float | None:
         self.intake.stop()
@@ -295,9 +304,9 @@ class ShardConsumer:
             assert self._processor is not None
             assert self._checkpointer is not None
             try:
-                self._processor.lease_lost()
+                call(self._processor.lease_lost)
             except BaseException as error:  # noqa: BLE001 - there is nothing to try again for
-                self._errors.log(f"lease_lost raised on {self}", error)
+                self._last_call_failed("lease_lost", error)
             self._checkpointer.sinks.close()
         self._release()
         return None
@@ -314,7 +323,7 @@ class ShardConsumer:
         self._was_told_of_end = True
         self._checkpointer.end()
         if not self._checkpointer.last.is_shard_end:
-            self._processor.shard_ended(self._checkpointer)
+            call(self._processor.shard_ended, self._checkpointer)
         if not self._checkpointer.last.is_shard_end:
             raise SparkinesisError(
                 f"shard_ended returned without a checkpoint on {self}, so the shards that follow "

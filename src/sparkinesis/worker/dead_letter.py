@@ -6,7 +6,7 @@ import inspect
 import os
 import time
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TypeAlias
@@ -17,6 +17,7 @@ from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
 from sparkinesis.stream.entry import fitting_keys, random_key
 from sparkinesis.stream.putter import PutPlan, Putter
 from sparkinesis.worker.batch import RecordBatch
+from sparkinesis.worker.calling import asynchronous, discard, unfinished
 from sparkinesis.worker.dead_letter_file import file_name, to_table
 from sparkinesis.worker.failures import cut
 from sparkinesis.worker.sink_storage import check_place, is_local, open_storage
@@ -144,7 +145,7 @@ def check_target(target: object) -> None:
         )
     if not callable(target):
         raise OptionError(f"The dead-letter target is {_shown(target)}; {must}")
-    if _runs_later(target) or _runs_later(type(target).__call__):
+    if asynchronous(target):
         raise OptionError(
             f"The dead-letter target {_shown(target)} is async or a generator: to call it would "
             f"store nothing, and the records would be lost. Give a plain function: {must}"
@@ -169,22 +170,12 @@ def hand_over(target: DeadLetterTarget, failed: FailedRecords) -> None:
     a coroutine: nobody waits for that.
     """
     answer: object = target(failed)  # type: ignore[func-returns-value]
-    if inspect.isawaitable(answer) or inspect.isgenerator(answer) or inspect.isasyncgen(answer):
-        if isinstance(answer, Coroutine):
-            answer.close()
+    if unfinished(answer):
+        discard(answer)
         raise OptionError(
             f"The dead-letter target {_shown(target)} returned {type(answer).__name__}, which "
             "nobody waits for: the records are not stored. Let it store them before it returns."
         )
-
-
-def _runs_later(function: object) -> bool:
-    kinds = (
-        inspect.iscoroutinefunction,
-        inspect.isasyncgenfunction,
-        inspect.isgeneratorfunction,
-    )
-    return any(is_kind(function) for is_kind in kinds)
 
 
 def _shown(target: object) -> str:

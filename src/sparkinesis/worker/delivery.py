@@ -12,9 +12,11 @@ from sparkinesis.errors import (
     LeaseLostError,
     LeaseTableError,
     LeaseTableUnavailableError,
+    ProcessorError,
     SinkUnavailableError,
 )
 from sparkinesis.worker.batch import RecordBatch
+from sparkinesis.worker.calling import call
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.dead_letter import FailedRecords, hand_over
 from sparkinesis.worker.failures import Failures, describe
@@ -117,7 +119,10 @@ class Deliverer:
         self._done = self._checkpointer.last
 
     def step(self) -> float:
-        """Deliver the next batch, if one is due; returns seconds until the next try, 0 if done."""
+        """Deliver the next batch, if one is due; returns seconds until the next try, 0 if done.
+
+        Raises `ProcessorError` if the processor is none; the batch is still to be delivered then.
+        """
         if not self._queue:
             return 0.0
         attempt = self._queue[0]
@@ -132,7 +137,11 @@ class Deliverer:
         self._checkpointer.sinks.begin_call()
         self.processing_since = self._settings.clock()
         try:
-            self._processor.process_records(batch, self._checkpointer)
+            call(self._processor.process_records, batch, self._checkpointer)
+        except ProcessorError:
+            # A mistake in the program, which every other batch would meet as well.
+            self._take_back()
+            raise
         except BaseException as error:  # noqa: BLE001 - a user's code may call sys.exit() too
             return self._failed(attempt, error)
         finally:
@@ -153,10 +162,14 @@ class Deliverer:
         if len(batch):
             self._done = batch.last
 
-    def _failed(self, attempt: _Attempt, error: BaseException) -> float:
-        records = f"{_range(attempt.batch)} of {self._name}"
+    def _take_back(self) -> None:
+        """The present call has done nothing that may be checkpointed."""
         self._checkpointer.take_back(self._done)
         self._checkpointer.sinks.take_back()
+
+    def _failed(self, attempt: _Attempt, error: BaseException) -> float:
+        records = f"{_range(attempt.batch)} of {self._name}"
+        self._take_back()
         if self._is_ending():
             # Whoever has the shard next finds out whether it is the records' fault.
             self._failed_at_the_end(

@@ -6,6 +6,10 @@ cannot be made for no fault of the records: the lease table does not answer
 (`LeaseTableUnavailableError`), is missing (`LeaseTableError`) or may not be written to
 (`AccessDeniedError`), or a sink's storage does not answer (`SinkUnavailableError`). The records are
 delivered again, here or by another worker.
+
+Nor are they asked for a `ProcessorError`, such as for a call that returned a coroutine instead of
+doing its work: a mistake in the program, and no fault of any record. The worker ends with it, and
+the records come again once the mistake is mended.
 """
 
 from __future__ import annotations

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import pyarrow as pa
 
 from sparkinesis.errors import ProcessorError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import PendingCheckpoint
+from sparkinesis.worker.calling import made_by, refuse_asynchronous, refuse_factory
 from sparkinesis.worker.sink import DEFAULT_MAX_AGE, DEFAULT_MAX_BYTES, ParquetSink, ShardSinks
 from sparkinesis.worker.sink_plan import SinkPlan
 from sparkinesis.worker.sink_storage import open_storage
@@ -83,6 +85,10 @@ class RecordProcessor:
     a shard never overlap and never come from two threads at once; different shards run
     concurrently. No record of a shard's children is delivered, on any worker, before the parent's
     `shard_ended` has checkpointed.
+
+    All methods are plain ones, whose work is done when they return. A class with one that is
+    ``async def``, or has a ``yield``, is refused (`ProcessorError`); a call that returns a
+    coroutine or a generator all the same ends the worker with that error.
     """
 
     def initialize(self, shard: ProcessorShard) -> None:
@@ -131,15 +137,21 @@ def check_factory(factory: object) -> None:
             f"The processor is {factory!r}, which cannot be called. Give a class derived from "
             "sparkinesis.RecordProcessor, or a function that makes an instance of one."
         )
-    if isinstance(factory, type):
-        _check_methods(factory)
+    made: object = factory
+    while isinstance(made, functools.partial):
+        made = made.func
+    if isinstance(made, type):
+        _check_methods(made)
+        refuse_asynchronous(made, _REQUIRED)
+    refuse_factory(factory)
 
 
 def make_processor(factory: ProcessorFactory) -> RecordProcessor:
     """A new record processor. Raises `ProcessorError` if what was made is none."""
-    processor = factory()
+    processor = made_by(factory)
     _check_methods(type(processor))
-    return processor
+    refuse_asynchronous(processor, _REQUIRED)
+    return cast("RecordProcessor", processor)
 
 
 def _check_methods(made: type) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,10 +21,11 @@ from sparkinesis.errors import (
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.worker.application import Application
+from sparkinesis.worker.on_error import OnError, Retry, Skip
 from sparkinesis.worker.processor import RecordProcessor
 from sparkinesis.worker.worker import Worker
 from tests.journal import PATIENCE, Journal, Journaling
-from tests.streams import put_at
+from tests.streams import put_at, split
 
 Start = Callable[[Application], Worker]
 Make = Callable[..., Application]
@@ -233,6 +235,86 @@ def test_a_function_that_makes_something_else_ends_the_worker(
     assert failure.shard_ids == (), "it concerns all of them"
     assert owners(application) == {FIRST: None, SECOND: None}
     assert process_all(application, start, kinesis, stream, b"x") == [b"x", b"and on"]
+
+
+async def later(*_: Any) -> None: ...
+
+
+class Asynchronous(RecordProcessor):
+    async def process_records(self, batch: Any, checkpointer: Any) -> None:  # type: ignore[override]
+        checkpointer.checkpoint()
+
+
+def test_an_asynchronous_processor_is_refused_and_leaves_no_table(
+    application: Make, dynamodb: Any, stream: str
+) -> None:
+    with pytest.raises(ProcessorError, match=r"process_records of .*Asynchronous is `async def`"):
+        application(processor=Asynchronous)
+    assert stream not in dynamodb.list_tables()["TableNames"]
+
+
+@pytest.mark.parametrize("policy", [Retry(), Skip()], ids=str)
+@pytest.mark.parametrize("made", ["class", "call"])
+def test_records_of_a_processor_that_defers_its_work_are_not_lost(
+    application: Make,
+    start: Start,
+    launch: Start,
+    kinesis: Any,
+    stream: str,
+    *,
+    made: str,
+    policy: OnError,
+) -> None:
+    """It fails its worker, and leaves all of them to one that does it right."""
+
+    class Forgetful(RecordProcessor):
+        def process_records(self, batch: Any, checkpointer: Any) -> Any:
+            return later(batch, checkpointer)
+
+        def shutdown_requested(self, checkpointer: Any) -> None:
+            checkpointer.checkpoint()
+
+    def make_later() -> RecordProcessor:
+        return Asynchronous()
+
+    processor = make_later if made == "class" else Forgetful
+    put_at(kinesis, stream, b"x")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        worker = launch(application(processor=processor, on_error=policy))
+        with pytest.raises(ProcessorError, match="process_records"):
+            worker.wait(PATIENCE)
+    rows = application().table().leases()
+    assert {str(row.checkpoint) for row in rows} == {"TRIM_HORIZON"}
+    assert {row.owner for row in rows} == {None}
+    assert process_all(application, start, kinesis, stream, b"x") == [b"x", b"and on"]
+
+
+@pytest.mark.parametrize("name", ["initialize", "shutdown_requested", "lease_lost"])
+def test_a_call_of_the_life_cycle_that_returns_a_coroutine_fails_the_worker(
+    application: Make, launch: Start, kinesis: Any, stream: str, name: str, *, journal: Journal
+) -> None:
+    made = type("Forgetful", (Journaling,), {name: lambda *_: later()})
+    worker = launch(application(processor=lambda: made(journal)))
+    if name != "initialize":
+        journal.wait(lambda: len(journal.calls("initialize")) == 2)
+        worker.request_shutdown()
+    with pytest.raises(ProcessorError, match="returned a coroutine"):
+        worker.wait(PATIENCE)
+
+
+def test_a_shard_whose_end_returns_a_coroutine_has_not_ended(
+    application: Make, launch: Start, kinesis: Any, stream: str, *, journal: Journal
+) -> None:
+    made = type("Forgetful", (Journaling,), {"shard_ended": lambda *_: later()})
+    worker = launch(application(processor=lambda: made(journal)))
+    journal.wait(lambda: len(journal.calls("initialize")) == 2)
+    split(kinesis, stream)
+    with pytest.raises(ProcessorError, match="returned a coroutine"):
+        worker.wait(PATIENCE)
+    row = application().table().get(FIRST)
+    assert row is not None
+    assert not row.is_finished
 
 
 _ELSEWHERE: list[tuple[Callable[[Any, Any], object], str]] = [

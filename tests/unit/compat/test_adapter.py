@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -188,6 +189,61 @@ def test_what_is_no_processor_is_refused_at_once() -> None:
         kcl.KCLProcess(7)
     with pytest.raises(OptionError, match="on_error"):
         kcl.KCLProcess(Second(Shared()), on_error="skip")  # type: ignore[arg-type]
+
+
+METHODS: list[tuple[Any, tuple[str, ...]]] = [
+    (First, ("initialize", "process_records", "shutdown", "shutdown_requested")),
+    (Second, ("initialize", "process_records", "shutdown", "shutdown_requested")),
+    (
+        Third,
+        ("initialize", "process_records", "lease_lost", "shard_ended", "shutdown_requested"),
+    ),
+]
+EACH_METHOD = [(base, name) for base, names in METHODS for name in names]
+
+
+async def later(*_: Any) -> None: ...
+
+
+@pytest.mark.parametrize(("base", "name"), EACH_METHOD)
+def test_a_method_that_defers_its_work_is_refused_at_once(base: Any, name: str) -> None:
+    made = type("Deferring", (base,), {name: later})
+    instance = base(Shared())
+    setattr(instance, name, later)
+    for given in (made, made(Shared()), functools.partial(made, Shared()), instance):
+        with pytest.raises(ProcessorError, match=rf"{name} of .* is `async def`"):
+            kcl.KCLProcess(given)
+    with pytest.raises(ProcessorError, match=rf"{name} of .* is `async def`"):
+        make_factory(lambda: made(Shared()))()
+
+
+@pytest.mark.parametrize(("base", "name"), EACH_METHOD)
+def test_a_call_that_returns_a_coroutine_is_an_error(base: Any, name: str) -> None:
+    """Whichever version is called as another one."""
+    made = type("Forgetful", (base,), {name: lambda *_: later()})
+    processor = make_factory(made(Shared()))()
+    calls: dict[str, list[Callable[[], None]]] = {
+        "initialize": [lambda: processor.initialize(shard())],
+        "process_records": [lambda: deliver(processor, b"a")],
+        "shutdown": [processor.lease_lost, lambda: processor.shard_ended(NO_CHECKPOINTER)],
+        "lease_lost": [processor.lease_lost],
+        "shard_ended": [lambda: processor.shard_ended(NO_CHECKPOINTER)],
+        "shutdown_requested": [lambda: processor.shutdown_requested(NO_CHECKPOINTER)],
+    }
+    for make_call in calls[name]:
+        with pytest.raises(ProcessorError, match="returned a coroutine"):
+            make_call()
+
+
+def test_what_needs_arguments_cannot_make_processors() -> None:
+    class Needs(Third):
+        def __init__(self, shared: Shared) -> None:
+            super().__init__(shared)
+
+    with pytest.raises(ProcessorError, match=r"Give functools\.partial\(Needs, \.\.\.\)"):
+        kcl.KCLProcess(Needs)
+    with pytest.raises(ProcessorError, match="process_records"):
+        kcl.KCLProcess(lambda records, checkpointer: None)
 
 
 def test_a_processor_that_exits_ends_the_worker_and_is_called_no_more() -> None:

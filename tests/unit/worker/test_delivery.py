@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
 from typing import Any, cast
+from unittest.mock import patch
 
 import pytest
 
@@ -12,6 +14,7 @@ from sparkinesis.errors import (
     LeaseLostError,
     LeaseTableError,
     LeaseTableUnavailableError,
+    ProcessorError,
     SparkinesisError,
 )
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
@@ -393,3 +396,35 @@ def test_a_dead_letter_target_that_only_promises_to_store_has_refused() -> None:
     assert not taken
     (failure,) = [f for f in shard.setting.failures.snapshot() if "dead-letter" in f.what]
     assert "returned coroutine" in failure.error
+
+
+async def _later() -> None: ...
+
+
+@pytest.mark.parametrize(
+    "policy", [Retry(), Retry(1, then=Skip()), Skip(), Stop(), DeadLetter(print)], ids=str
+)
+def test_a_call_that_returns_a_coroutine_is_asked_of_no_policy(policy: OnError) -> None:
+    """Its records are neither checkpointed nor skipped: they come again."""
+    shard = Shard(policy)
+    shard.add(1, 2)
+    shard.deliverer.step()
+    process = shard.processor.process_records
+
+    def forget(batch: RecordBatch, checkpointer: Checkpointer) -> Any:
+        process(batch, checkpointer)
+        return _later()
+
+    shard.add(3, 4)
+    with patch.object(shard.processor, "process_records", forget), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(3):
+            with pytest.raises(ProcessorError, match=r"forget returned a coroutine"):
+                shard.deliverer.step()
+            assert shard.may_checkpoint() == "2:0"
+    assert shard.deliverer.processing_since is None
+    assert shard.deliverer.records == 2
+    assert shard.deliverer.stopped_by is None
+    shard.step_all()
+    assert shard.given == [["1", "2"], *[["3", "4"]] * 4]
+    assert shard.may_checkpoint() == "4:0"

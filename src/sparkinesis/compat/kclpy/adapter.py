@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import logging
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -24,6 +25,7 @@ from sparkinesis.compat.kclpy.v2 import processor as v2
 from sparkinesis.compat.kclpy.v3 import processor as v3
 from sparkinesis.errors import ProcessorError, SparkinesisError
 from sparkinesis.worker.batch import RecordBatch
+from sparkinesis.worker.calling import call, made_by, refuse_asynchronous, refuse_factory
 from sparkinesis.worker.checkpointer import Checkpointer as WorkerCheckpointer
 from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
 
@@ -110,7 +112,7 @@ class ShardProcessor(RecordProcessor):
         if self._exited:
             self._refuse()
         try:
-            method(given)
+            call(method, given)
         except SystemExit as leave:
             self._exited = True
             self._on_exit(leave)
@@ -131,15 +133,21 @@ def make_factory(
     An instance is copied as it was handed over, for each shard anew. Raises `ProcessorError` for
     what is no processor, or cannot be copied.
     """
+    kind = processor
+    while isinstance(kind, functools.partial):
+        kind = kind.func
+    if isinstance(kind, type):
+        _check(kind)
     if isinstance(processor, type):
-        _check(processor)
         make: Callable[[], Any] = processor
+        refuse_factory(make)
     elif hasattr(processor, "process_records"):
-        _check(type(processor))
+        _check(type(processor), processor)
         pristine = _copy(processor)
         make = lambda: _copy(pristine)  # noqa: E731 - a name would say no more
     elif callable(processor):
         make = processor
+        refuse_factory(make)
     else:
         raise ProcessorError(
             f"The record processor is {processor!r}. Give an instance of a class derived from "
@@ -147,8 +155,8 @@ def make_factory(
         )
 
     def factory() -> RecordProcessor:
-        made = make()
-        _check(type(made))
+        made = made_by(make)
+        _check(type(made), made)
         return ShardProcessor(_as_version_3(made), on_exit)
 
     return factory
@@ -175,7 +183,11 @@ def _as_version_3(processor: Any) -> v3.Version3:
     return version_3
 
 
-def _check(made: type) -> None:
+def _check(made: type, processor: object = None) -> None:
+    """Raise `ProcessorError` for a class that has not what the daemon calls.
+
+    ``processor``: an instance, which may have methods of its own.
+    """
     version = getattr(made, "version", None)
     name = f"{made.__module__}.{made.__qualname__}"
     if version not in _METHODS:
@@ -193,3 +205,4 @@ def _check(made: type) -> None:
             f"{name} has no {' and no '.join(missing)}, which a processor of version {version} "
             "needs."
         )
+    refuse_asynchronous(made if processor is None else processor, _METHODS[version])

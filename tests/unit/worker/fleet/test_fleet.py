@@ -175,6 +175,21 @@ def test_a_processor_that_cannot_travel_is_an_error_before_anything_listens(spar
     make(spark, 1, FleetOptions(port=port, lost_after=5)).shutdown()  # the port is free
 
 
+def test_a_processor_that_defers_its_work_is_refused_before_anything_is_submitted(
+    spark: Any,
+) -> None:
+    class Asynchronous(Processor):
+        async def process_records(self, batch: Any, checkpointer: Any) -> None: ...  # type: ignore[override]
+
+    before = threads()
+    with pytest.raises(ProcessorError, match="is `async def`"):
+        make(spark, processor=Asynchronous)
+    with pytest.raises(ProcessorError, match="make it the method process_records"):
+        make(spark, processor=lambda batch, checkpointer: None)
+    assert threads() == before
+    assert not spark.jobs
+
+
 def test_a_fleet_whose_thread_cannot_begin_leaves_nothing_open(
     spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

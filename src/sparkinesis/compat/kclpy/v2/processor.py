@@ -14,6 +14,7 @@ from sparkinesis.compat.kclpy.messages import (
     ShutdownRequestedInput,
 )
 from sparkinesis.compat.kclpy.unwritten import unwritten
+from sparkinesis.worker.calling import call
 
 
 class RecordProcessorBase:
@@ -57,15 +58,17 @@ class V1toV2Processor(RecordProcessorBase):
         self.delegate = delegate
 
     def initialize(self, initialize_input: InitializeInput) -> None:
-        self.delegate.initialize(initialize_input.shard_id)
+        call(self.delegate.initialize, initialize_input.shard_id)
 
     def process_records(self, process_records_input: ProcessRecordsInput) -> None:
-        self.delegate.process_records(
-            process_records_input.records, process_records_input.checkpointer
+        call(
+            self.delegate.process_records,
+            process_records_input.records,
+            process_records_input.checkpointer,
         )
 
     def shutdown(self, shutdown_input: ShutdownInput) -> None:
-        self.delegate.shutdown(shutdown_input.checkpointer, shutdown_input.reason)
+        call(self.delegate.shutdown, shutdown_input.checkpointer, shutdown_input.reason)
 
     def shutdown_requested(self, shutdown_requested_input: ShutdownRequestedInput) -> None:
-        self.delegate.shutdown_requested(shutdown_requested_input.checkpointer)
+        call(self.delegate.shutdown_requested, shutdown_requested_input.checkpointer)
