@@ -364,3 +364,27 @@ def test_a_filter_on_time_reads_less_and_stays_with_spark(
     assert [row for row in rows if kept(row)] == [row for row in whole if kept(row)]
     assert len(rows) == 3 * 400, "two minutes, and one by which arrival times may be out of order"
     assert fetched < everything / 2
+
+
+@pytest.mark.parametrize("position", ["trim_horizon", "2026-09-20T00:00:00Z"])
+def test_what_the_plan_of_a_read_saw_is_given_or_its_loss_is_told(
+    kinesis: Any, clock: ManualClock, batch: Callable[..., Batch], position: str
+) -> None:
+    """Spark may run the tasks of a plan again, days later."""
+    kinesis.create_stream(StreamName="one", ShardCount=1)
+    put(kinesis, "one", [b"gone before"], "k")
+    clock.advance(25 * HOUR)
+    # More than a look takes, so that the plan is made of several looks.
+    put(kinesis, "one", [b"%d" % number for number in range(1100)], "k")
+    clock.advance(20 * HOUR)
+    for number in range(1100, 1110):
+        put(kinesis, "one", [b"%d" % number], "k")
+        clock.advance(100)
+    clock.advance(1000)
+    plan = batch(streamName="one", startingPosition=position)
+    tolerant = batch(streamName="one", startingPosition=position, failOnDataLoss="false")
+    assert len(plan.rows()) == 1110
+    clock.advance(5 * HOUR)
+    with pytest.raises(DataLossError, match=r"shardId-000000000000.*was removed before the batch"):
+        plan.rows()
+    assert datas(tolerant.rows()) == [b"%d" % number for number in range(1100, 1110)]

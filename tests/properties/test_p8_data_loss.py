@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ from sparkinesis.errors import DataLossError
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.source.planner import SourcePlanner
 from tests.engine import MODES, Query
-from tests.streams import put, split
+from tests.streams import put, put_at, split
 
 pytestmark = pytest.mark.parametrize("mode", MODES)
 
@@ -313,3 +314,312 @@ def test_p8_a_task_that_sleeps_within_its_range_is_told_what_it_missed(
         return
     with pytest.raises(DataLossError, match="has expired"):
         list(read())
+
+
+@pytest.fixture
+def warnings(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    """What was told of lost records since the last time it was asked."""
+
+    def told() -> list[str]:
+        found = [r.getMessage() for r in caplog.records if "Going on with" in r.getMessage()]
+        caplog.clear()
+        return found
+
+    return told
+
+
+def one_shard(kinesis: Any, query: Callable[..., Query], **options: str) -> Query:
+    kinesis.create_stream(StreamName="one", ShardCount=1)
+    return query(streamName="one", **options)
+
+
+def texts(offset: Any) -> dict[str, str]:
+    (shards,) = offset.values()
+    return dict(shards)
+
+
+def test_p8_a_replay_of_what_a_new_shard_had_is_told_when_its_first_records_are_gone(
+    kinesis: Any,
+    clock: ManualClock,
+    query: Callable[..., Query],
+    warnings: Callable[[], list[str]],
+) -> None:
+    running = one_shard(kinesis, query)
+    put(kinesis, "one", [b"parent"], "k")
+    assert datas(running) == [b"parent"]
+    split(kinesis, "one")
+    first = put_at(kinesis, "one", b"c1")
+    clock.advance(20 * HOUR)
+    put_at(kinesis, "one", b"c2")
+    clock.advance(1000)
+    start, end = running.plan()
+    assert [row["data"] for row in running.read(start, end).rows] == [b"c1", b"c2"]
+    clock.advance(5 * HOUR)
+    running.restart()
+    with pytest.raises(DataLossError) as caught:
+        running.read(start, end)
+    text = str(caught.value)
+    assert first in text
+    assert "shardId-000000000001" in text
+    assert "stream 'one'" in text
+    assert "failOnDataLoss" in text
+    running.restart(failOnDataLoss="false")
+    assert [row["data"] for row in running.read(start, end).rows] == [b"c2"]
+    (told,) = warnings()
+    assert first in told
+
+
+@pytest.mark.parametrize("position", ["trim_horizon", "2026-09-21T00:00:00Z"])
+def test_p8_what_the_first_plan_saw_is_owed_to_a_replay_and_what_expired_before_is_not(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query], position: str
+) -> None:
+    running = one_shard(kinesis, query, initialPosition=position)
+    put(kinesis, "one", [b"gone before"], "k")
+    clock.advance(25 * HOUR)
+    put(kinesis, "one", [b"a"], "k")
+    clock.advance(20 * HOUR)
+    put(kinesis, "one", [b"b"], "k")
+    clock.advance(1000)
+    start, end = running.plan()
+    running.restart()
+    assert [row["data"] for row in running.read(start, end).rows] == [b"a", b"b"]
+    clock.advance(5 * HOUR)
+    with pytest.raises(DataLossError, match="was removed before the batch was read"):
+        running.read(start, end)
+
+
+@pytest.mark.parametrize("position", ["trim_horizon", "2026-09-20T00:00:00Z"])
+def test_p8_a_first_batch_of_one_record_is_owed_as_well(
+    kinesis: Any,
+    clock: ManualClock,
+    query: Callable[..., Query],
+    warnings: Callable[[], list[str]],
+    position: str,
+) -> None:
+    """Its first record is its end. At an instant that is kept, only the plan tells of it."""
+    kinesis.create_stream(StreamName="one", ShardCount=1)
+    kinesis.increase_stream_retention_period(StreamName="one", RetentionPeriodHours=72)
+    running = query(streamName="one", initialPosition=position)
+    put(kinesis, "one", [b"a"], "k")
+    start, end = running.plan()
+    kinesis.decrease_stream_retention_period(StreamName="one", RetentionPeriodHours=24)
+    clock.advance(25 * HOUR)
+    kinesis.increase_stream_retention_period(StreamName="one", RetentionPeriodHours=72)
+    with pytest.raises(DataLossError, match="shardId-000000000000"):
+        running.read(start, end)
+    running.restart(failOnDataLoss="false")
+    assert running.read(start, end).rows == []
+    assert len(warnings()) == 1
+
+
+def test_p8_a_batch_that_was_planned_in_several_looks_is_owed_from_its_first_record_on(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    """What one shard leaves of the limit goes to the other, in another look behind the first."""
+    for number in range(12):
+        put_at(kinesis, "s", b"%d" % number, 0)
+        clock.advance(HOUR)
+    put_at(kinesis, "s", b"other", 2**128 - 1)
+    running = query(maxRecordsPerTrigger="8")
+    start, end = running.plan()
+    assert len(running.read(start, end).rows) == 8
+    clock.advance(13 * HOUR)
+    with pytest.raises(DataLossError, match="was removed before the batch was read"):
+        running.read(start, end)
+
+
+def test_p8_a_batch_that_was_planned_ahead_is_owed_from_its_first_record_on(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    running = one_shard(kinesis, query, maxRecordsPerTrigger="2")
+    put(kinesis, "one", [b"a", b"b"], "k")
+    split(kinesis, "one")
+    for number in range(12):
+        put_at(kinesis, "one", b"%d" % number, (2**128 - 1) * (number % 2))
+        clock.advance(HOUR)
+    batch = running.next_batch()
+    assert batch is not None
+    assert [row["data"] for row in batch.rows] == [b"a", b"b"]
+    assert running.reader._planner is not None
+    assert running.reader._planner._ahead is not None
+    clock.advance(1000)
+    start, end = running.plan()
+    assert [text.count("^") for text in texts(end).values()] == [1, 1]
+    clock.advance(13 * HOUR)
+    with pytest.raises(DataLossError, match="was removed before the batch was read"):
+        running.read(start, end)
+
+
+def test_p8_an_offset_does_not_grow_for_the_shards_that_its_start_lists(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    running = one_shard(kinesis, query)
+    put(kinesis, "one", [b"a"], "k")
+    first = running.next_batch()
+    assert first is not None
+    assert "^" in texts(first.end)["shardId-000000000000"]
+    split(kinesis, "one")
+    put_at(kinesis, "one", b"b", 0)
+    put_at(kinesis, "one", b"c", 2**128 - 1)
+    clock.advance(1000)
+    children = running.next_batch()
+    assert children is not None
+    assert all(text.count("^") == 1 for text in texts(children.end).values())
+    put_at(kinesis, "one", b"d", 0)
+    clock.advance(1000)
+    last = running.next_batch()
+    assert last is not None
+    assert [row["data"] for row in last.rows] == [b"d"]
+    assert all("^" not in text for text in texts(last.end).values()), "of quiet shards, too"
+
+
+@pytest.mark.parametrize("position", ["trim_horizon", "latest"])
+def test_p8_a_batch_that_an_older_version_planned_is_read_as_ever(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query], position: str
+) -> None:
+    running = one_shard(kinesis, query, initialPosition=position)
+    if position == "latest":
+        assert running.next_batch() is not None
+    for data in (b"a", b"b"):
+        put(kinesis, "one", [data], "k")
+        clock.advance((20 if position == "trim_horizon" else 2) * HOUR)
+        start, end = running.plan()
+    old = {"one": {shard: re.sub("[~^][0-9]+", "", text) for shard, text in texts(end).items()}}
+    assert old != end
+    if position == "trim_horizon":
+        # Such an offset tells nothing of its first record.
+        assert [row["data"] for row in running.read(start, old).rows] == [b"b"]
+    running.checkpoint = old
+    put(kinesis, "one", [b"c"], "k")
+    running.restart()
+    assert datas(running) == [b"c"]
+
+
+def test_p8_a_retention_period_that_was_shorter_for_a_while_is_noticed(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    kinesis.create_stream(StreamName="one", ShardCount=1)
+    kinesis.increase_stream_retention_period(StreamName="one", RetentionPeriodHours=72)
+    running = query(streamName="one")
+    put(kinesis, "one", [b"a"], "k")
+    assert datas(running) == [b"a"]
+    clock.advance(1 * HOUR)
+    put(kinesis, "one", [b"lost"], "k")
+    clock.advance(29 * HOUR)
+    kinesis.decrease_stream_retention_period(StreamName="one", RetentionPeriodHours=24)
+    kinesis.increase_stream_retention_period(StreamName="one", RetentionPeriodHours=72)
+    put(kinesis, "one", [b"b"], "k")
+    running.restart()
+    with pytest.raises(DataLossError) as caught:
+        running.plan()
+    text = str(caught.value)
+    assert "72 hours now, but did so for a shorter time before" in text
+    assert "shardId-000000000000" in text
+    assert "failOnDataLoss" in text
+    running.restart(failOnDataLoss="false")
+    assert datas(running) == [b"b"]
+
+
+def test_p8_a_shorter_retention_period_that_removed_only_what_was_read_is_no_loss(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    kinesis.create_stream(StreamName="one", ShardCount=1)
+    kinesis.increase_stream_retention_period(StreamName="one", RetentionPeriodHours=72)
+    running = query(streamName="one")
+    put(kinesis, "one", [b"a"], "k")
+    assert datas(running) == [b"a"]
+    clock.advance(10 * HOUR)
+    assert running.next_batch() is not None, "silence is stored"
+    clock.advance(16 * HOUR)
+    kinesis.decrease_stream_retention_period(StreamName="one", RetentionPeriodHours=24)
+    kinesis.increase_stream_retention_period(StreamName="one", RetentionPeriodHours=72)
+    put(kinesis, "one", [b"b"], "k")
+    running.restart()
+    assert datas(running) == [b"b"]
+
+
+def recreated(kinesis: Any, clock: ManualClock, after_ms: int = 10 * 60_000) -> None:
+    kinesis.delete_stream(StreamName="s", EnforceConsumerDeletion=True)
+    clock.advance(after_ms)
+    kinesis.create_stream(StreamName="s", ShardCount=2)
+
+
+def test_p8_a_stream_created_anew_is_noticed_where_the_query_stands_at_an_instant(
+    kinesis: Any,
+    clock: ManualClock,
+    query: Callable[..., Query],
+    warnings: Callable[[], list[str]],
+) -> None:
+    running = query(initialPosition="latest", by="polling")
+    assert running.next_batch() is not None
+    put(kinesis, "s", [b"lost"], "k")
+    recreated(kinesis, clock)
+    put(kinesis, "s", [b"a", b"b", b"c", b"d"])
+    clock.advance(1000)
+    running.restart()
+    with pytest.raises(DataLossError) as caught:
+        running.plan()
+    text = str(caught.value)
+    assert "is of a stream of the same name that was deleted" in text
+    assert "shardId-000000000000 at AT_TIMESTAMP:1790000000000" in text
+    assert "failOnDataLoss" in text
+    assert "a new checkpoint location" in text
+    running.restart(failOnDataLoss="false")
+    assert datas(running) == [b"a", b"b", b"c", b"d"]
+    assert len(warnings()) == 1
+    put(kinesis, "s", [b"e"])
+    running.restart(failOnDataLoss="true")
+    assert datas(running) == [b"e"]
+
+
+def test_p8_a_replay_on_a_stream_created_anew_is_noticed(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    running = query(initialPosition="latest", by="polling")
+    assert running.next_batch() is not None
+    put(kinesis, "s", [b"lost"], "k")
+    clock.advance(1000)
+    start, end = running.plan()
+    recreated(kinesis, clock)
+    put(kinesis, "s", [b"a", b"b", b"c", b"d"])
+    running.restart()
+    with pytest.raises(DataLossError, match="shardId-00000000000"):
+        running.read(start, end)
+
+
+@pytest.mark.parametrize("position", ["trim_horizon", "latest", "2020-01-01T00:00:00Z"])
+def test_p8_a_young_stream_is_no_other(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query], position: str
+) -> None:
+    """A query may begin before its stream was created, and be started again at once."""
+    running = query(initialPosition=position)
+    assert running.next_batch() is not None
+    running.restart()
+    assert running.next_batch() is None
+    put(kinesis, "s", [b"a"], "k")
+    clock.advance(1000)
+    running.restart()
+    assert datas(running) == [b"a"]
+
+
+def test_p8_to_know_the_stream_costs_one_call_for_each_start_of_a_query(
+    kinesis: Any, server: LocalServer, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    running = query(by="polling")
+
+    def described() -> int:
+        return len(list(server.kinesis.calls.select("DescribeStreamSummary")))
+
+    def reads(data: bytes) -> None:
+        put(kinesis, "s", [data], "k")
+        clock.advance(1000)
+        assert datas(running) == [data]
+
+    before = described()
+    reads(b"first")
+    assert described() == before, "nothing is stored that could be of another stream"
+    for restart in range(1, 4):
+        running.restart()
+        for number in range(3):
+            reads(b"%d-%d" % (restart, number))
+        assert described() == before + restart

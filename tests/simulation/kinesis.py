@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timezone
 from email.utils import formatdate
 from typing import Any
 
@@ -40,7 +40,11 @@ class KinesisClient:
         self._list_page = list_page
 
     def describe_stream_summary(self, **request: Any) -> Any:
-        return self._call("DescribeStreamSummary", request)
+        answer = self._call("DescribeStreamSummary", request)
+        summary = answer["StreamDescriptionSummary"]
+        created = summary["StreamCreationTimestamp"]
+        summary["StreamCreationTimestamp"] = datetime.fromtimestamp(created, timezone.utc)
+        return answer
 
     def list_shards(self, **request: Any) -> Any:
         return self._call("ListShards", request)

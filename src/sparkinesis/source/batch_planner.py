@@ -85,9 +85,10 @@ def _with_ends(members: list[Stretch], planner: StreamPlanner) -> list[ShardRang
     while (following := planner.next_offset(at)) is not at:
         for more in ranges(at, following):
             shard = more.shard_id
-            begun = found.get(shard)
-            start = more.start if begun is None else begun.start
-            found[shard] = ShardRange(shard, start, more.end, initial.get(shard, True))
+            begun = found.get(shard, more)
+            found[shard] = ShardRange(
+                shard, begun.start, more.end, initial.get(shard, True), begun.first
+            )
         at = following
     return list(found.values())
 

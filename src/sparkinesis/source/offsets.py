@@ -11,6 +11,7 @@ a crash in the very first batch it asks for it again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from sparkinesis.errors import SparkinesisError
@@ -23,6 +24,7 @@ from sparkinesis.stream.position import (
     FromApplication,
     Position,
     ShardRange,
+    between_batches,
     parse_position,
 )
 
@@ -108,9 +110,12 @@ def ranges(start: Positions, end: Positions) -> list[ShardRange]:
         if isinstance(until, AfterRecord):
             if until.is_same_place(since):
                 continue
-            found.append(ShardRange(shard_id, since, until, initial))
+            behind = between_batches(since)
+            found.append(
+                ShardRange(shard_id, behind, replace(until, first=None), initial, until.first)
+            )
         elif until is SHARD_END:
-            found.append(ShardRange(shard_id, since, SHARD_END, initial))
+            found.append(ShardRange(shard_id, between_batches(since), SHARD_END, initial))
     return found
 
 

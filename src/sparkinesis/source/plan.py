@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from sparkinesis.source.offsets import ANY_SHARD, Positions, start_of
@@ -22,6 +22,7 @@ from sparkinesis.stream.position import (
     AtTimestamp,
     Position,
     advanced,
+    between_batches,
 )
 from sparkinesis.stream.shard import Lineage
 
@@ -46,6 +47,10 @@ class Records:
 
     end: str
     clear_until: int | None = None
+    arrived_ms: int | None = None
+    """When the record ``end`` arrived (epoch ms); None if the service does not tell."""
+    first: str | None = None
+    """The sequence number of the first of these records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +64,9 @@ Finding: TypeAlias = Quiet | Records | Finished
 
 def extended(finding: Finding, more: Finding) -> Finding:
     """What two looks one after the other found, the second behind the end of the first."""
-    return more if isinstance(more, Records) else finding
+    if not isinstance(more, Records):
+        return finding
+    return replace(more, first=finding.first) if isinstance(finding, Records) else more
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +107,14 @@ def plan(start: Positions, lineage: Lineage, findings: Mapping[str, Finding]) ->
                 to_probe[shard_id] = position
                 end[shard_id] = position
             case Quiet():
-                end[shard_id] = advanced(position, found.clear_until)
+                end[shard_id] = advanced(between_batches(position), found.clear_until)
             case Records():
                 has_rows = True
-                end[shard_id] = AfterRecord(found.end, found.clear_until)
+                # A start that names a record tells what is missing by itself.
+                first = None if isinstance(position, AfterRecord) else found.first
+                end[shard_id] = AfterRecord(
+                    found.end, found.clear_until, arrived_ms=found.arrived_ms, first=first
+                )
             case Finished():
                 finished.add(shard_id)
                 end[shard_id] = SHARD_END

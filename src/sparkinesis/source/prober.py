@@ -118,6 +118,8 @@ class ShardProber:
         self._is_new = False
         """The cursor stands where it was opened: it has not met a record, nor the tip."""
         self._last_look: Look | None = None
+        self._first: str | None = None
+        """The sequence number of the first record that the present look has met."""
         self._limit = FIRST_LIMIT
 
     def judge_by(self, check: RetentionCheck) -> None:
@@ -140,6 +142,7 @@ class ShardProber:
         elif again is not None:
             return again
         self._position = position
+        self._first = None
         try:
             look = self._examine_or_skip(self._cursor, allowance)
         except ExpiredIteratorError:
@@ -149,13 +152,15 @@ class ShardProber:
         except Exception:
             self._cursor = None  # it may stand behind records that no look has told of
             raise
-        if isinstance(look.finding, Records):
+        found = look.finding
+        if isinstance(found, Records):
+            look = replace(look, finding=replace(found, first=self._first))
             # The cursor stands behind these records: there, most likely, the next look is wanted.
-            self._position = AfterRecord(look.finding.end)
+            self._position = AfterRecord(found.end)
             self._start_is_checked = True
             if self._cursor is not None and self._cursor.at_end:
                 self._last_look = Look(Finished(), look.children)
-        elif not isinstance(look.finding, Quiet):
+        elif not isinstance(found, Quiet):
             self._last_look = look
         return look
 
@@ -334,6 +339,8 @@ class ShardProber:
                 break
         self._is_new = False
         within = _until(records or (), self._until_ms)
+        if within and self._first is None:
+            self._first = within[0].sequence_number
         return _Following(fetched, within, passed_until=len(within) < len(records or ()))
 
     def _approach_tip(self, cursor: ShardCursor, found: _Following) -> Look:
@@ -447,7 +454,7 @@ def _nothing(cursor: ShardCursor, found: _Following) -> Look:
 def _records(end: Record, silent_until: int | None, lag_ms: int = 0) -> Look:
     if silent_until is None and end.approximate_arrival_timestamp is not None:
         silent_until = arrival_ms(end) - CLOCK_MARGIN_MS
-    return Look(Records(end.sequence_number, silent_until), lag_ms=lag_ms)
+    return Look(Records(end.sequence_number, silent_until, end.arrived_ms), lag_ms=lag_ms)
 
 
 def _order(record: Record) -> tuple[int, str]:

@@ -32,6 +32,7 @@ from sparkinesis.stream.client import StreamClient
 from sparkinesis.stream.position import (
     LATEST,
     SHARD_END,
+    TRIM_HORIZON,
     AfterRecord,
     AtTimestamp,
     FromApplication,
@@ -104,6 +105,10 @@ class StreamPlanner:
         self._reads_all = reads_all
         self._has_resumed = not reads_all
         """The offset that a query resumes from was looked at, and so is whole."""
+        self._has_identified = not reads_all
+        """The stream was looked at, and is the one that the positions are of."""
+        self._created_ms = 0
+        """When the stream was created, in epoch ms; 0 if that was not asked for."""
 
     def stop_at_present(self) -> None:
         """From now on plan as if nothing arrived after this instant, and without pauses."""
@@ -124,6 +129,7 @@ class StreamPlanner:
         nothing happened.
         """
         self._wait_for_turn()
+        known = self._of_this_stream(start)
         initial = start.get(ANY_SHARD)
         if initial is LATEST:
             self._skip_older_than = None  # nothing can be older
@@ -131,12 +137,12 @@ class StreamPlanner:
         if isinstance(initial, FromApplication):
             return self._resolve_application(initial.name)
         if self._skip_older_than is not None:
-            skipped = self._skip_older(start, self._skip_older_than)
+            skipped = self._skip_older(known, self._skip_older_than)
             self._skip_older_than = None  # once: what arrives while the query runs is read
-            if skipped is not start:
+            if skipped is not known:
                 return skipped
         lineage = self._lineage or self._list_shards()
-        known = self._without_lost_shards(start, lineage)
+        known = self._without_lost_shards(known, lineage)
         planned = self._plan(known, allowance)
         if planned.has_rows or known is not start or is_worth_storing(start, planned.end):
             self._forget_all_but(planned.end)
@@ -176,6 +182,7 @@ class StreamPlanner:
             self._probers = {}
             self._announced = {}
             self._has_resumed = not self._reads_all
+            self._has_identified = not self._reads_all
             if self._lineage is not None:
                 self._list_shards()
         self._looked_at = self._clock()
@@ -205,6 +212,8 @@ class StreamPlanner:
         lineage, now_ms = self._list()
         lineage = self._caught_up(lineage, partial(missing, start))
         bound_ms = now_ms - round(seconds * 1000)
+        if self._created_ms > bound_ms:
+            return start  # nothing in the stream is older than the stream
         if bound_ms == now_ms:
             self._sleep(1.0)  # the bound is asked for below: see _wait_out_the_second
         # What is lost with a shard that is gone is older than the bound, and not wanted.
@@ -271,6 +280,25 @@ class StreamPlanner:
             lineage = self._list_shards()
             has_waited = True
         return lineage
+
+    def _of_this_stream(self, start: Positions) -> Positions:
+        """``start``, with nothing left of a deleted stream that had the same name.
+
+        Costs a DescribeStreamSummary when a query goes on from an offset, and after each rest.
+        Raises `DataLossError`.
+        """
+        stored = {shard: at for shard, at in start.items() if shard != ANY_SHARD}
+        if self._has_identified:
+            return start
+        if not stored:
+            self._has_identified = True
+            return start
+        check = RetentionCheck(self._client, self._fail_on_data_loss)
+        stream = self._client.describe()
+        others = check.of_another_stream(stored, stream, self._skip_older_than)
+        self._created_ms = stream.created_ms
+        self._has_identified = True  # offsets that follow are of the stream that is there
+        return {**start, **dict.fromkeys(others, TRIM_HORIZON)} if others else start
 
     def _without_lost_shards(self, start: Positions, lineage: Lineage) -> Positions:
         lineage = self._caught_up(lineage, partial(missing, start))

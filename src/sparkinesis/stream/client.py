@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from datetime import timezone
+from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple, TypeVar
 
@@ -46,6 +46,8 @@ class StreamSummary:
     distributes_records: bool = False
     """Records go to any shard, whatever their hash keys, and need no partition key
     (RecordDistributionStrategy AUTO)."""
+    created_ms: int = 0
+    """When the stream was created, in epoch ms; 0 if the service does not tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +114,15 @@ class StreamClient:
         """Empty until DescribeStreamSummary has told it; a stream of that name has no other."""
 
     def describe(self) -> StreamSummary:
-        """DescribeStreamSummary: the retention period, if the stream exists."""
+        """DescribeStreamSummary, if the stream exists."""
         answer = self._describe()
         summary = answer["StreamDescriptionSummary"]
+        created: datetime | None = summary.get("StreamCreationTimestamp")
         return StreamSummary(
             summary["RetentionPeriodHours"] * 3_600_000,
             self._service_time(answer),
             summary.get("RecordDistributionStrategy") == "AUTO",
+            0 if created is None else round(created.timestamp() * 1000),
         )
 
     def list_shards(

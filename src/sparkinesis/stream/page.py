@@ -31,6 +31,12 @@ class Record(msgspec.Struct, frozen=True, gc=False, rename="pascal", kw_only=Tru
     approximate_arrival_timestamp: _EpochSeconds | None = None
     """Epoch seconds; the service means whole milliseconds."""
 
+    @property
+    def arrived_ms(self) -> int | None:
+        """When the record arrived, in epoch milliseconds; None if the service does not tell."""
+        seconds = self.approximate_arrival_timestamp
+        return None if seconds is None else round(seconds * 1000)
+
 
 class HashKeyRange(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
     """The part of the 128-bit hash space that a shard owns: decimal text, both ends inclusive."""

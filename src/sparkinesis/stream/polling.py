@@ -78,11 +78,13 @@ def read_range(
     ``open_cursor`` gives a cursor AT a position (inclusive). ``expected``: about how many records
     the range has, if that is known; it decides how large pages are, never what is read. The next
     page is fetched while the caller works on the present one. Raises `DataLossError` when the
-    range's start or end has been trimmed, or what was next to be read while the caller slept,
-    unless the check is told to go on: then what is left of the range is read.
+    range's start or end has been trimmed, or the first record that the plan saw, or what was next
+    to be read while the caller slept, unless the check is told to go on: then what is left of the
+    range is read.
     """
     # An initial start may lie before the oldest record: that is what the user asked for.
     looked_at_start = wanted.is_initial
+    edges = _Edges(wanted, check)
     reached = Reached(wanted.start)
     seen = 0
     with ThreadPoolExecutor(1, thread_name_prefix="get-records") as fetcher:
@@ -113,10 +115,7 @@ def read_range(
             within, over, end_seen = up_to(records or (), wanted.end)
             ends_at_record = isinstance(wanted.end, AfterRecord)
             over = over or cursor.at_end or (ends_at_record and _is_at_tip(fetched.page))
-            if ends_at_record and over and not end_seen:
-                # The end existed when the range was planned. Now the page begins behind it, or
-                # there is nothing more to come: it has been trimmed, and all before it as well.
-                check.without_end(wanted, fetched)
+            edges.look(fetched, over=over, end_seen=end_seen)
             seen += len(fetched.page.records)
             if not over:
                 following = fetcher.submit(cursor.fetch, page_limit(limit, expected, seen))
@@ -124,6 +123,28 @@ def read_range(
                 yield within
             if over:
                 return
+
+
+class _Edges:
+    """Looks whether the first and the last record of a range, as planned, are in its pages."""
+
+    def __init__(self, wanted: ShardRange, check: RetentionCheck) -> None:
+        self._wanted = wanted
+        self._check = check
+        self._looks_for_first = wanted.first is not None
+        self._is_told = False
+
+    def look(self, fetched: Fetched, *, over: bool, end_seen: bool) -> None:
+        """One more page; ``over``: the last one. Raises `DataLossError`, once for both edges."""
+        first = next(iter(fetched.page.records), None)
+        if self._looks_for_first and (first is not None or over):
+            self._looks_for_first = False
+            self._is_told = not self._check.planned_first(self._wanted, first)
+        ends_at_record = isinstance(self._wanted.end, AfterRecord)
+        if ends_at_record and over and not end_seen and not self._is_told:
+            # The end existed when the range was planned. Now the page begins behind it, or there
+            # is nothing more to come: it has been trimmed, and all before it as well.
+            self._check.without_end(self._wanted, fetched)
 
 
 def _is_at_tip(page: Page) -> bool:

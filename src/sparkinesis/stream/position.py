@@ -8,13 +8,24 @@ A position says what is *done*. Its text form is what offsets in a Spark checkpo
 ``<sequence number>``       everything up to and including that record is done
 ``<sequence number>@<ms>``  the same, and no later record arrived before this epoch millisecond
 ``<sequence number>:<n>``   everything before that record is done, and the user records 0 to n of
-                            that record; ``@<ms>`` may follow here too
+                            that record
 ``APPLICATION:<name>``      what that KCL application has done; in an initial offset only
 ``SHARD_END``               the shard is closed and all of it is done
 ==========================  ======================================================================
 
+Optional parts follow a sequence number, each behind a sign of its own, in this order:
+
+=========  =======================================================================================
+``:<n>``   the last user record that is done (above)
+``@<ms>``  no later record arrived before this epoch millisecond (above)
+``~<ms>``  the record of the sequence number arrived at this epoch millisecond
+``^<sn>``  in the end of a batch: ``<sn>`` is the first record of the batch in this shard
+=========  =======================================================================================
+
 The time behind ``@`` is what tells an expired position from a merely old one: when the record of
 the sequence number has been trimmed, but everything since that time is still kept, nothing is lost.
+The time behind ``~`` tells whether retention, as it is now, is why the record is gone. The record
+behind ``^`` is there where the start of the batch names no record: a replay looks for it.
 """
 
 from __future__ import annotations
@@ -74,19 +85,24 @@ class AfterRecord:
     ``clear_until``: no record after it arrived before this epoch millisecond; None if unknown.
     ``sub_sequence_number``: the last user record of that record that is done, from 0; what a KCL
     application has checkpointed. None, as in all ends of batches: all of the record is done.
+    ``arrived_ms``: when the record itself arrived, in epoch milliseconds; None if unknown.
+    ``first``: the sequence number of the first record of the batch that ends here, where the start
+    of the batch names no record; else None. It says nothing about the position.
     """
 
     sequence_number: str
     clear_until: int | None = None
     sub_sequence_number: int | None = None
+    arrived_ms: int | None = None
+    first: str | None = None
 
     def __str__(self) -> str:
-        sub = "" if self.sub_sequence_number is None else f":{self.sub_sequence_number}"
-        clear = "" if self.clear_until is None else f"@{self.clear_until}"
-        return f"{self.sequence_number}{sub}{clear}"
+        parts = (self.sub_sequence_number, self.clear_until, self.arrived_ms, self.first)
+        given = zip(_SIGNS, parts, strict=True)
+        return self.sequence_number + "".join(f"{s}{part}" for s, part in given if part is not None)
 
     def is_same_place(self, other: object) -> bool:
-        """Whether the same is done; what is known about arrival times may differ."""
+        """Whether the same is done; what is known about arrival times and batches may differ."""
         return (
             isinstance(other, AfterRecord)
             and self.sequence_number == other.sequence_number
@@ -124,6 +140,15 @@ class ShardRange:
     end: AfterRecord | Literal[Sentinel.SHARD_END]
     is_initial: bool = False
     """The start is where the user wants to begin, as far back as records are kept."""
+    first: str | None = None
+    """The sequence number of the first record that the plan saw in it, where the plan tells."""
+
+
+def between_batches(position: Position) -> Position:
+    """The same place, without what belongs to the batch that ended there."""
+    if isinstance(position, AfterRecord) and position.first is not None:
+        return replace(position, first=None)
+    return position
 
 
 def advanced(position: Position, clear_until: int | None) -> Position:
@@ -138,7 +163,12 @@ def advanced(position: Position, clear_until: int | None) -> Position:
     return AtTimestamp(clear_until) if position is TRIM_HORIZON else position
 
 
-_AFTER_RECORD = re.compile(r"([0-9]{1,128})(?::([0-9]{1,18}))?(?:@([0-9]{1,15}))?")
+_SIGNS = ":@~^"
+"""Of the optional parts behind a sequence number, in the order in which they follow it."""
+
+_AFTER_RECORD = re.compile(
+    r"([0-9]{1,128})(?::([0-9]{1,18}))?(?:@([0-9]{1,15}))?(?:~([0-9]{1,15}))?(?:\^([0-9]{1,128}))?"
+)
 _AT_TIMESTAMP = re.compile(r"AT_TIMESTAMP:([0-9]{1,15})")
 _FROM_APPLICATION = re.compile(r"APPLICATION:([a-zA-Z0-9_.-]{3,255})")
 
@@ -153,8 +183,8 @@ def parse_position(text: str) -> Position:
     if found and int(found[1]) < END_OF_TIME_MS:
         return AtTimestamp(int(found[1]))
     if found := _AFTER_RECORD.fullmatch(text):
-        sub, clear = (None if text is None else int(text) for text in found.groups()[1:])
-        return AfterRecord(found[1], clear, sub)
+        sub, clear, arrived = (None if part is None else int(part) for part in found.group(2, 3, 4))
+        return AfterRecord(found[1], clear, sub, arrived, found[5])
     if found := _FROM_APPLICATION.fullmatch(text):
         return FromApplication(found[1])
     raise ValueError(

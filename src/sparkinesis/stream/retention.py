@@ -1,14 +1,20 @@
-"""Has retention removed what a position points at? No record goes missing without a word."""
+"""Has retention removed what a position points at? No record goes missing without a word.
+
+The decisions are pure functions over a position, the service's clock, and what a stream's summary
+tells. `RetentionCheck` looks at pages for them. It calls DescribeStreamSummary only where a record
+is not where it was: a position whose record is still there costs no call.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 
 from sparkinesis.errors import DataLossError
 from sparkinesis.stream.aggregation import deaggregate
-from sparkinesis.stream.client import Fetched, StreamClient
+from sparkinesis.stream.client import Fetched, StreamClient, StreamSummary
 from sparkinesis.stream.explain import BEGIN_ELSEWHERE
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.position import (
@@ -17,22 +23,27 @@ from sparkinesis.stream.position import (
     Position,
     ShardRange,
     advanced,
+    sequence_order,
 )
 
 _log = logging.getLogger(__name__)
 
-SHORTEST_RETENTION_MS = 24 * 3_600_000
+HOUR_MS = 3_600_000
+
+SHORTEST_RETENTION_MS = 24 * HOUR_MS
 """No stream keeps records for less than this (Kinesis quotas)."""
 
 CLOCK_MARGIN_MS = 60_000
 """How far arrival times may be out of order, and clocks apart, when silence is put on record."""
+
+_LONGER_RETENTION = "; raise the stream's retention period to have more time in future"
 
 ITERATOR_LIFE_MS = 300_000
 """A shard iterator expires after this (GetShardIterator), and a subscription ends."""
 
 
 def may_have_lost(position: Position, now_ms: int, retention_ms: int) -> bool:
-    """Whether records after ``position`` may have been trimmed, given that its own record was.
+    """Whether records after ``position`` may have been trimmed, if retention was never shorter.
 
     Retention removes by arrival time: nothing is lost while everything that may have come after
     the position is still kept.
@@ -43,6 +54,48 @@ def may_have_lost(position: Position, now_ms: int, retention_ms: int) -> bool:
     if isinstance(position, AfterRecord):
         return position.clear_until is None or position.clear_until < horizon
     return False
+
+
+def is_kept(position: Position, now_ms: int, retention_ms: int) -> bool:
+    """Whether retention, if it was never shorter, still keeps the position's own record.
+
+    False where the position does not tell when its record arrived.
+    """
+    if not isinstance(position, AfterRecord) or position.arrived_ms is None:
+        return False
+    return position.arrived_ms >= now_ms - retention_ms + CLOCK_MARGIN_MS
+
+
+def has_lost(position: Position, now_ms: int, retention_ms: int) -> bool:
+    """Whether records after ``position`` may be gone, where its own record is not there any more.
+
+    ``retention_ms``: the stream's retention period now. A record that it would keep, and that is
+    gone, shows that the period was shorter meanwhile. How short is not known; no stream keeps
+    records for less than `SHORTEST_RETENTION_MS`, so whatever arrived within that time is there.
+    """
+    if not is_kept(position, now_ms, retention_ms):
+        return may_have_lost(position, now_ms, retention_ms)
+    if is_kept(position, now_ms, SHORTEST_RETENTION_MS):
+        return True  # no retention period removes so young a record
+    return may_have_lost(position, now_ms, SHORTEST_RETENTION_MS)
+
+
+def is_of_another_stream(position: Position, created_ms: int) -> bool:
+    """Whether a stream that was created at ``created_ms`` is younger than a stored ``position``.
+
+    Then it has the name of a deleted stream, which the position is of. An instant that a user chose
+    as the beginning is not a stored position: it may well be older than the stream. False for a
+    position that holds no time.
+    """
+    if isinstance(position, AtTimestamp):
+        known: int | None = position.ms
+    elif isinstance(position, AfterRecord):
+        times = (position.arrived_ms, position.clear_until)
+        known = max((time for time in times if time is not None), default=None)
+    else:
+        known = None
+    # What is stored of a look lies a margin before the look, and clocks may be another one apart.
+    return known is not None and created_ms > known + 2 * CLOCK_MARGIN_MS
 
 
 def holds_more(record: Record, done: AfterRecord) -> bool:
@@ -86,9 +139,9 @@ class Reached:
         position, clear_until = self.position, now_ms if at_tip else None
         if page.records:
             last = page.records[-1]
-            position = AfterRecord(last.sequence_number)
-            if not at_tip and last.approximate_arrival_timestamp is not None:
-                clear_until = round(last.approximate_arrival_timestamp * 1000)
+            position = AfterRecord(last.sequence_number, arrived_ms=last.arrived_ms)
+            if not at_tip:
+                clear_until = last.arrived_ms
         if clear_until is not None:
             position = advanced(position, clear_until - CLOCK_MARGIN_MS)
         return Reached(position, now_ms)
@@ -130,44 +183,120 @@ class RetentionCheck:
             if records and records[0].sequence_number == start.sequence_number:
                 return records if holds_more(records[0], start) else records[1:]
         now_ms = fetched.service_time_ms
-        if may_have_lost(start, now_ms, SHORTEST_RETENTION_MS):
-            # Worth a call to know what this stream's retention period is now.
-            retention_ms = self.client.describe().retention_ms
-            if may_have_lost(start, now_ms, retention_ms):
-                self.lost(shard_id, start, retention_ms)
+        if has_lost(start, now_ms, SHORTEST_RETENTION_MS):
+            # Worth a call to know what this stream is like now.
+            stream = self.client.describe()
+            # An instant may be where the user wants to begin, so `of_another_stream` judges those.
+            is_record = isinstance(start, AfterRecord)
+            if is_record and is_of_another_stream(start, stream.created_ms):
+                self._is_another_stream({shard_id: start}, stream)
+            elif has_lost(start, now_ms, stream.retention_ms):
+                was_shorter = is_kept(start, now_ms, stream.retention_ms)
+                self.lost(shard_id, start, stream.retention_ms, was_shorter=was_shorter)
         return records
+
+    def planned_first(self, wanted: ShardRange, first: Record | None) -> bool:
+        """Whether the first record that the plan of a range saw is there. Raises `DataLossError`.
+
+        ``first``: the first record that the range gives now; None if it gives none.
+        """
+        if wanted.first is None or (
+            first is not None
+            and sequence_order(first.sequence_number) <= sequence_order(wanted.first)
+        ):
+            return True
+        retention_ms = self.client.describe().retention_ms
+        self._tell(
+            f"The record {wanted.first} in shard {wanted.shard_id} of {self.client.address}, with "
+            f"which the batch from {wanted.start} to {wanted.end} began when it was planned, has "
+            f"expired: the stream keeps records for {retention_ms / HOUR_MS:g} hours, and the "
+            "record was removed before the batch was read."
+        )
+        return False
 
     def without_end(self, wanted: ShardRange, fetched: Fetched) -> None:
         """A range was read past its end, and the end's record was not there. `DataLossError`.
 
-        No loss: the range begins at an instant since which everything is kept. Then its end arrived
-        before its start; both are as a batch read was asked for.
+        No loss: the range begins at an instant since which everything is kept, and no plan saw a
+        record in it. Then its end arrived before its start; both are as a batch read was asked for.
         """
-        retention_ms = self.client.describe().retention_ms
-        if not isinstance(wanted.start, AtTimestamp) or may_have_lost(
-            wanted.start, fetched.service_time_ms, retention_ms
+        stream = self.client.describe()
+        if (
+            wanted.first is not None
+            or not isinstance(wanted.start, AtTimestamp)
+            or may_have_lost(wanted.start, fetched.service_time_ms, stream.retention_ms)
         ):
-            self.lost(wanted.shard_id, wanted.end, retention_ms)
+            self.lost(wanted.shard_id, wanted.end, stream.retention_ms)
 
-    def lost(self, shard_id: str, position: Position, retention_ms: int | None = None) -> None:
-        """Raise `DataLossError` for a position that has expired, or log it when told to go on."""
+    def of_another_stream(
+        self,
+        positions: Mapping[str, Position],
+        stream: StreamSummary,
+        skip_older_than: float | None = None,
+    ) -> frozenset[str]:
+        """The shards whose stored positions are older than the stream. Raises `DataLossError`.
+
+        Those positions are of a deleted stream of the same name. A query or a worker asks once,
+        when it goes on from what was stored: one DescribeStreamSummary is enough for all shards.
+        ``skip_older_than`` (seconds): what arrived longer ago is not wanted, so its loss is none.
+        """
+        skipped_ms = 0
+        if skip_older_than is not None:
+            skipped_ms = stream.service_time_ms - round(skip_older_than * 1000)
+        others = {
+            shard: position
+            for shard, position in positions.items()
+            if is_of_another_stream(position, stream.created_ms) and stream.created_ms > skipped_ms
+        }
+        if others:
+            self._is_another_stream(others, stream)
+        return frozenset(others)
+
+    def lost(
+        self,
+        shard_id: str,
+        position: Position,
+        retention_ms: int | None = None,
+        *,
+        was_shorter: bool = False,
+    ) -> None:
+        """Raise `DataLossError` for a position that has expired, or log it when told to go on.
+
+        ``was_shorter``: by the present retention period the position's record would be there.
+        """
         if retention_ms is None:
             retention_ms = self.client.describe().retention_ms
-        text = (
-            f"The position {position} in shard {shard_id} of {self.client.address} has expired: "
-            f"the stream keeps records for {retention_ms / 3_600_000:g} hours, and records that "
-            "followed the position were removed before they were read."
-        )
-        if self.fail_on_data_loss:
-            raise DataLossError(
-                f"{text} Set the option failOnDataLoss to false to go on with the oldest record "
-                f"kept, or {BEGIN_ELSEWHERE}; raise the stream's retention period to have more "
-                "time in future."
+        hours = f"{retention_ms / HOUR_MS:g} hours"
+        keeps = f"the stream keeps records for {hours}"
+        if was_shorter:
+            keeps = (
+                f"the stream keeps records for {hours} now, but did so for a shorter time before"
             )
-        _log.warning("%s Going on with the oldest record kept.", text)
+        self._tell(
+            f"The position {position} in shard {shard_id} of {self.client.address} has expired: "
+            f"{keeps}, and records that followed the position were removed before they were read."
+        )
 
     def tolerates(self, error: DataLossError) -> bool:
         """Whether to go on after the service itself said that a shard or position is gone."""
         if not self.fail_on_data_loss:
             _log.warning("%s Going on with the oldest record kept.", error)
         return not self.fail_on_data_loss
+
+    def _is_another_stream(self, positions: Mapping[str, Position], stream: StreamSummary) -> None:
+        created = datetime.fromtimestamp(stream.created_ms / 1000, timezone.utc)
+        places = ", ".join(f"{shard} at {positions[shard]}" for shard in sorted(positions))
+        self._tell(
+            f"{self.client.address} was created at {created.isoformat()}, which is later than the "
+            f"position of shard {places}: the position is of a stream of the same name that was "
+            "deleted. What had not been read of that stream is lost.",
+            "",
+        )
+
+    def _tell(self, text: str, in_future: str = _LONGER_RETENTION) -> None:
+        if self.fail_on_data_loss:
+            raise DataLossError(
+                f"{text} Set the option failOnDataLoss to false to go on with the oldest record "
+                f"kept, or {BEGIN_ELSEWHERE}{in_future}."
+            )
+        _log.warning("%s Going on with the oldest record kept.", text)

@@ -14,6 +14,8 @@ from sparkinesis.stream.position import (
     AtTimestamp,
     FromApplication,
     Position,
+    advanced,
+    between_batches,
     parse_position,
     sequence_order,
 )
@@ -27,6 +29,8 @@ positions: st.SearchStrategy[Position] = st.one_of(
         numbers.map(str),
         st.none() | st.integers(0, 10**14),
         st.none() | st.integers(0, 10**17),
+        st.none() | st.integers(0, 10**14),
+        st.none() | numbers.map(str),
     ),
     st.from_regex(r"[a-zA-Z0-9_.-]{3,255}", fullmatch=True).map(FromApplication),
 )
@@ -48,7 +52,25 @@ def test_anything_else_is_refused_with_a_value_error(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "-1", "12a", "AT_TIMESTAMP", "AT_TIMESTAMP:", "1@", "\u0661", "1:", ":1", "1@2:3"]
+    "text",
+    [
+        "",
+        "-1",
+        "12a",
+        "AT_TIMESTAMP",
+        "AT_TIMESTAMP:",
+        "1@",
+        "\u0661",
+        "1:",
+        ":1",
+        "1@2:3",
+        "1~",
+        "1~2@3",
+        "1^",
+        "1^2~3",
+        "~1",
+        "AT_TIMESTAMP:1~2",
+    ],
 )
 def test_near_misses_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a position"):
@@ -63,6 +85,24 @@ def test_a_place_inside_a_record_is_another_than_behind_it() -> None:
     assert not inside.is_same_place(AfterRecord("7", 9))
     assert not inside.is_same_place(AfterRecord("7", 9, 3))
     assert not inside.is_same_place(SHARD_END)
+
+
+def test_optional_parts_follow_in_one_order_and_only_where_they_are_known() -> None:
+    full = AfterRecord("7", 9, 2, 8, "5")
+    assert str(full) == "7:2@9~8^5"
+    assert parse_position("7~8") == AfterRecord("7", arrived_ms=8)
+    assert parse_position("7^5") == AfterRecord("7", first="5")
+    assert str(AfterRecord("7")) == "7"
+    assert full.is_same_place(AfterRecord("7", sub_sequence_number=2))
+
+
+def test_between_batches_a_position_says_nothing_of_the_last_one() -> None:
+    assert between_batches(AfterRecord("7", 9, None, 8, "5")) == AfterRecord("7", 9, None, 8)
+    assert between_batches(TRIM_HORIZON) is TRIM_HORIZON
+
+
+def test_what_is_known_of_a_place_moves_on_and_its_record_does_not() -> None:
+    assert advanced(AfterRecord("7", 9, None, 8), 12) == AfterRecord("7", 12, None, 8)
 
 
 @given(numbers, numbers)

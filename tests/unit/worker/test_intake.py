@@ -148,7 +148,7 @@ def test_a_failure_goes_on_behind_what_was_taken(service: Service) -> None:
         reading.take()
     assert take(reading) == [b"3"]
     # With what is known of the time: nothing that followed had arrived by then.
-    behind = AfterRecord("2", clear_until=NOW_MS - CLOCK_MARGIN_MS)
+    behind = AfterRecord("2", clear_until=NOW_MS - CLOCK_MARGIN_MS, arrived_ms=NOW_MS)
     assert service.opened == [(TRIM_HORIZON, False), (behind, False)]
     assert service.stopped == 1
 
