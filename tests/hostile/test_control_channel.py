@@ -29,7 +29,7 @@ from sparkinesis.worker.fleet.messages import (
     decode_for_worker,
     encode,
 )
-from tests.unit.worker.fleet.wire import PATIENCE, SECRET, read
+from tests.unit.worker.fleet.wire import IDENTITY, PASS, PATIENCE, read
 
 HELLO = Hello("w1", 1, 1, 0, "host", 7, 3, 4)
 NOT_UTF8 = encode(Leaving("abcdef")).replace(b"abcdef", b"\xff\xfeabcd")
@@ -56,7 +56,7 @@ def said() -> queue.Queue[tuple[str, Any]]:
 @pytest.fixture
 def driver(said: queue.Queue[tuple[str, Any]]) -> Iterator[Control]:
     server = Control(
-        "127.0.0.1", 0, SECRET, lambda who, what: said.put((who, what)), handshake_timeout=2.0
+        "127.0.0.1", 0, IDENTITY, lambda who, what: said.put((who, what)), handshake_timeout=2.0
     )
     yield server
     server.close()
@@ -69,7 +69,7 @@ def stranger(driver: Control) -> socket.socket:
 
 
 def worker(driver: Control) -> Channel:
-    return connect_to_driver("127.0.0.1", driver.port, SECRET)
+    return connect_to_driver("127.0.0.1", driver.port, PASS)
 
 
 def test_strangers_are_refused_and_who_was_let_in_goes_on(

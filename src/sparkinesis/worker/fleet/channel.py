@@ -1,10 +1,10 @@
-"""Messages over a TCP connection between a fleet's driver and its workers, authenticated.
+"""Messages between a fleet's driver and its workers: encrypted, and authenticated both ways.
 
-Both sides know a secret of 32 bytes that is drawn anew for each run. Each proves it to the other
-before a message is looked at (HMAC-SHA256 over two nonces), and each message carries a MAC with its
-number under a key of this connection and direction: nobody without the secret can read on, put in,
-repeat or leave out a message unnoticed. Messages are not encrypted, as Spark's own are not unless
-told so; they hold shard ids, figures and tracebacks, never records or credentials.
+The connection is TLS 1.3 (see `tls`): a worker talks to nobody but the holder of the run's
+certificate. Inside of it, both sides know a secret of 32 bytes that is drawn anew for each run.
+Each proves it to the other before a message is looked at (HMAC-SHA256 over two nonces), and each
+message carries a MAC with its number under a key of this connection and direction: nobody without
+the secret can put in, repeat or leave out a message unnoticed.
 """
 
 from __future__ import annotations
@@ -14,14 +14,22 @@ import hashlib
 import hmac
 import os
 import socket
+import ssl
 import struct
 import threading
 import time
-from typing import NoReturn
+from collections.abc import Callable, Iterator
+from typing import NoReturn, Protocol
 
 from sparkinesis.errors import SparkinesisError
+from sparkinesis.worker.fleet.tls import (
+    DriverIdentity,
+    NotAuthenticatedError,
+    WorkerPass,
+    secured_by_driver,
+    secured_by_worker,
+)
 
-SECRET_BYTES = 32
 _MAGIC = b"sparkinesis-1\n"
 _NONCE = 32
 _MAC = 32
@@ -41,14 +49,21 @@ class ChannelClosedError(SparkinesisError):
     """The connection has ended, or was closed here."""
 
 
-class NotAuthenticatedError(SparkinesisError):
-    """The other side does not know the run's secret, or a message was tampered with."""
+class Connection(Protocol):
+    """As much of a socket as a channel needs."""
+
+    def recv(self, count: int, /) -> bytes: ...
+    def sendall(self, data: bytes, /) -> None: ...
+    def settimeout(self, seconds: float | None, /) -> None: ...
+    def setsockopt(self, level: int, name: int, value: int | bytes, /) -> None: ...
+    def shutdown(self, how: int, /) -> None: ...
+    def close(self) -> None: ...
 
 
 class Channel:
     """An authenticated connection. `send` is for any thread, `receive` for one."""
 
-    def __init__(self, connection: socket.socket, send_key: bytes, receive_key: bytes) -> None:
+    def __init__(self, connection: Connection, send_key: bytes, receive_key: bytes) -> None:
         self._connection = connection
         self._send_key = send_key
         self._receive_key = receive_key
@@ -94,52 +109,65 @@ class Channel:
 
 
 def accept_worker(
-    connection: socket.socket, secret: bytes, timeout: float = HANDSHAKE_TIMEOUT
+    connection: socket.socket,
+    identity: DriverIdentity,
+    timeout: float = HANDSHAKE_TIMEOUT,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Channel:
-    """The driver's side of the handshake; ``timeout``: seconds for all of it.
+    """The driver's side of the handshakes; ``timeout``: seconds for all of them.
 
     Raises `NotAuthenticatedError` and `ChannelClosedError`; the connection is closed then.
     """
-    return _shake_hands(connection, secret, timeout, is_driver=True)
+    # One deadline for all that is read, or who sends a byte now and then could stay for long.
+    until = clock() + timeout
+    with _closed_on_error(connection):
+        connection.settimeout(timeout)
+        secured = secured_by_driver(connection, identity, until, clock)
+        return authenticated(secured, identity.worker_pass.secret, until, clock, is_driver=True)
 
 
 def connect_to_driver(
-    host: str, port: int, secret: bytes, timeout: float = HANDSHAKE_TIMEOUT
+    host: str,
+    port: int,
+    worker_pass: WorkerPass,
+    timeout: float = HANDSHAKE_TIMEOUT,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Channel:
     """The worker's side. Raises as `accept_worker` does."""
+    until = clock() + timeout
     try:
         connection = socket.create_connection((host, port), timeout)
     except OSError as error:
         raise ChannelClosedError(
             f"The driver cannot be reached at {host}:{port}: {error}."
         ) from None
-    return _shake_hands(connection, secret, timeout, is_driver=False)
+    with _closed_on_error(connection):
+        secured = secured_by_worker(connection, worker_pass.certificate, until, clock)
+        return authenticated(secured, worker_pass.secret, until, clock, is_driver=False)
 
 
-def _shake_hands(
-    connection: socket.socket, secret: bytes, timeout: float, *, is_driver: bool
+def authenticated(
+    connection: Connection,
+    secret: bytes,
+    until: float,
+    clock: Callable[[], float] = time.monotonic,
+    *,
+    is_driver: bool,
 ) -> Channel:
-    # One deadline for all that is read, or who sends a byte now and then could stay for long.
-    until = time.monotonic() + timeout
-    try:
-        connection.settimeout(timeout)
+    """Prove the secret, and have it proved; ``until``: by then, all of it.
+
+    Raises `NotAuthenticatedError` and `ChannelClosedError`; the connection is closed then.
+    """
+    with _closed_on_error(connection):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # A peer whose machine went away shows as silence; this ends reads that wait for it.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        if is_driver:
-            nonces = _prove_as_driver(connection, secret, until)
-        else:
-            nonces = _prove_as_worker(connection, secret, until)
+        prove = _prove_as_driver if is_driver else _prove_as_worker
+        nonces = prove(connection, secret, lambda: until - clock())
         connection.settimeout(None)
         connection.setsockopt(
             socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIMEVAL.pack(round(SEND_TIMEOUT), 0)
         )
-    except OSError as error:
-        connection.close()
-        _closed(error)
-    except BaseException:
-        connection.close()
-        raise
     to_worker = _mac(secret, b"messages to the worker", nonces)
     to_driver = _mac(secret, b"messages to the driver", nonces)
     if is_driver:
@@ -147,10 +175,25 @@ def _shake_hands(
     return Channel(connection, to_driver, to_worker)
 
 
-def _prove_as_driver(connection: socket.socket, secret: bytes, until: float) -> bytes:
+@contextlib.contextmanager
+def _closed_on_error(connection: Connection) -> Iterator[None]:
+    """Closes the connection on any error; what a socket raises is `ChannelClosedError`."""
+    try:
+        yield
+    except OSError as error:
+        connection.close()
+        _closed(error)
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _prove_as_driver(
+    connection: Connection, secret: bytes, time_left: Callable[[], float]
+) -> bytes:
     mine = os.urandom(_NONCE)
     connection.sendall(_MAGIC + mine)
-    answer = _read(connection, _NONCE + _MAC, until)
+    answer = _read(connection, _NONCE + _MAC, time_left)
     nonces = mine + answer[:_NONCE]
     if not hmac.compare_digest(answer[_NONCE:], _mac(secret, b"I am a worker", nonces)):
         raise NotAuthenticatedError("Somebody connected who does not know the run's secret.")
@@ -158,14 +201,16 @@ def _prove_as_driver(connection: socket.socket, secret: bytes, until: float) -> 
     return nonces
 
 
-def _prove_as_worker(connection: socket.socket, secret: bytes, until: float) -> bytes:
-    greeting = _read(connection, len(_MAGIC) + _NONCE, until)
+def _prove_as_worker(
+    connection: Connection, secret: bytes, time_left: Callable[[], float]
+) -> bytes:
+    greeting = _read(connection, len(_MAGIC) + _NONCE, time_left)
     if not greeting.startswith(_MAGIC):
         raise NotAuthenticatedError("What answers in the driver's place is something else.")
     mine = os.urandom(_NONCE)
     nonces = greeting[len(_MAGIC) :] + mine
     connection.sendall(mine + _mac(secret, b"I am a worker", nonces))
-    proof = _read(connection, _MAC, until)
+    proof = _read(connection, _MAC, time_left)
     if not hmac.compare_digest(proof, _mac(secret, b"I am the driver", nonces)):
         raise NotAuthenticatedError("Who answers in the driver's place does not know the secret.")
     return nonces
@@ -175,13 +220,17 @@ def _mac(key: bytes, label: bytes, message: bytes) -> bytes:
     return hmac.new(key, label + b"\0" + message, hashlib.sha256).digest()
 
 
-def _read(connection: socket.socket, count: int, until: float | None = None) -> bytes:
+def _read(
+    connection: Connection, count: int, time_left: Callable[[], float] | None = None
+) -> bytes:
     data = bytearray()
     while len(data) < count:
         try:
-            if until is not None:
-                connection.settimeout(max(0.001, until - time.monotonic()))
+            if time_left is not None:
+                connection.settimeout(max(0.001, time_left()))
             piece = connection.recv(min(count - len(data), 1_048_576))
+        except ssl.SSLError as error:
+            raise NotAuthenticatedError(f"Something was changed on its way: {error}.") from None
         except OSError as error:
             _closed(error)
         if not piece:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import selectors
 import socket
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -17,7 +19,6 @@ from sparkinesis.worker.fleet.channel import (
     HANDSHAKE_TIMEOUT,
     Channel,
     ChannelClosedError,
-    NotAuthenticatedError,
     accept_worker,
 )
 from sparkinesis.worker.fleet.messages import (
@@ -27,13 +28,15 @@ from sparkinesis.worker.fleet.messages import (
     decode_for_driver,
     encode,
 )
+from sparkinesis.worker.fleet.strangers import Stranger, Strangers
+from sparkinesis.worker.fleet.tls import DriverIdentity, NotAuthenticatedError
 
 _log = logging.getLogger(__name__)
 
-MAX_STRANGERS = 64
-"""Connections that have not proved themselves yet; more are refused."""
 _PAUSE = 0.1
 """Seconds, after a connection that could not be accepted."""
+_TELL_EVERY = 60.0
+"""Seconds between two lines of the log about strangers that said nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,24 +52,28 @@ with a lock held: it must not wait, nor call back."""
 
 
 class Control:
-    """Listens from `__init__` to `close`; a thread accepts, and each connection has one."""
+    """Listens from `__init__` to `close`; a thread accepts, and each that speaks has one."""
 
     def __init__(
         self,
         address: str,
         port: int,
-        secret: bytes,
+        identity: DriverIdentity,
         on_message: OnMessage,
         *,
         handshake_timeout: float = HANDSHAKE_TIMEOUT,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Raises `FleetError` if the address cannot be listened on."""
-        self._secret = secret
+        self._identity = identity
         self._handshake_timeout = handshake_timeout
+        self._clock = clock
         self._on_message = on_message
         self._lock = threading.Lock()
         self._channels: dict[str, Channel] = {}
-        self._strangers = threading.BoundedSemaphore(MAX_STRANGERS)
+        self._strangers: Strangers[socket.socket] = Strangers()
+        self._turned_away = 0
+        self._told_at = float("-inf")
         self._closed = threading.Event()
         try:
             family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
@@ -76,8 +83,11 @@ class Control:
                 f"The driver cannot listen on {address}:{port}: {error}. Set bind, host and port "
                 "of FleetOptions to what this machine has, and executors can reach."
             ) from None
+        self._listener.setblocking(False)  # who has connected may be gone again
         self.port: int = self._listener.getsockname()[1]
-        threading.Thread(target=self._accept, name="fleet-accept", daemon=True).start()
+        self._wake, self._woken = socket.socketpair()
+        self._thread = threading.Thread(target=self._listen, name="fleet-accept", daemon=True)
+        self._thread.start()
 
     def send(self, worker_id: str, message: ToWorker) -> None:
         """Send to a worker, if it is connected."""
@@ -103,47 +113,105 @@ class Control:
         with self._lock:
             self._closed.set()
             channels = list(self._channels.values())
-        with contextlib.suppress(OSError):
-            # Wakes the thread that accepts; closing alone does not.
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
+        with contextlib.suppress(OSError):  # closed before
+            self._wake.send(b"x")
+        if threading.current_thread() is not self._thread:
+            self._thread.join()  # from then on, the port is free
         for channel in channels:
             channel.close()
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError as error:
-                if self._closed.is_set():
-                    return
-                _log.warning("Accepting a worker's connection failed: %s", error)
-                # Too many open files, say: the next try would fail as well, and at once.
-                self._closed.wait(_PAUSE)
-                continue
-            if not self._strangers.acquire(blocking=False):
-                connection.close()
-                continue
-            thread = threading.Thread(
-                target=self._serve, args=(connection,), name="fleet-control", daemon=True
-            )
-            try:
-                thread.start()
-            except RuntimeError:  # the interpreter is ending
-                self._strangers.release()
-                connection.close()
+    # --- the thread that accepts
 
-    def _serve(self, connection: socket.socket) -> None:
-        peer = _peer(connection)
+    def _listen(self) -> None:
+        with selectors.DefaultSelector() as silent:
+            silent.register(self._listener, selectors.EVENT_READ)
+            silent.register(self._woken, selectors.EVENT_READ)
+            try:
+                while not self._closed.is_set():
+                    self._look(silent)
+            finally:
+                for each in (self._listener, self._wake, self._woken):
+                    each.close()
+                for stranger in self._strangers.clear():
+                    _end(stranger)
+
+    def _look(self, silent: selectors.BaseSelector) -> None:
+        """Wait for something to happen, and see to it."""
+        ready = [key for key, _ in silent.select(self._strangers.time_left(self._clock()))]
+        for key in ready:
+            if isinstance(key.data, Stranger):  # first, so that none of them counts as silent
+                silent.unregister(key.fileobj)
+                self._let_speak(key.data)
+        if any(key.fileobj is self._listener for key in ready):
+            self._accept(silent)
+        for stranger in self._strangers.silent_for_too_long(self._clock()):
+            self._strangers.remove(stranger)
+            self._turn_away(stranger, silent)
+
+    def _accept(self, silent: selectors.BaseSelector) -> None:
+        try:
+            connection, address = self._listener.accept()
+        except BlockingIOError:
+            return  # it did not wait
+        except OSError as error:
+            _log.warning("Accepting a worker's connection failed: %s", error)
+            # Too many open files, say: the next try would fail as well, and at once.
+            self._closed.wait(_PAUSE)
+            return
+        stranger = Stranger(connection, str(address[0]), self._clock())
+        gone = self._strangers.add(stranger)
+        if gone is not None:
+            self._turn_away(gone, silent)
+        silent.register(connection, selectors.EVENT_READ, stranger)
+
+    def _let_speak(self, stranger: Stranger[socket.socket]) -> None:
+        """It has said something, to which a thread listens from now on; or it is gone."""
+        self._strangers.spoke(stranger)
+        if not _has_bytes(stranger.connection):
+            self._strangers.remove(stranger)
+            stranger.connection.close()
+            return
+        thread = threading.Thread(
+            target=self._serve, args=(stranger,), name="fleet-control", daemon=True
+        )
+        try:
+            thread.start()
+        except RuntimeError:  # the interpreter is ending
+            self._strangers.remove(stranger)
+            stranger.connection.close()
+
+    def _turn_away(self, stranger: Stranger[socket.socket], silent: selectors.BaseSelector) -> None:
+        if stranger.has_spoken:
+            _end(stranger)  # its thread closes it
+        else:
+            silent.unregister(stranger.connection)
+            stranger.connection.close()
+        self._turned_away += 1
+        now = self._clock()
+        if now - self._told_at >= _TELL_EVERY:
+            _log.warning(
+                "Turned away connections that did not prove to be workers (%d), the last from %s: "
+                "somebody else connects to port %d",
+                self._turned_away,
+                stranger.address,
+                self.port,
+            )
+            self._turned_away, self._told_at = 0, now
+
+    # --- a connection's thread
+
+    def _serve(self, stranger: Stranger[socket.socket]) -> None:
         try:
             try:
-                channel = accept_worker(connection, self._secret, self._handshake_timeout)
+                channel = accept_worker(
+                    stranger.connection, self._identity, self._handshake_timeout, self._clock
+                )
                 hello = decode_for_driver(channel.receive())
             finally:
-                self._strangers.release()
+                self._strangers.remove(stranger)
         except (ChannelClosedError, NotAuthenticatedError, msgspec.DecodeError) as error:
-            _log.warning("Refused a connection from %s: %s", peer, error)
-            connection.close()
+            _log.warning("Refused a connection from %s: %s", stranger.address, error)
+            stranger.connection.close()
             return
         if not isinstance(hello, Hello):
             channel.close()
@@ -179,8 +247,17 @@ def _send(channel: Channel, message: ToWorker) -> None:
         channel.send(encode(message))
 
 
-def _peer(connection: socket.socket) -> str:
+def _has_bytes(connection: socket.socket) -> bool:
+    """Whether a connection that is ready to be read has something to read, and not its end."""
     try:
-        return str(connection.getpeername()[0])
+        return bool(connection.recv(1, socket.MSG_PEEK))
     except OSError:
-        return "a peer that is gone"
+        return False
+
+
+def _end(stranger: Stranger[socket.socket]) -> None:
+    """End its connection; the thread that reads it, if there is one, closes it."""
+    with contextlib.suppress(OSError):
+        stranger.connection.shutdown(socket.SHUT_RDWR)
+    if not stranger.has_spoken:
+        stranger.connection.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import logging
 import queue
-import secrets
 import threading
 import time
 from collections.abc import Callable
@@ -18,7 +17,6 @@ from sparkinesis.worker.application import Application
 from sparkinesis.worker.dead_letter import DeadLetterDirectory
 from sparkinesis.worker.failures import describe
 from sparkinesis.worker.fleet import notes
-from sparkinesis.worker.fleet.channel import SECRET_BYTES
 from sparkinesis.worker.fleet.control import Control, Disconnected
 from sparkinesis.worker.fleet.hosted import Posting
 from sparkinesis.worker.fleet.interrupt import own_interrupt
@@ -46,6 +44,7 @@ from sparkinesis.worker.fleet.roster import (
     TellWait,
 )
 from sparkinesis.worker.fleet.status import FleetState, FleetStatus, WorkerState
+from sparkinesis.worker.fleet.tls import DriverIdentity
 from sparkinesis.worker.fleet.view import watch
 from sparkinesis.worker.on_error import DeadLetter, last_resort
 
@@ -105,11 +104,12 @@ class Fleet:
         group = (options.job_group or f"sparkinesis {application.name}").replace(",", " ")
         self._jobs = SparkJobs(spark, group, f"{application.name} on stream {self._stream}")
         place = self._jobs.place(options)
+        identity = DriverIdentity.new()
         posting = Posting(
             application,
             place.host,
             options.port,
-            secrets.token_bytes(SECRET_BYTES),
+            identity.worker_pass,
             options.heartbeat_interval,
             options.lost_after,
             options.log_level,
@@ -132,7 +132,7 @@ class Fleet:
         self._control = Control(
             place.bind,
             options.port,
-            posting.secret,
+            identity,
             lambda worker, what: self._events.put((worker, what)),
         )
         self._posting = replace(posting, port=self._control.port)

@@ -23,7 +23,7 @@ import pyarrow as pa
 from sparkinesis.errors import FleetError, ServiceError, SparkinesisError
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.failures import describe
-from sparkinesis.worker.fleet.channel import ChannelClosedError, NotAuthenticatedError
+from sparkinesis.worker.fleet.channel import ChannelClosedError
 from sparkinesis.worker.fleet.link import DriverLink
 from sparkinesis.worker.fleet.messages import (
     Ended,
@@ -34,6 +34,7 @@ from sparkinesis.worker.fleet.messages import (
     Start,
     Wait,
 )
+from sparkinesis.worker.fleet.tls import NotAuthenticatedError, WorkerPass
 from sparkinesis.worker.log_context import LogPlace, log_to_stderr
 from sparkinesis.worker.signals import handling
 from sparkinesis.worker.status import Failure
@@ -55,7 +56,7 @@ class Posting:
     application: Application
     host: str
     port: int
-    secret: bytes = field(repr=False)
+    worker_pass: WorkerPass = field(repr=False)
     heartbeat_interval: float
     lost_after: float
     log_level: int | str
@@ -125,7 +126,7 @@ class HostedWorker:
         self._link = DriverLink(
             posting.host,
             posting.port,
-            posting.secret,
+            posting.worker_pass,
             self._say_hello,
             self._events.put,
             lost_after=posting.lost_after,

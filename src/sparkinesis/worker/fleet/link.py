@@ -12,7 +12,6 @@ import msgspec
 from sparkinesis.worker.fleet.channel import (
     Channel,
     ChannelClosedError,
-    NotAuthenticatedError,
     connect_to_driver,
 )
 from sparkinesis.worker.fleet.messages import (
@@ -25,6 +24,7 @@ from sparkinesis.worker.fleet.messages import (
     decode_for_worker,
     encode,
 )
+from sparkinesis.worker.fleet.tls import NotAuthenticatedError, WorkerPass
 
 
 class DriverLink:
@@ -38,7 +38,7 @@ class DriverLink:
         self,
         host: str,
         port: int,
-        secret: bytes,
+        worker_pass: WorkerPass,
         hello: Callable[[], Hello],
         on_message: Callable[[ToWorker], None],
         *,
@@ -46,7 +46,7 @@ class DriverLink:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._place = host, port
-        self._secret = secret
+        self._pass = worker_pass
         self._hello = hello
         self._on_message = on_message
         self._lost_after = lost_after
@@ -116,7 +116,7 @@ class DriverLink:
         return min(1.0, self._lost_after / 10)
 
     def _connect(self) -> None:
-        channel = connect_to_driver(*self._place, self._secret)
+        channel = connect_to_driver(*self._place, self._pass)
         channel.send(encode(self._hello()))
         told = self._leaving
         if told is not None:

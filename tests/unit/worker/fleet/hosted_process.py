@@ -1,7 +1,7 @@
 """A worker of a fleet in a process of its own, as a task of Spark has it; tests send it signals.
 
-Usage: python -m tests.unit.worker.fleet.hosted_process PORT ENDPOINT STREAM, the secret (hex) by
-stdin.
+Usage: python -m tests.unit.worker.fleet.hosted_process PORT ENDPOINT STREAM, the secret and
+the certificate (hex, a line each) by stdin.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from sparkinesis.worker.application import Application
 from sparkinesis.worker.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.fleet.hosted import HostedWorker, Posting, Task
+from sparkinesis.worker.fleet.tls import WorkerPass
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processor import RecordProcessor
 
@@ -34,8 +35,8 @@ def main(port: int, endpoint: str, stream: str) -> None:
         initial_position="trim_horizon",
         options=WorkerOptions(failover_time=2.0, idle_time=0.2),
     )
-    secret = bytes.fromhex(sys.stdin.readline())
-    posting = Posting(application, "127.0.0.1", port, secret, 0.2, 60.0, "DEBUG")
+    worker_pass = WorkerPass(*(bytes.fromhex(sys.stdin.readline()) for _ in range(2)))
+    posting = Posting(application, "127.0.0.1", port, worker_pass, 0.2, 60.0, "DEBUG")
     HostedWorker(posting, 1, 0, Task(2, 3, 0)).run()
 
 

@@ -13,18 +13,19 @@ import pytest
 from sparkinesis.worker.fleet import channel as channel_module
 from sparkinesis.worker.fleet.channel import (
     MAX_MESSAGE,
-    SECRET_BYTES,
     Channel,
     ChannelClosedError,
-    NotAuthenticatedError,
     accept_worker,
     connect_to_driver,
 )
+from sparkinesis.worker.fleet.tls import SECRET_BYTES, NotAuthenticatedError, WorkerPass
 from tests.unit.worker.fleet.wire import (
     ANSWER,
     GREETING,
+    IDENTITY,
     LENGTH,
     MAC,
+    PASS,
     PATIENCE,
     PROOF,
     SECRET,
@@ -33,6 +34,7 @@ from tests.unit.worker.fleet.wire import (
     in_thread,
     listening,
     port_of,
+    prove,
     read,
     tapped,
 )
@@ -56,6 +58,17 @@ def test_messages_arrive_as_they_were_sent_in_both_directions() -> None:
             assert worker.receive() == message
 
 
+def test_both_directions_at_once_do_not_disturb_each_other() -> None:
+    message = os.urandom(100_000)
+    with channels() as (driver, worker):
+        sending = [in_thread(send_often, each, message) for each in (driver, worker)]
+        reading = in_thread(lambda: [worker.receive() for _ in range(50)])
+        assert [driver.receive() for _ in range(50)] == [message] * 50
+        assert reading.result(PATIENCE) == [message] * 50
+        for each in sending:
+            each.result(PATIENCE)
+
+
 def test_messages_of_several_threads_arrive_whole() -> None:
     with channels() as (driver, worker):
         senders = [in_thread(send_often, worker, mark * 5_000) for mark in (b"a", b"b", b"c")]
@@ -65,9 +78,8 @@ def test_messages_of_several_threads_arrive_whole() -> None:
     assert sorted(received) == sorted(m * 5_000 for m in (b"a", b"b", b"c") for _ in range(50))
 
 
-@pytest.mark.parametrize(("driver_secret", "worker_secret"), [(SECRET, OTHER), (OTHER, SECRET)])
-def test_who_has_another_secret_is_refused(driver_secret: bytes, worker_secret: bytes) -> None:
-    with handshake(driver_secret, worker_secret) as (driver, worker):
+def test_who_has_another_secret_is_refused_within_tls() -> None:
+    with handshake(IDENTITY, WorkerPass(OTHER, PASS.certificate)) as (driver, worker):
         assert isinstance(driver.exception(PATIENCE), NotAuthenticatedError)
         assert isinstance(worker.exception(PATIENCE), ChannelClosedError)
 
@@ -79,7 +91,8 @@ def test_who_has_another_secret_is_refused(driver_secret: bytes, worker_secret: 
 )
 def test_a_worker_refuses_a_driver_without_the_secret(proof: Callable[[bytes], bytes]) -> None:
     with listening() as listener:
-        worker = in_thread(connect_to_driver, "127.0.0.1", port_of(listener), SECRET)
+        near = socket.create_connection(listener.getsockname())
+        worker = in_thread(prove, near, is_driver=False)
         with listener.accept()[0] as impostor:
             impostor.sendall(b"sparkinesis-1\n" + bytes(32))
             impostor.sendall(proof(read(impostor, ANSWER)))
@@ -87,20 +100,29 @@ def test_a_worker_refuses_a_driver_without_the_secret(proof: Callable[[bytes], b
             assert impostor.recv(1) == b"", "the worker has closed"
 
 
-def test_a_worker_says_nothing_to_another_service() -> None:
+@pytest.mark.parametrize("is_secured", [True, False], ids=["TLS", "no TLS"])
+def test_a_worker_proves_nothing_to_another_service(is_secured: bool) -> None:
     with listening() as listener:
-        worker = in_thread(connect_to_driver, "127.0.0.1", port_of(listener), SECRET)
+        port = port_of(listener)
+        if is_secured:
+            worker = in_thread(connect_to_driver, "127.0.0.1", port, PASS)
+        else:
+            near = socket.create_connection(("127.0.0.1", port))
+            worker = in_thread(prove, near, is_driver=False)
         with listener.accept()[0] as service:
             service.sendall(b"220 mail.example.com ESMTP ready\r\n".ljust(GREETING))
             assert isinstance(worker.exception(PATIENCE), NotAuthenticatedError)
-            assert service.recv(1) == b""
+            said = read(service, 100_000)
+        # TLS's first message, and that it is over.
+        assert said.startswith(b"\x16\x03") if is_secured else said == b""
+        assert len(said) < 2_000
 
 
 def test_a_proof_is_good_for_one_connection_only() -> None:
     with tapped() as tap:
         answer = tap.seen[1]
     with listening() as listener, socket.create_connection(listener.getsockname()) as thief:
-        driver = in_thread(accept_worker, listener.accept()[0], SECRET)
+        driver = in_thread(prove, listener.accept()[0], is_driver=True)
         read(thief, GREETING)
         thief.sendall(answer)
         assert isinstance(driver.exception(PATIENCE), NotAuthenticatedError)
@@ -185,13 +207,13 @@ def test_a_message_that_is_too_large_is_refused_by_both_ends() -> None:
 def test_a_stranger_who_says_nothing_has_to_go() -> None:
     with listening() as listener, socket.create_connection(listener.getsockname()) as stranger:
         with pytest.raises(ChannelClosedError):
-            accept_worker(listener.accept()[0], SECRET, 0.1)
-        assert len(read(stranger, GREETING + 1)) == GREETING, "the driver has closed"
+            accept_worker(listener.accept()[0], IDENTITY, 0.1)
+        assert read(stranger, 1) == b"", "the driver has said nothing, and has closed"
 
 
 def test_a_stranger_who_says_a_byte_now_and_then_has_to_go_too() -> None:
     with listening() as listener, socket.create_connection(listener.getsockname()) as stranger:
-        driver = in_thread(accept_worker, listener.accept()[0], SECRET, 0.5)
+        driver = in_thread(prove, listener.accept()[0], 0.5, is_driver=True)
         refused = threading.Event()
         driver.add_done_callback(lambda _: refused.set())
         said = 0
@@ -214,7 +236,7 @@ def test_the_secret_is_never_on_the_wire() -> None:
             tap.to_worker.sendall(tap.take(from_worker=False))
             assert (tap.driver.receive(), tap.worker.receive()) == (b"report", b"ping")
         wire = b"".join(tap.seen)
-    assert b"report" in wire, "messages are not encrypted: all was seen"
+    assert b"report" in wire, "this is what TLS hides"
     for form in (SECRET, SECRET.hex().encode(), base64.b64encode(SECRET)):
         assert not any(form[at : at + 6] in wire for at in range(len(form) - 5))
 
@@ -244,4 +266,4 @@ def test_a_driver_that_is_not_there_is_named() -> None:
     with listening() as listener:
         port = port_of(listener)
     with pytest.raises(ChannelClosedError, match=f"127.0.0.1:{port}"):
-        connect_to_driver("127.0.0.1", port, SECRET)
+        connect_to_driver("127.0.0.1", port, PASS)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -186,6 +187,17 @@ def test_a_processor_that_defers_its_work_is_refused_before_anything_is_submitte
         make(spark, processor=Asynchronous)
     with pytest.raises(ProcessorError, match="make it the method process_records"):
         make(spark, processor=lambda batch, checkpointer: None)
+    assert threads() == before
+    assert not spark.jobs
+
+
+def test_without_the_package_for_certificates_nothing_is_submitted(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = threads()
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    with pytest.raises(FleetError, match="cryptography"):
+        make(spark)
     assert threads() == before
     assert not spark.jobs
 

@@ -38,7 +38,16 @@ from sparkinesis.worker.options import WorkerOptions
 from tests.journal import Journal, Journaling
 from tests.streams import put
 from tests.unit.worker.fleet.hosted_process import Processor
-from tests.unit.worker.fleet.wire import PATIENCE, SECRET, in_thread, listening, port_of
+from tests.unit.worker.fleet.wire import (
+    IDENTITY,
+    OTHER_RUN,
+    PASS,
+    PATIENCE,
+    SECRET,
+    in_thread,
+    listening,
+    port_of,
+)
 
 DATA = [b"%d" % number for number in range(20)]
 BEAT = 0.2
@@ -94,7 +103,7 @@ class Driver:
         self.told: list[Any] = []
         self.worker_id = ""
         self._changed = threading.Condition()
-        self.control = Control("127.0.0.1", 0, SECRET, self._on_message)
+        self.control = Control("127.0.0.1", 0, IDENTITY, self._on_message)
         self._gone = threading.Event()
         self._beating = threading.Thread(target=self._beat, daemon=True)
         self._beating.start()
@@ -142,7 +151,7 @@ def driver() -> Iterator[Driver]:
 
 def posting(application: Application, driver: Driver, lost_after: float = PATIENCE) -> Posting:
     return Posting(
-        application, "127.0.0.1", driver.control.port, SECRET, BEAT, lost_after, logging.INFO
+        application, "127.0.0.1", driver.control.port, PASS, BEAT, lost_after, logging.INFO
     )
 
 
@@ -375,7 +384,7 @@ def test_a_process_that_is_sent_a_signal_checkpoints_releases_and_exits(
     ) as process:
         try:
             assert process.stdin is not None
-            process.stdin.write(SECRET.hex() + "\n")
+            process.stdin.write(f"{SECRET.hex()}\n{PASS.certificate.hex()}\n")
             process.stdin.flush()
             hello = driver.wait_for(Hello)
             driver.say(Start())
@@ -426,7 +435,7 @@ def test_no_driver_is_an_error_that_tells_what_to_set_and_no_secret(
 ) -> None:
     with listening() as listener:
         port = port_of(listener)
-    post = Posting(application(), "127.0.0.1", port, SECRET, BEAT, 0.5, logging.DEBUG)
+    post = Posting(application(), "127.0.0.1", port, PASS, BEAT, 0.5, logging.DEBUG)
     with caplog.at_level(logging.DEBUG), pytest.raises(FleetError, match="FleetOptions") as raised:
         HostedWorker(post, 1, 2, Task(3, 4, 0)).run()
     assert f"127.0.0.1:{port}" in str(raised.value)
@@ -437,9 +446,9 @@ def test_no_driver_is_an_error_that_tells_what_to_set_and_no_secret(
 def test_a_driver_of_another_run_is_an_error(
     application: Callable[..., Application], driver: Driver, caplog: pytest.LogCaptureFixture
 ) -> None:
-    post = Posting(
-        application(), "127.0.0.1", driver.control.port, bytes(32), BEAT, 0.5, logging.DEBUG
-    )
+    other = OTHER_RUN.worker_pass
+    port = driver.control.port
+    post = Posting(application(), "127.0.0.1", port, other, BEAT, 0.5, logging.DEBUG)
     with caplog.at_level(logging.DEBUG), pytest.raises(FleetError):
         HostedWorker(post, 1, 2, Task(3, 4, 0)).run()
     assert not driver.told

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import queue
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,11 +12,9 @@ from typing import Any, TypeVar
 import pytest
 
 from sparkinesis.errors import FleetError
-from sparkinesis.worker.fleet import control as control_module
 from sparkinesis.worker.fleet.channel import (
     Channel,
     ChannelClosedError,
-    NotAuthenticatedError,
     connect_to_driver,
 )
 from sparkinesis.worker.fleet.control import Control, Disconnected
@@ -32,14 +29,15 @@ from sparkinesis.worker.fleet.messages import (
     Start,
     encode,
 )
+from sparkinesis.worker.fleet.tls import DriverIdentity, NotAuthenticatedError, WorkerPass
 from tests.unit.worker.fleet.wire import (
-    GREETING,
+    IDENTITY,
+    OTHER_RUN,
+    PASS,
     PATIENCE,
-    SECRET,
     in_thread,
     listening,
     port_of,
-    read,
 )
 
 _T = TypeVar("_T")
@@ -48,10 +46,10 @@ _T = TypeVar("_T")
 class Driver:
     """A control, and what it was told."""
 
-    def __init__(self, port: int = 0, secret: bytes = SECRET, **options: Any) -> None:
+    def __init__(self, port: int = 0, identity: DriverIdentity = IDENTITY, **options: Any) -> None:
         self.events: queue.Queue[tuple[str, Any]] = queue.Queue()
         self.control = Control(
-            "127.0.0.1", port, secret, lambda *event: self.events.put(event), **options
+            "127.0.0.1", port, identity, lambda *event: self.events.put(event), **options
         )
 
     def next(self) -> tuple[str, Any]:
@@ -92,12 +90,12 @@ class Worker:
         lost_after: float = PATIENCE,
         *,
         says: Callable[[], Hello] = hello,
-        secret: bytes = SECRET,
+        worker_pass: WorkerPass = PASS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.heard: queue.Queue[Any] = queue.Queue()
         self.link = DriverLink(
-            "127.0.0.1", port, secret, says, self.heard.put, lost_after=lost_after, clock=clock
+            "127.0.0.1", port, worker_pass, says, self.heard.put, lost_after=lost_after, clock=clock
         )
 
 
@@ -114,7 +112,7 @@ def joined(driver: Driver, lost_after: float = 2.0) -> Iterator[Worker]:
 
 def as_worker(driver: Driver, first: Any = None) -> Channel:
     """A bare connection of a worker that has said this much; whoever has it closes it."""
-    channel = connect_to_driver("127.0.0.1", driver.control.port, SECRET)
+    channel = connect_to_driver("127.0.0.1", driver.control.port, PASS)
     channel.send(encode(hello() if first is None else first))
     return channel
 
@@ -208,7 +206,7 @@ def test_another_driver_on_the_port_is_not_ones_own() -> None:
     port = driver.control.port
     with joined(driver, 0.5) as worker:
         driver.control.close()
-        other = Driver(port, bytes(32))
+        other = Driver(port, OTHER_RUN)
         until = time.monotonic() + PATIENCE
         while not worker.link.is_lost:
             assert time.monotonic() < until
@@ -274,11 +272,10 @@ def test_a_driver_that_is_never_there_is_given_up() -> None:
 
 
 def test_a_driver_of_another_run_is_refused_at_once(driver: Driver) -> None:
-    worker = Worker(driver.control.port, secret=bytes(32))
-    with pytest.raises((NotAuthenticatedError, ChannelClosedError)):
-        in_thread(Worker(driver.control.port, 0.2, secret=bytes(32)).link.open).result(PATIENCE)
+    worker = Worker(driver.control.port, worker_pass=OTHER_RUN.worker_pass)
+    with pytest.raises(NotAuthenticatedError, match="certificate"):
+        in_thread(worker.link.open).result(PATIENCE)
     assert driver.events.empty()
-    worker.link.close()
 
 
 # --- the driver's end
@@ -333,22 +330,6 @@ def test_a_message_that_is_none_ends_the_connection(driver: Driver) -> None:
     channel.close()
 
 
-def test_strangers_do_not_keep_workers_out() -> None:
-    """More strangers than are permitted; their time runs out, and workers get in."""
-    driver = Driver(handshake_timeout=0.5)
-    strangers = [
-        socket.create_connection(("127.0.0.1", driver.control.port))
-        for _ in range(control_module.MAX_STRANGERS + 20)
-    ]
-    with joined(driver, PATIENCE):
-        for stranger in strangers:
-            stranger.settimeout(PATIENCE)
-            with contextlib.suppress(ConnectionResetError):
-                assert len(read(stranger, GREETING + 1)) in {0, GREETING}
-            stranger.close()
-    driver.control.close()
-
-
 def test_many_workers_at_once(driver: Driver) -> None:
     names = [f"w{number}" for number in range(40)]
     channels = [as_worker(driver, hello(name)) for name in names]
@@ -378,7 +359,7 @@ def test_closing_ends_connections_and_threads_and_frees_the_port() -> None:
 
 def test_an_address_that_is_not_this_machines_is_named() -> None:
     with pytest.raises(FleetError, match=r"203\.0\.113\.1"):
-        Control("203.0.113.1", 0, SECRET, lambda *_: None)
+        Control("203.0.113.1", 0, IDENTITY, lambda *_: None)
 
 
 def test_a_port_that_is_taken_is_named(driver: Driver) -> None:

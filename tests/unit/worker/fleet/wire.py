@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from sparkinesis.worker.fleet.channel import Channel, accept_worker, connect_to_driver
+from sparkinesis.worker.fleet.channel import (
+    HANDSHAKE_TIMEOUT,
+    Channel,
+    Connection,
+    accept_worker,
+    authenticated,
+    connect_to_driver,
+)
+from sparkinesis.worker.fleet.tls import DriverIdentity, WorkerPass
 
 PATIENCE = 60.0
 """Seconds that a test waits for what should take few: only a failure takes as long."""
 SECRET = bytes(range(200, 232))
+IDENTITY = DriverIdentity.new(SECRET)
+PASS = IDENTITY.worker_pass
+OTHER_RUN = DriverIdentity.new(bytes(32))
 GREETING, ANSWER, PROOF = 14 + 32, 32 + 32, 32
-"""Bytes of the handshake's three messages."""
+"""Bytes of the three messages by which both prove the secret, within TLS."""
 LENGTH, MAC = 4, 32
 
 
@@ -30,20 +42,25 @@ def port_of(listener: socket.socket) -> int:
     return int(listener.getsockname()[1])
 
 
-def in_thread(call: Callable[..., Any], *args: Any) -> Future[Any]:
+def in_thread(call: Callable[..., Any], *args: Any, **given: Any) -> Future[Any]:
     """What it comes to, one day."""
     pool = ThreadPoolExecutor(1)
-    future = pool.submit(call, *args)
+    future = pool.submit(call, *args, **given)
     pool.shutdown(wait=False)
     return future
 
 
+def prove(connection: socket.socket, timeout: float = HANDSHAKE_TIMEOUT, **given: Any) -> Channel:
+    """A side's channel without TLS."""
+    return authenticated(connection, SECRET, time.monotonic() + timeout, **given)
+
+
 @contextlib.contextmanager
-def handshake(driver_secret: bytes, worker_secret: bytes) -> Iterator[tuple[Any, Any]]:
+def handshake(identity: DriverIdentity, worker_pass: WorkerPass) -> Iterator[tuple[Any, Any]]:
     """Futures of both ends' channels."""
     with listening() as listener:
-        worker = in_thread(connect_to_driver, "127.0.0.1", port_of(listener), worker_secret)
-        driver = in_thread(accept_worker, listener.accept()[0], driver_secret)
+        worker = in_thread(connect_to_driver, "127.0.0.1", port_of(listener), worker_pass)
+        driver = in_thread(accept_worker, listener.accept()[0], identity)
         try:
             yield driver, worker
         finally:
@@ -55,11 +72,11 @@ def handshake(driver_secret: bytes, worker_secret: bytes) -> Iterator[tuple[Any,
 @contextlib.contextmanager
 def channels() -> Iterator[tuple[Channel, Channel]]:
     """The driver's end and the worker's."""
-    with handshake(SECRET, SECRET) as (driver, worker):
+    with handshake(IDENTITY, PASS) as (driver, worker):
         yield driver.result(PATIENCE), worker.result(PATIENCE)
 
 
-def read(connection: socket.socket, count: int) -> bytes:
+def read(connection: Connection, count: int) -> bytes:
     data = b""
     while len(data) < count:
         piece = connection.recv(count - len(data))
@@ -90,15 +107,17 @@ class Tap:
 
 @contextlib.contextmanager
 def tapped() -> Iterator[Tap]:
-    """A connection through somebody who let the handshake pass."""
+    """What TLS hides: a connection without it, through somebody who let the proofs pass."""
     with contextlib.ExitStack() as stack:
         listener, middle = stack.enter_context(listening()), stack.enter_context(listening())
-        worker = in_thread(connect_to_driver, "127.0.0.1", port_of(middle), SECRET)
+        near = stack.enter_context(socket.create_connection(middle.getsockname()))
+        worker = in_thread(prove, near, is_driver=False)
         to_worker = stack.enter_context(middle.accept()[0])
         to_driver = stack.enter_context(socket.create_connection(("127.0.0.1", port_of(listener))))
         for each in (to_worker, to_driver):
             each.settimeout(PATIENCE)
-        driver = in_thread(accept_worker, listener.accept()[0], SECRET)
+        far = stack.enter_context(listener.accept()[0])
+        driver = in_thread(prove, far, is_driver=True)
         seen = []
         for source, target, count in (
             (to_driver, to_worker, GREETING),
