@@ -11,6 +11,8 @@ from sparkinesis.stream import client
 from sparkinesis.stream.budget import Pace
 from sparkinesis.stream.cursor import ShardCursor
 from sparkinesis.stream.retention import RetentionCheck
+from sparkinesis.stream.shard import Lineage
+from sparkinesis.stream.start_cut import StartCut
 from sparkinesis.worker import consumer, delivery, intake, polling
 from sparkinesis.worker.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer, Permitted
@@ -25,6 +27,7 @@ from tests.simulation.patches import (
     begin_anew,
     behind_aggregates,
     believe,
+    believe_listing,
     checkpoint_first,
     children_at_latest,
     deaf,
@@ -85,6 +88,12 @@ BUGS: dict[str, Bug] = {
     "children get no leases": instead(
         Caretaker, "lease_children", always(True), "finished_leases_have_children", 0
     ),
+    "who names no children has none": instead(
+        Caretaker, "_children_listed", always(()), "finished_leases_have_children", 3
+    ),
+    "a listing from before the end is believed": instead(
+        Lineage, "children_of_ended", believe_listing, "finished_leases_have_children", 53
+    ),
     "children begin at the latest record": instead(
         caretaker, "plan_children", children_at_latest, "leases_begin_where_they_should", 0
     ),
@@ -134,6 +143,9 @@ BUGS: dict[str, Bug] = {
         RetentionCheck, "after_start", drop_first, _READS, 0
     ),
     "an expired iterator begins anew": instead(ShardCursor, "fetch", begin_anew, _READS, 0),
+    "what a server repeats is given again": instead(
+        StartCut, "cut", lambda _: lambda self, fetched: fetched, _READS, 8
+    ),
     "latest is another moment at each start": instead(
         consumer, "start_position", latest_again, _READS, 12
     ),

@@ -88,6 +88,13 @@ FAN_OUT_BUGS: dict[str, Bug] = {
     "the end of a shard is only that of a subscription": instead(
         FanOutCursor, "_accept", _only_over, "everything_is_processed", 0
     ),
+    "a shard ends only where its children are named": instead(
+        FanOutCursor,
+        "_last_page",
+        lambda _: lambda self: None,
+        "everything_is_processed",
+        3,
+    ),
     "silence is waited out": instead(Subscription, "_read", _patient, "everything_is_processed", 7),
     "a consumer that is gone is not registered again": instead(
         FanOut, "_forget", lambda _: lambda self, arn: None, "everything_is_processed", 4

@@ -135,6 +135,8 @@ def histories(draw: _Draw[Any]) -> h.History:
         empty_pages=draw(st.sampled_from((0, 2))),
         list_page=draw(st.sampled_from((1000, 3))),
         arrival_jitter=draw(st.sampled_from((0.0, 0.0, 2.0))),
+        names_children=draw(st.sampled_from((True, True, False))),
+        begins_early=draw(st.sampled_from((0, 0, 0, 3))),
         duration=float(duration),
         patience=1600.0 if is_slow else 400.0,
     )

@@ -232,6 +232,10 @@ class History:
     """After which the service ends a subscription."""
     event_bytes: int = 1_048_576
     """Of the records that the service puts into an event, at most, but for one record."""
+    names_children: bool = True
+    """The end of a shard does; else the children are to be had from ListShards."""
+    begins_early: int = 0
+    """Records before the place asked for with which an iterator or a subscription begins."""
     duration: float = 60.0
     """Until faults stop."""
     patience: float = 400.0

@@ -47,7 +47,7 @@ def begin_anew(fetch: Any) -> Any:
 
 def take_repeats(cursor: Any) -> None:
     """A cursor of any kind does not look whether records lie before its position."""
-    cursor._beginning = SimpleNamespace(cut=lambda fetched: fetched)
+    cursor._start_cut = SimpleNamespace(cut=lambda fetched: fetched)
 
 
 def skip_failed(failed: Any) -> Any:
@@ -157,6 +157,11 @@ def believe(judge: Any) -> Any:
         return Still(row) if getattr(verdict, "by_impostor", False) else verdict
 
     return believe
+
+
+def believe_listing(_: Any) -> Any:
+    """What is not listed is not there, however old the listing."""
+    return lambda self, shard_id, hash_range=None: self.children(shard_id)
 
 
 def silent_reset(reset: Any) -> Any:

@@ -56,6 +56,7 @@ class Producer:
         self._rng = random.Random(scheduler.rng.getrandbits(32))
         self._jitter_ms = round(jitter * 1000)
         self._skew_ms = 0
+        self._otherwise = kinesis.faults
         if jitter:
             kinesis.faults = self._arrive_early
         kinesis.call("CreateStream", StreamName=STREAM, ShardCount=shards)
@@ -64,7 +65,9 @@ class Producer:
         self._note_shards()
 
     def _arrive_early(self, call: Call) -> Fault | None:
-        return Fault(arrival_skew_ms=self._skew_ms) if call.operation == "PutRecord" else None
+        if call.operation == "PutRecord":
+            return Fault(arrival_skew_ms=self._skew_ms)
+        return self._otherwise(call) if self._otherwise is not None else None
 
     def put(self, event: Put) -> None:
         for _ in range(event.count):

@@ -11,6 +11,8 @@ from tests.simulation import history as h
 from tests.simulation.histories import QUICK, closed, in_order
 
 _DURATION = 120.0
+_ODD, _UNNAMED, _EARLY = 50, 3, 8
+"""Of so many histories, the numbers of those with a Kinesis that answers otherwise."""
 
 
 def rough_history(number: int) -> h.History:
@@ -50,6 +52,8 @@ def plain_history(number: int) -> h.History:
         events=in_order([e for e in events if e[0] < _DURATION], _DURATION),
         behaviour=behaviour,
         options=QUICK,
+        names_children=number % _ODD != _UNNAMED,
+        begins_early=3 * (number % _ODD == _EARLY),
         duration=_DURATION,
     )
 

@@ -16,7 +16,7 @@ from unittest import mock
 
 from sparkinesis.lease.broken import BrokenLease, read_row
 from sparkinesis.lease.lease import Lease
-from sparkinesis.local import LocalKinesis, limits
+from sparkinesis.local import Fault, FaultPlan, LocalKinesis, limits
 from sparkinesis.worker.options import WorkerOptions
 from tests.simulation import history as events
 from tests.simulation.consumers import Operator
@@ -83,6 +83,7 @@ class World:
             clock=self.journal.now_ms,
             empty_pages=history.empty_pages,
             consumer_delay_ms=round(history.consumer_delay * 1000),
+            faults=_oddity(history),
         )
         self.producer = Producer(
             self.kinesis, self.scheduler, history.shards, history.arrival_jitter
@@ -311,6 +312,15 @@ class World:
                     self.unanswered.setdefault(process.name, []).append(self.scheduler.now)
                 return trouble.kind
         return None
+
+
+def _oddity(history: History) -> FaultPlan | None:
+    """What this Kinesis does otherwise than the service, always."""
+    if history.names_children and not history.begins_early:
+        return None
+    omitted = frozenset() if history.names_children else frozenset({"ChildShards"})
+    fault = Fault(omit=omitted, begins_early=history.begins_early)
+    return lambda call: fault
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from sparkinesis.lease.shard_sync import (
 )
 from sparkinesis.lease.table import LeaseTable
 from sparkinesis.stream.client import StreamClient
+from sparkinesis.stream.listing import ShardListing
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp
 from sparkinesis.stream.shard import Lineage, Shard
 
@@ -39,6 +40,26 @@ class CareSettings:
     audit_confidence: int
     cleanup_interval: float
     cleanup_leases: bool
+
+
+_FRESH = 2.0
+"""Seconds that a listing may be older than the end of a shard: it may show the end all the same."""
+_ASK_AGAIN = (1.0, 30.0)
+"""Seconds until ListShards is asked again for the children of a shard: at first, and at most."""
+_WORTH_A_WORD = 60.0
+"""Seconds without an answer after which a warning says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Unlisted:
+    """A shard that has ended, and of whose children nobody has told yet."""
+
+    since: float
+    """When its end was seen."""
+    due: float
+    """A listing from then on may tell."""
+    pause: float = _ASK_AGAIN[0]
+    """Seconds until the listing after that one."""
 
 
 class Caretaker:
@@ -65,6 +86,9 @@ class Caretaker:
         self._confidence = Confidence()
         self._waits: dict[str, tuple[float, tuple[str, ...]]] = {}
         """By ended shard: when all was looked at last, and whose leases its children wait for."""
+        self._listing = ShardListing(client, clock)
+        self._unlisted: dict[str, _Unlisted] = {}
+        """By the lease key of an ended shard."""
         self._next_audit = clock() + settings.audit_interval
         self._next_cleanup = clock() + settings.cleanup_interval
 
@@ -208,13 +232,23 @@ class Caretaker:
     ) -> bool:
         """Leases for the shards that follow one that has ended, and their ids in its own lease.
 
-        False: another parent of a merged child has no lease yet, and will get one; ask again.
+        ``children``: as the end of the shard named them; none where it named none, as some servers
+        do and the service may (ChildShards is optional). Then ListShards is asked.
+
+        False, so ask again: another parent of a merged child has no lease yet, and will get one. Or
+        the children are not listed yet.
         Raises service errors, `LeaseLostError`, and `InconsistentShardsError`.
         """
-        if not children or set(parent.lease.child_ids) == {child.id for child in children}:
+        known = set(parent.lease.child_ids)
+        if known and (not children or known == {child.id for child in children}):
             return True
         if self._still_waits(parent.key):
             return False
+        if not children:
+            listed = self._children_listed(parent)
+            if not listed:
+                return listed is not None
+            children = listed
         is_merge = any(len(child.parents) > 1 for child in children)
         begin, shards, look = Beginning(TRIM_HORIZON), list[Shard](), Look()
         if is_merge:
@@ -249,6 +283,38 @@ class Caretaker:
         self._waits.pop(parent.key, None)
         parent.add_children([child.id for child in children])
         return True
+
+    def _children_listed(self, parent: HeldLease) -> Sequence[Shard] | None:
+        """The shards that follow one that has ended, as ListShards tells them.
+
+        None: it does not tell yet. There is one call for all shards that end at about the same
+        time, and fewer and fewer while the listing lags behind.
+        """
+        key, now = parent.key, self._clock()
+        ended = self._unlisted.setdefault(key, _Unlisted(since=now, due=now - _FRESH))
+        if now < ended.due:
+            return None
+        shards = self._listing.since(ended.due)
+        if shards is None:
+            return None
+        lineage = Lineage.of(shards)
+        children = lineage.children_of_ended(parent.shard_id, parent.lease.hash_range)
+        if children is not None:
+            del self._unlisted[key]
+            return [lineage.shards[child] for child in children]
+        now = self._clock()
+        pause = min(2 * ended.pause, _ASK_AGAIN[1])
+        self._unlisted[key] = _Unlisted(ended.since, now + ended.pause, pause)
+        waited = now - ended.since
+        if waited >= _WORTH_A_WORD > waited - ended.pause:
+            _log.warning(
+                "%s of %s has ended %.0f s ago without naming the shards that follow, and "
+                "ListShards does not tell of its end: what follows is not read until it does.",
+                parent.shard_id,
+                self._client.address,
+                waited,
+            )
+        return None
 
     def _still_waits(self, key: str) -> bool:
         """Whether nothing has come that an ended shard's children wait for, by a cheap look.

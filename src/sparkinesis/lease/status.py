@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
 
+from sparkinesis.lease.audit import Hole, find_hole
 from sparkinesis.lease.broken import BrokenLease
 from sparkinesis.lease.extended_sequence_number import (
     AT_TIMESTAMP,
@@ -21,7 +22,8 @@ from sparkinesis.lease.lease import Lease, StreamIdentifier
 from sparkinesis.stream import position as pos
 from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position
 
-SHORT_REASONS = ("expired", "shard is gone")
+EXPIRED, GONE, AT_SHARD_END = "expired", "shard is gone", "at shard end"
+SHORT_REASONS = (EXPIRED, GONE, AT_SHARD_END)
 """Why a lag is not known, in so few words that they fit in its column."""
 
 
@@ -100,6 +102,25 @@ class Watched:
     def still_for(self, key: str) -> float:
         """Seconds that a counter stood still, as far as it was watched, at the last look."""
         return self.at - self.moved_at.get(key, self.found_at[key])
+
+
+def unread_hash_keys(watched: Watched) -> dict[str, Hole]:
+    """Hash keys for which no lease is left to read, by stream; "" where a table has only one.
+
+    A stream is left out while one of its leases cannot be read, or does not tell its hash keys: it
+    may be the one.
+    """
+    by_stream: dict[str, list[Lease]] = {}
+    for lease in watched.leases:
+        by_stream.setdefault(lease.stream.name if lease.stream else "", []).append(lease)
+    if watched.broken:
+        return {}
+    return {
+        stream: hole
+        for stream, leases in by_stream.items()
+        if all(lease.is_finished or lease.hash_range is not None for lease in leases)
+        and (hole := find_hole(leases)) is not None
+    }
 
 
 def next_record(lease: Lease) -> Position | None:

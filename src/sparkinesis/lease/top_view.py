@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from sparkinesis.lease.command_options import place
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.status import SHORT_REASONS, LeaseState, Watched, lease_states, shortened
+from sparkinesis.lease.status import (
+    AT_SHARD_END,
+    SHORT_REASONS,
+    LeaseState,
+    Watched,
+    lease_states,
+    shortened,
+    unread_hash_keys,
+)
 from sparkinesis.lease.view import OwnerRow, ShardRow, View, largest, total
 
 if TYPE_CHECKING:
@@ -56,7 +64,15 @@ def top_view(
     # The same trouble mostly meets all shards.
     reasons = {lag.why for lag in lags.values()} - {"", *SHORT_REASONS}
     broken = [f"The lease {row} cannot be read." for row in watched.broken]
-    return View(title, summary, "KB/s", owners, shards, (*messages, *broken, *sorted(reasons)))
+    unread = unread_hash_keys(watched)
+    holes = [
+        f"No lease is left to read the hash keys {hole.first} to {hole.last}"
+        f"{f' of {stream}' if stream else ''}: what arrives there waits until a worker makes the "
+        "leases that are missing."
+        for stream, hole in sorted(unread.items())
+    ]
+    said = (*messages, *holes, *broken, *sorted(reasons))
+    return View(title, summary, "KB/s", owners, shards, said, is_partial=bool(unread))
 
 
 def top_object(
@@ -84,6 +100,10 @@ def top_object(
             _object(lease, states[lease.key], watched, lags.get(lease.key))
             for lease in watched.leases
         ],
+        "unread_hash_keys": {
+            name or stream or "": [str(hole.first), str(hole.last)]
+            for name, hole in sorted(unread_hash_keys(watched).items())
+        },
         "broken_leases": {row.key: row.why for row in watched.broken},
     }
 
@@ -117,7 +137,8 @@ def _shard(lease: Lease, state: LeaseState, lag: Lag | None, *, is_read: bool) -
         # What its last owner wrote, which may be gone, says nothing of now.
         lease.throughput_kbps if is_held and is_read else None,
         ", ".join(note for note in notes if note),
-        is_amiss=bool(why),
+        # All is done there: what follows is read as soon as its leases are made.
+        is_amiss=bool(why) and why != AT_SHARD_END,
     )
 
 

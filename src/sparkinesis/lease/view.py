@@ -68,6 +68,8 @@ class View:
     shards: tuple[ShardRow, ...] = ()
     messages: tuple[str, ...] = ()
     """The most important first: those at the end are left out if room is short."""
+    is_partial: bool = False
+    """There are records of which no shard here tells: the lag of all may be larger."""
 
     @property
     def millis_behind(self) -> int | None:
@@ -323,10 +325,13 @@ def _figures(view: View) -> list[str]:
     states = Counter(row.state for row in view.shards)
     counts = ", ".join(f"{n} {_plain(state)}" for state, n in states.most_common())
     lag, rate = view.millis_behind, view.rate
+    known = "lag unknown" if lag is None else f"{_sign(lag)} {behind(lag)} behind".lstrip()
+    if view.is_partial:
+        known = "lag unknown" if not lag else f"at least {known}"
     return [
         f"{_number(len(view.shards), 'shard')}{f' ({counts})' if counts else ''}",
         _number(len(view.owners), "owner"),
-        "lag unknown" if lag is None else f"{_sign(lag)} {behind(lag)} behind".lstrip(),
+        known,
         "rate unknown" if rate is None else f"{_rate(rate)} {view.rate_unit}",
     ]
 

@@ -13,7 +13,7 @@ from sparkinesis.errors import (
     ShardNotFoundError,
 )
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.status import SHORT_REASONS, Watched, next_record
+from sparkinesis.lease.status import AT_SHARD_END, EXPIRED, GONE, Watched, next_record
 from sparkinesis.lease.table import LeaseTable
 from sparkinesis.stream import position as pos
 from sparkinesis.stream.address import StreamAddress
@@ -23,7 +23,6 @@ from sparkinesis.stream.retry import Retry
 _LOOKS = 1.0
 """Seconds between two looks."""
 _THREADS = 8
-EXPIRED, GONE = SHORT_REASONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +91,8 @@ def lag_of(client: StreamClient, lease: Lease) -> Lag:
 
     Of whole records: those left in an aggregated record that is done in part do not count.
     At the tip, the service says 0 with the very page that holds the last record. Nobody has
-    processed that, so it counts from its arrival.
+    processed that, so it counts from its arrival. All of a closed shard may be done, and its lease
+    not be finished: then what follows lies in other shards, and how much that is, is not known.
     """
     position = next_record(lease)
     if position is None:
@@ -109,6 +109,8 @@ def lag_of(client: StreamClient, lease: Lease) -> Lag:
     except ServiceError as error:
         return Lag(why=str(error))
     page = fetched.page
+    if not page.records and page.next_shard_iterator is None:
+        return Lag(why=AT_SHARD_END)
     if page.records and page.millis_behind_latest == 0:
         arrival = page.records[0].approximate_arrival_timestamp
         if arrival is not None:

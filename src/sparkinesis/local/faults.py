@@ -48,6 +48,10 @@ class Fault:
     stream_code, stream_after: SubscribeToShard's event stream ends with this exception (and
     `message`) after so many events.
     arrival_skew_ms: records that are put carry an arrival time shifted by this much.
+    omit: fields that the answer of GetRecords, or each event of SubscribeToShard, leaves out, such
+    as ChildShards, which the service may leave out too.
+    begins_early: GetShardIterator and SubscribeToShard begin so many records before the place asked
+    for, as some other servers do.
     """
 
     code: str | None = None
@@ -60,6 +64,8 @@ class Fault:
     stream_code: str | None = None
     stream_after: int = 0
     arrival_skew_ms: int = 0
+    omit: frozenset[str] = frozenset()
+    begins_early: int = 0
 
     @classmethod
     def error(cls, code: str, message: str = "Injected fault", status: int = 400) -> Fault:

@@ -155,6 +155,8 @@ class Subscription:
             rest["ContinuationSequenceNumber"] = self.shard.number_before(
                 self._position, now // 1000
             )
+        for name in self._fault.omit:
+            rest.pop(name, None)
         return Event(RecordPage(page.records, rest), page.bytes)
 
     def _at_end(self, page: Page) -> bool:

@@ -78,7 +78,7 @@ class Plan:
     """Where to look: shards without a finding, with the position to look behind."""
     has_rows: bool
     childless: tuple[str, ...]
-    """Finished shards whose children are not known yet."""
+    """Finished shards whose children are not all known yet."""
 
 
 def plan(start: Positions, lineage: Lineage, findings: Mapping[str, Finding]) -> Plan:
@@ -122,15 +122,15 @@ def plan(start: Positions, lineage: Lineage, findings: Mapping[str, Finding]) ->
                 # merge. One that the service does not list any more has nothing left to read.
                 new = [
                     child
-                    for child in lineage.children(shard_id)
+                    for child in _children(shard_id, lineage)
                     if child not in past
                     and all(parent in finished for parent in lineage.listed_parents(child))
                 ]
                 _add_with_ancestors(past, new, lineage)
                 todo.extend(new)
-    childless = tuple(sorted(s for s in finished if not lineage.children(s)))
+    childless = tuple(sorted(s for s in finished if lineage.children_of_ended(s) is None))
     for shard_id in finished:
-        children = lineage.children(shard_id)
+        children = _children(shard_id, lineage)
         if children and past.issuperset(children):
             del end[shard_id]
     return Plan(end, to_probe, has_rows, childless)
@@ -187,6 +187,11 @@ def _known_until(positions: Positions) -> int | None:
         if isinstance(position, AtTimestamp | AfterRecord)
     )
     return min(instants, default=None)
+
+
+def _children(shard_id: str, lineage: Lineage) -> tuple[str, ...]:
+    """All shards that came from a finished one; none while only some of them are known."""
+    return lineage.children_of_ended(shard_id) or ()
 
 
 def _listed(start: Positions, lineage: Lineage) -> set[str]:

@@ -60,6 +60,9 @@ SMALLEST_PART = 0.01
 LIST_SHARDS_INTERVAL = 5.0
 """Seconds between two listings of the shards; ChildShards make them rare in the first place."""
 
+MOST_LISTINGS = 12
+"""Listings in a row, a minute in all, for the children of a closed shard before a query may end."""
+
 
 class StreamPlanner:
     """What the driver knows of one stream between two batches. Owned by one thread.
@@ -341,7 +344,7 @@ class StreamPlanner:
         fillings = 0
         self._taken = 0.0
         self._expected = {}
-        asked_for_children = False
+        asked_for_children = 0
         while True:
             assert self._lineage is not None
             planned = plan(start, self._lineage, findings)
@@ -362,10 +365,17 @@ class StreamPlanner:
                     if look.is_cut and isinstance(found, Records):
                         cut[shard_id] = AfterRecord(found.end)
                     self._announce(self._lineage, look.children)
-            elif planned.childless and not asked_for_children and self._may_list():
-                asked_for_children = True
+            elif planned.childless and self._may_list(asked_for_children):
+                asked_for_children += 1
                 self._list_shards()
             else:
+                if planned.childless and self._until_ms is not None:
+                    _log.warning(
+                        "%s: %s is closed, and ListShards does not tell which shards follow. What "
+                        "they hold is left to the next query that goes on from here.",
+                        self._client.address,
+                        ", ".join(planned.childless[:10]),
+                    )
                 return planned
 
     def _announce(self, lineage: Lineage, children: Sequence[Shard]) -> None:
@@ -377,10 +387,15 @@ class StreamPlanner:
         # look like one that is not kept any more, for which a child does not wait.
         self._lineage = self._caught_up(lineage, lambda known: known.unlisted_parents(new))
 
-    def _may_list(self) -> bool:
-        at_once = self._clock() - self._listed_at >= LIST_SHARDS_INTERVAL
-        # What was there at the start must be found before the query may end: wait for it.
-        return at_once or self._until_ms is not None
+    def _may_list(self, asked: int) -> bool:
+        """Whether to list the shards for children that a closed one did not name.
+
+        ``asked``: how often that was done for this batch. Once is enough for a query that goes on:
+        the next batch asks again. What was there at the start must be found before a query may end.
+        """
+        if self._until_ms is None:
+            return not asked and self._clock() - self._listed_at >= LIST_SHARDS_INTERVAL
+        return asked < MOST_LISTINGS
 
     def _look_at(
         self, shards: Mapping[str, Position], start: Positions, allowance: Allowance

@@ -18,7 +18,6 @@ from typing import Literal
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sparkinesis.errors import AccessDeniedError, CorruptEventStreamError
-from sparkinesis.stream.beginning import Beginning
 from sparkinesis.stream.budget import MAX_RECORDS_PER_CALL, Slot
 from sparkinesis.stream.client import Fetched, StreamClient
 from sparkinesis.stream.cursor import ShardCursor
@@ -29,6 +28,7 @@ from sparkinesis.stream.page import Page
 from sparkinesis.stream.polling import up_to
 from sparkinesis.stream.position import AfterRecord, Position, Sentinel
 from sparkinesis.stream.retry import error_code
+from sparkinesis.stream.start_cut import StartCut
 from sparkinesis.stream.subscription import OPERATION, Subscription
 
 _log = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ class SubscribedCursor:
         self._position = position
         self._end = end
         self._inclusive = True
-        self._beginning = Beginning(client.address, shard_id, position, inclusive=True)
+        self._start_cut = StartCut(client.address, shard_id, position, inclusive=True)
         self._poll = poll
         self._clock = clock
         self._lock = threading.Lock()
@@ -121,7 +121,7 @@ class SubscribedCursor:
         if self._subscription is not None:
             fetched = self._next_event(self._subscription)
             if fetched is not None:
-                return self._beginning.cut(fetched)
+                return self._start_cut.cut(fetched)
             self._end_subscription()
         if self._is_stopped:
             return Fetched(Page([]), 0, 0)  # nobody waits for it any more
@@ -129,7 +129,7 @@ class SubscribedCursor:
             self._polling = self._poll(self._position, self._inclusive)
         fetched = self._polling.fetch(limit)
         self.at_end = self._polling.at_end
-        return self._beginning.cut(fetched)
+        return self._start_cut.cut(fetched)
 
     def stop(self) -> None:
         """End the subscription at once, and a `fetch` that waits for it."""

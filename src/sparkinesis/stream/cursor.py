@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from sparkinesis.errors import ExpiredIteratorError
-from sparkinesis.stream.beginning import Beginning
 from sparkinesis.stream.budget import MAX_RECORDS_PER_CALL, ShardBudget
 from sparkinesis.stream.client import Fetched, StreamClient
 from sparkinesis.stream.position import AfterRecord, Position
+from sparkinesis.stream.start_cut import StartCut
 
 
 class ShardCursor:
@@ -36,7 +36,7 @@ class ShardCursor:
         self._inclusive = inclusive
         self._renews = renews
         self._iterator: str | None = None
-        self._beginning = Beginning(client.address, shard_id, position, inclusive=inclusive)
+        self._start_cut = StartCut(client.address, shard_id, position, inclusive=inclusive)
 
     def fetch(self, limit: int = MAX_RECORDS_PER_CALL) -> Fetched:
         """The next page, waiting for the shard's budget first. Not to be called `at_end`."""
@@ -65,4 +65,4 @@ class ShardCursor:
             self._position = AfterRecord(page.records[-1].sequence_number)
             self._inclusive = False
             self._budget.records.spend(fetched.size)
-        return self._beginning.cut(fetched)
+        return self._start_cut.cut(fetched)

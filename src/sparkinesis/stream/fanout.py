@@ -18,7 +18,6 @@ from sparkinesis.errors import (
     ServiceError,
     SparkinesisError,
 )
-from sparkinesis.stream.beginning import Beginning
 from sparkinesis.stream.budget import MAX_RECORDS_PER_CALL
 from sparkinesis.stream.client import Fetched, StreamClient
 from sparkinesis.stream.consumers import Consumer, ConsumerLook
@@ -27,6 +26,7 @@ from sparkinesis.stream.interruption import NO_TROUBLE, Cause, cause_of, pause_a
 from sparkinesis.stream.page import Event, Page
 from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position, Sentinel
 from sparkinesis.stream.retry import Retry, error_code
+from sparkinesis.stream.start_cut import StartCut
 from sparkinesis.stream.subscription import OPERATION, ReceivedEvent, Subscription
 from sparkinesis.stream.transport import data_size
 
@@ -62,10 +62,12 @@ def ends_shard(event: Event) -> bool:
     return bool(event.child_shards) and is_last
 
 
-def may_end_shard(event: Event) -> bool:
-    """Whether an event may be a shard's last one, of a server that names no shards that follow."""
-    is_clear = event.continuation_sequence_number is not None or bool(event.child_shards)
-    return not is_clear and _is_empty_at_tip(event)
+def tells_more(event: Event) -> bool:
+    """Whether an event that ends no shard says so; else it may be the last one of a closed shard.
+
+    Of a server that does not name the shards that follow.
+    """
+    return event.continuation_sequence_number is not None or bool(event.millis_behind_latest)
 
 
 def _is_empty_at_tip(event: Event) -> bool:
@@ -112,7 +114,7 @@ class FanOutCursor:
         self._consumer_arn = consumer_arn
         self._position = position
         self._inclusive = inclusive
-        self._beginning = Beginning(client.address, shard_id, position, inclusive=inclusive)
+        self._start_cut = StartCut(client.address, shard_id, position, inclusive=inclusive)
         self._look = look or ConsumerLook(client, clock)
         self._clock = clock
         self._wait = wait
@@ -125,6 +127,8 @@ class FanOutCursor:
         self._subscribed_at: float | None = None
         self._renew_at = 0.0
         self._trouble = NO_TROUBLE
+        self._may_be_over = False
+        """The shard may have ended with the last event, which did not say so."""
 
     def fetch(self, limit: int = MAX_RECORDS_PER_CALL) -> Fetched | None:  # noqa: ARG002
         """The next event, waiting for it; None once the cursor was stopped. Not when `at_end`.
@@ -148,8 +152,13 @@ class FanOutCursor:
                 self._interrupted(error, had_begun=subscription is not None)
                 continue
             if received is not None:
-                last = self._last_page() if may_end_shard(received.event) else None
-                return last or self._accept(received, subscription.service_time_ms)
+                fetched = self._accept(received, subscription.service_time_ms)
+                self._may_be_over = not self.at_end and not tells_more(received.event)
+                if fetched.page.records or not self._may_be_over:
+                    return fetched
+                return self._last_page() or fetched
+            if self._may_be_over and (last := self._last_page()) is not None:
+                return last
             self._interrupted(None, had_begun=True)
         return None
 
@@ -195,7 +204,7 @@ class FanOutCursor:
             self._drop()
         assert self._subscribed_at is not None
         fetched = as_fetched(received, begun_ms, self._clock() - self._subscribed_at)
-        return self._beginning.cut(fetched)
+        return self._start_cut.cut(fetched)
 
     def _last_page(self) -> Fetched | None:
         """What GetRecords gives from here on if the shard ends with that; else None.
@@ -216,7 +225,7 @@ class FanOutCursor:
         self._trouble = NO_TROUBLE
         self.at_end = True
         self._drop()
-        return self._beginning.cut(fetched)
+        return self._start_cut.cut(fetched)
 
     def _interrupted(self, error: Failure | None, *, had_begun: bool) -> None:
         """Wait until it is time to subscribe again; raise what will not pass."""

@@ -61,6 +61,37 @@ class Lineage:
         """Ids of the shards that came from this one, sorted."""
         return self._children.get(shard_id, ())
 
+    def children_of_ended(
+        self, shard_id: str, hash_range: tuple[int, int] | None = None
+    ) -> tuple[str, ...] | None:
+        """Ids of all shards that came from one that has ended, sorted; none if all have expired.
+
+        None: these were listed before the shard ended, so that its children cannot be known. A
+        listing that shows the end has, for each hash key of the shard, a child, or an open shard
+        that came from one. ``hash_range``: that of the shard, in case it is not listed any more.
+        """
+        children = self.children(shard_id)
+        own = self.shards.get(shard_id)
+        if own is not None:
+            hash_range = own.hash_range or hash_range
+        if children and (hash_range is None or self._cover(children, hash_range)):
+            return children
+        if own.is_open if own is not None else not self.shards or self.is_behind(shard_id):
+            return None
+        if hash_range is None:
+            return () if own is None else None
+        return children if self._cover({*children, *self.open_shards()}, hash_range) else None
+
+    def _cover(self, shard_ids: Iterable[str], hash_range: tuple[int, int]) -> bool:
+        """Whether each hash key of the range is one of these shards'."""
+        first, last = hash_range
+        known = (self.shards[shard_id].hash_range for shard_id in shard_ids)
+        for begins, ends in sorted(one for one in known if one is not None):
+            if begins > first:
+                break
+            first = max(first, ends + 1)
+        return first > last
+
     def listed_parents(self, shard_id: str) -> tuple[str, ...]:
         """Ids of the parents that the service still lists."""
         shard = self.shards.get(shard_id)

@@ -129,6 +129,16 @@ class ShardConsumer:
         return self._deliverer.processing_since if self._deliverer is not None else None
 
     @property
+    def millis_behind_latest(self) -> int | None:
+        """By the last page; None where that is not known, as at the end of the shard.
+
+        What follows lies in other shards then, which may have no leases yet.
+        """
+        if self._reason is ShutdownReason.SHARD_END:
+            return None
+        return self.intake.millis_behind_latest
+
+    @property
     def records(self) -> int:
         """User records processed, those of failed calls not."""
         return self._deliverer.records if self._deliverer is not None else 0

@@ -167,7 +167,7 @@ class Worker:
             ShardStatus(
                 shard_id,
                 consumer.state,
-                consumer.intake.millis_behind_latest,
+                consumer.millis_behind_latest,
                 None if (since := consumer.processing_since) is None else now - since,
                 consumer.records,
                 consumer.intake.dropped,

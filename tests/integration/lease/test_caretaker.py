@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -17,6 +20,7 @@ from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.client import StreamClient
 from sparkinesis.stream.position import TRIM_HORIZON
+from sparkinesis.stream.shard import Shard
 from tests.integration.lease.conftest import ManualTime
 
 CARE = CareSettings(
@@ -133,3 +137,94 @@ def test_a_broken_lease_keeps_no_merge_from_ending(
     assert child is not None
     assert child.parent_ids == (ids[0], ids[1])
     assert held.lease.child_ids == (ids[3],)
+
+
+@dataclass
+class Ended:
+    """A stream of 2 shards, split into 4 by now, whose first two are held by one worker."""
+
+    caretaker: Caretaker
+    held: list[HeldLease]
+    listed: list[float]
+    """When ListShards was called."""
+
+    def lease_children(self) -> list[bool]:
+        """None of the shards has named its children."""
+        return [self.caretaker.lease_children(one, ()) for one in self.held]
+
+
+def ended_shards(
+    server: LocalServer, table: LeaseTable, time: ManualTime, lagging: Callable[[], bool]
+) -> Ended:
+    name, kinesis = f"s-{uuid.uuid4().hex[:8]}", server.client("kinesis")
+    kinesis.create_stream(StreamName=name, ShardCount=2)
+    client = StreamClient(StreamAddress(name, None, "us-east-1", server.endpoint_url))
+    before, _ = client.list_shards()
+    for shard, middle in zip(before, (2**126, 2**127 + 2**126), strict=True):
+        kinesis.split_shard(StreamName=name, ShardToSplit=shard.id, NewStartingHashKey=str(middle))
+    renewer = LeaseRenewer(table, "me", 1000, time)
+    leases = [new_lease(shard, TRIM_HORIZON) for shard in before]
+    for lease in leases:
+        table.create(lease)
+    held = [renewer.hold(table.take(lease, "me")) for lease in leases]
+    listed: list[float] = []
+    list_shards = client.list_shards
+
+    class Lagging(StreamClient):
+        """ListShards lags behind the reshard."""
+
+        def list_shards(self, *given: Any, **named: Any) -> Any:
+            listed.append(time.now)
+            shards, now_ms = list_shards(*given, **named)
+            return (before if lagging() else shards), now_ms
+
+    caretaker = Caretaker(
+        Lagging(client.address),
+        table,
+        "me",
+        initial=TRIM_HORIZON,
+        settings=CARE,
+        clock=time,
+        wait=lambda _: None,
+    )
+    return Ended(caretaker, held, listed)
+
+
+def test_children_that_no_end_has_named_are_listed_by_one_call(
+    server: LocalServer, table: LeaseTable, time: ManualTime
+) -> None:
+    ended = ended_shards(server, table, time, lagging=lambda: False)
+    assert ended.lease_children() == [True, True]
+    assert ended.listed == [1000.0]
+    leased = {lease.key: lease for lease in table.leases()}
+    assert sorted(leased) == [f"shardId-{i:012d}" for i in range(6)]
+    for one in ended.held:
+        assert [leased[child].parent_ids for child in one.lease.child_ids] == [(one.key,)] * 2
+        # Another worker may have the shard again, for want of its last checkpoint.
+        assert ended.caretaker.lease_children(one, ())
+    assert len(ended.listed) == 1
+
+
+def test_a_listing_that_lags_behind_is_asked_for_again_and_again_ever_more_seldom(
+    server: LocalServer, table: LeaseTable, time: ManualTime, caplog: pytest.LogCaptureFixture
+) -> None:
+    ended = ended_shards(server, table, time, lagging=lambda: time.now < 1100)
+    while not all(ended.lease_children()):
+        assert {lease.key for lease in table.leases()} == {one.key for one in ended.held}
+        time.now += 0.5  # as a consumer asks
+    assert [round(at - 1000) for at in ended.listed] == [0, 1, 3, 7, 15, 31, 61, 91, 121]
+    told = [record.getMessage() for record in caplog.records if "without naming" in record.msg]
+    assert len(told) == 2
+    assert len(table.leases()) == 6
+
+
+def test_a_shard_whose_children_have_all_expired_is_done(
+    server: LocalServer, table: LeaseTable, time: ManualTime
+) -> None:
+    """As one that nobody has read for longer than the stream keeps records."""
+    ended = ended_shards(server, table, time, lagging=lambda: False)
+    gone = new_lease(Shard("shardId-0", (), False, (0, 2**128 - 1)), TRIM_HORIZON)
+    table.create(gone)
+    held = LeaseRenewer(table, "me", 1000, time).hold(table.take(gone, "me"))
+    assert ended.caretaker.lease_children(held, ())
+    assert held.lease.child_ids == ()

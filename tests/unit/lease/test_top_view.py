@@ -8,7 +8,7 @@ from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, StreamIdentifier
 from sparkinesis.lease.status import Watched
 from sparkinesis.lease.top_view import top_object, top_view
-from sparkinesis.lease.view import OwnerRow, ShardRow
+from sparkinesis.lease.view import OwnerRow, ShardRow, summary_line
 from sparkinesis.lease.watching import Lag, of_stream
 
 
@@ -104,3 +104,35 @@ def test_as_an_object() -> None:
     }
     assert found["shards"][0]["renewed_seconds_ago"] == 0.0
     assert found["shards"][2]["lag_unknown_because"] == "expired"
+
+
+def test_a_shard_that_is_done_but_for_its_children_is_not_amiss_and_has_no_lag() -> None:
+    rows = Watched().look([lease("1", hash_range=(0, 2**128 - 1))], 0.0)
+    view = top_view("t", "s", rows, {"1": Lag(why="at shard end")})
+    (row,) = view.shards
+    assert (row.millis_behind, row.note, row.is_amiss) == (None, "at shard end, at 5:0", False)
+    assert "lag unknown" in summary_line(view)
+
+
+def test_hash_keys_that_no_lease_is_left_to_read_are_told() -> None:
+    """As while the shards that follow a finished one have no leases yet."""
+    rows = [
+        lease("1", "SHARD_END", hash_range=(0, 99)),
+        lease("2", hash_range=(100, 2**128 - 1)),
+    ]
+    view = top_view("t", "s", Watched().look(rows, 0.0), {"2": Lag(0)})
+    (told,) = view.messages
+    assert told.startswith("No lease is left to read the hash keys 0 to 99: what arrives there")
+    assert "lag unknown" in summary_line(view)
+    late = top_view("t", "s", Watched().look(rows, 0.0), {"2": Lag(30_000)})
+    assert "at least ! 30.0 s behind" in summary_line(late)
+    found = top_object("app", "s", Watched().look(rows, 0.0), {})
+    assert found["unread_hash_keys"] == {"s": ["0", "99"]}
+    whole = [*rows, lease("3", "TRIM_HORIZON", hash_range=(0, 99), owner=None)]
+    assert not top_view("t", "s", Watched().look(whole, 0.0), {}).messages
+
+
+def test_a_lease_without_hash_keys_may_be_the_one_that_seems_to_be_missing() -> None:
+    """As KCLs before 1.14 wrote them."""
+    rows = Watched().look([lease("1", hash_range=(0, 99)), lease("2")], 0.0)
+    assert top_object("app", "s", rows, {})["unread_hash_keys"] == {}

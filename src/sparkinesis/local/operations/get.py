@@ -95,6 +95,8 @@ def _page(context: Context, token: ShardIterator, shard: Shard, limit: int) -> R
         rest["NextShardIterator"] = seal(following)
     else:
         rest["ChildShards"] = shard.child_shards
+    for name in context.fault.omit:
+        rest.pop(name, None)
     return RecordPage(records, rest)
 
 

@@ -21,6 +21,11 @@ class Start(NamedTuple):
 
 def start_position(context: Context, start: Start, stream: Stream, shard: Shard) -> int:
     """Raises: KinesisError."""
+    position = _asked_for(context, start, stream, shard)
+    return max(position - context.fault.begins_early, min(position, shard.first_position))
+
+
+def _asked_for(context: Context, start: Start, stream: Stream, shard: Shard) -> int:
     kind, number = start.type, start.sequence_number
     by_number = kind in {"AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER"}
     if by_number != (number is not None):

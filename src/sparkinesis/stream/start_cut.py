@@ -35,7 +35,7 @@ _WHOLE_SECOND_MS = 1_000
 """Servers and clients (boto3 of 2024) exist that cut an instant to its second."""
 
 
-class Beginning:
+class StartCut:
     """Drops what a server gives before a cursor's position; used by one thread at a time.
 
     One is for the whole life of a cursor: it also sees where the cursor goes on behind an iterator

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkinesis.stream import beginning
+from sparkinesis.stream import start_cut
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.beginning import Beginning
 from sparkinesis.stream.client import Fetched
 from sparkinesis.stream.page import Page, Record
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp, Position
+from sparkinesis.stream.start_cut import StartCut
 
 ADDRESS = StreamAddress("s", None, "us-east-1", "http://127.0.0.1:1")
 SHARD = "shardId-000000000000"
@@ -21,11 +21,11 @@ SHARD = "shardId-000000000000"
 
 @pytest.fixture(autouse=True)
 def nothing_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(beginning, "_told", set())
+    monkeypatch.setattr(start_cut, "_told", set())
 
 
-def begin(position: Position, *, inclusive: bool = False, at: StreamAddress = ADDRESS) -> Beginning:
-    return Beginning(at, SHARD, position, inclusive=inclusive)
+def begin(position: Position, *, inclusive: bool = False, at: StreamAddress = ADDRESS) -> StartCut:
+    return StartCut(at, SHARD, position, inclusive=inclusive)
 
 
 def page(*records: Record) -> Fetched:
@@ -42,7 +42,7 @@ def record(number: int, arrival_ms: int | None = 1_000_123) -> Record:
     )
 
 
-def given_by(cut: Beginning, fetched: Fetched) -> list[int]:
+def given_by(cut: StartCut, fetched: Fetched) -> list[int]:
     return [int(one.sequence_number) for one in cut.cut(fetched).page.records]
 
 
