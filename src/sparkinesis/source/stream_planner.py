@@ -18,6 +18,7 @@ from sparkinesis.source.offsets import ANY_SHARD, Positions
 from sparkinesis.source.plan import (
     Finding,
     Plan,
+    Quiet,
     Records,
     extended,
     is_worth_storing,
@@ -29,6 +30,7 @@ from sparkinesis.source.prober import Look, ShardProber
 from sparkinesis.source.skipping import skip_older, undecided
 from sparkinesis.stream.budget import Pace, ShardBudget
 from sparkinesis.stream.client import StreamClient
+from sparkinesis.stream.closed_tip import WORTH_A_WORD, tell
 from sparkinesis.stream.position import (
     LATEST,
     SHARD_END,
@@ -103,6 +105,8 @@ class StreamPlanner:
         self._until_ms: int | None = None
         self._probers: dict[str, ShardProber] = {}
         self._lags: dict[str, int] = {}
+        self._endless_since: dict[str, float] = {}
+        """Since when closed shards have had nothing to give, and no end."""
         self._taken = 0.0
         self._expected: dict[str, int | None] = {}
         self._reads_all = reads_all
@@ -422,7 +426,20 @@ class StreamPlanner:
             )
             found = dict(zip(shards, looks, strict=True))
         self._lags.update({shard_id: look.lag_ms for shard_id, look in found.items()})
+        self._watch_ends(found)
         return found
+
+    def _watch_ends(self, found: Mapping[str, Look]) -> None:
+        """Tell of shards at whose tips nothing comes, although the last listing has them closed."""
+        assert self._lineage is not None
+        now = self._clock()
+        for shard_id, look in found.items():
+            shard = self._lineage.shards.get(shard_id)
+            if not isinstance(look.finding, Quiet) or shard is None or shard.is_open:
+                self._endless_since.pop(shard_id, None)
+            elif now - self._endless_since.setdefault(shard_id, now) >= WORTH_A_WORD:
+                self._endless_since[shard_id] = float("inf")  # once is enough
+                tell(self._client.address, shard_id, "What follows it is not read until it ends.")
 
     def _forget_all_but(self, end: Positions) -> None:
         self._probers = {s: prober for s, prober in self._probers.items() if s in end}

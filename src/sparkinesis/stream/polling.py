@@ -7,6 +7,7 @@ records at any time within retention. What a page holds beyond the end is droppe
 from __future__ import annotations
 
 import bisect
+import time
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Literal, Protocol
@@ -14,6 +15,7 @@ from typing import Literal, Protocol
 from sparkinesis.errors import PositionNotFoundError, ShardNotFoundError
 from sparkinesis.stream.budget import MAX_RECORDS_PER_CALL
 from sparkinesis.stream.client import Fetched
+from sparkinesis.stream.closed_tip import EndWatch
 from sparkinesis.stream.page import Page, Record
 from sparkinesis.stream.position import (
     TRIM_HORIZON,
@@ -72,6 +74,8 @@ def read_range(
     check: RetentionCheck,
     limit: int = MAX_RECORDS_PER_CALL,
     expected: int | None = None,
+    *,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Generator[Sequence[Record], None, None]:
     """Yield the range's records, page by page; empty pages are left out.
 
@@ -80,11 +84,13 @@ def read_range(
     page is fetched while the caller works on the present one. Raises `DataLossError` when the
     range's start or end has been trimmed, or the first record that the plan saw, or what was next
     to be read while the caller slept, unless the check is told to go on: then what is left of the
-    range is read.
+    range is read. Raises `ServiceError` when the end of a closed shard does not come, by ``clock``
+    (monotonic, in seconds).
     """
     # An initial start may lie before the oldest record: that is what the user asked for.
     looked_at_start = wanted.is_initial
     edges = _Edges(wanted, check)
+    end_watch = EndWatch(check.client.address, wanted.shard_id, clock)
     reached = Reached(wanted.start)
     seen = 0
     with ThreadPoolExecutor(1, thread_name_prefix="get-records") as fetcher:
@@ -116,6 +122,7 @@ def read_range(
             ends_at_record = isinstance(wanted.end, AfterRecord)
             over = over or cursor.at_end or (ends_at_record and _is_at_tip(fetched.page))
             edges.look(fetched, over=over, end_seen=end_seen)
+            end_watch.see(fetched.page, reached.position, at_end=over)
             seen += len(fetched.page.records)
             if not over:
                 following = fetcher.submit(cursor.fetch, page_limit(limit, expected, seen))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from sparkinesis.errors import PositionNotFoundError, ShardNotFoundError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.stream.client import Fetched, shard_of
+from sparkinesis.stream.closed_tip import TimeAtTip
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp, Position
 from sparkinesis.stream.retention import Reached, RetentionCheck, user_records_done
@@ -37,6 +38,7 @@ class Intake:
         self.children: tuple[Shard, ...] = ()
         """The shards that follow, once `at_end`; none if the service told of none."""
         self.millis_behind_latest: int | None = None
+        self.at_tip = TimeAtTip(settings.clock)
         self.dropped = 0
         """User records of aggregates that the hash-range filter has dropped."""
         self._bytes = 0
@@ -146,6 +148,7 @@ class Intake:
             self._check = self._new_check()
             return None
         self.millis_behind_latest = fetched.page.millis_behind_latest
+        self.at_tip.see(fetched.page, at_end=page.at_shard_end)
         self._bytes += fetched.size
         records, start = self._judged(fetched), self._reached.position
         if self._taken is not None:

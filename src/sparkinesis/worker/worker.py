@@ -19,6 +19,7 @@ from sparkinesis.lease.caretaker import Caretaker
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.stream.shard import Shard
+from sparkinesis.worker.closed_shards import ClosedShards
 from sparkinesis.worker.consumer import ShardConsumer
 from sparkinesis.worker.log_context import LogPlace
 from sparkinesis.worker.retrieval import OpenRetrieval, RetrievalMode
@@ -48,6 +49,7 @@ class Worker:
         self._coordinator = coordinator
         self._caretaker = caretaker
         self._retrieval = retrieval
+        self._closed_shards = ClosedShards(settings.client, clock)
         self._clock = clock
         self._changed = threading.Condition()
         self._dirty = False
@@ -267,11 +269,19 @@ class Worker:
             try:
                 look = self._coordinator.snapshot
                 pause = self._caretaker.step(look.leases, look.expired)
+                pause = min(pause, self._closed_shards.look(self._tips()))
             except SparkinesisError as error:
                 _log.warning("Leases are not kept in step with shards just now: %s", error)
             except Exception:  # noqa: BLE001 - or it would never be done again
                 _log.exception("Leases are not kept in step with shards just now")
             self._stop_taking.wait(pause)
+
+    def _tips(self) -> dict[str, float]:
+        """Since when shards have been read to their tips, by the worker's clock."""
+        with self._changed:
+            consumers = list(self._consumers.items())
+        tips = ((shard_id, consumer.intake.at_tip.since) for shard_id, consumer in consumers)
+        return {shard_id: since for shard_id, since in tips if since is not None}
 
     def _tell(self) -> None:
         with self._changed:

@@ -1,0 +1,66 @@
+"""Shards that are closed and do not end: a worker stands at their tips for ever."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+from sparkinesis.errors import SparkinesisError
+from sparkinesis.stream.client import StreamClient
+from sparkinesis.stream.closed_tip import WORTH_A_WORD, tell
+from sparkinesis.stream.listing import EVERY, ShardListing
+
+_log = logging.getLogger(__name__)
+
+LOOK_AGAIN = 300.0
+"""Seconds between two calls of ListShards, while shards are at their tips."""
+
+_NEVER = float("inf")
+
+
+class ClosedShards:
+    """Looks whether shards without records are closed, and tells of each once. For one thread.
+
+    Kinesis ends closed shards, so nothing is called where it answers itself. At an endpoint of the
+    user's own it is not known who answers: ListShards is called there, once for all shards.
+    """
+
+    def __init__(self, client: StreamClient, clock: Callable[[], float]) -> None:
+        self._client = client
+        self._clock = clock
+        self._listing = ShardListing(client, clock)
+        self._looked_at: dict[str, float] = {}
+        self._told: set[str] = set()
+
+    def look(self, tips: Mapping[str, float]) -> float:
+        """Look where it is time; returns seconds until the next look.
+
+        ``tips``: since when (by the clock) the readers of shards have been at the tip.
+        """
+        self._looked_at = {shard: at for shard, at in self._looked_at.items() if shard in tips}
+        self._told &= tips.keys()
+        if self._client.address.endpoint is None:
+            return _NEVER
+        due = {shard: self._due(shard, at) for shard, at in tips.items() if shard not in self._told}
+        now = self._clock()
+        if min(due.values(), default=_NEVER) > now:
+            return min(due.values(), default=_NEVER) - now
+        try:
+            shards = self._listing.since(now - WORTH_A_WORD / 2)
+        except SparkinesisError as error:
+            _log.info("Whether shards without records are closed cannot be seen: %s", error)
+            return WORTH_A_WORD
+        if shards is None:
+            return EVERY
+        closed = {shard.id for shard in shards if not shard.is_open}
+        for shard_id, at in due.items():
+            if shard_id not in closed:
+                self._looked_at[shard_id] = now
+            elif at <= now:
+                self._told.add(shard_id)
+                tell(self._client.address, shard_id, "What follows it is not read until it ends.")
+        return min((self._due(s, tips[s]) for s in due.keys() - self._told), default=_NEVER) - now
+
+    def _due(self, shard_id: str, since: float) -> float:
+        looked_at = self._looked_at.get(shard_id)
+        return since + WORTH_A_WORD if looked_at is None else looked_at + LOOK_AGAIN

@@ -1,0 +1,176 @@
+"""moto, as it is: a closed shard never ends. Batch reads and workers do not wait in silence."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+
+from sparkinesis.errors import ServiceError
+from sparkinesis.source.offsets import ANY_SHARD
+from sparkinesis.source.stream_planner import StreamPlanner
+from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.budget import Pace, ShardBudget
+from sparkinesis.stream.client import StreamClient
+from sparkinesis.stream.cursor import ShardCursor
+from sparkinesis.stream.polling import read_range
+from sparkinesis.stream.position import SHARD_END, TRIM_HORIZON, ShardRange
+from sparkinesis.stream.retention import RetentionCheck
+from sparkinesis.worker.closed_shards import ClosedShards
+from tests.journal import PATIENCE, Journal, Journaling
+from tests.streams import put, split
+
+SHARD = "shardId-000000000000"
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def moto(endpoint: str) -> Any:
+    client = boto3.client("kinesis", region_name="us-east-1", endpoint_url=endpoint)
+    client.create_stream(StreamName="s", ShardCount=2)
+    put(client, "s", [b"%d" % n for n in range(20)])
+    yield client
+    client.delete_stream(StreamName="s")
+
+
+@pytest.fixture
+def client(endpoint: str, moto: Any) -> StreamClient:
+    return StreamClient(StreamAddress("s", None, "us-east-1", endpoint))
+
+
+class Time:
+    """A clock that moves on by itself, so many seconds at each look."""
+
+    def __init__(self, step: float) -> None:
+        self.now = 0.0
+        self.step = step
+
+    def __call__(self) -> float:
+        self.now += self.step
+        return self.now
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    messages = (record.getMessage() for record in caplog.records)
+    return [text for text in messages if "does not come" in text]
+
+
+def test_a_read_to_the_end_of_a_shard_that_does_not_end_fails(
+    client: StreamClient, moto: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    closed = split(moto, "s")
+
+    def read(position: Any) -> ShardCursor:
+        return ShardCursor(client, ShardBudget(Pace(0, 0)), closed, position, inclusive=True)
+
+    wanted = ShardRange(closed, TRIM_HORIZON, SHARD_END)
+    clock, found = Time(20.0), list[bytes]()
+
+    def read_all() -> None:
+        for records in read_range(read, wanted, RetentionCheck(client), clock=clock):
+            found.extend(record.data for record in records)
+
+    with pytest.raises(ServiceError, match=f"The end of shard {closed} .* does not come") as told:
+        read_all()
+    assert found, "what is there is read"
+    assert "endingPosition" in str(told.value)
+    assert 600 <= clock.now < 700
+    (warning,) = warnings(caplog)
+    assert closed in warning
+    assert "moto" in warning
+
+
+def test_of_shards_at_their_tips_the_closed_ones_are_told_once(
+    client: StreamClient, moto: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    listed: list[float] = []
+    time = Time(0.0)
+
+    class Counting(StreamClient):
+        def list_shards(self, *given: Any, **named: Any) -> Any:
+            listed.append(time.now)
+            return super().list_shards(*given, **named)
+
+    shards = ClosedShards(Counting(client.address), time)
+    open_shard = next(shard.id for shard in client.list_shards()[0][1:])
+    tips = {SHARD: 0.0, open_shard: 40.0}
+    assert shards.look(tips) == 60
+    time.now = 60.0
+    assert shards.look(tips) == 300, "the other one was looked at as well"
+    assert warnings(caplog) == []
+    moto.split_shard(StreamName="s", ShardToSplit=SHARD, NewStartingHashKey="7")
+    for time.now in range(61, 1000, 15):
+        shards.look(tips)
+    (warning,) = warnings(caplog)
+    assert SHARD in warning
+    assert [round(at) for at in listed] == [60, 361, 661, 961]
+    assert shards.look({}) == float("inf"), "nobody waits"
+    assert len(listed) == 4
+
+
+def test_a_query_tells_of_a_shard_that_does_not_end(
+    client: StreamClient, moto: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    closed = split(moto, "s")
+    time = Time(0.0)
+    planner = StreamPlanner(
+        client, pace=Pace(0, 0), period=0, fail_on_data_loss=True, clock=time, sleep=lambda _: None
+    )
+    at = planner.next_offset({ANY_SHARD: TRIM_HORIZON})
+    for time.now in range(0, 600, 20):
+        at = planner.next_offset(at)
+        assert len(warnings(caplog)) == (time.now >= 60)
+    assert closed in warnings(caplog)[0]
+
+
+def test_where_kinesis_itself_answers_nothing_is_listed(client: StreamClient) -> None:
+    """It ends closed shards: a shard without records is one without records."""
+    on_aws = StreamClient(StreamAddress("s", None, "us-east-1"))
+    assert ClosedShards(on_aws, lambda: 1e6).look({SHARD: 0.0}) == float("inf")
+
+
+def test_a_worker_tells_of_a_shard_that_does_not_end(
+    endpoint: str,
+    moto: Any,
+    application: Callable[..., Any],
+    journal: Journal,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The minute is shortened; all else is as it is."""
+    monkeypatch.setattr("sparkinesis.worker.closed_shards.WORTH_A_WORD", 0.5)
+    told = threading.Event()
+
+    class Told(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if f"The end of shard {SHARD}" in record.getMessage():
+                told.set()
+
+    handler = Told()
+    logging.getLogger("sparkinesis").addHandler(handler)
+    moto.split_shard(StreamName="s", ShardToSplit=SHARD, NewStartingHashKey="7")
+    worker = application(
+        name="closed",
+        stream="s",
+        endpoint=endpoint,
+        processor=lambda: Journaling(journal),
+        options={"cleanup_interval": 0.2},
+    ).worker()
+    try:
+        worker.start()
+        assert told.wait(PATIENCE)
+    finally:
+        logging.getLogger("sparkinesis").removeHandler(handler)
+        worker.shutdown(10)
