@@ -7,13 +7,13 @@ from sparkinesis.lease.caretaker import Caretaker
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.renewer import LeaseRenewer
-from sparkinesis.stream import client
+from sparkinesis.stream import client, page
 from sparkinesis.stream.budget import Pace
 from sparkinesis.stream.cursor import ShardCursor
 from sparkinesis.stream.retention import RetentionCheck
 from sparkinesis.stream.shard import Lineage
 from sparkinesis.stream.start_cut import StartCut
-from sparkinesis.worker import consumer, delivery, intake, polling
+from sparkinesis.worker import batch, calling, consumer, delivery, intake, polling
 from sparkinesis.worker.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer, Permitted
 from sparkinesis.worker.consumer import ShardConsumer
@@ -33,7 +33,9 @@ from tests.simulation.patches import (
     deaf,
     drop_first,
     early_end,
+    filter_all,
     forgetful,
+    keys_only,
     last_page,
     latest_again,
     one_by_one,
@@ -169,7 +171,16 @@ BUGS: dict[str, Bug] = {
     "shards are read without a pace": instead(
         polling, "_PACE", lambda _: Pace(0.0, 0.0), "shards_are_not_read_too_fast", 11
     ),
+    "every record is held to the hash range": instead(
+        batch, "to_arrow_within", filter_all, _READS, 1
+    ),
+    "a record without a key is no record": instead(
+        page, "_DECODER", keys_only, "everything_is_processed", 1
+    ),
     # processors that fail, and the end
+    "what a call returns is not looked at": instead(
+        calling, "unfinished", always(None), _READS, 10
+    ),
     "a failed batch is skipped": instead(Deliverer, "_failed", skip_failed, _READS, 2),
     "half of what failed is lost": instead(
         RecordBatch,

@@ -29,7 +29,7 @@ _CALM = {
 
 _VARIANTS: tuple[dict[str, Any], ...] = (
     {},
-    {"max_records": 2},
+    {"max_records": 2, "hash_range_filter": True},
     {"max_leases": 3},
     {"processing_time_limit": 4.0, "give_up_after_limit": True},
     {"failover_time": 5.0, "handoff_timeout": 2.0, "parent_poll_interval": 3.0},
@@ -45,7 +45,10 @@ _rates = st.sampled_from((0.02, 0.1, 0.3, 1.0))
 _never_to_often = st.sampled_from((0.0, 0.1, 0.3))
 _seldom = st.sampled_from((0.0, 0.0, 0.0, 0.02))
 
-_puts = st.builds(h.Put, st.integers(0, 7), st.integers(1, 8), st.sampled_from((0, 0, 1, 3, 8)))
+_packed = st.sampled_from((0, 0, 1, 3, 8))
+_puts = st.builds(h.Put, st.integers(0, 7), st.integers(1, 8), _packed) | st.builds(
+    h.Put, st.none() | st.integers(0, 7), st.integers(1, 4), _packed, _places
+)
 _reshards = (
     st.builds(h.Split, _places)
     | st.builds(h.Merge, _places)
@@ -88,6 +91,7 @@ _behaviours = st.builds(
     hang=_seldom,
     reset=_seldom,
     leave=_seldom,
+    defers=_seldom,
     checkpoint_at_shutdown=st.booleans(),
 )
 _policies: st.SearchStrategy[h.Policy] = st.sampled_from(

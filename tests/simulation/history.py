@@ -9,12 +9,17 @@ from typing import Any, Literal, TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """``count`` records with the partition key number ``key``."""
+    """``count`` records with the partition key number ``key``.
 
-    key: int
+    None: without one, which the stream takes for that moment, and puts them where it likes.
+    """
+
+    key: int | None
     count: int = 1
     packed: int = 0
     """User records of each, if they are aggregated."""
+    hash_key: float | None = None
+    """With an explicit hash key, at this fraction of all; not if they are aggregated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +201,8 @@ class Behaviour:
     """That it moves its shard, until faults end."""
     leave: float = 0.0
     """That it asks for the application's shutdown, until faults end."""
+    defers: float = 0.0
+    """That ``process_records`` does nothing, and returns a generator, until faults end."""
     checkpoint_at_shutdown: bool = True
 
 

@@ -12,6 +12,7 @@ from botocore.exceptions import (
     ReadTimeoutError,
 )
 
+from sparkinesis.errors import ServiceError
 from tests.simulation.scheduler import Process, Scheduler
 
 URL = "http://simulated"
@@ -101,7 +102,8 @@ class Network:
             def arrive() -> None:
                 try:
                     answer.append((serve(process), None))
-                except ClientError as error:
+                except (ClientError, ServiceError) as error:
+                    # The second: the answer is none that the client can read.
                     answer.append((None, error))
 
             scheduler.at(scheduler.now + there, arrive)

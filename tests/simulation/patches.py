@@ -9,9 +9,13 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
+import msgspec
+import pyarrow as pa
+
 from sparkinesis.lease.extended_sequence_number import LATEST, ExtendedSequenceNumber
 from sparkinesis.lease.refusal import Still
 from sparkinesis.stream.position import AfterRecord, AtTimestamp
+from sparkinesis.stream.routing import hash_key
 from sparkinesis.worker.on_error import DeadLetter
 from tests.simulation.processor import SimulatedFailureError
 
@@ -211,6 +215,34 @@ def silent_end(end: Any) -> Any:
         return end(self)
 
     return silent
+
+
+def filter_all(to_arrow_within: Any) -> Any:
+    """Each row is held to the hash range by its partition key, whatever it is."""
+
+    def filter_all(records: Any, hash_range: Any, **named: Any) -> Any:
+        batch, _ = to_arrow_within(records, None, **named)
+        if hash_range is None:
+            return batch, 0
+        first, last = hash_range
+        keys = batch.column("partitionKey").to_pylist()
+        kept = [key is None or first <= hash_key(key, None) <= last for key in keys]
+        return batch.filter(pa.array(kept, pa.bool_())), kept.count(False)
+
+    return filter_all
+
+
+def keys_only(decoder: Any) -> Any:
+    """A record without a partition key is no record."""
+
+    class KeysOnly:
+        def decode(self, body: bytes) -> Any:
+            page = decoder.decode(body)
+            if any(record.partition_key is None for record in page.records):
+                raise msgspec.ValidationError("Object missing required field `PartitionKey`")
+            return page
+
+    return KeysOnly()
 
 
 def untried(put_off: Any) -> Any:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
@@ -21,6 +22,11 @@ _HANGS = 60.0
 
 class SimulatedFailureError(Exception):
     """Of a record processor."""
+
+
+def _later() -> Iterator[None]:
+    """Work that nobody will do."""
+    yield
 
 
 def place_of(record: UserRecord) -> Place:
@@ -54,20 +60,25 @@ class SimulatedProcessor(RecordProcessor):
         self._call("initialize", shard.checkpoint, self._fail_elsewhere)
         self._write("initialized")
 
-    def process_records(self, batch: RecordBatch, checkpointer: Checkpointer) -> None:
+    def process_records(self, batch: RecordBatch, checkpointer: Checkpointer) -> Any:
         records = batch.records
         if not records:
-            return
+            return None
         handed = self._journal.handed.setdefault(self._shard, {})
         places = [place_of(record) for record in records]
         for place in places:
             handed.setdefault(place, self._scheduler.now)
         self._has_moved = False
+        defers = self._behaviour.defers
+        if defers and self._are_there_faults() and self._scheduler.rng.random() < defers:
+            self._call("records", places, lambda: None)
+            return _later()
         self._call("records", places, lambda: self._process_all(records, checkpointer))
         if not self._has_moved:
             self._done(records)
             self._write("processed", places)
             self._last = records[-1].position
+        return None
 
     def _process_all(self, records: list[UserRecord], checkpointer: Checkpointer) -> None:
         chance, behaviour = self._scheduler.rng.random, self._behaviour

@@ -10,7 +10,7 @@ from typing import Any
 from sparkinesis.local import LocalKinesis
 from sparkinesis.local.faults import Call, Fault
 from sparkinesis.local.shard import Shard
-from sparkinesis.local.stream import Stream
+from sparkinesis.local.stream import BY_PARTITION_KEY, HASH_SPACE, Stream
 from sparkinesis.stream.aggregation import aggregate
 from tests.simulation.history import Put, Storm
 from tests.simulation.journal import Place
@@ -47,6 +47,8 @@ class Producer:
         """By shard."""
         self.keys: dict[str, list[str]] = {}
         """By partition key, the data of its records, in order."""
+        self.unordered: set[str] = set()
+        """Names among these whose records go to any shard, in no order."""
         self.where: dict[str, tuple[str, int]] = {}
         """Of each record's data, its shard and its index in the shard's log."""
         self.shards: dict[str, Shard] = {}
@@ -71,7 +73,13 @@ class Producer:
 
     def put(self, event: Put) -> None:
         for _ in range(event.count):
-            self._put(f"k{event.key}", event.packed)
+            if event.key is None:
+                self._put("no key", event.packed, has_key=False)
+            elif event.hash_key is not None and not event.packed:
+                place = round(event.hash_key * (HASH_SPACE - 1))
+                self._put(f"x{event.key}", 0, str(place))
+            else:
+                self._put(f"k{event.key}", event.packed)
 
     def put_marks(self, among: Container[str] | None = None) -> dict[str, str]:
         """A record into each open shard, or into those of them; their data by shard."""
@@ -81,14 +89,26 @@ class Producer:
                 (marks[shard.id],) = self._put("mark", 0, str(shard.hash_start))
         return marks
 
-    def _put(self, key: str, packed: int, explicit_hash_key: str | None = None) -> list[str]:
+    def _put(
+        self,
+        key: str,
+        packed: int,
+        explicit_hash_key: str | None = None,
+        *,
+        has_key: bool = True,
+    ) -> list[str]:
+        if explicit_hash_key is not None or not has_key:
+            self.unordered.add(key)
         written = self.keys.setdefault(key, [])
         datas = [f"{key}:{len(written) + n}" for n in range(packed or 1)]
         blob = datas[0].encode()
         if packed:
             (blob,) = [each.data for each in aggregate((key, None, d.encode()) for d in datas)]
         self._skew_ms = -self._rng.randint(0, self._jitter_ms) if self._jitter_ms else 0
-        request: dict[str, Any] = {"StreamName": STREAM, "Data": blob, "PartitionKey": key}
+        request: dict[str, Any] = {"StreamName": STREAM, "Data": blob}
+        if has_key:
+            request["PartitionKey"] = key
+        self.stream.distribution = BY_PARTITION_KEY if has_key else "AUTO"
         if explicit_hash_key is not None:
             request["ExplicitHashKey"] = explicit_hash_key
         answer = self._kinesis.call("PutRecord", **request)

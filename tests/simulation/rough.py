@@ -64,14 +64,26 @@ def _plain(history: h.History, rng: random.Random) -> h.History:
 
 
 def _packed(history: h.History, rng: random.Random) -> h.History:
-    """Aggregated records, and checkpoints inside of them."""
+    """Aggregated records, checkpoints inside of them, and hash keys that lead elsewhere."""
     events = tuple(
         (at, replace(event, packed=rng.choice((0, 3, 6))) if isinstance(event, h.Put) else event)
         for at, event in history.events
     )
+    events = tuple(
+        (at, _elsewhere(event, at) if isinstance(event, h.Put) else event) for at, event in events
+    )
     behaviour = replace(history.behaviour, odd_checkpoint=0.5, prepare=rng.choice((0.0, 0.3)))
-    options = {**QUICK, "max_records": rng.choice((1, 10_000))}
+    options = {**QUICK, "max_records": rng.choice((1, 10_000)), "hash_range_filter": True}
+    if history.seed % 2 == 0:
+        behaviour = replace(behaviour, defers=0.05)
     return replace(history, events=events, behaviour=behaviour, options=options)
+
+
+def _elsewhere(event: h.Put, at: float) -> h.Put:
+    """Some without a partition key, and some with an explicit hash key."""
+    if event.key == 7:
+        return replace(event, key=None)
+    return replace(event, hash_key=at % 1.0) if event.key == 6 else event
 
 
 def _late(history: h.History, rng: random.Random) -> h.History:
