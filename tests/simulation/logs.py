@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from tests.simulation.scheduler import Scheduler
 
 _LOGGER = logging.getLogger("sparkinesis")
-_TELLS = ("sparkinesis.stream.retention", "sparkinesis.worker.intake")
+_TELLS = ("sparkinesis.worker.loss", "sparkinesis.lease.caretaker")
 """Loggers that tell of records that may be lost."""
 
 

@@ -14,7 +14,7 @@ from sparkinesis.lease.extended_sequence_number import (
 )
 from sparkinesis.lease.lease import Lease
 from sparkinesis.stream import position as pos
-from sparkinesis.stream.position import AtTimestamp, Sentinel
+from sparkinesis.stream.position import AfterRecord, AtTimestamp, Sentinel
 from sparkinesis.stream.shard import Shard
 
 InitialPosition: TypeAlias = AtTimestamp | Literal[Sentinel.TRIM_HORIZON] | Literal[Sentinel.LATEST]
@@ -28,17 +28,54 @@ BEGINS_WITHIN_MS = 300_000
 then counts as expired before."""
 
 
-def may_have_lost(
-    nothing_before: AtTimestamp | None, made_ms: int | None, now_ms: int, retention_ms: int
-) -> bool:
-    """Whether a shard that was not begun may have lost records, if it is old enough for that.
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """Which records are wanted of a shard of which none was read."""
 
-    ``nothing_before``: nothing that is wanted of it arrived before this instant. None: all that was
-    kept at ``made_ms`` is wanted; if that is None as well, all that is kept now.
+    nothing_before: AtTimestamp | None = None
+    """Nothing that is wanted arrived before this instant."""
+    made_ms: int | None = None
+    """Without that: all that was kept at this instant is wanted; None: all that is kept now."""
+
+    def not_before(self, bound_ms: int) -> Unread:
+        """Of them, those that arrived at ``bound_ms`` (epoch ms) or later."""
+        known_ms = self.nothing_before.ms if self.nothing_before is not None else 0
+        return Unread(AtTimestamp(max(known_ms, bound_ms)))
+
+    def may_have_lost(self, now_ms: int, retention_ms: int) -> bool:
+        """Whether some of them may have expired, if the shard is old enough for that."""
+        if self.nothing_before is not None:
+            return self.nothing_before.ms < now_ms - retention_ms
+        return self.made_ms is not None and now_ms - self.made_ms > BEGINS_WITHIN_MS
+
+
+def unread_of(lease: Lease, initial: pos.Position) -> Unread:
+    """Which records a lease wants whose checkpoint is a name.
+
+    ``initial``: the application's initial position, where a KCL's AT_TIMESTAMP begins. Of a lease
+    that tells nothing, a KCL's or an older version's, it is not known since when its shard may
+    have lost records. Such a lease of a shard without parents is that of a first start.
     """
-    if nothing_before is not None:
-        return nothing_before.ms < now_ms - retention_ms
-    return made_ms is not None and now_ms - made_ms > BEGINS_WITHIN_MS
+    instant_ms = lease.timestamp_ms
+    if instant_ms is None and lease.checkpoint.sequence_number == AT_TIMESTAMP:
+        instant_ms = initial.ms if isinstance(initial, AtTimestamp) else None
+    known = lease.known if isinstance(lease.known, AtTimestamp) else None
+    if instant_ms is not None:
+        return Unread(AtTimestamp(max(instant_ms, known.ms if known else 0)))
+    if known is None and lease.made_ms is None and lease.parent_ids:
+        known = ANY_AGE
+    return Unread(known, lease.made_ms)
+
+
+def newest(lease: Lease) -> AfterRecord | AtTimestamp | None:
+    """The position that shows when the stream of a lease was there at last; None if none does."""
+    if isinstance(lease.known, AfterRecord):
+        return lease.known
+    instants = [lease.made_ms, lease.known.ms if lease.known is not None else None]
+    if lease.checkpoint.sequence_number == LATEST:
+        instants.append(lease.timestamp_ms)
+    newest_ms = max((ms for ms in instants if ms is not None), default=None)
+    return None if newest_ms is None else AtTimestamp(newest_ms)
 
 
 def new_lease(
@@ -88,12 +125,10 @@ class Beginning:
 
     def may_have_lost(self, now_ms: int, retention_ms: int) -> bool:
         """Whether records behind it may have expired by now, of shards that are old enough."""
-        return may_have_lost(self._kept_since(), self.made_ms, now_ms, retention_ms)
-
-    def _kept_since(self) -> AtTimestamp | None:
+        known = self.known if self.timestamp_ms is None else AtTimestamp(self.timestamp_ms)
         if isinstance(self.at, AtTimestamp):
-            return self.at
-        return self.known if self.timestamp_ms is None else AtTimestamp(self.timestamp_ms)
+            known = self.at
+        return Unread(known, self.made_ms).may_have_lost(now_ms, retention_ms)
 
     def lease(self, shard: Shard) -> Lease:
         """The lease of a shard that begins there."""

@@ -7,7 +7,13 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from sparkinesis.lease.audit import Confidence, find_hole, missing_hash_ranges
-from sparkinesis.lease.beginning import Beginning, InitialPosition, beginning, first_instant
+from sparkinesis.lease.beginning import (
+    Beginning,
+    InitialPosition,
+    beginning,
+    first_instant,
+    newest,
+)
 from sparkinesis.lease.broken import Look
 from sparkinesis.lease.cleanup import deletable
 from sparkinesis.lease.held import HeldLease
@@ -27,6 +33,7 @@ from sparkinesis.lease.table import LeaseTable
 from sparkinesis.stream.client import StreamClient
 from sparkinesis.stream.listing import ShardListing
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp
+from sparkinesis.stream.retention import RetentionCheck
 from sparkinesis.stream.shard import Lineage, Shard
 
 _log = logging.getLogger(__name__)
@@ -103,11 +110,30 @@ class Caretaker:
 
     def _sync(self) -> None:
         look = self._table.look(consistent=True).of_one_stream
+        self._look_for_another_stream(look.leases)
         if not look.leases and not look.broken:
             self._begin()
         elif find_hole(look.leases) is not None and not look.broken:
             # What a broken lease stands for is not known, nor what is missing beside it.
             self._fill_holes()
+
+    def _look_for_another_stream(self, leases: Iterable[Lease]) -> None:
+        """Tell of leases that are older than the stream: it has the name of a deleted one."""
+        by_shard = {one.shard_id: one for one in leases}
+        positions = {key: at for key, one in by_shard.items() if (at := newest(one)) is not None}
+        if not positions:
+            return
+        check = RetentionCheck(self._client, fail_on_data_loss=False)
+        others = check.of_another_stream(positions, self._client.describe())
+        ended = sorted(shard_id for shard_id in others if by_shard[shard_id].is_finished)
+        if ended:
+            _log.warning(
+                "By the leases of the deleted stream, %s of %s have ended, so these shards are not "
+                "read. Stop all workers and delete the %s, to begin anew with the stream.",
+                ", ".join(ended),
+                self._client.address,
+                self._table,
+            )
 
     def _begin(self) -> None:
         """The leases of a new application.

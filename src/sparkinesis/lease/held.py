@@ -13,9 +13,12 @@ from sparkinesis.lease.lease import Lease, PendingCheckpoint
 from sparkinesis.lease.refusal import LeaseChangedError, Lost, judge
 from sparkinesis.lease.requests import Update
 from sparkinesis.lease.table import LeaseTable
-from sparkinesis.stream.position import AfterRecord
+from sparkinesis.stream.position import AfterRecord, AtTimestamp
 
 _log = logging.getLogger(__name__)
+
+KNOWN_EVERY_MS = 300_000
+"""How much later than what the row tells must be what is known, to be written."""
 
 
 class HeldLease:
@@ -39,6 +42,9 @@ class HeldLease:
     ) -> None:
         self.throughput_kbps: float | None = None
         """Set by whoever measures it; written with each write of the owner's."""
+        self.known: tuple[ExtendedSequenceNumber, AfterRecord | AtTimestamp] | None = None
+        """What a reader knows of arrival times at a checkpoint; set by the reader, and written with
+        a renewal now and then."""
         self.key = lease.key
         self.shard_id = lease.shard_id
         self._lease = lease
@@ -207,7 +213,17 @@ class HeldLease:
 
     def _renewal(self) -> Update:
         self._sent_at = self._clock()
-        return self._with_rate(requests.renew(self._lease))
+        return self._with_rate(requests.renew(self._lease, known=self._news()))
+
+    def _news(self) -> AfterRecord | AtTimestamp | None:
+        """What is known of the row's checkpoint, if it is worth writing."""
+        if self.known is None:
+            return None
+        at, known = self.known
+        if at != self._lease.checkpoint:
+            return None
+        told_ms = _clear_until(self._lease.known) or self._lease.timestamp_ms or 0
+        return known if (_clear_until(known) or 0) >= told_ms + KNOWN_EVERY_MS else None
 
     def _with_rate(self, update: Update) -> Update:
         rate = self.throughput_kbps
@@ -275,6 +291,12 @@ class HeldLease:
             f"more; {why}. Nothing was written. Stop processing the shard: whoever has the lease "
             "goes on from its last checkpoint."
         )
+
+
+def _clear_until(known: AfterRecord | AtTimestamp | None) -> int | None:
+    if isinstance(known, AtTimestamp):
+        return known.ms
+    return None if known is None else known.clear_until
 
 
 def _is_behind(at: ExtendedSequenceNumber, lease: Lease) -> bool:

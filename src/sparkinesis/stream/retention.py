@@ -8,7 +8,7 @@ is not where it was: a position whose record is still there costs no call.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
@@ -163,6 +163,8 @@ class RetentionCheck:
 
     client: StreamClient
     fail_on_data_loss: bool = True
+    on_loss: Callable[[str], None] | None = None
+    """Told of each loss, in place of an error or the log."""
 
     def after_start(
         self, shard_id: str, start: Position, fetched: Fetched
@@ -294,6 +296,9 @@ class RetentionCheck:
         )
 
     def _tell(self, text: str, in_future: str = _LONGER_RETENTION) -> None:
+        if self.on_loss is not None:
+            self.on_loss(text)
+            return
         if self.fail_on_data_loss:
             raise DataLossError(
                 f"{text} Set the option failOnDataLoss to false to go on with the oldest record "

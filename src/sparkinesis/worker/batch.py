@@ -90,6 +90,16 @@ class RecordBatch:
         """The place of the last record. The batch must not be empty."""
         return self._position(len(self) - 1)
 
+    def arrived_ms(self, sequence_number: str) -> int | None:
+        """When a record of this batch arrived (epoch ms); None if it is none, or was not told."""
+        at = ExtendedSequenceNumber(sequence_number)
+        row = bisect.bisect_left(range(len(self)), at, key=self._position)
+        if row == len(self) or self._position(row).sequence_number != sequence_number:
+            return None
+        arrival = self._columns.column("approximateArrivalTimestamp").slice(row, 1)
+        us: int | None = arrival.cast(pa.int64())[0].as_py()
+        return None if us is None else us // 1000
+
     def _position(self, row: int) -> ExtendedSequenceNumber:
         return ExtendedSequenceNumber(
             self._columns.column("sequenceNumber")[row].as_py(),

@@ -22,8 +22,9 @@ from sparkinesis.lease.extended_sequence_number import (
 )
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import PendingCheckpoint
-from sparkinesis.stream.position import AtTimestamp, Position, Sentinel
-from sparkinesis.worker.batch import UserRecord
+from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position, Sentinel
+from sparkinesis.stream.retention import CLOCK_MARGIN_MS
+from sparkinesis.worker.batch import RecordBatch, UserRecord
 from sparkinesis.worker.sink import ShardSinks
 
 _END = ExtendedSequenceNumber(SHARD_END)
@@ -87,13 +88,20 @@ def _check(wanted: ExtendedSequenceNumber) -> None:
 class PreparedCheckpoint:
     """The first phase of a checkpoint in two; `checkpoint` is the second."""
 
-    def __init__(self, checkpointer: Checkpointer, at: ExtendedSequenceNumber) -> None:
+    def __init__(
+        self,
+        checkpointer: Checkpointer,
+        at: ExtendedSequenceNumber,
+        arrived_ms: int | None = None,
+    ) -> None:
+        """``arrived_ms``: when the record of ``at`` arrived (epoch ms); None if it is not known."""
         self._checkpointer = checkpointer
+        self._arrived_ms = arrived_ms
         self.at = at
 
     def checkpoint(self) -> None:
         """Make it good. Raises what `Checkpointer.checkpoint` does."""
-        self._checkpointer.commit(self.at)
+        self._checkpointer.commit(self.at, self._arrived_ms)
 
 
 class Checkpointer:
@@ -119,6 +127,10 @@ class Checkpointer:
         self._lock = threading.RLock()
         self._reset_to: Position | None = None
         self._permitted = Permitted(start, start)
+        self._batch: RecordBatch | None = None
+        """The one that is being delivered."""
+        self._last_arrival: tuple[str, int | None] = ("", None)
+        """Of the last record that was delivered: its sequence number, and when it arrived."""
 
     @property
     def last(self) -> ExtendedSequenceNumber:
@@ -134,7 +146,8 @@ class Checkpointer:
         number alone means its first user record, as in the KCL.
         """
         with self._lock:
-            self.commit(self._permitted.resolve(*_parts(at, sub_sequence_number)))
+            wanted = self._permitted.resolve(*_parts(at, sub_sequence_number))
+            self.commit(wanted, _arrival_of(at))
 
     def prepare(
         self,
@@ -153,7 +166,10 @@ class Checkpointer:
             self._flush("prepare a checkpoint")
             if wanted != self._permitted.last:
                 self._held.prepare(PendingCheckpoint(wanted, state))
-            return PreparedCheckpoint(self, wanted)
+            arrived_ms = _arrival_of(at)
+            if arrived_ms is None:
+                arrived_ms = self._arrived_ms(wanted.sequence_number)
+            return PreparedCheckpoint(self, wanted, arrived_ms)
 
     def reset(self, to: str | datetime) -> None:
         """Move this shard: ``"LATEST"``, ``"TRIM_HORIZON"`` or an instant.
@@ -171,15 +187,20 @@ class Checkpointer:
         with self._lock:
             if self._permitted.end is not None:
                 raise CheckpointError("The shard has ended; it cannot be reset from shard_ended().")
+            now_ms = self._service_time_ms()
             if isinstance(to, datetime):
                 position: Position = AtTimestamp.of(to)
                 place = ExtendedSequenceNumber(AT_TIMESTAMP)
             else:
                 latest = to == LATEST
-                position = AtTimestamp(self._service_time_ms()) if latest else Sentinel.TRIM_HORIZON
+                position = AtTimestamp(now_ms) if latest else Sentinel.TRIM_HORIZON
                 place = ExtendedSequenceNumber(to)
             self._flush("reset the checkpoint")
-            self._held.checkpoint(place, position.ms if isinstance(position, AtTimestamp) else None)
+            self._held.checkpoint(
+                place,
+                position.ms if isinstance(position, AtTimestamp) else None,
+                moved_ms=now_ms,
+            )
             self._permitted = Permitted(place, place)
             self._reset_to = position
 
@@ -195,8 +216,19 @@ class Checkpointer:
     def is_reset(self) -> bool:
         return self._reset_to is not None
 
-    def commit(self, at: ExtendedSequenceNumber) -> None:
-        """Write a checkpoint that was resolved; checked again, since others may lie in between."""
+    @property
+    def settled(self) -> ExtendedSequenceNumber | None:
+        """The last checkpoint, if all that was delivered is behind it; else None."""
+        with self._lock:
+            permitted = self._permitted
+            is_moving = permitted.end is not None or self._reset_to is not None
+            return None if is_moving or permitted.last != permitted.largest else permitted.last
+
+    def commit(self, at: ExtendedSequenceNumber, arrived_ms: int | None = None) -> None:
+        """Write a checkpoint that was resolved; checked again, since others may lie in between.
+
+        ``arrived_ms``: when its record arrived (epoch ms); None: to be looked up.
+        """
         with self._lock:
             permitted = self._permitted
             if at == permitted.last and at.is_sentinel:
@@ -206,8 +238,19 @@ class Checkpointer:
             self._flush("checkpoint")
             if at == permitted.last:
                 return
-            self._held.checkpoint(at)
+            if arrived_ms is None:
+                arrived_ms = self._arrived_ms(at.sequence_number)
+            self._held.checkpoint(at, known=_known(at, arrived_ms))
             self._permitted = replace(permitted, last=at)
+
+    def _arrived_ms(self, sequence_number: str) -> int | None:
+        """When a record arrived (epoch ms), if that is still known."""
+        if self._last_arrival[0] == sequence_number:
+            return self._last_arrival[1]
+        known = self._held.lease.known
+        if isinstance(known, AfterRecord) and known.sequence_number == sequence_number:
+            return known.arrived_ms
+        return None if self._batch is None else self._batch.arrived_ms(sequence_number)
 
     def _flush(self, doing: str) -> None:
         """Store what the sinks hold: no checkpoint may be ahead of it."""
@@ -216,11 +259,22 @@ class Checkpointer:
             permitted = self._permitted
             self.sinks.flush(permitted.last, permitted.end or permitted.largest)
 
-    def deliver(self, until: ExtendedSequenceNumber) -> None:
-        """User records up to ``until`` are about to be delivered: permit checkpoints in them."""
+    def deliver(self, until: ExtendedSequenceNumber, batch: RecordBatch | None = None) -> None:
+        """User records up to ``until`` are about to be delivered: permit checkpoints in them.
+
+        ``batch``: theirs, which tells when they arrived.
+        """
         with self._lock:
+            self._batch = batch
+            number = until.sequence_number
+            self._last_arrival = number, None if batch is None else batch.arrived_ms(number)
             if self._reset_to is None and self._permitted.largest <= until:
                 self._permitted = replace(self._permitted, largest=until)
+
+    def end_call(self) -> None:
+        """The batch was delivered, or its delivery failed: let go of it."""
+        with self._lock:
+            self._batch = None
 
     def take_back(self, until: ExtendedSequenceNumber) -> None:
         """Processing failed: permit nothing behind ``until``, or behind the last checkpoint."""
@@ -235,6 +289,20 @@ class Checkpointer:
             if self._permitted.end is None:
                 largest = self._permitted.largest
                 self._permitted = replace(self._permitted, largest=_END, end=largest)
+
+
+def _known(at: ExtendedSequenceNumber, arrived_ms: int | None) -> AfterRecord | None:
+    """What a checkpoint's row tells of arrival times."""
+    if at.is_sentinel or arrived_ms is None:
+        return None
+    clear_until = arrived_ms - CLOCK_MARGIN_MS
+    return AfterRecord(at.sequence_number, clear_until, arrived_ms=arrived_ms)
+
+
+def _arrival_of(at: UserRecord | str | None) -> int | None:
+    if not isinstance(at, UserRecord) or at.approximate_arrival_timestamp is None:
+        return None
+    return AtTimestamp.of(at.approximate_arrival_timestamp).ms
 
 
 def _parts(

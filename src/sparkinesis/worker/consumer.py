@@ -9,11 +9,15 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from sparkinesis.errors import LeaseLostError, ProcessorError, SparkinesisError
+from sparkinesis.lease.beginning import Unread, unread_of
 from sparkinesis.lease.extended_sequence_number import LATEST
 from sparkinesis.lease.held import HeldLease
+from sparkinesis.lease.shard_sync import ShardEnd
+from sparkinesis.stream.position import AfterRecord, AtTimestamp
 from sparkinesis.stream.shard import Shard
 from sparkinesis.worker.calling import call
 from sparkinesis.worker.checkpointer import Checkpointer
@@ -46,7 +50,7 @@ class Surroundings(Protocol):
     def are_finished(self, shard_ids: Sequence[str]) -> bool:
         """Whether all these parents are done, or were never leased. Raises service errors."""
 
-    def lease_children(self, parent: HeldLease, children: Sequence[Shard]) -> bool:
+    def lease_children(self, parent: HeldLease, children: Sequence[Shard], end: ShardEnd) -> bool:
         """Make leases for the shards that follow; False: not yet, ask again. Raises as above."""
 
     @property
@@ -231,10 +235,12 @@ class ShardConsumer:
         start = start_position(
             lease, settings.initial, settings.started_ms, deaggregate=self._options.deaggregate
         )
+        unread = unread_of(lease, settings.initial)
         if (skip := self._options.skip_older_than) is not None:
             bound_ms = settings.skip_before(settings.service_time_ms() if skip else 0)
             assert bound_ms is not None
             start = not_before(start, bound_ms)
+            unread = unread.not_before(bound_ms)
         if self._processor is None:
             self._processor = make_processor(settings.factory)
         sinks = ShardSinks(settings.clock)
@@ -256,7 +262,8 @@ class ShardConsumer:
         self._deliverer = Deliverer(
             self.shard_id, self._processor, checkpointer, settings, self._is_ending
         )
-        self.intake.begin(start, lease.checkpoint)
+        is_unread = lease.checkpoint.is_sentinel
+        self.intake.begin(start, lease.checkpoint, unread if is_unread else None)
 
     def _process(self) -> float | None:
         assert self._checkpointer is not None
@@ -265,7 +272,8 @@ class ShardConsumer:
         reset_to = self._checkpointer.take_reset()
         if reset_to is not None:
             deliverer.clear()
-            intake.begin(reset_to)
+            unread = Unread(reset_to) if isinstance(reset_to, AtTimestamp) else None
+            intake.begin(reset_to, unread=unread)
         if not deliverer:
             batch = intake.take()
             if batch is None and not intake.at_end:
@@ -279,6 +287,8 @@ class ShardConsumer:
         if not self.held.is_held():
             self.request(ShutdownReason.LEASE_LOST)
             return None
+        if not deliverer:
+            self._note_silence(self._checkpointer)
         pause = deliverer.step()
         if deliverer.stopped_by is not None:
             _log.error("Stopped %s, as on_error says", self)
@@ -287,6 +297,19 @@ class ShardConsumer:
         if intake.at_end and not deliverer and not self._checkpointer.is_reset:
             self.request(ShutdownReason.SHARD_END)
         return pause if pause > 0 else None
+
+    def _note_silence(self, checkpointer: Checkpointer) -> None:
+        """Let the lease tell up to when nothing arrived behind a checkpoint that is all there was.
+
+        So a quiet shard's reader of later does not take the silence for lost records.
+        """
+        at, reached = checkpointer.settled, self.intake.reached
+        if at is None or self.intake.at_end:
+            return
+        if isinstance(reached, AfterRecord) and reached.sequence_number == at.sequence_number:
+            self.held.known = at, replace(reached, sub_sequence_number=None)
+        elif isinstance(reached, AtTimestamp) and at.is_sentinel:
+            self.held.known = at, reached
 
     def _notify_of_shutdown(self) -> None:
         self.intake.stop()
@@ -325,7 +348,8 @@ class ShardConsumer:
         """Leases for the children, then the processor's last word, then the lease is let go."""
         assert self._processor is not None
         assert self._checkpointer is not None
-        if not self._around.lease_children(self.held, self.intake.children):
+        intake = self.intake
+        if not self._around.lease_children(self.held, intake.children, intake.shard_end):
             if self._is_leaving:
                 self._leave_its_end()
                 return 0.0

@@ -133,7 +133,7 @@ class Deliverer:
             return self._give_up(attempt, attempt.given_up)
         batch = attempt.batch
         if len(batch):
-            self._checkpointer.deliver(batch.last)
+            self._checkpointer.deliver(batch.last, batch)
         self._checkpointer.sinks.begin_call()
         self.processing_since = self._settings.clock()
         try:
@@ -146,6 +146,7 @@ class Deliverer:
             return self._failed(attempt, error)
         finally:
             self.processing_since = None
+            self._checkpointer.end_call()
         self._errors.forget()
         self.records += len(batch)
         self._pass(batch)
@@ -239,7 +240,8 @@ class Deliverer:
         else:
             _log.error("Skipped %s of %s, as on_error says", _range(batch), self._name)
         if len(batch):
-            self._checkpointer.deliver(batch.last)
+            self._checkpointer.deliver(batch.last, batch)
+            self._checkpointer.end_call()
         self._pass(batch)
         return 0.0
 

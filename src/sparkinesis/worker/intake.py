@@ -7,14 +7,17 @@ import threading
 from collections.abc import Callable, Sequence
 
 from sparkinesis.errors import PositionNotFoundError, ShardNotFoundError
+from sparkinesis.lease.beginning import Unread
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.lease.shard_sync import ShardEnd
 from sparkinesis.stream.client import Fetched, shard_of
 from sparkinesis.stream.closed_tip import TimeAtTip
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp, Position
-from sparkinesis.stream.retention import Reached, RetentionCheck, user_records_done
+from sparkinesis.stream.retention import CLOCK_MARGIN_MS, Reached, user_records_done
 from sparkinesis.stream.shard import Shard
 from sparkinesis.worker.batch import RecordBatch, make_batch
+from sparkinesis.worker.loss import StartCheck, tell
 from sparkinesis.worker.retrieval import FetchedPage, OpenRetrieval, Retrieval
 from sparkinesis.worker.settings import ConsumerSettings
 from sparkinesis.worker.starting import beyond, is_behind, later, since
@@ -37,12 +40,15 @@ class Intake:
         """The shard has ended, and every batch of it was taken."""
         self.children: tuple[Shard, ...] = ()
         """The shards that follow, once `at_end`; none if the service told of none."""
+        self.seen_ms: int | None = None
+        """When the last page was fetched, by the service's clock (epoch ms)."""
         self.millis_behind_latest: int | None = None
         self.at_tip = TimeAtTip(settings.clock)
         self.dropped = 0
         """User records of aggregates that the hash-range filter has dropped."""
         self._bytes = 0
         self._shard_id = shard_id
+        self._name = settings.describe_shard(shard_id)
         self._hash_range = hash_range if settings.options.hash_range_filter else None
         self._settings = settings
         self._open_retrieval = open_retrieval
@@ -55,17 +61,47 @@ class Intake:
         self._done: ExtendedSequenceNumber | None = None
         self._taken: AfterRecord | None = None
         """Set by a jump to an instant, which may lie before: arrival times are in no order."""
-        self._check: RetentionCheck | None = None
+        self._check: StartCheck | None = None
         """For the first page behind a checkpoint, or a long rest; None once that was seen."""
+        self._last_arrival_ms: int | None = None
+        """That of the last record that was taken or, before, of the checkpoint's (epoch ms)."""
 
-    def begin(self, start: Position, done: ExtendedSequenceNumber | None = None) -> None:
-        """Go on from ``start``, whatever was before. ``done``: the checkpoint that it was."""
+    def begin(
+        self,
+        start: Position,
+        done: ExtendedSequenceNumber | None = None,
+        unread: Unread | None = None,
+    ) -> None:
+        """Go on from ``start``, whatever was before. ``done``: the checkpoint that it was.
+
+        ``unread``: the records that are wanted, where ``start`` is no record's place; None: those
+        that are kept.
+        """
         self.stop()
         self._reached = Reached(start)
         self._done = done
         self._taken = None
-        self._check = self._new_check() if isinstance(start, AfterRecord) else None
+        self._check = None
+        if isinstance(start, AfterRecord) or unread is not None:
+            self._check = self._new_check(unread)
+        if isinstance(start, AfterRecord) and start.arrived_ms is not None:
+            self._last_arrival_ms = start.arrived_ms
         self.at_end = False
+
+    @property
+    def reached(self) -> Position:
+        """The place up to which all was taken, with what is known of arrival times."""
+        return self._reached.position
+
+    @property
+    def shard_end(self) -> ShardEnd:
+        """What was seen at the end of the shard.
+
+        The shards that follow have no record that arrived before the last one here. That the tip
+        was seen later says nothing of them: a closed shard has a tip as well.
+        """
+        last_ms = self._last_arrival_ms
+        return ShardEnd(self.seen_ms, None if last_ms is None else last_ms - CLOCK_MARGIN_MS)
 
     def stop(self) -> None:
         """Fetch no more, until `take` or `begin`."""
@@ -112,11 +148,10 @@ class Intake:
             page = retrieval.take()
             return None if page is None else self._accept(page, retrieval.next_from)
         except PositionNotFoundError:
-            _log.error(
-                "The service does not know the checkpoint %s of %s any more: it has expired, or is "
-                "of another stream. Records may be lost; going on with the oldest kept.",
-                self._reached.position,
-                self._settings.describe_shard(self._shard_id),
+            self._tell(
+                f"The service does not know the checkpoint {self._reached.position} of "
+                f"{self._name} any more: it has expired, or is of another stream. Records may be "
+                "lost; going on with the oldest kept."
             )
             self.begin(TRIM_HORIZON)
             return None
@@ -127,10 +162,9 @@ class Intake:
             shards, _ = self._settings.client.list_shards()
             if any(shard.id == self._shard_id for shard in shards):
                 raise
-            _log.error(
-                "What was left to read of %s is lost, as the shard has expired: it is taken for "
-                "ended.",
-                self._settings.describe_shard(self._shard_id),
+            self._tell(
+                f"What was left to read of {self._name} behind {self._reached.position} is lost, "
+                "as the shard has expired: it is taken for ended."
             )
             self.at_end = True
             return None
@@ -147,6 +181,7 @@ class Intake:
             self.stop()
             self._check = self._new_check()
             return None
+        self.seen_ms = fetched.service_time_ms
         self.millis_behind_latest = fetched.page.millis_behind_latest
         self.at_tip.see(fetched.page, at_end=page.at_shard_end)
         self._bytes += fetched.size
@@ -156,6 +191,7 @@ class Intake:
         taken = later(self._taken, self._reached.position)
         if records:
             self._taken = None  # what follows lies behind these
+            self._last_arrival_ms = records[-1].arrived_ms
         self._reached = self._reached.after(fetched)
         # By now, not as of the fetch: a slow processor lets pages grow old.
         now = self._settings.clock()
@@ -167,7 +203,7 @@ class Intake:
                 _log.info(
                     "Going on at %d (epoch ms), as skip_older_than says, in %s",
                     bound_ms,
-                    self._settings.describe_shard(self._shard_id),
+                    self._name,
                 )
                 self.begin(AtTimestamp(bound_ms), self._done)
                 self._taken = taken
@@ -179,14 +215,17 @@ class Intake:
             self.children = tuple(shard_of(child) for child in fetched.page.child_shards or ())
         return self._unpacked(records, start, fetched.service_time_ms)
 
-    def _new_check(self) -> RetentionCheck:
-        return RetentionCheck(self._settings.client, fail_on_data_loss=False)
+    def _new_check(self, unread: Unread | None = None) -> StartCheck:
+        return StartCheck(self._shard_id, self._reached.position, self._settings, unread)
+
+    def _tell(self, text: str) -> None:
+        tell(self._settings, self._shard_id, text)
 
     def _judged(self, fetched: Fetched) -> Sequence[Record]:
         """The records behind the start, if the first page shows that none are missing."""
         if self._check is None:
             return fetched.page.records
-        records = self._check.after_start(self._shard_id, self._reached.position, fetched)
+        records = self._check.records(fetched)
         if records is None:
             return ()
         self._check = None
@@ -208,7 +247,7 @@ class Intake:
             _log.info(
                 "Dropped %d user records of aggregates outside of the hash range of %s",
                 dropped,
-                self._settings.describe_shard(self._shard_id),
+                self._name,
             )
         resumes = self._done is not None and records and user_records_done(records[0], start)
         # A record that is not unpacked cannot be delivered in part; what is left of it counts.

@@ -7,6 +7,7 @@ Resuming reads AT the checkpoint's record, since user records in it may be left 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sparkinesis.lease.extended_sequence_number import AT_TIMESTAMP, LATEST, TRIM_HORIZON
 from sparkinesis.lease.lease import Lease
@@ -33,11 +34,12 @@ def start_position(
         if checkpoint.sequence_number == LATEST:
             return AtTimestamp(now_ms)
         return initial if isinstance(initial, AtTimestamp) else positions.TRIM_HORIZON
-    if not deaggregate and not checkpoint.sub_sequence_number:
-        return AfterRecord(checkpoint.sequence_number)
-    return AfterRecord(
-        checkpoint.sequence_number, sub_sequence_number=checkpoint.sub_sequence_number
-    )
+    is_known = isinstance(lease.known, AfterRecord)
+    known = lease.known if is_known else AfterRecord(checkpoint.sequence_number)
+    assert isinstance(known, AfterRecord)
+    is_whole = not deaggregate and not checkpoint.sub_sequence_number
+    sub = None if is_whole else checkpoint.sub_sequence_number
+    return replace(known, sub_sequence_number=sub)
 
 
 def not_before(position: Position, bound_ms: int) -> Position:

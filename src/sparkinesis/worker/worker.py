@@ -18,6 +18,7 @@ from sparkinesis.errors import DuplicateWorkerIdError, SparkinesisError
 from sparkinesis.lease.caretaker import Caretaker
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.held import HeldLease
+from sparkinesis.lease.shard_sync import ShardEnd
 from sparkinesis.stream.shard import Shard
 from sparkinesis.worker.closed_shards import ClosedShards
 from sparkinesis.worker.consumer import ShardConsumer
@@ -194,8 +195,8 @@ class Worker:
     def are_finished(self, shard_ids: Sequence[str]) -> bool:
         return self._coordinator.are_finished(shard_ids)
 
-    def lease_children(self, parent: HeldLease, children: Sequence[Shard]) -> bool:
-        return self._caretaker.lease_children(parent, children)
+    def lease_children(self, parent: HeldLease, children: Sequence[Shard], end: ShardEnd) -> bool:
+        return self._caretaker.lease_children(parent, children, end)
 
     @property
     def open_retrieval(self) -> OpenRetrieval:

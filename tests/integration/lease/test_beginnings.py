@@ -5,32 +5,21 @@ A Kinesis and a DynamoDB over HTTP; the clock of the stream is the test's.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from sparkinesis.lease.beginning import InitialPosition
-from sparkinesis.lease.caretaker import CareSettings, Caretaker
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.table import LeaseTable
 from sparkinesis.local import LocalServer, ManualClock
-from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.client import StreamClient
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON
-from tests.integration.lease.conftest import ManualTime
-from tests.kcl import create_table, put_lease
+from tests.kcl import put_lease
+from tests.timed_stream import HOUR, SHARDS, TimedStream
 
-HOUR = 3_600_000
 START = 1_790_000_000_000
-CARE = CareSettings(
-    audit_interval=120, audit_confidence=3, cleanup_interval=60, cleanup_leases=True
-)
-SHARDS = [f"shardId-{n:012d}" for n in range(8)]
-PLACE = ExtendedSequenceNumber("49680417772080139964390719210533025828023069882475085842")
 
 
 @pytest.fixture(scope="module")
@@ -44,90 +33,17 @@ def timed(clock: ManualClock) -> Iterator[LocalServer]:
         yield running
 
 
-class Place:
-    """A stream, its application's table, and those who take care of it."""
-
-    def __init__(self, server: LocalServer, clock: ManualClock, shards: int) -> None:
-        self.name = f"s-{uuid.uuid4().hex[:8]}"
-        self.clock = clock
-        self.kinesis, self.dynamodb = server.client("kinesis"), server.client("dynamodb")
-        self.kinesis.create_stream(StreamName=self.name, ShardCount=shards)
-        create_table(self.dynamodb, self.name)
-        address = StreamAddress(self.name, None, "us-east-1", server.endpoint_url)
-        self.client = StreamClient(address, wall_clock_ms=clock)
-        self.table = LeaseTable(self.name, "us-east-1", server.endpoint_url)
-        self.time = ManualTime()
-
-    def caretaker(
-        self, initial: InitialPosition = LATEST, table: LeaseTable | None = None
-    ) -> Caretaker:
-        return Caretaker(
-            self.client,
-            table or self.table,
-            "me",
-            initial=initial,
-            settings=CARE,
-            clock=self.time,
-            wait=lambda _: None,
-        )
-
-    def split(self, number: int, *, at_64ths: int) -> None:
-        self.kinesis.split_shard(
-            StreamName=self.name,
-            ShardToSplit=SHARDS[number],
-            NewStartingHashKey=str(2**122 * at_64ths),
-        )
-
-    def merge(self, one: int, other: int) -> None:
-        self.kinesis.merge_shards(
-            StreamName=self.name, ShardToMerge=SHARDS[one], AdjacentShardToMerge=SHARDS[other]
-        )
-
-    def delete(self, number: int) -> None:
-        """By hand."""
-        key = {"leaseKey": {"S": SHARDS[number]}}
-        self.dynamodb.delete_item(TableName=self.name, Key=key)
-
-    def checkpoint(self, number: int, at: ExtendedSequenceNumber = PLACE) -> None:
-        row = self.table.get(SHARDS[number])
-        assert row is not None
-        self.table.checkpoint(self.table.take(row, "me"), at)
-
-    def rows(self) -> dict[int, Lease]:
-        return {int(row.shard_id[-12:]): row for row in self.table.leases()}
-
-    def beginnings(self) -> dict[int, tuple[str, int | None]]:
-        """Of shards that were not begun: the name of the checkpoint, and its instant."""
-        return {
-            number: (row.checkpoint.sequence_number, row.timestamp_ms)
-            for number, row in self.rows().items()
-            if row.checkpoint.is_sentinel and not row.is_finished
-        }
-
-    def end(self, number: int, initial: InitialPosition = LATEST) -> bool:
-        """A reader comes to the end of a shard; whether its children have leases then."""
-        row = self.table.get(SHARDS[number])
-        assert row is not None
-        held = LeaseRenewer(self.table, "me", 10, self.time).hold(self.table.take(row, "me"))
-        shards, _ = self.client.list_shards()
-        children = [shard for shard in shards if held.shard_id in shard.parents]
-        if not self.caretaker(initial).lease_children(held, children):
-            return False
-        held.checkpoint(ExtendedSequenceNumber(SHARD_END))
-        return True
+@pytest.fixture
+def one(timed: LocalServer, clock: ManualClock) -> TimedStream:
+    return TimedStream(timed, clock, 1)
 
 
 @pytest.fixture
-def one(timed: LocalServer, clock: ManualClock) -> Place:
-    return Place(timed, clock, 1)
+def two(timed: LocalServer, clock: ManualClock) -> TimedStream:
+    return TimedStream(timed, clock, 2)
 
 
-@pytest.fixture
-def two(timed: LocalServer, clock: ManualClock) -> Place:
-    return Place(timed, clock, 2)
-
-
-def test_a_first_start_that_dies_between_leases_keeps_its_instant(two: Place) -> None:
+def test_a_first_start_that_dies_between_leases_keeps_its_instant(two: TimedStream) -> None:
     class Dies(LeaseTable):
         def create(self, lease: Lease) -> bool:
             super().create(lease)
@@ -143,7 +59,7 @@ def test_a_first_start_that_dies_between_leases_keeps_its_instant(two: Place) ->
     assert two.beginnings() == dict.fromkeys((0, 1), ("LATEST", first_ms))
 
 
-def test_of_two_first_starts_the_earlier_instant_counts(two: Place) -> None:
+def test_of_two_first_starts_the_earlier_instant_counts(two: TimedStream) -> None:
     """The second has looked at the empty table before the first made its leases."""
     first_ms = two.clock()
 
@@ -162,7 +78,7 @@ def test_of_two_first_starts_the_earlier_instant_counts(two: Place) -> None:
 
 @pytest.mark.parametrize("last_split", [20, 2])
 def test_what_two_reshards_left_behind_is_read_since_the_application_began(
-    one: Place, last_split: int, caplog: pytest.LogCaptureFixture
+    one: TimedStream, last_split: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """All workers are away for longer than records are kept, and the shard is split twice."""
     first_ms = one.clock()
@@ -187,7 +103,7 @@ def test_what_two_reshards_left_behind_is_read_since_the_application_began(
 
 
 def test_a_table_that_does_not_tell_when_the_application_began_leaves_nothing_out(
-    one: Place,
+    one: TimedStream,
 ) -> None:
     """An older version has checkpointed: the row has lost the instant."""
     one.split(0, at_64ths=32)
@@ -200,14 +116,16 @@ def test_a_table_that_does_not_tell_when_the_application_began_leaves_nothing_ou
     assert one.beginnings() == dict.fromkeys((3, 4, 5, 6), ("TRIM_HORIZON", None))
 
 
-def test_beside_a_kcl_that_has_not_begun_latest_is_now(two: Place) -> None:
+def test_beside_a_kcl_that_has_not_begun_latest_is_now(two: TimedStream) -> None:
     put_lease(two.dynamodb, two.name, SHARDS[0], "LATEST")
     two.clock.advance(HOUR)
     two.caretaker().sync()
     assert two.beginnings() == {0: ("LATEST", None), 1: ("LATEST", two.clock())}
 
 
-def test_the_first_instant_outlives_checkpoints_and_the_leases_that_had_it(one: Place) -> None:
+def test_the_first_instant_outlives_checkpoints_and_leases(
+    one: TimedStream,
+) -> None:
     first_ms = one.clock()
     one.caretaker().sync()
     one.checkpoint(0)
@@ -223,7 +141,7 @@ def test_the_first_instant_outlives_checkpoints_and_the_leases_that_had_it(one: 
     assert one.rows()[1].application_ms == first_ms
 
 
-def test_an_application_that_an_operator_moved_to_latest_begins_there(two: Place) -> None:
+def test_an_application_that_an_operator_moved_to_latest_begins_there(two: TimedStream) -> None:
     two.caretaker().sync()
     two.clock.advance(HOUR)
     moved_ms = two.clock()
@@ -238,7 +156,7 @@ def test_an_application_that_an_operator_moved_to_latest_begins_there(two: Place
 
 @pytest.mark.parametrize("initial", [LATEST, TRIM_HORIZON])
 def test_the_other_parent_of_a_merge_is_read_though_its_row_was_deleted(
-    two: Place, initial: InitialPosition
+    two: TimedStream, initial: InitialPosition
 ) -> None:
     first_ms = two.clock()
     two.caretaker(initial).sync()
@@ -253,7 +171,7 @@ def test_the_other_parent_of_a_merge_is_read_though_its_row_was_deleted(
     assert two.beginnings()[1] == beginning
 
 
-def test_a_merge_after_an_outage_begins_with_shards_that_nobody_knew(two: Place) -> None:
+def test_a_merge_after_an_outage_begins_with_shards_that_nobody_knew(two: TimedStream) -> None:
     """The other parent came from shards that have expired, and so has the row's."""
     first_ms = two.clock()
     two.caretaker().sync()

@@ -41,7 +41,7 @@ class Held:
     def is_held(self) -> bool:
         return self.held
 
-    def checkpoint(self, at: Any, timestamp_ms: int | None = None) -> None:
+    def checkpoint(self, at: Any, timestamp_ms: int | None = None, **more: Any) -> None:
         """It is written."""
 
 
@@ -292,7 +292,7 @@ def test_a_checkpoint_that_is_refused_is_no_fault_of_the_records(
     shard.processor.checkpoint_at = "1"
     refusals: list[SparkinesisError] = [kind("no"), kind("no")]
 
-    def refuse(at: Any, timestamp_ms: int | None = None) -> None:
+    def refuse(at: Any, timestamp_ms: int | None = None, **more: Any) -> None:
         if refusals:
             raise refusals.pop()
 

@@ -436,7 +436,7 @@ class Held:
         place = f"{pending.at.sequence_number}, prepared"
         self.seen.append((place, sorted(numbers(self.folder))))
 
-    def checkpoint(self, at: Any, timestamp_ms: int | None = None) -> None:
+    def checkpoint(self, at: Any, timestamp_ms: int | None = None, **more: Any) -> None:
         if self.is_down:
             raise LeaseTableUnavailableError("no answer")
         self.seen.append((at.sequence_number, sorted(numbers(self.folder))))

@@ -1,0 +1,215 @@
+"""Records that expire before a worker reads them are told, for every kind of position (W3).
+
+And only those: what had expired before an application began, or a shard's silence, is no loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from sparkinesis.lease.beginning import InitialPosition
+from sparkinesis.lease.shard_sync import ShardEnd
+from sparkinesis.local import LocalServer, ManualClock
+from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AfterRecord, AtTimestamp
+from sparkinesis.worker.application import Application
+from sparkinesis.worker.options import WorkerOptions
+from sparkinesis.worker.worker import Worker
+from tests.journal import PATIENCE, Journal, Journaling
+from tests.streams import put
+from tests.timed_stream import HOUR, SHARDS, TimedStream
+
+START = 1_790_000_000_000
+LOSS = "removed before"
+
+
+@pytest.fixture(scope="module")
+def clock() -> ManualClock:
+    return ManualClock(START)
+
+
+@pytest.fixture(scope="module")
+def timed(clock: ManualClock) -> Iterator[LocalServer]:
+    with LocalServer(port=0, dynamodb=True, limits=False, clock=clock) as running:
+        yield running
+
+
+@pytest.fixture
+def one(timed: LocalServer, clock: ManualClock) -> TimedStream:
+    """A stream with one shard."""
+    return TimedStream(timed, clock, 1)
+
+
+@pytest.fixture
+def run(one: TimedStream, start: Callable[[Application], Worker]) -> Callable[..., Any]:
+    """Starts a worker, and waits until it has processed some records, which it checkpoints."""
+
+    def run(*datas: bytes, initial: Any = "latest") -> tuple[Worker, Journal]:
+        journal = Journal()
+        application = Application(
+            one.name,
+            one.name,
+            lambda: Journaling(
+                journal, on_records=lambda _, checkpointer: checkpointer.checkpoint()
+            ),
+            region="us-east-1",
+            endpoint=one.table.endpoint,
+            initial_position=initial,
+            options=WorkerOptions(failover_time=1.0, idle_time=0.1),
+        )
+        worker = start(application)
+        journal.wait_for_data(*datas)
+        return worker, journal
+
+    return run
+
+
+def checkpoint(_: Any, checkpointer: Any) -> None:
+    checkpointer.checkpoint()
+
+
+def initial_position(name: str, began: AtTimestamp) -> InitialPosition:
+    named: dict[str, InitialPosition] = {"latest": LATEST, "trim_horizon": TRIM_HORIZON}
+    return named.get(name, began)
+
+
+def losses(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if LOSS in record.getMessage()]
+
+
+def after_an_outage(one: TimedStream, hours: int = 30) -> None:
+    put(one.kinesis, one.name, [b"lost"], "k")
+    one.clock.advance(hours * HOUR)
+    put(one.kinesis, one.name, [b"kept"], "k")
+
+
+@pytest.mark.parametrize("initial", ["latest", "instant", "trim_horizon"])
+def test_a_lease_that_nobody_began_in_time(
+    one: TimedStream, run: Callable[..., Any], initial: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    began = AtTimestamp(one.clock())
+    one.caretaker(initial_position(initial, began)).sync()
+    after_an_outage(one)
+    position = began.instant if initial == "instant" else initial
+    worker, journal = run(b"kept", initial=position)
+    assert journal.data() == [b"kept"]
+    place = "TRIM_HORIZON" if initial == "trim_horizon" else str(began)
+    (told,) = losses(caplog)
+    assert f"The position {place} in shard {SHARDS[0]}" in told
+    (failure,) = worker.failures()
+    assert (failure.count, failure.shard_ids) == (1, (SHARDS[0],))
+    assert failure.error.startswith("DataLossError: ")
+
+
+@pytest.mark.parametrize("end", [ShardEnd(), ShardEnd(START, START)])
+def test_a_child_whose_parent_had_ended(
+    one: TimedStream, run: Callable[..., Any], end: ShardEnd, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whether its reader knew anything of times, or nothing."""
+    one.caretaker().sync()
+    one.split(0, at_64ths=1)
+    assert one.end(0, end=end)
+    after_an_outage(one)
+    worker, journal = run(b"kept")
+    shard = journal.records()[0].shard_id
+    assert shard == SHARDS[2]
+    assert any(f"The position TRIM_HORIZON in shard {shard}" in text for text in losses(caplog))
+    assert worker.failures()
+
+
+def test_what_had_expired_before_the_first_start_is_no_loss(
+    one: TimedStream, run: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    after_an_outage(one)
+    worker, journal = run(b"kept", initial="trim_horizon")
+    assert journal.data() == [b"kept"]
+    assert not losses(caplog)
+    assert not worker.failures()
+
+
+def test_shards_that_came_a_moment_ago_have_lost_nothing(
+    one: TimedStream, run: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Their parent was quiet for longer than records are kept: its reader can tell nothing."""
+    one.caretaker().sync()
+    one.clock.advance(30 * HOUR)
+    one.split(0, at_64ths=1)
+    assert one.end(0)
+    one.clock.advance(2 * HOUR)
+    put(one.kinesis, one.name, [b"kept"], "k")
+    run(b"kept")
+    assert not losses(caplog)
+
+
+@pytest.mark.parametrize("begins", ["latest", "behind a record"])
+def test_a_quiet_shard_that_somebody_reads_loses_nothing(
+    one: TimedStream, run: Callable[..., Any], begins: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The lease tells the next reader that the last one was at the tip all the time."""
+    datas = [] if begins == "latest" else [b"first"]
+    if datas:
+        put(one.kinesis, one.name, datas, "k")
+    worker, _ = run(*datas, initial="latest" if begins == "latest" else "trim_horizon")
+    for _ in range(6):
+        one.clock.advance(6 * HOUR)
+        seen_ms = one.clock() - 2 * 60_000
+        for _ in range(600):
+            known = one.rows()[0].known
+            until = known.clear_until if isinstance(known, AfterRecord) else known and known.ms
+            if until and until >= seen_ms:
+                break
+            worker.wait(0.1)
+        else:
+            pytest.fail(f"the lease tells {known} at {seen_ms}")
+    assert worker.shutdown(PATIENCE)
+    one.clock.advance(20 * HOUR)
+    put(one.kinesis, one.name, [b"kept"], "k")
+    run(b"kept")
+    assert not losses(caplog)
+
+
+def test_what_a_shorter_retention_has_removed_meanwhile_is_told(
+    one: TimedStream, run: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    one.kinesis.increase_stream_retention_period(StreamName=one.name, RetentionPeriodHours=72)
+    put(one.kinesis, one.name, [b"first"], "k")
+    worker, journal = run(b"first", initial="trim_horizon")
+    assert worker.shutdown(PATIENCE)
+    (first,) = journal.records()
+    row = one.rows()[0]
+    assert isinstance(row.known, AfterRecord)
+    assert row.known.sequence_number == first.sequence_number == row.checkpoint.sequence_number
+    assert row.known.arrived_ms == one.clock()
+    put(one.kinesis, one.name, [b"lost"], "k")
+    one.clock.advance(30 * HOUR)
+    one.kinesis.decrease_stream_retention_period(StreamName=one.name, RetentionPeriodHours=24)
+    one.clock.advance(HOUR)
+    one.kinesis.increase_stream_retention_period(StreamName=one.name, RetentionPeriodHours=72)
+    put(one.kinesis, one.name, [b"kept"], "k")
+    worker, journal = run(b"kept")
+    assert journal.data() == [b"kept"]
+    (told,) = losses(caplog)
+    assert f"The position {first.sequence_number}" in told
+    assert f"in shard {SHARDS[0]}" in told
+    assert "for a shorter time before" in told
+    assert worker.failures()
+
+
+@pytest.mark.parametrize("initial", ["latest", "instant", "trim_horizon"])
+def test_another_stream_of_the_same_name_is_told(
+    one: TimedStream, run: Callable[..., Any], initial: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    began = AtTimestamp(one.clock())
+    one.caretaker(initial_position(initial, began)).sync()
+    put(one.kinesis, one.name, [b"of the old one"], "k")
+    one.clock.advance(HOUR)
+    one.kinesis.delete_stream(StreamName=one.name)
+    one.kinesis.create_stream(StreamName=one.name, ShardCount=1)
+    put(one.kinesis, one.name, [b"of the new one"], "k")
+    position = began.instant if initial == "instant" else initial
+    _, journal = run(b"of the new one", initial=position)
+    assert journal.data() == [b"of the new one"]
+    assert f"position of shard {SHARDS[0]} at" in caplog.text
+    assert "a stream of the same name that was deleted" in caplog.text

@@ -1,0 +1,98 @@
+"""A stream with a clock of the test's, and the lease table of an application on it."""
+
+from __future__ import annotations
+
+import uuid
+
+from sparkinesis.lease.beginning import InitialPosition
+from sparkinesis.lease.caretaker import CareSettings, Caretaker
+from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
+from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.renewer import LeaseRenewer
+from sparkinesis.lease.shard_sync import UNSEEN, ShardEnd
+from sparkinesis.lease.table import LeaseTable
+from sparkinesis.local import LocalServer, ManualClock
+from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.client import StreamClient
+from sparkinesis.stream.position import LATEST
+from tests.kcl import create_table
+
+HOUR = 3_600_000
+CARE = CareSettings(
+    audit_interval=120, audit_confidence=3, cleanup_interval=60, cleanup_leases=True
+)
+SHARDS = [f"shardId-{n:012d}" for n in range(8)]
+PLACE = ExtendedSequenceNumber("49680417772080139964390719210533025828023069882475085842")
+
+
+class TimedStream:
+    """A stream, its application's table, and those who take care of it."""
+
+    def __init__(self, server: LocalServer, clock: ManualClock, shards: int) -> None:
+        self.name = f"s-{uuid.uuid4().hex[:8]}"
+        self.clock = clock
+        self.kinesis, self.dynamodb = server.client("kinesis"), server.client("dynamodb")
+        self.kinesis.create_stream(StreamName=self.name, ShardCount=shards)
+        create_table(self.dynamodb, self.name)
+        address = StreamAddress(self.name, None, "us-east-1", server.endpoint_url)
+        self.client = StreamClient(address, wall_clock_ms=clock)
+        self.table = LeaseTable(self.name, "us-east-1", server.endpoint_url)
+        self.now = 1000.0
+
+    def caretaker(
+        self, initial: InitialPosition = LATEST, table: LeaseTable | None = None
+    ) -> Caretaker:
+        return Caretaker(
+            self.client,
+            table or self.table,
+            "me",
+            initial=initial,
+            settings=CARE,
+            clock=lambda: self.now,
+            wait=lambda _: None,
+        )
+
+    def split(self, number: int, *, at_64ths: int) -> None:
+        self.kinesis.split_shard(
+            StreamName=self.name,
+            ShardToSplit=SHARDS[number],
+            NewStartingHashKey=str(2**122 * at_64ths),
+        )
+
+    def merge(self, one: int, other: int) -> None:
+        self.kinesis.merge_shards(
+            StreamName=self.name, ShardToMerge=SHARDS[one], AdjacentShardToMerge=SHARDS[other]
+        )
+
+    def delete(self, number: int) -> None:
+        """By hand."""
+        key = {"leaseKey": {"S": SHARDS[number]}}
+        self.dynamodb.delete_item(TableName=self.name, Key=key)
+
+    def checkpoint(self, number: int, at: ExtendedSequenceNumber = PLACE) -> None:
+        row = self.table.get(SHARDS[number])
+        assert row is not None
+        self.table.checkpoint(self.table.take(row, "me"), at)
+
+    def rows(self) -> dict[int, Lease]:
+        return {int(row.shard_id[-12:]): row for row in self.table.leases()}
+
+    def beginnings(self) -> dict[int, tuple[str, int | None]]:
+        """Of shards that were not begun: the name of the checkpoint, and its instant."""
+        return {
+            number: (row.checkpoint.sequence_number, row.timestamp_ms)
+            for number, row in self.rows().items()
+            if row.checkpoint.is_sentinel and not row.is_finished
+        }
+
+    def end(self, number: int, initial: InitialPosition = LATEST, end: ShardEnd = UNSEEN) -> bool:
+        """A reader comes to the end of a shard; whether its children have leases then."""
+        row = self.table.get(SHARDS[number])
+        assert row is not None
+        held = LeaseRenewer(self.table, "me", 10, lambda: self.now).hold(self.table.take(row, "me"))
+        shards, _ = self.client.list_shards()
+        children = [shard for shard in shards if held.shard_id in shard.parents]
+        if not self.caretaker(initial).lease_children(held, children, end):
+            return False
+        held.checkpoint(ExtendedSequenceNumber(SHARD_END))
+        return True
