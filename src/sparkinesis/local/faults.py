@@ -40,7 +40,10 @@ class Fault:
 
     code, message, status: answer this error; the call has no effect.
     entries: with a code, PutRecords answers it for these entries only (0-based), and takes the
-    others.
+    others. BatchExecuteStatement of DynamoDB likewise for these statements; their codes are those
+    of BatchStatementError, such as ThrottlingError, TransactionConflict or InternalServerError.
+    takes_effect: with a code, the call, or the entries, take effect all the same: the client is
+    left in doubt, as after an internal error of the service.
     delay_ms: the call takes effect at once, its answer comes this much later (in real time).
     drop: the connection is reset without an answer, "before" or "after" the call took effect.
     cut_after: SubscribeToShard's connection is reset after so many bytes of the event stream. Some
@@ -58,6 +61,7 @@ class Fault:
     message: str = "Injected fault"
     status: int = 400
     entries: frozenset[int] = frozenset()
+    takes_effect: bool = False
     delay_ms: int = 0
     drop: Literal["before", "after"] | None = None
     cut_after: int | None = None
@@ -70,6 +74,11 @@ class Fault:
     @classmethod
     def error(cls, code: str, message: str = "Injected fault", status: int = 400) -> Fault:
         return cls(code=code, message=message, status=status)
+
+    @property
+    def is_whole_calls(self) -> bool:
+        """Whether its error is the answer to the whole call, and not to entries of the call."""
+        return self.code is not None and not self.entries
 
     @classmethod
     def delay(cls, ms: int) -> Fault:

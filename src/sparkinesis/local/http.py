@@ -20,10 +20,11 @@ from xml.sax.saxutils import escape
 
 import msgspec
 
-from sparkinesis.local import event_stream
+from sparkinesis.local import event_stream, statements
 from sparkinesis.local.cbor import CborCodec
 from sparkinesis.local.codec import Codec, JsonCodec
 from sparkinesis.local.errors import KinesisError, missing_token, unknown_operation
+from sparkinesis.local.faults import Fault
 from sparkinesis.local.kinesis import DEFAULT_REGION, LocalKinesis, Outcome
 from sparkinesis.local.push import Push
 
@@ -152,23 +153,40 @@ class App:
         fault = self._kinesis.fault_for(operation, region, table)
         if fault.delay_ms:
             await asyncio.sleep(fault.delay_ms / 1000)
-        error: str | None = "Dropped" if fault.drop else fault.code
+        error: str | None = "Dropped" if fault.drop else None
+        if fault.is_whole_calls:
+            error = error or fault.code
         answer = Answer(0, [], b"")
         if fault.drop != "before":
-            if fault.code is not None:
-                error_answer = _json_1_0_error if service else _query_error
-                answer = error_answer(service, fault.code, fault.message, fault.status)
-            else:
-                path = scope["raw_path"].decode("latin-1")
-                if scope["query_string"]:
-                    path += "?" + scope["query_string"].decode("latin-1")
-                answer = await self._backend.forward(scope["method"], path, scope["headers"], body)
+            if not fault.is_whole_calls or fault.takes_effect:
+                answer = await self._forward(scope, operation, body, fault)
                 error = error or _error_code(answer)
+            if fault.is_whole_calls:
+                error_answer = _json_1_0_error if service else _query_error
+                answer = error_answer(service, fault.code or "", fault.message, fault.status)
         self._kinesis.note(operation, region, table, error, key)
         if fault.drop:
             await _drop(scope, receive)
         else:
             await _send(send, answer)
+
+    async def _forward(self, scope: Scope, operation: str, body: bytes, fault: Fault) -> Answer:
+        """The backend's answer; with a fault's errors for the statements of a batch."""
+        path = scope["raw_path"].decode("latin-1")
+        if scope["query_string"]:
+            path += "?" + scope["query_string"].decode("latin-1")
+        meets = bool(fault.entries and fault.code) and operation == statements.OPERATION
+        sent = statements.without_failing(body, fault) if meets else body
+        if sent is None:
+            answer = Answer(200, [(b"content-type", b"application/x-amz-json-1.0")], b"")
+        else:
+            answer = await self._backend.forward(scope["method"], path, scope["headers"], sent)
+        if not meets or answer.status != 200:
+            return answer
+        merged = statements.with_errors(body, answer.body if sent is not None else None, fault)
+        # moto's checksum is of another body.
+        headers = [pair for pair in answer.headers if pair[0] != b"x-amz-crc32"]
+        return Answer(200, headers, merged)
 
     def _date(self) -> bytes:
         return email.utils.formatdate(self._kinesis.clock() / 1000, usegmt=True).encode()

@@ -244,15 +244,16 @@ class LocalKinesis:
         )
         if fault.drop == "before":
             raise ConnectionDroppedError
-        if fault.code is not None and not fault.entries:
-            raise KinesisError(fault.code, fault.message, fault.status)
+        failure = KinesisError(fault.code or "", fault.message, fault.status)
+        if fault.is_whole_calls and not fault.takes_effect:
+            raise failure
         context.meter_account()
         result = operation.handle(context, request)
-        if fault.drop == "after":
-            if isinstance(result, Subscription):
-                result.close()
-            raise ConnectionDroppedError
-        return result
+        if fault.drop != "after" and not fault.is_whole_calls:
+            return result
+        if isinstance(result, Subscription):
+            result.close()
+        raise ConnectionDroppedError if fault.drop == "after" else failure
 
     def _log(self, context: Context, error: str | None, access_key: str | None) -> None:
         self.calls.append(

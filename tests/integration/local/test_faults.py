@@ -104,3 +104,60 @@ def test_dynamodb_calls_go_through_the_fault_plan_and_the_log(server: LocalServe
     server.kinesis.faults = lambda _: Fault.error("ThrottlingException", status=400)
     with pytest.raises(ClientError, match="ThrottlingException"):
         table.list_tables()
+
+
+def test_statements_of_a_batch_fail_each_on_its_own(server: LocalServer) -> None:
+    client = once(server, "dynamodb")
+    client.create_table(
+        TableName="rows",
+        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    for name in "abc":
+        client.put_item(TableName="rows", Item={"id": {"S": name}, "n": {"N": "1"}})
+
+    def add_one(n: int) -> list[str | None]:
+        text = 'UPDATE "rows" SET n=? WHERE id=? AND n=?'
+        parameters = [[{"N": str(n + 1)}, {"S": name}, {"N": str(n)}] for name in "abc"]
+        answer = client.batch_execute_statement(
+            Statements=[{"Statement": text, "Parameters": given} for given in parameters]
+        )
+        return [one.get("Error", {}).get("Code") for one in answer["Responses"]]
+
+    def numbers() -> list[str]:
+        rows = [client.get_item(TableName="rows", Key={"id": {"S": name}}) for name in "abc"]
+        return [row["Item"]["n"]["N"] for row in rows]
+
+    def fail(code: str, *entries: int, takes_effect: bool = False) -> None:
+        fault = Fault(code, entries=frozenset(entries), takes_effect=takes_effect)
+        server.kinesis.faults = lambda call: (
+            fault if call.operation == "BatchExecuteStatement" else None
+        )
+
+    fail("ThrottlingError", 0, 2)
+    assert add_one(1) == ["ThrottlingError", None, "ThrottlingError"]
+    assert numbers() == ["1", "2", "1"]
+    fail("InternalServerError", 0, takes_effect=True)
+    assert add_one(1) == ["InternalServerError", "ConditionalCheckFailed", None]
+    assert numbers() == ["2", "2", "2"]
+    fail("TransactionConflict", 0, 1, 2)
+    assert add_one(2) == ["TransactionConflict"] * 3
+    assert numbers() == ["2", "2", "2"]
+
+
+def test_a_call_to_dynamodb_takes_effect_and_fails_all_the_same(server: LocalServer) -> None:
+    client = once(server, "dynamodb")
+    server.kinesis.faults = lambda call: (
+        Fault("InternalServerError", status=500, takes_effect=True)
+        if call.operation == "CreateTable"
+        else None
+    )
+    with pytest.raises(client.exceptions.InternalServerError):
+        client.create_table(
+            TableName="made",
+            KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+            AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+            BillingMode="PAY_PER_REQUEST",
+        )
+    assert client.list_tables()["TableNames"] == ["made"]

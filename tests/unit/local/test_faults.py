@@ -80,6 +80,36 @@ def test_put_records_fails_for_the_entries_that_a_fault_names(
     assert data(stream.get(stream.iterator())) == ["b"]
 
 
+def test_a_call_that_takes_effect_is_answered_with_an_error_all_the_same(
+    kinesis: LocalKinesis, stream: Stream
+) -> None:
+    kinesis.faults = lambda call: (
+        Fault(code="InternalFailure", status=500, takes_effect=True)
+        if call.operation == "PutRecord"
+        else None
+    )
+    with pytest.raises(KinesisError, match="InternalFailure") as caught:
+        stream.put("a")
+    assert caught.value.status == 500
+    assert stream.read() == ["a"]
+
+
+def test_put_records_takes_the_entries_that_it_answers_with_an_error(
+    kinesis: LocalKinesis, stream: Stream
+) -> None:
+    kinesis.faults = lambda call: (
+        Fault(code="InternalFailure", entries=frozenset({1}), takes_effect=True)
+        if call.operation == "PutRecords"
+        else None
+    )
+    entries = [{"Data": name.encode(), "PartitionKey": "k"} for name in "abc"]
+    answer = stream("PutRecords", Records=entries)
+    codes = [entry.get("ErrorCode") for entry in answer["Records"]]
+    assert codes == [None, "InternalFailure", None]
+    assert answer["FailedRecordCount"] == 1
+    assert data(stream.get(stream.iterator())) == ["a", "b", "c"]
+
+
 def test_the_log_says_what_each_call_did(
     kinesis: LocalKinesis, stream: Stream, clock: ManualClock
 ) -> None:

@@ -60,8 +60,11 @@ def put_records(context: Context, request: requests.PutRecords) -> Json:
     second, arrival_ms = now // 1000, now + fault.arrival_skew_ms
     answers: list[dict[str, str]] = []
     for i, (entry, size, shard) in enumerate(zip(entries, sizes, shards, strict=True)):
+        failure: dict[str, str] | None = None
         if i in fault.entries and fault.code is not None:
-            answers.append({"ErrorCode": fault.code, "ErrorMessage": fault.message})
+            failure = {"ErrorCode": fault.code, "ErrorMessage": fault.message}
+        if failure is not None and not fault.takes_effect:
+            answers.append(failure)
         elif quota is not None and not shard.use.admit_write(now, size, quota):
             answers.append(
                 {
@@ -71,10 +74,11 @@ def put_records(context: Context, request: requests.PutRecords) -> Json:
             )
         else:
             number = shard.append(arrival_ms, entry.data, _key_json(entry), size, second)
-            answers.append({"SequenceNumber": number, "ShardId": shard.id})
+            answers.append(failure or {"SequenceNumber": number, "ShardId": shard.id})
             context.records += 1
             context.bytes += size
-    return {"FailedRecordCount": len(entries) - context.records, "Records": answers}
+    failed = sum("ErrorCode" in answer for answer in answers)
+    return {"FailedRecordCount": failed, "Records": answers}
 
 
 def _key_json(entry: requests.PutRecordsEntry) -> bytes | None:
