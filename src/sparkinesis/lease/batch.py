@@ -7,6 +7,8 @@ the time to wait for them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -14,7 +16,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from sparkinesis.lease.broken import read_row
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.requests import Update, has_landed
-from sparkinesis.stream.retry import Retry, is_in_doubt
+from sparkinesis.stream.retry import Retry, is_in_doubt, is_retryable
 
 BATCH = 25
 """The most statements that a call may hold."""
@@ -34,13 +36,15 @@ _CODES = {
 }
 """A statement's error codes, and what UpdateItem calls the same."""
 
-_RETRIED = {
-    "ProvisionedThroughputExceeded",
-    "ThrottlingError",
-    "RequestLimitExceeded",
-    "TransactionConflict",
-    "InternalServerError",
-}
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A statement that was not written, as far as its answers tell."""
+
+    error: ClientError | BotoCoreError
+    """The statement's own, in the shape of a call's; or the call's, of which it was a part."""
+    is_in_doubt: bool = False
+    """Whether a try of it may have taken effect all the same."""
 
 
 def batches_of(items: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
@@ -50,65 +54,82 @@ def batches_of(items: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
 
 def write_batch(
     client: Any, table: str, updates: Sequence[Update], retry: Retry
-) -> list[Lease | ClientError | BotoCoreError]:
-    """In the order of ``updates``, 25 at most: the row as it is then, or the error.
+) -> list[Lease | Failed]:
+    """In the order of ``updates``, 25 at most: the row as it is then, or what came instead.
 
     Raises nothing. Statements that failed in passing are tried again, those only.
     """
-    outcomes: dict[int, Lease | ClientError | BotoCoreError] = {}
-    in_doubt: set[int] = set()
+    outcomes: list[Lease | Failed | None] = [None] * len(updates)
 
     def send() -> None:
-        left = [i for i in range(len(updates)) if i not in outcomes]
+        left = [i for i, outcome in enumerate(outcomes) if is_unsettled(outcome)]
         try:
-            answer = client.batch_execute_statement(
-                Statements=[updates[i].statement(table) for i in left]
-            )
+            responses = _execute(client, [updates[i].statement(table) for i in left])
         except (ClientError, BotoCoreError) as error:
-            if is_in_doubt(error):
-                in_doubt.update(left)
+            for i in left:
+                doubt = _was_in_doubt(outcomes[i]) or is_in_doubt(error)
+                outcomes[i] = Failed(error, doubt)
             raise
-        passing: ClientError | None = None
-        for i, response in zip(left, answer["Responses"], strict=True):
-            said = response.get("Error")
-            if said is None:
-                outcomes[i] = updates[i].after
-                continue
-            failure = _as_client_error(said)
-            if said["Code"] in _RETRIED:
-                passing = failure
-                if is_in_doubt(failure):
-                    in_doubt.add(i)
-                continue
-            row = read_row(said["Item"]) if said.get("Item") else None
-            if isinstance(row, Lease) and i in in_doubt and has_landed(updates[i], row):
-                outcomes[i] = row
-            else:
-                outcomes[i] = failure
-        if passing is not None:
-            raise passing
+        for i, response in zip(left, responses, strict=True):
+            outcomes[i] = outcome_of(updates[i], response, was_in_doubt=_was_in_doubt(outcomes[i]))
+        for outcome in outcomes:
+            if isinstance(outcome, Failed) and is_retryable(outcome.error):
+                raise outcome.error
 
-    last: ClientError | BotoCoreError | None = None
-    try:
+    with suppress(ClientError, BotoCoreError):  # each statement has noted its own
         retry.call(send)
-    except (ClientError, BotoCoreError) as error:
-        last = error
-    results: list[Lease | ClientError | BotoCoreError] = []
-    for i in range(len(updates)):
-        outcome = outcomes.get(i, last)
-        assert outcome is not None
-        results.append(outcome)
-    return results
+    return [outcome for outcome in outcomes if outcome is not None]
+
+
+def is_unsettled(outcome: Lease | Failed | None) -> bool:
+    """Whether a statement is still to be sent: not sent yet, or failed in passing."""
+    return outcome is None or (isinstance(outcome, Failed) and is_retryable(outcome.error))
+
+
+def outcome_of(
+    update: Update, response: Mapping[str, Any], *, was_in_doubt: bool
+) -> Lease | Failed:
+    """The outcome of a statement by its part of the answer.
+
+    ``was_in_doubt``: an earlier try may have taken effect. A refusal then may be of its own making.
+    """
+    said = response.get("Error")
+    if said is None:
+        return update.after
+    error = _as_client_error(said)
+    doubt = was_in_doubt or is_in_doubt(error)
+    row = read_row(said["Item"]) if said.get("Item") else None
+    if doubt and isinstance(row, Lease) and has_landed(update, row):
+        return row
+    return Failed(error, doubt)
+
+
+def _was_in_doubt(outcome: Lease | Failed | None) -> bool:
+    return isinstance(outcome, Failed) and outcome.is_in_doubt
+
+
+def _execute(client: Any, statements: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    answer = client.batch_execute_statement(Statements=statements)
+    responses: Sequence[Mapping[str, Any]] = answer.get("Responses") or ()
+    if len(responses) != len(statements):
+        # A server that is not DynamoDB: what it has done of them nobody knows.
+        said = f"{len(responses)} answers came for {len(statements)} statements"
+        raise _client_error("IncompleteAnswer", said, 500)
+    return responses
 
 
 def _as_client_error(error: Mapping[str, Any]) -> ClientError:
     """A statement's error in the shape of a call's, for what is to be done about both."""
     code = error["Code"]
     status = 500 if code == "InternalServerError" else 400
-    response = {
-        "Error": {"Code": _CODES.get(code, code), "Message": error.get("Message", "")},
+    more = {"Item": error["Item"]} if error.get("Item") else {}
+    return _client_error(_CODES.get(code, code), error.get("Message", ""), status, **more)
+
+
+def _client_error(code: str, message: str, status: int, **more: Any) -> ClientError:
+    response: Any = {
+        "Error": {"Code": code, "Message": message},
         "ResponseMetadata": {"HTTPStatusCode": status},
+        **more,
     }
-    if error.get("Item"):
-        response["Item"] = error["Item"]
     return ClientError(response, "BatchExecuteStatement")

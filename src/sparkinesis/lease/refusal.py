@@ -54,7 +54,9 @@ def judge(
         return Lost("it was released or reset by somebody else")
     if row.actual_owner != worker_id:
         return Lost(f"worker {row.actual_owner} has taken it")
-    if row.counter == known.counter and row.owner != known.owner:
+    if row.counter == known.counter:
+        # A handoff was asked for. Or it was and is no more: the row that a refusal does not tell is
+        # read behind it, and may be as it was known.
         return Still(row)
     for update in unanswered:
         if has_landed(update, row):

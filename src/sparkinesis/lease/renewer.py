@@ -9,8 +9,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from sparkinesis.errors import AccessDeniedError, SparkinesisError
-from sparkinesis.lease.batch import BATCH, batches_of
+from sparkinesis.errors import SparkinesisError
+from sparkinesis.lease.batch import batches_of
+from sparkinesis.lease.batching import Batching
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.refusal import LeaseChangedError
@@ -21,8 +22,6 @@ _log = logging.getLogger(__name__)
 
 _MAX_THREADS = 20
 """As the KCL's ``maxLeaseRenewalThreads``."""
-BATCHES_AGAIN = 600.0
-"""Seconds until batches that were not permitted are tried again: they may be permitted by then."""
 
 
 class LeaseRenewer:
@@ -46,8 +45,7 @@ class LeaseRenewer:
         self._lock = threading.Lock()
         self._held: dict[str, HeldLease] = {}
         self._impostors: set[str] = set()
-        self._one_by_one_until: float | None = None
-        """None while batches are permitted, as far as is known."""
+        self._batching = Batching(table, clock)
 
     def hold(self, lease: Lease, since: float | None = None) -> HeldLease:
         """Begin to renew a lease whose row, as given, is this worker's.
@@ -98,7 +96,7 @@ class LeaseRenewer:
         self._lose_expired(all_held)
         # The longest without a renewal first, should a round take long.
         due = sorted((one for one in all_held if one.is_held()), key=lambda one: one.renewed_at)
-        batches = list(batches_of(due, BATCH if self._tries_batches() else 1))
+        batches = list(batches_of(due, self._batching.size([one.lease for one in due])))
         failures: Counter[str] = Counter()
         if len(batches) == 1:
             failures += self._renew(batches[0])
@@ -134,29 +132,7 @@ class LeaseRenewer:
         return failures
 
     def _send(self, updates: Sequence[Update]) -> list[Lease | SparkinesisError]:
-        is_batch = self._tries_batches() and len(updates) > 1
-        results = self._table.write_many(updates, by_batch=is_batch)
-        if not is_batch:
-            return results
-        if not all(isinstance(result, AccessDeniedError) for result in results):
-            if any(isinstance(result, Lease) for result in results):
-                with self._lock:
-                    self._one_by_one_until = None
-            return results
-        denied = results[0]
-        results = self._table.write_many(updates, by_batch=False)
-        if not all(isinstance(result, AccessDeniedError) for result in results):
-            with self._lock:
-                is_news = self._one_by_one_until is None
-                self._one_by_one_until = self._clock() + BATCHES_AGAIN
-            if is_news:
-                _log.warning("Leases are renewed one by one, which takes more calls: %s", denied)
-        return results
-
-    def _tries_batches(self) -> bool:
-        with self._lock:
-            until = self._one_by_one_until
-        return until is None or self._clock() >= until
+        return self._batching.write(updates)
 
     def _lose_expired(self, all_held: Sequence[HeldLease]) -> None:
         for held in all_held:

@@ -20,6 +20,9 @@ from sparkinesis.stream.position import AfterRecord, AtTimestamp
 
 AttributeValue: TypeAlias = Mapping[str, Any]
 
+_NO_COUNTER = -1
+"""Counters begin at 0, and are raised only."""
+
 _PENDING = ("pendingCheckpoint", "pendingCheckpointSubSequenceNumber", "pendingCheckpointState")
 
 
@@ -353,6 +356,22 @@ def reset(
             "ownerSwitchesSinceCheckpoint": _number(0),
         },
         remove=("leaseOwner", "checkpointOwner", *_PENDING, *gone),
+    )
+
+
+def probe(lease: Lease) -> Update | None:
+    """A write that has to be refused, and changes nothing where it is not.
+
+    For a server that may not heed conditions: the counter is one that no lease has, and what is set
+    is the first hash key of the shard, to what it is. That never changes, whoever writes meanwhile.
+    None where the lease's hash keys are not known.
+    """
+    if lease.hash_range is None:
+        return None
+    return Update(
+        replace(lease, counter=_NO_COUNTER),
+        {"leaseCounter": _number(_NO_COUNTER)},
+        {"startingHashKey": {"S": str(lease.hash_range[0])}},
     )
 
 

@@ -10,7 +10,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from sparkinesis.errors import LeaseTableError, SparkinesisError
 from sparkinesis.lease import requests
-from sparkinesis.lease.batch import BATCH, batches_of, write_batch
+from sparkinesis.lease.batch import BATCH, Failed, batches_of, write_batch
 from sparkinesis.lease.broken import BrokenLease, Look, look_at, read_row
 from sparkinesis.lease.client import dynamodb_client
 from sparkinesis.lease.explain import explain
@@ -111,16 +111,19 @@ class LeaseTable:
 
         Also raises `LeaseTableError` if it is broken.
         """
+        row = self._row(key, consistent=consistent)
+        if isinstance(row, BrokenLease):
+            raise self._broken(row)
+        return row
+
+    def _row(self, key: str, *, consistent: bool) -> Lease | BrokenLease | None:
         answer = self._call(
             "GetItem",
             lambda client: client.get_item(
                 TableName=self.name, Key={"leaseKey": {"S": key}}, ConsistentRead=consistent
             ),
         )
-        row = read_row(answer["Item"]) if answer.get("Item") else None
-        if isinstance(row, BrokenLease):
-            raise self._broken(row)
-        return row
+        return read_row(answer["Item"]) if answer.get("Item") else None
 
     def create(self, lease: Lease) -> bool:
         """Whether the row is new: False, and nothing written, if there is one of that key."""
@@ -197,9 +200,12 @@ class LeaseTable:
             return False
         return True
 
-    def write(self, update: requests.Update) -> Lease:
-        """Any of the writes above, by UpdateItem."""
-        in_doubt = False
+    def write(self, update: requests.Update, *, in_doubt: bool = False) -> Lease:
+        """Any of the writes above, by UpdateItem.
+
+        ``in_doubt``: it was sent before, and may have taken effect. A row as it leaves it is then
+        its own work.
+        """
 
         def send(client: Any) -> Mapping[str, Any]:
             nonlocal in_doubt
@@ -213,60 +219,81 @@ class LeaseTable:
         try:
             item = self._call("UpdateItem", send)["Attributes"]
         except _RefusedError as refused:
-            row = None if refused.item is None else read_row(refused.item)
-            if isinstance(row, Lease) and in_doubt and requests.has_landed(update, row):
-                return row
-            raise self._changed(update, row) from None
+            return self._refused(update, refused.item, in_doubt)
         written = read_row(item)
         # A row that was broken by hand meanwhile is still its owner's, whose next checkpoint mends
         # it: as after a write of many, the rest of it is what was known.
         return written if isinstance(written, Lease) else update.after
 
-    def write_many(
-        self, updates: Sequence[requests.Update], *, by_batch: bool = True
-    ) -> list[Lease | SparkinesisError]:
+    def write_many(self, updates: Sequence[requests.Update]) -> list[Lease | SparkinesisError]:
         """Write each: in the same order the row, or the error that `write` raises for it.
 
         In calls of 25, by BatchExecuteStatement, whose rows are what is known of them: a concern of
-        others (children, hash range) that was written meanwhile is not in them. One by one without
-        ``by_batch``, or if there is only one.
+        others (children, hash range) that was written meanwhile is not in them. By UpdateItem if
+        there is only one.
         """
-        if len(updates) == 1 or not by_batch:
-            return [self._written(update) for update in updates]
+        if len(updates) == 1:
+            return [self.try_write(updates[0])]
         results: list[Lease | SparkinesisError] = []
         for batch in batches_of(updates, BATCH):
-            results += self._write_batch(batch)
+            results += [
+                self.told(result) if isinstance(result, Failed) else result
+                for result in self.write_batch(batch)
+            ]
         return results
 
-    def _written(self, update: requests.Update) -> Lease | SparkinesisError:
+    def try_write(
+        self, update: requests.Update, *, in_doubt: bool = False
+    ) -> Lease | SparkinesisError:
+        """The row, or the error that `write` raises."""
         try:
-            return self.write(update)
+            return self.write(update, in_doubt=in_doubt)
         except SparkinesisError as error:
             return error
 
-    def _write_batch(self, updates: Sequence[requests.Update]) -> list[Lease | SparkinesisError]:
+    def write_batch(
+        self, updates: Sequence[requests.Update]
+    ) -> list[Lease | SparkinesisError | Failed]:
+        """Write 25 at most in one call: in the same order the row, or what came instead.
+
+        `LeaseChangedError` for what was refused; `Failed` for what the server did not do.
+        """
         try:
             client = dynamodb_client(self.region, self.endpoint, self.credentials)
         except BotoCoreError as error:
-            return [explain(error, "PartiQLUpdate", self)] * len(updates)
+            return [Failed(error)] * len(updates)
         outcomes = write_batch(client, self.name, updates, self.retry)
         return [
             self._result(update, outcome) for update, outcome in zip(updates, outcomes, strict=True)
         ]
 
+    def told(self, failed: Failed) -> SparkinesisError:
+        """The error to raise for a statement of a batch that failed."""
+        return explain(failed.error, "PartiQLUpdate", self)
+
     def _result(
-        self, update: requests.Update, outcome: Lease | ClientError | BotoCoreError
-    ) -> Lease | SparkinesisError:
-        if isinstance(outcome, Lease):
+        self, update: requests.Update, outcome: Lease | Failed
+    ) -> Lease | SparkinesisError | Failed:
+        if isinstance(outcome, Lease) or error_code(outcome.error) != REFUSED:
             return outcome
-        if error_code(outcome) != REFUSED:
-            return explain(outcome, "PartiQLUpdate", self)
-        item = _item_of(outcome)
         try:
-            row = self.get(update.key) if item is None else read_row(item)
+            return self._refused(update, _item_of(outcome.error), outcome.is_in_doubt)
         except SparkinesisError as error:
             return error
-        return self._changed(update, row)
+
+    def _refused(
+        self, update: requests.Update, item: Mapping[str, Any] | None, in_doubt: bool
+    ) -> Lease:
+        """The row that an earlier try has left; else raises `LeaseChangedError`.
+
+        ``item``: the row by the refusal. Not all servers tell it: a refusal without one does not
+        say that the row is gone. Raises as `get` does where it is to be read then.
+        """
+        row = self._row(update.key, consistent=True) if item is None else read_row(item)
+        if isinstance(row, Lease) and in_doubt and requests.has_landed(update, row):
+            return row
+        # `from None`: the refusal is no error of its own.
+        raise self._changed(update, row) from None
 
     def _changed(
         self, update: requests.Update, row: Lease | BrokenLease | None

@@ -64,7 +64,7 @@ def table_of(server: LocalServer, name: str) -> LeaseTable:
 
 
 def lease(key: str, owner: str | None = None, checkpoint: str = "100") -> Lease:
-    return Lease(key, key, ExtendedSequenceNumber(checkpoint), owner=owner)
+    return Lease(key, key, ExtendedSequenceNumber(checkpoint), owner=owner, hash_range=(0, 99))
 
 
 def row_of(dynamodb: Any, table: LeaseTable, key: str) -> dict[str, Any]:

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from sparkinesis.errors import LeaseLostError, LeaseTableUnavailableError, SparkinesisError
+from sparkinesis.lease.batching import BATCHES_AGAIN
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import Lease, PendingCheckpoint
-from sparkinesis.lease.renewer import BATCHES_AGAIN, LeaseRenewer
+from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.table import LeaseTable
 from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.stream.retry import Retry
@@ -207,6 +208,7 @@ def test_renewals_whose_answers_never_came_are_recognised_later(
     server: LocalServer, table: LeaseTable, renewer: LeaseRenewer, time: ManualTime, count: int
 ) -> None:
     held = acquire(renewer, table, *(f"s{i}" for i in range(count)))
+    renewer.renew_all()  # from now on in batches
     operation = "UpdateItem" if count == 1 else "BatchExecuteStatement"
     landed: list[str] = []
 
@@ -218,13 +220,13 @@ def test_renewals_whose_answers_never_came_are_recognised_later(
 
     server.kinesis.faults = first_lands
     renewer.renew_all()
-    assert [one.lease.counter for one in held] == [1] * count
-    assert [known(table, one.key).counter for one in held] == [2] * count
+    assert [one.lease.counter for one in held] == [2] * count
+    assert [known(table, one.key).counter for one in held] == [3] * count
     server.kinesis.faults = None
     time.now += 4
     renewer.renew_all()
     assert len(renewer.held()) == count
-    assert [one.lease.counter for one in held] == [3] * count
+    assert [one.lease.counter for one in held] == [4] * count
     assert [known(table, one.key) for one in held] == [one.lease for one in held]
     assert renewer.impostors == frozenset()
 
@@ -350,6 +352,7 @@ def test_a_handoff_between_a_lost_answer_and_the_next_try_is_no_impostor(
     slow = LeaseTable(table.name, "us-east-1", server.endpoint_url, retry=retry)
     renewer = LeaseRenewer(slow, "me", FAILOVER, time)
     held = acquire(renewer, table, *(f"s{i}" for i in range(count)))
+    renewer.renew_all()  # from now on in batches
     operation = "BatchExecuteStatement" if count > 1 else "UpdateItem"
     lost = {"once": Fault.dropped("after")}
     server.kinesis.faults = lambda call: (
@@ -372,6 +375,7 @@ def test_a_lost_answer_before_another_error_is_remembered(
     server: LocalServer, table: LeaseTable, renewer: LeaseRenewer, by: str
 ) -> None:
     held = acquire(renewer, table, *(f"s{i}" for i in range(2 if by == "renewal of many" else 1)))
+    renewer.renew_all()  # from now on in batches
     # The credentials run out between two tries.
     errors = [Fault.dropped("after"), *[Fault.error("ExpiredTokenException")] * 5]
     operations = {"UpdateItem", "BatchExecuteStatement"}
@@ -384,8 +388,8 @@ def test_a_lost_answer_before_another_error_is_remembered(
     else:
         renewer.renew_all()
     server.kinesis.faults = None
-    assert [row.counter for row in table.leases()] == [2] * len(held)
-    assert [one.lease.counter for one in held] == [1] * len(held)
+    assert [row.counter for row in table.leases()] == [3] * len(held)
+    assert [one.lease.counter for one in held] == [2] * len(held)
     renewer.renew_all()
     assert renewer.impostors == frozenset()
     assert len(renewer.held()) == len(held)
@@ -530,7 +534,7 @@ def test_batches_that_were_not_permitted_are_tried_again_later(
     time.now += BATCHES_AGAIN - 1
     assert batches() == 0
     time.now += 1
-    assert [batches(), batches()] == [1, 1]
+    assert [batches(), batches()] == [2, 1]  # the first of these is the probe
     assert [known(table, key).counter for key in "ab"] == [8, 8]
 
 
@@ -538,6 +542,7 @@ def test_a_renewal_and_a_checkpoint_at_once_both_take_effect(
     table: LeaseTable, renewer: LeaseRenewer
 ) -> None:
     held = acquire(renewer, table, *(f"s{i}" for i in range(4)))
+    renewer.renew_all()  # from now on in batches
     stop = threading.Event()
     failed: list[Exception] = []
 
@@ -566,7 +571,7 @@ def test_a_renewal_and_a_checkpoint_at_once_both_take_effect(
     for one in held:
         assert known(table, one.key) == one.lease
         assert one.lease.checkpoint == ExtendedSequenceNumber("224")
-        assert one.lease.counter > 26
+        assert one.lease.counter > 27
 
 
 def test_rows_of_others_keep_their_attributes_through_batches(

@@ -50,5 +50,6 @@ def test_5000_leases_are_kept_beyond_the_failover_time(
     per_round = (time.monotonic() - start_of_rounds) / ROUNDS
     assert per_round < FAILOVER / 3, "the machine is too slow for what is tested here"
     assert clock() - start_of_rounds >= ROUNDS * FAILOVER / 3 > FAILOVER
-    assert len(server.kinesis.calls.select("BatchExecuteStatement")) - calls == ROUNDS * 200
+    # And one that probes whether the server heeds conditions.
+    assert len(server.kinesis.calls.select("BatchExecuteStatement")) - calls == ROUNDS * 200 + 1
     assert {row.counter for row in patient.leases()} == {ROUNDS}

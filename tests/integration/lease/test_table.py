@@ -50,7 +50,7 @@ def expected(write: Write, row: Lease) -> Lease:
     """What the write leaves by `Update.after`."""
 
     class Recorder(LeaseTable):
-        def write(self, update: Any) -> Lease:
+        def write(self, update: Any, *, in_doubt: bool = False) -> Lease:
             after: Lease = update.after
             return after
 

@@ -25,6 +25,13 @@ def test_a_handoff_leaves_the_counter_and_is_learnt() -> None:
     assert judge(KNOWN, asked(KNOWN), "me", []) == Still(asked(KNOWN))
 
 
+def test_a_row_that_is_as_it_was_known_is_still_ones_own() -> None:
+    """A refusal may not tell the row; until it is read, what had been asked may be withdrawn."""
+    assert judge(KNOWN, KNOWN, "me", []) == Still(KNOWN)
+    known_asked = asked(KNOWN)
+    assert judge(known_asked, known_asked, "me", []) == Still(known_asked)
+
+
 @pytest.mark.parametrize("update", [RENEWAL, CHECKPOINT])
 def test_a_write_whose_answer_was_lost_is_recognised(update: requests.Update) -> None:
     sent = [RENEWAL, CHECKPOINT]

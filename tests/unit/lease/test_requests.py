@@ -417,3 +417,20 @@ def test_what_makes_no_sense_is_refused_before_it_is_sent() -> None:
             requests.initiate_handoff(lease, "thief")
     with pytest.raises(ValueError, match="was not asked for"):
         requests.withdraw_handoff(MINE)
+
+
+def test_a_probe_has_to_be_refused_and_sets_what_never_changes() -> None:
+    with_keys = replace(MINE, hash_range=(100, 199))
+    probe = requests.probe(with_keys)
+    assert probe is not None
+    assert probe.statement("app") == {
+        "Statement": 'UPDATE "app" SET startingHashKey=? WHERE leaseKey=? AND leaseCounter=?',
+        "Parameters": [{"S": "100"}, {"S": "s"}, {"N": "-1"}],
+        "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+    }
+    # The row as it is before is not taken for what an earlier try has left.
+    assert not requests.has_landed(probe, with_keys)
+
+
+def test_without_hash_keys_there_is_no_probe() -> None:
+    assert requests.probe(replace(MINE, hash_range=None)) is None

@@ -1,0 +1,203 @@
+"""Whether the writes of a worker share calls: only where the server can do that, and does it right.
+
+Servers that speak DynamoDB's API may lack BatchExecuteStatement, fail in it, or answer success for
+a statement whose condition does not hold, so that a lease which is another worker's by now would
+count as renewed. A probe tells before the first batch. Later on, a write that succeeds alone
+although its batch has failed tells that batches are at fault, and not the service as a whole.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from sparkinesis.errors import AccessDeniedError, LeaseTableUnavailableError, SparkinesisError
+from sparkinesis.lease import requests
+from sparkinesis.lease.batch import BATCH, Failed
+from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.refusal import LeaseChangedError
+from sparkinesis.lease.requests import Update
+from sparkinesis.lease.table import LeaseTable
+from sparkinesis.stream.explain import ACCESS_DENIED
+from sparkinesis.stream.retry import error_code, is_retryable
+
+_log = logging.getLogger(__name__)
+
+BATCHES_AGAIN = 600.0
+"""Seconds until batches that were not permitted, or failed, are tried again."""
+
+_UNABLE = frozenset({"UnknownOperationException", "InvalidAction", "ValidationException"})
+"""Codes of a server that does not know the call, or its statements: it will not learn them."""
+
+Result = Lease | SparkinesisError | Failed
+
+
+@dataclass(frozen=True, slots=True)
+class Suspicion:
+    """Something that speaks against batches, to be confirmed by a write that succeeds alone."""
+
+    failed: Failed
+    is_for_good: bool
+    """Whether the worker never tries batches again."""
+    cleared_by: type[SparkinesisError] | None = None
+    """The error of a single write that tells that the matter is not batches."""
+
+
+def suspect(results: Sequence[Result]) -> Suspicion | None:
+    """The suspicion that the results of one batch raise. Pure.
+
+    Throttling, time-outs and broken connections raise none: they would meet a single write, too.
+    """
+    failed = [result for result in results if isinstance(result, Failed)]
+    for one in failed:
+        if _is_unable(one.error):
+            return Suspicion(one, is_for_good=error_code(one.error) in _UNABLE)
+    if not failed or len(failed) < len(results):
+        return None
+    if all(error_code(one.error) in ACCESS_DENIED for one in failed):
+        return Suspicion(failed[0], is_for_good=False, cleared_by=AccessDeniedError)
+    if all(_is_servers(one.error) for one in failed):
+        return Suspicion(failed[0], is_for_good=False, cleared_by=LeaseTableUnavailableError)
+    return None
+
+
+def _is_unable(error: ClientError | BotoCoreError) -> bool:
+    """Whether a server answers so that does not know the call. Not for want of table or rights."""
+    code = error_code(error)
+    is_elses = code == "ResourceNotFoundException" or code in ACCESS_DENIED
+    return isinstance(error, ClientError) and not is_elses and not is_retryable(error)
+
+
+def _is_servers(error: ClientError | BotoCoreError) -> bool:
+    """Whether the server says that it has failed itself (5xx)."""
+    if not isinstance(error, ClientError):
+        return False
+    status: int = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    return status >= 500
+
+
+class Batching:
+    """The writes of one worker to its lease table.
+
+    ``clock`` is monotonic. Call `size` from one thread; `write` is safe from any.
+    """
+
+    def __init__(self, table: LeaseTable, clock: Callable[[], float]) -> None:
+        self._table = table
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._is_proven = False
+        """Whether the server was seen to refuse a statement whose condition does not hold."""
+        self._is_over = False
+        self._alone_until: float | None = None
+        """None while batches work, as far as is known."""
+        self._suspicion: Suspicion | None = None
+        """Raised by a probe that failed."""
+
+    def size(self, leases: Sequence[Lease]) -> int:
+        """The most writes that a call may take now: `BATCH`, or 1.
+
+        ``leases``: those that are to be written to, one of which serves for the probe, which is
+        sent when there are two for the first time. Until it is answered, each goes alone.
+        """
+        if not self._are_tried():
+            return 1
+        if not self._is_proven and len(leases) > 1:
+            self._probe(leases)
+        return BATCH if self._is_proven else 1
+
+    def write(self, updates: Sequence[Update]) -> list[Lease | SparkinesisError]:
+        """Write each: in the same order the row, or the error that `LeaseTable.write` raises."""
+        if len(updates) == 1 or not self._are_tried():
+            return [self._alone(update) for update in updates]
+        results = self._table.write_batch(updates)
+        suspicion = suspect(results)
+        if suspicion is not None:
+            results = self._each_alone(updates, results, suspicion)
+        elif any(isinstance(result, Lease) for result in results):
+            with self._lock:
+                self._alone_until = None
+        return [
+            self._table.told(result) if isinstance(result, Failed) else result for result in results
+        ]
+
+    def _are_tried(self) -> bool:
+        with self._lock:
+            until = self._alone_until
+            return not self._is_over and (until is None or self._clock() >= until)
+
+    def _probe(self, leases: Iterable[Lease]) -> None:
+        """Find out whether a statement is refused whose condition does not hold."""
+        self._suspicion = None
+        update = next((one for one in map(requests.probe, leases) if one is not None), None)
+        if update is None:
+            return
+        (result,) = self._table.write_batch([update])
+        if isinstance(result, Lease):
+            self._end_for_good(
+                "its BatchExecuteStatement answers success for a statement whose condition does "
+                "not hold, so that a lease which another worker has taken would seem renewed"
+            )
+        elif isinstance(result, Failed):
+            self._suspicion = suspect([result])
+        else:
+            self._is_proven = True
+
+    def _alone(self, update: Update) -> Lease | SparkinesisError:
+        result = self._table.try_write(update)
+        suspicion = self._suspicion
+        if suspicion is not None and _is_answered(result):
+            self._suspicion = None
+            self._confirm(suspicion)
+        return result
+
+    def _each_alone(
+        self, updates: Sequence[Update], results: Sequence[Result], suspicion: Suspicion
+    ) -> list[Result]:
+        """Write what has failed again, each by a call of its own."""
+        outcomes = list(results)
+        for i, (update, failed) in enumerate(zip(updates, results, strict=True)):
+            if not isinstance(failed, Failed):
+                continue
+            outcomes[i] = alone = self._table.try_write(update, in_doubt=failed.is_in_doubt)
+            if suspicion.cleared_by is not None and isinstance(alone, suspicion.cleared_by):
+                break  # an outage, or no right to write at all: 24 more calls would meet the same
+            if _is_answered(alone):
+                self._confirm(suspicion)
+        return outcomes
+
+    def _confirm(self, suspicion: Suspicion) -> None:
+        why = str(self._table.told(suspicion.failed))
+        if suspicion.is_for_good:
+            self._end_for_good(why)
+            return
+        with self._lock:
+            is_news = self._alone_until is None and not self._is_over
+            self._alone_until = self._clock() + BATCHES_AGAIN
+        if is_news:
+            _log.warning(
+                "Leases are renewed one by one, which takes more calls; batches are tried again "
+                "every %d minutes: %s",
+                BATCHES_AGAIN / 60,
+                why,
+            )
+
+    def _end_for_good(self, why: str) -> None:
+        with self._lock:
+            is_news, self._is_over = not self._is_over, True
+        if is_news:
+            _log.warning(
+                "Leases are renewed one by one from now on, which takes more calls. The server of "
+                "the %s does not take them in batches: %s",
+                self._table,
+                why,
+            )
+
+
+def _is_answered(result: Lease | SparkinesisError) -> bool:
+    """Whether a single write was done, or refused for the row's sake."""
+    return isinstance(result, Lease | LeaseChangedError)

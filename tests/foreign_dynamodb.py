@@ -1,0 +1,101 @@
+"""A DynamoDB that is not ours, for tests: a plain moto server, and one behind it that can do less.
+
+`Lacking` stands for servers that speak only a part of the API, or an older one, as dynalite does.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
+
+import urllib3
+from moto.server import ThreadedMotoServer
+
+_KEPT = {"content-type", "x-amz-target", "authorization", "x-amz-date", "host"}
+
+
+@contextmanager
+def plain_moto() -> Iterator[str]:
+    """The URL of a moto server as ``moto_server`` starts it, without what our own one mends."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        _, port = server.get_host_and_port()
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.stop()
+
+
+class Lacking:
+    """A proxy of a server. Calls are answered one at a time, as moto is atomic only then."""
+
+    def __init__(self, behind: str) -> None:
+        self.errors: dict[str, tuple[int, str]] = {}
+        """By operation: the status and the code that all of its calls are answered with."""
+        self.before: dict[str, Callable[[], object]] = {}
+        """By operation: something to do before the next call of it is answered."""
+        self.tells_rows = True
+        """Whether refusals hold the row that refuses, if they are asked to."""
+        self.calls: Counter[str] = Counter()
+        """By operation, those that came."""
+        self._behind = behind
+        self._pool = urllib3.PoolManager()
+        self._turn = threading.Lock()
+
+    def lack_nothing(self) -> None:
+        """Begin anew, as a server that can do everything."""
+        self.errors, self.before, self.tells_rows, self.calls = {}, {}, True, Counter()
+
+    def answer(self, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
+        operation = headers.get("x-amz-target", "").rpartition(".")[2]
+        self.before.pop(operation, lambda: None)()
+        with self._turn:
+            self.calls[operation] += 1
+            if operation in self.errors:
+                status, code = self.errors[operation]
+                return status, json.dumps({"__type": f"com.amazonaws#{code}"}).encode()
+            kept = {name: value for name, value in headers.items() if name in _KEPT}
+            response = self._pool.request("POST", self._behind, body=body, headers=kept)
+        if response.status == 400 and not self.tells_rows:
+            told = json.loads(response.data)
+            told.pop("Item", None)
+            return 400, json.dumps(told).encode()
+        return response.status, response.data
+
+    @contextmanager
+    def running(self) -> Iterator[str]:
+        """Its URL."""
+        handler = type("Handler", (_Handler,), {"server_of": self})
+        server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            server.server_close()
+            thread.join()
+            self._pool.clear()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server_of: ClassVar[Any]
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        status, answer = self.server_of.answer(headers, body)
+        self.send_response(status)
+        self.send_header("content-type", "application/x-amz-json-1.0")
+        self.send_header("content-length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        pass

@@ -1,0 +1,286 @@
+"""Leases in the tables of servers that are not DynamoDB, nor ours: plain moto, and lesser ones."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import boto3
+import pytest
+
+from sparkinesis.errors import LeaseTableUnavailableError
+from sparkinesis.lease.batching import BATCHES_AGAIN
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.lease.held import HeldLease
+from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.refusal import LeaseChangedError
+from sparkinesis.lease.renewer import LeaseRenewer
+from sparkinesis.lease.table import LeaseTable
+from sparkinesis.stream.retry import Retry
+from tests.foreign_dynamodb import Lacking, plain_moto
+from tests.integration.lease.conftest import ManualTime, lease
+from tests.kcl import create_table
+
+FAILOVER = 10.0
+AT = ExtendedSequenceNumber("500", 3)
+BATCH = "BatchExecuteStatement"
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[tuple[Lacking, str]]:
+    """The tests' server, with its URL: a client takes a while to make. Tables are their own."""
+    with plain_moto() as moto:
+        server = Lacking(moto)
+        with server.running() as url:
+            yield server, url
+
+
+@pytest.fixture
+def server(shared: tuple[Lacking, str]) -> Lacking:
+    """One that passes everything on, until a test makes it lack something."""
+    found = shared[0]
+    found.lack_nothing()
+    return found
+
+
+@pytest.fixture(scope="module")
+def dynamodb(shared: tuple[Lacking, str]) -> Any:
+    keys = {"aws_access_key_id": "x", "aws_secret_access_key": "x"}
+    return boto3.client("dynamodb", region_name="us-east-1", endpoint_url=shared[1], **keys)
+
+
+@pytest.fixture
+def table(server: Lacking, shared: tuple[Lacking, str], dynamodb: Any) -> LeaseTable:
+    name = f"foreign-{next(_numbers)}"
+    create_table(dynamodb, name)
+    seconds = itertools.count()
+    retry = Retry(give_up_after=3, clock=lambda: next(seconds) / 2, sleep=lambda _: None)
+    return LeaseTable(name, "us-east-1", shared[1], retry=retry)
+
+
+@pytest.fixture
+def renewer(table: LeaseTable, time: ManualTime) -> LeaseRenewer:
+    return LeaseRenewer(table, "me", FAILOVER, time)
+
+
+def acquire(renewer: LeaseRenewer, table: LeaseTable, *keys: str) -> list[HeldLease]:
+    for key in keys:
+        table.create(lease(key))
+    return [renewer.hold(table.take(row, "me")) for row in by_key(table)]
+
+
+def by_key(table: LeaseTable) -> list[Lease]:
+    return sorted(table.leases(), key=lambda row: row.key)
+
+
+def rounds(renewer: LeaseRenewer, time: ManualTime, count: int) -> None:
+    """Renewals for longer than a lease lives without."""
+    for _ in range(count):
+        time.now += FAILOVER / 3
+        renewer.renew_all()
+
+
+# --- batches
+
+
+def test_a_server_that_answers_success_for_a_failed_condition_gets_no_batches(
+    server: Lacking,
+    table: LeaseTable,
+    renewer: LeaseRenewer,
+    time: ManualTime,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    kept, taken, asked = acquire(renewer, table, "a", "b", "c")
+    rounds(renewer, time, 2)
+    others = table.take(taken.lease, "other")
+    table.initiate_handoff(asked.lease, "thief")
+    rounds(renewer, time, 4)
+    # Not known to be lost, if a batch were believed.
+    assert set(renewer.held()) == {"a", "c"}
+    assert "worker other has taken it" in (taken.lost_because or "")
+    assert asked.handoff_to == "thief"
+    assert by_key(table) == [kept.lease, others, asked.lease]
+    assert kept.lease.counter == 7
+    assert server.calls[BATCH] == 1
+    assert caplog.text.count("one by one") == 1
+    assert "answers success for a statement whose condition does not hold" in caplog.text
+
+
+def test_the_probe_changes_nothing_where_conditions_are_not_heeded(
+    server: Lacking, table: LeaseTable, renewer: LeaseRenewer
+) -> None:
+    held = acquire(renewer, table, "a", "b")
+    before = by_key(table)
+    # Nothing but the probe is written in this round.
+    server.errors = {"UpdateItem": (400, "AccessDeniedException")}
+    renewer.renew_all()
+    assert server.calls[BATCH] == 1
+    assert by_key(table) == before == [one.lease for one in held]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [(400, "UnknownOperationException"), (400, "ValidationException"), (404, "InvalidAction")],
+)
+def test_a_server_without_batches_is_asked_once_and_leases_are_kept(
+    server: Lacking,
+    table: LeaseTable,
+    time: ManualTime,
+    caplog: pytest.LogCaptureFixture,
+    error: tuple[int, str],
+) -> None:
+    server.errors = {BATCH: error}
+    patient = LeaseRenewer(table, "me", 3 * BATCHES_AGAIN, time)
+    held = acquire(patient, table, "a", "b", "c")
+    rounds(patient, time, 4)
+    time.now += BATCHES_AGAIN
+    rounds(patient, time, 1)
+    assert set(patient.held()) == {"a", "b", "c"}
+    assert by_key(table) == [one.lease for one in held]
+    assert {one.lease.counter for one in held} == {6}
+    assert server.calls[BATCH] == 1
+    (told,) = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
+    assert "one by one from now on" in told
+    assert error[1] in told
+
+
+def test_a_server_whose_batches_fail_is_asked_again_after_a_while(
+    server: Lacking, table: LeaseTable, time: ManualTime, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.errors = {BATCH: (500, "InternalServerError")}
+    patient = LeaseRenewer(table, "me", 3 * BATCHES_AGAIN, time)
+    held = acquire(patient, table, "a", "b")
+    rounds(patient, time, 1)
+    tries = server.calls[BATCH]
+    assert tries > 1
+    rounds(patient, time, 5)
+    assert server.calls[BATCH] == tries
+    time.now += BATCHES_AGAIN
+    rounds(patient, time, 1)
+    again = server.calls[BATCH]
+    assert again > tries
+    rounds(patient, time, 1)
+    assert server.calls[BATCH] == again
+    assert by_key(table) == [one.lease for one in held]
+    assert {one.lease.counter for one in held} == {9}
+    assert caplog.text.count("every 10 minutes") == 1
+
+
+def test_an_outage_is_not_taken_for_a_want_of_batches(
+    server: Lacking,
+    table: LeaseTable,
+    renewer: LeaseRenewer,
+    time: ManualTime,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    acquire(renewer, table, "a", "b")
+    outage = (500, "InternalServerError")
+    server.errors = {BATCH: outage, "UpdateItem": outage}
+    rounds(renewer, time, 1)
+    tries = server.calls[BATCH]
+    server.errors = {}
+    rounds(renewer, time, 1)
+    assert set(renewer.held()) == {"a", "b"}
+    assert server.calls[BATCH] == tries + 1  # of plain moto, which answers success
+    assert "every 10 minutes" not in caplog.text
+
+
+def test_without_hash_keys_there_is_nothing_to_probe_with_and_each_lease_goes_alone(
+    server: Lacking, table: LeaseTable, renewer: LeaseRenewer, time: ManualTime
+) -> None:
+    for key in "ab":
+        table.create(replace(lease(key), hash_range=None))
+    held = [renewer.hold(table.take(row, "me")) for row in by_key(table)]
+    rounds(renewer, time, 5)
+    assert by_key(table) == [one.lease for one in held]
+    assert server.calls[BATCH] == 0
+    table.add_hash_range(held[1].lease, (0, 9))
+    rounds(renewer, time, 2)  # the first of these learns of it
+    assert server.calls[BATCH] == 1
+
+
+# --- refusals without a row
+
+
+def test_a_handoff_is_noticed_by_a_refusal_without_a_row(
+    server: Lacking, table: LeaseTable, renewer: LeaseRenewer, time: ManualTime
+) -> None:
+    server.tells_rows = False
+    asked, seen, kept = acquire(renewer, table, "a", "b", "c")
+    table.initiate_handoff(asked.lease, "thief")
+    table.initiate_handoff(seen.lease, "thief")
+    asked.checkpoint(AT)
+    rounds(renewer, time, 1)
+    for one in (asked, seen):
+        assert one.is_held()
+        assert one.handoff_to == "thief"
+        one.checkpoint(AT)
+        one.release()
+    assert [row.owner for row in by_key(table)] == ["thief", "thief", "me"]
+    assert kept.is_held()
+    assert renewer.impostors == frozenset()
+
+
+def test_a_deleted_row_is_recognised_by_a_refusal_without_a_row(
+    server: Lacking, table: LeaseTable, renewer: LeaseRenewer
+) -> None:
+    server.tells_rows = False
+    deleted, taken = acquire(renewer, table, "a", "b")
+    table.delete(deleted.lease)
+    others = table.take(taken.lease, "other")
+    renewer.renew_all()
+    assert renewer.held() == {}
+    assert "its row was deleted" in (deleted.lost_because or "")
+    assert "worker other has taken it" in (taken.lost_because or "")
+    assert by_key(table) == [others]
+
+
+def test_a_refusal_without_a_row_tells_the_row_that_refuses(
+    server: Lacking, table: LeaseTable
+) -> None:
+    server.tells_rows = False
+    table.create(lease("s", "me"))
+    (old,) = table.leases()
+    new = table.renew(old)
+    with pytest.raises(LeaseChangedError, match=r"'s'.*its counter is 1, owner me") as caught:
+        table.renew(old)
+    assert caught.value.row == new
+    table.delete(new)
+    with pytest.raises(LeaseChangedError, match="it is gone") as caught:
+        table.renew(new)
+    assert caught.value.row is None
+
+
+def test_a_refusal_without_a_row_that_cannot_be_read_either_is_no_loss(
+    server: Lacking, table: LeaseTable, renewer: LeaseRenewer
+) -> None:
+    server.tells_rows = False
+    (held,) = acquire(renewer, table, "a")
+    table.initiate_handoff(held.lease, "thief")
+    server.errors = {"GetItem": (500, "InternalServerError")}
+    with pytest.raises(LeaseTableUnavailableError, match="GetItem"):
+        held.checkpoint(AT)
+    assert held.is_held()
+    server.errors = {}
+    held.checkpoint(AT)
+    assert held.handoff_to == "thief"
+    assert by_key(table) == [held.lease]
+
+
+def test_a_handoff_that_was_withdrawn_between_refusal_and_look_is_none(
+    server: Lacking, table: LeaseTable, renewer: LeaseRenewer
+) -> None:
+    """The row is then as it was known, though it was refused."""
+    server.tells_rows = False
+    (held,) = acquire(renewer, table, "a")
+    asked = table.initiate_handoff(held.lease, "thief")
+    server.before["GetItem"] = lambda: table.withdraw_handoff(asked)
+    held.checkpoint(AT)
+    assert held.is_held()
+    assert renewer.impostors == frozenset()
+    assert by_key(table) == [held.lease]
