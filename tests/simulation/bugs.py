@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from sparkinesis.lease import batch as lease_batch
 from sparkinesis.lease import caretaker, held, requests, taker
+from sparkinesis.lease.batching import Batching
 from sparkinesis.lease.caretaker import Caretaker
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.renewer import LeaseRenewer
+from sparkinesis.lease.table import LeaseTable
 from sparkinesis.stream import client, page
 from sparkinesis.stream.budget import Pace
 from sparkinesis.stream.cursor import ShardCursor
@@ -27,10 +30,12 @@ from tests.simulation.patches import (
     begin_anew,
     behind_aggregates,
     believe,
+    believe_conditions,
     believe_listing,
     checkpoint_first,
     children_at_latest,
     deaf,
+    deleted_unless_told,
     drop_first,
     early_end,
     filter_all,
@@ -39,18 +44,22 @@ from tests.simulation.patches import (
     last_page,
     latest_again,
     one_by_one,
+    renewed_if,
     silent_end,
     silent_reset,
     skip_failed,
+    sure,
     swallow,
     too_far,
     unfenced,
     untried,
     whole_records,
+    without_doubt,
 )
 from tests.simulation.subject import Bug, instead
 
 _READS = "each_reader_goes_on_where_it_is_told"
+_LOST = "leases_are_lost_for_a_reason"
 _OWNS = "only_the_owner_checkpoints"
 
 BUGS: dict[str, Bug] = {
@@ -76,6 +85,35 @@ BUGS: dict[str, Bug] = {
     "the dead are not found": instead(taker._Look, "_age", always(0.0), "every_shard_is_read", 0),
     "each lease is renewed by a call of its own": instead(
         LeaseRenewer, "_send", one_by_one, "leases_are_renewed_together", 110
+    ),
+    "a throttled statement counts as renewed": instead(
+        lease_batch,
+        "outcome_of",
+        renewed_if("ThrottlingError", "ProvisionedThroughputExceeded"),
+        _LOST,
+        11,
+    ),
+    "a refused statement counts as renewed": instead(
+        lease_batch,
+        "outcome_of",
+        renewed_if("ConditionalCheckFailed"),
+        "leases_are_renewed_together",
+        2,
+    ),
+    "an internal error of a statement that took effect is a lost lease": instead(
+        lease_batch, "outcome_of", sure, _LOST, 11
+    ),
+    "all statements are sent again where one has failed": instead(
+        lease_batch, "is_unsettled", always(True), _LOST, 11
+    ),
+    "what a batch has left in doubt is written again as if it had not": instead(
+        LeaseTable, "try_write", without_doubt, _LOST, 2
+    ),
+    "batches are believed without a probe": instead(
+        Batching, "_probe", believe_conditions, "nobody_begins_too_late", 37
+    ),
+    "a refusal that does not tell the row is a deleted one's": instead(
+        LeaseTable, "_refused", deleted_unless_told, _LOST, 1
     ),
     "who takes a lease drops what it does not know": instead(
         requests, "take", forgetful, "foreign_attributes_stay", 15

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from sparkinesis.lease.batching import BATCHES_AGAIN
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.renewer import BATCHES_AGAIN
 from tests.simulation.world import World
 
 _BATCH = 25
 """Renewals that one call holds at most."""
+_AT_FAULT = {"denied", "error", "error_after", "expired", "statements"}
+"""Faults of a batch for which leases are renewed one by one for a while."""
 _TRIES = 20
 """Of a worker to deregister the consumer, in the few seconds that it has for that."""
 
@@ -64,7 +66,8 @@ def shards_are_not_read_too_fast(world: World) -> Iterator[str]:
 def leases_are_renewed_together(world: World) -> Iterator[str]:
     """A renewal takes a call for every 25 leases, three times in a failover time.
 
-    Or a call for each, for a while after a process was not permitted to renew them together.
+    Or a call for each: where the server cannot do it, for a while after a process was not permitted
+    to renew them together or that has failed, and for a round where nobody has told yet.
     """
     options = world.options
     leases = 1 + len(world.producer.shards) // _BATCH
@@ -79,7 +82,9 @@ def leases_are_renewed_together(world: World) -> Iterator[str]:
             for operation in ("BatchExecuteStatement", "UpdateItem")
         )
         rounds = 3 + (world.ended_at - started_at) / options.renew_interval
-        alone = _seconds_without_batches(world, name) / options.renew_interval
+        lifetime = world.ended_at - started_at
+        rounds = 3 + lifetime / options.renew_interval
+        alone = _seconds_without_batches(world, name, lifetime) / options.renew_interval
         most = rounds * leases + others.get(name, 0)
         if alone:
             most += (1 + alone) * _most_held(world, world.fleet.worker_ids[process])
@@ -88,13 +93,16 @@ def leases_are_renewed_together(world: World) -> Iterator[str]:
             yield f"{process} wrote leases in {answered} calls, in {rounds:.0f} rounds"
 
 
-def _seconds_without_batches(world: World, process: str) -> float:
+def _seconds_without_batches(world: World, process: str, lifetime: float) -> float:
+    if world.history.table_server in {"dynalite", "moto"}:
+        return lifetime
     seconds, until = 0.0, 0.0
-    for at, denied, operation in world.denied:
-        if denied == process and operation == "BatchExecuteStatement":
-            ends = min(at + BATCHES_AGAIN, world.ended_at)
-            seconds += ends - max(at, until)
-            until = ends
+    for at, failed, kind in world.failed_batches:
+        if failed == process:
+            lasts = BATCHES_AGAIN if kind in _AT_FAULT else world.options.renew_interval
+            ends = min(at + lasts, world.ended_at)
+            seconds += max(0.0, ends - max(at, until))
+            until = max(until, ends)
     return seconds
 
 

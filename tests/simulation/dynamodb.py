@@ -15,16 +15,32 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from sparkinesis.local.partiql import translate
+from tests.simulation.history import TableServer
 from tests.simulation.network import Network, client_error
 from tests.simulation.scheduler import Process
 
 Item: TypeAlias = Mapping[str, Mapping[str, Any]]
+
+_TELL_NO_ROWS = {"dynalite", "older"}
 
 _TIMEOUT = 5.0
 """Seconds: that of the clients of `sparkinesis.lease.client`."""
 _KEY = "leaseKey"
 _LONGEST_LAG = 2.0
 """Seconds that a read without consistency may be behind."""
+_IN_DOUBT = "in doubt"
+_STATEMENT_ERRORS = (
+    "ThrottlingError",
+    "ProvisionedThroughputExceeded",
+    "TransactionConflict",
+    "InternalServerError",  # and it has no effect
+    _IN_DOUBT,  # the same, and it took effect
+)
+
+
+def draw_errors(rng: random.Random, rate: float, count: int) -> list[str | None]:
+    """Those that the statements of a batch meet, each with that likelihood."""
+    return [rng.choice(_STATEMENT_ERRORS) if rng.random() < rate else None for _ in range(count)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +64,29 @@ class LeaseTableModel:
         self.rows: dict[str, Item] = {}
         self.staleness = 0.0
         """How likely a row is read as it was, where the reader does not ask for consistency."""
+        self.server: TableServer = "DynamoDB"
         self._clock = clock
         self._rng = rng
         self._past: dict[str, list[tuple[float, Item | None]]] = {}
 
-    def serve(self, operation: str, request: Mapping[str, Any], by: Process | None = None) -> Any:
-        """One call, at once. Raises ClientError."""
-        answer = self._serve(operation, request, by)
+    def serve(
+        self,
+        operation: str,
+        request: Mapping[str, Any],
+        by: Process | None = None,
+        errors: Sequence[str | None] = (),
+    ) -> Any:
+        """One call, at once. Raises ClientError.
+
+        ``errors``: those that the statements of a batch meet, each its own.
+        """
+        if operation == "BatchExecuteStatement":
+            answer = self._execute_all(request["Statements"], by, errors)
+        else:
+            answer = self._serve(operation, request, by)
         return {**answer, "ResponseMetadata": {"HTTPStatusCode": 200, "HTTPHeaders": {}}}
 
     def _serve(self, operation: str, request: Mapping[str, Any], by: Process | None) -> Any:
-        if operation == "BatchExecuteStatement":
-            return {"Responses": [self._execute(one, by) for one in request["Statements"]]}
         if operation == "CreateTable":
             if self.is_there:
                 raise client_error(operation, "ResourceInUseException", "Table exists", 400)
@@ -90,7 +117,8 @@ class LeaseTableModel:
         tests = _conditions(request["ConditionExpression"])
         if not all(test(row or {}, values) for test in tests):
             more = {}
-            if row is not None and request.get("ReturnValuesOnConditionCheckFailure") == "ALL_OLD":
+            wanted = request.get("ReturnValuesOnConditionCheckFailure") == "ALL_OLD"
+            if row is not None and wanted and self.server not in _TELL_NO_ROWS:
                 more = {"Item": row}
             raise client_error(
                 operation,
@@ -112,6 +140,25 @@ class LeaseTableModel:
         self._put(key, new, by)
         return {"Attributes": new}
 
+    def _execute_all(
+        self,
+        statements: Sequence[Mapping[str, Any]],
+        by: Process | None,
+        errors: Sequence[str | None],
+    ) -> Any:
+        if self.server == "dynalite":
+            operation = "BatchExecuteStatement"
+            raise client_error(operation, "UnknownOperationException", "", 400)
+        responses = []
+        for i, statement in enumerate(statements):
+            error = errors[i] if errors else None
+            response = self._execute(statement, by) if error in {None, _IN_DOUBT} else {}
+            if error is not None:
+                code = "InternalServerError" if error == _IN_DOUBT else error
+                response = {"Error": {"Code": code, "Message": "Injected"}}
+            responses.append(response)
+        return {"Responses": responses}
+
     def _execute(self, statement: Mapping[str, Any], by: Process | None) -> Any:
         update = translate(statement["Statement"], statement["Parameters"], lambda _: _KEY)
         assert update is not None, statement
@@ -120,11 +167,13 @@ class LeaseTableModel:
         key = update.key[_KEY]["S"]
         row = self.rows.get(key)
         if row is None or not all(_holds(row, *each) for each in update.expected.items()):
+            if self.server == "moto":
+                return {"TableName": self.name}
             error: dict[str, Any] = {
                 "Code": "ConditionalCheckFailed",
                 "Message": "The conditional request failed",
             }
-            if row is not None:
+            if row is not None and self.server not in _TELL_NO_ROWS:
                 error["Item"] = row
             return {"Error": error, "TableName": self.name}
         new = {name: value for name, value in row.items() if name not in update.remove}
@@ -219,13 +268,23 @@ def _holds(row: Item, name: str, condition: Mapping[str, Any]) -> bool:
 class DynamoDBClient:
     """Its methods' answers and errors are those of boto3's, with the hooks of the package."""
 
-    def __init__(self, network: Network, table: LeaseTableModel) -> None:
+    def __init__(
+        self,
+        network: Network,
+        table: LeaseTableModel,
+        statement_errors: Callable[[Process, int], Sequence[str | None]] = lambda *_: (),
+    ) -> None:
+        """``statement_errors``: of a process' batch of so many statements."""
         self._network = network
         self._table = table
+        self._statement_errors = statement_errors
 
     def _call(self, operation: str, request: Mapping[str, Any]) -> Any:
         def serve(process: Process) -> Any:
-            return self._table.serve(operation, request, process)
+            errors: Sequence[str | None] = ()
+            if operation == "BatchExecuteStatement":
+                errors = self._statement_errors(process, len(request["Statements"]))
+            return self._table.serve(operation, request, process, errors)
 
         return self._network.call("dynamodb", operation, serve, timeout=_TIMEOUT)
 

@@ -39,6 +39,15 @@ _VARIANTS: tuple[dict[str, Any], ...] = (
     {"retrieval": "efo"},
 )
 
+_SERVERS: tuple[h.TableServer, ...] = (
+    "DynamoDB",
+    "DynamoDB",
+    "DynamoDB",
+    "dynalite",
+    "moto",
+    "older",
+)
+
 _places = st.integers(0, 15).map(lambda sixteenth: sixteenth / 16)
 _workers = st.integers(0, WORKERS - 1)
 _rates = st.sampled_from((0.02, 0.1, 0.3, 1.0))
@@ -141,6 +150,7 @@ def histories(draw: _Draw[Any]) -> h.History:
         arrival_jitter=draw(st.sampled_from((0.0, 0.0, 2.0))),
         names_children=draw(st.sampled_from((True, True, False))),
         begins_early=draw(st.sampled_from((0, 0, 0, 3))),
+        table_server=draw(st.sampled_from(_SERVERS)),
         duration=float(duration),
         patience=1600.0 if is_slow else 400.0,
     )

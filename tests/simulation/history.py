@@ -6,6 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+TableServer: TypeAlias = Literal["DynamoDB", "dynalite", "moto", "older"]
+"""Who answers for the lease table. dynalite knows no batches, and its refusals do not tell the row
+that refuses, as those of older servers. moto answers success for a statement of a batch whose
+condition fails."""
+
 
 @dataclass(frozen=True, slots=True)
 class Put:
@@ -243,6 +248,8 @@ class History:
     """The end of a shard does; else the children are to be had from ListShards."""
     begins_early: int = 0
     """Records before the place asked for with which an iterator or a subscription begins."""
+    table_server: TableServer = "DynamoDB"
+    """Who answers for the lease table."""
     duration: float = 60.0
     """Until faults stop."""
     patience: float = 400.0

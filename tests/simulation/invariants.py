@@ -29,6 +29,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     checkpoint_rules.checkpoints_are_asked_for,
     checkpoint_rules.only_the_owner_checkpoints,
     lease_rules.nobody_begins_too_late,
+    lease_rules.leases_are_lost_for_a_reason,
     lease_rules.leases_begin_where_they_should,
     lease_rules.finished_leases_have_children,
     lease_rules.foreign_attributes_stay,

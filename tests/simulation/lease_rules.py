@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from bisect import bisect_right
 from collections.abc import Iterator
 
+from sparkinesis.lease.lease import Lease
 from tests.simulation.history import Foreign
 from tests.simulation.outsiders import NOTE
 from tests.simulation.owed import beginning_ms
@@ -62,6 +64,34 @@ def nobody_begins_too_late(world: World) -> Iterator[str]:
                 f"at {entry.at:.3f} {entry.process} was given records of {entry.shard}, whose "
                 f"lease it had last written at {since}"
             )
+
+
+def leases_are_lost_for_a_reason(world: World) -> Iterator[str]:
+    """What a worker tells of why it lost a lease is what has happened to the row.
+
+    An answer that says less than that, or another thing, is no reason: a lease that is lost without
+    one is read again from its last checkpoint, by a worker that was not asked to let go.
+    """
+    writes: dict[str, list[tuple[float, str | None, Lease | None]]] = {}
+    for write, before, after in world.leases():
+        # Whoever makes a lease anew that was deleted makes it nobody's.
+        by = None if write.by is None or before is None else write.by.name
+        writes.setdefault(write.key, []).append((write.at, by, after))
+    ids = {process.name: worker_id for process, worker_id in world.fleet.worker_ids.items()}
+    for at, process, key, why in world.endings:
+        others = [(by, row) for when, by, row in writes[key] if when <= at and by != process]
+        if "another process writes to it" in why:
+            is_so = any(ids.get(by or "") == ids[process] for by, _ in others)
+        elif "was deleted" in why:
+            is_so = any(row is None for _, row in others)
+        elif "released or reset by somebody else" in why:
+            is_so = any(row is not None and row.actual_owner is None for _, row in others)
+        elif taken := re.fullmatch(r"worker (\S+) has taken it", why):
+            is_so = any(row is not None and row.owner == taken[1] for _, row in others)
+        else:  # it says what the worker itself did, or did not
+            continue
+        if not is_so:
+            yield f"at {at:.3f} {process} lost {key}, as if {why}"
 
 
 def leases_begin_where_they_should(world: World) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from tests.simulation.scheduler import Scheduler
@@ -12,30 +12,59 @@ from tests.simulation.scheduler import Scheduler
 _LOGGER = logging.getLogger("sparkinesis")
 _TELLS = ("sparkinesis.worker.loss", "sparkinesis.lease.caretaker")
 """Loggers that tell of records that may be lost."""
+_ENDED = re.compile(r"Lease (\S+) of the .* ended: (.*)\.", re.DOTALL)
 
 
 @contextmanager
 def losses_noted(scheduler: Scheduler, told: list[tuple[float, str, str]]) -> Iterator[None]:
     """For the block, `World.told` is kept."""
 
+    def note(record: logging.LogRecord) -> None:
+        task, shard = scheduler.current, re.search(r"shardId-\d+", record.getMessage())
+        if task is not None and shard is not None:
+            told.append((scheduler.now, task.process.name, shard[0]))
+
+    with _heard(_TELLS, logging.WARNING, note):
+        yield
+
+
+@contextmanager
+def endings_noted(
+    scheduler: Scheduler, endings: list[tuple[float, str, str, str]]
+) -> Iterator[None]:
+    """For the block, `World.endings` is kept."""
+
+    def note(record: logging.LogRecord) -> None:
+        ended = _ENDED.fullmatch(record.getMessage())
+        if scheduler.current is not None and ended is not None:
+            endings.append((scheduler.now, scheduler.current.process.name, ended[1], ended[2]))
+
+    with _heard(("sparkinesis.lease.held",), logging.INFO, note):
+        yield
+
+
+@contextmanager
+def _heard(
+    names: Iterable[str], level: int, note: Callable[[logging.LogRecord], None]
+) -> Iterator[None]:
+    """For the block, what these loggers say goes there too, from ``level`` on."""
+
     class Noting(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            task, shard = scheduler.current, re.search(r"shardId-\d+", record.getMessage())
-            if task is not None and shard is not None:
-                told.append((scheduler.now, task.process.name, shard[0]))
+            note(record)
 
-    handler = Noting(logging.WARNING)
-    loggers = [(logger := logging.getLogger(name), logger.level) for name in _TELLS]
-    for logger, level in loggers:
+    handler = Noting(level)
+    loggers = [(logger := logging.getLogger(name), logger.level) for name in names]
+    for logger, before in loggers:
         logger.addHandler(handler)
-        if not level:
-            logger.setLevel(logging.WARNING)
+        if not before:
+            logger.setLevel(level)
     try:
         yield
     finally:
-        for logger, level in loggers:
+        for logger, before in loggers:
             logger.removeHandler(handler)
-            logger.setLevel(level)
+            logger.setLevel(before)
 
 
 @contextmanager

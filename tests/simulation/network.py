@@ -35,6 +35,8 @@ FAULTS = (
     "slow",  # seconds
     "denied",  # for a while: a policy that somebody changes, and changes back
     "expired",  # GetRecords: ExpiredIteratorException; others: as `error`
+    "statements",  # of a batch fail, each on its own; others: nothing
+    "batches",  # `error_after`; others: nothing
 )
 LOSE_ANSWERS = {"error_after", "timeout_after", "reset_after", "late"}
 """Those of which a caller does not know that the call took effect."""

@@ -12,6 +12,7 @@ from unittest import mock
 import msgspec
 import pyarrow as pa
 
+from sparkinesis.lease.batch import Failed
 from sparkinesis.lease.extended_sequence_number import LATEST, ExtendedSequenceNumber
 from sparkinesis.lease.refusal import Still
 from sparkinesis.stream.position import AfterRecord, AtTimestamp
@@ -183,6 +184,52 @@ def forgetful(take: Any) -> Any:
         return replace(update, remove=(*update.remove, "note"))
 
     return forget
+
+
+def renewed_if(*codes: str) -> Callable[[Any], Any]:
+    """A statement that is answered with one of these errors counts as written."""
+
+    def make(outcome_of: Any) -> Any:
+        def believe(update: Any, response: Any, **more: Any) -> Any:
+            if response.get("Error", {}).get("Code") in codes:
+                return update.after
+            return outcome_of(update, response, **more)
+
+        return believe
+
+    return make
+
+
+def sure(outcome_of: Any) -> Any:
+    """A statement that failed had no effect, whatever its error."""
+
+    def sure(*given: Any, **named: Any) -> Any:
+        outcome = outcome_of(*given, **named)
+        return replace(outcome, is_in_doubt=False) if isinstance(outcome, Failed) else outcome
+
+    return sure
+
+
+def without_doubt(write: Any) -> Any:
+    return lambda self, update, **_: write(self, update)
+
+
+def deleted_unless_told(refused: Any) -> Any:
+    """A refusal that does not tell the row is that of a row which is gone."""
+
+    def refuse(self: Any, update: Any, item: Any, in_doubt: bool) -> Any:
+        if item is None:
+            raise self._changed(update, None)
+        return refused(self, update, item, in_doubt)
+
+    return refuse
+
+
+def believe_conditions(probe: Any) -> Any:
+    def believe(self: Any, leases: Any) -> None:
+        self._is_proven = True
+
+    return believe
 
 
 def one_by_one(send: Any) -> Any:

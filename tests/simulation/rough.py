@@ -13,6 +13,7 @@ from tests.simulation.histories import QUICK, closed, in_order
 _DURATION = 120.0
 _ODD, _UNNAMED, _EARLY = 50, 3, 8
 """Of so many histories, the numbers of those with a Kinesis that answers otherwise."""
+_SERVERS: tuple[h.TableServer, ...] = ("DynamoDB", "dynalite", "moto", "older")
 
 
 def rough_history(number: int) -> h.History:
@@ -64,7 +65,10 @@ def _plain(history: h.History, rng: random.Random) -> h.History:
 
 
 def _packed(history: h.History, rng: random.Random) -> h.History:
-    """Aggregated records, checkpoints inside of them, and hash keys that lead elsewhere."""
+    """Aggregated records, checkpoints inside of them, and hash keys that lead elsewhere.
+
+    In lease tables of several servers.
+    """
     events = tuple(
         (at, replace(event, packed=rng.choice((0, 3, 6))) if isinstance(event, h.Put) else event)
         for at, event in history.events
@@ -76,7 +80,10 @@ def _packed(history: h.History, rng: random.Random) -> h.History:
     options = {**QUICK, "max_records": rng.choice((1, 10_000)), "hash_range_filter": True}
     if history.seed % 2 == 0:
         behaviour = replace(behaviour, defers=0.05)
-    return replace(history, events=events, behaviour=behaviour, options=options)
+    server = rng.choice(_SERVERS)
+    return replace(
+        history, events=events, behaviour=behaviour, options=options, table_server=server
+    )
 
 
 def _elsewhere(event: h.Put, at: float) -> h.Put:
@@ -151,4 +158,25 @@ def _crowded(history: h.History, rng: random.Random) -> h.History:
     return replace(history, events=events, list_page=rng.choice((3, 1000)))
 
 
-_MATTERS = (_plain, _packed, _plain, _late, _skipping, _giving_up, _moved, _closed, _crowded)
+def _failing_batches(history: h.History, rng: random.Random) -> h.History:
+    """Many shards, whose renewals share calls and fail each on its own, or all while none would."""
+    more: list[tuple[float, h.Event]] = [(rng.uniform(5.0, 20.0), h.Storm(10, 10.0))]
+    for _ in range(2):
+        trouble = h.Trouble("statements", rng.choice((0.1, 0.5)), rng.uniform(10.0, 40.0))
+        more.append((rng.uniform(20.0, 90.0), replace(trouble, service="dynamodb")))
+    if rng.random() < 0.5:
+        more.append((rng.uniform(20.0, 90.0), h.Trouble("batches", 1.0, 20.0, "dynamodb")))
+    return replace(history, events=in_order([*history.events, *more], _DURATION))
+
+
+_MATTERS = (
+    _plain,
+    _packed,
+    _failing_batches,
+    _late,
+    _skipping,
+    _giving_up,
+    _moved,
+    _closed,
+    _crowded,
+)

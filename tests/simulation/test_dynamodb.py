@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+import boto3
 import pytest
 from botocore.exceptions import ClientError
 from hypothesis import given, settings
@@ -18,6 +19,7 @@ from sparkinesis.lease import requests
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, PendingCheckpoint, decode_lease, encode_lease
 from sparkinesis.local import LocalServer
+from tests.foreign_dynamodb import plain_moto
 from tests.kcl import create_table
 from tests.simulation.dynamodb import LeaseTableModel
 
@@ -89,6 +91,63 @@ def test_the_model_answers_as_moto_does(dynamodb: Any, steps: list[tuple[str, st
     kept = model.serve("Scan", {"ConsistentRead": True})["Items"]
     assert _plain(kept) == _plain(sorted(items, key=lambda row: row["leaseKey"]["S"]))
     dynamodb.delete_table(TableName=table)
+
+
+def test_the_model_of_a_moto_without_our_mending_answers_batches_as_moto_does() -> None:
+    with plain_moto() as url:
+        keys = {"aws_access_key_id": "x", "aws_secret_access_key": "x"}
+        client = boto3.client("dynamodb", region_name="us-east-1", endpoint_url=url, **keys)
+        create_table(client, "model")
+        model = LeaseTableModel("model", lambda: 0.0, random.Random(0))
+        model.server = "moto"
+        model.serve("CreateTable", {})
+        renewal = requests.renew(_new("one")).statement("model")
+        refused = requests.renew(replace(_new("one"), counter=99)).statement("model")
+        missing = requests.renew(_new("two")).statement("model")
+        for operation, request in (
+            _request("model", "create", _new("one")),
+            ("BatchExecuteStatement", {"Statements": [renewal, refused, missing]}),
+            ("BatchExecuteStatement", {"Statements": [renewal]}),
+            _request("model", "get", _new("one")),
+            _request("model", "get", _new("two")),
+        ):
+            expected = _answer(functools.partial(_by_boto, client, operation, request))
+            found = _answer(functools.partial(model.serve, operation, request))
+            assert found == expected, request
+
+
+def test_statements_of_the_model_fail_each_on_its_own() -> None:
+    model = LeaseTableModel("model", lambda: 0.0, random.Random(0))
+    model.serve("CreateTable", {})
+    for key in "abc":
+        model.put(key, encode_lease(_new(key)))
+    statements = [requests.renew(_new(key)).statement("model") for key in "abc"]
+    request = {"Statements": statements}
+    errors = ["ThrottlingError", None, "in doubt"]
+    answer = model.serve("BatchExecuteStatement", request, errors=errors)
+    codes = [one.get("Error", {}).get("Code") for one in answer["Responses"]]
+    assert codes == ["ThrottlingError", None, "InternalServerError"]
+    assert [model.rows[key]["leaseCounter"]["N"] for key in "abc"] == ["0", "1", "1"]
+
+
+@pytest.mark.parametrize("server", ["dynalite", "older"])
+def test_the_models_of_lesser_servers_do_not_tell_the_row_that_refuses(server: Any) -> None:
+    model = LeaseTableModel("model", lambda: 0.0, random.Random(0))
+    model.server = server
+    model.serve("CreateTable", {})
+    model.put("a", encode_lease(_new("a")))
+    update = requests.renew(replace(_new("a"), counter=9))
+    with pytest.raises(ClientError) as caught:
+        model.serve("UpdateItem", update.request("model"))
+    assert "Item" not in caught.value.response
+    request = {"Statements": [update.statement("model")]}
+    if server == "dynalite":
+        with pytest.raises(ClientError, match="UnknownOperationException"):
+            model.serve("BatchExecuteStatement", request)
+    else:
+        (answer,) = model.serve("BatchExecuteStatement", request)["Responses"]
+        assert answer["Error"]["Code"] == "ConditionalCheckFailed"
+        assert "Item" not in answer["Error"]
 
 
 def _new(key: str) -> Lease:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -20,12 +20,12 @@ from sparkinesis.local import Fault, FaultPlan, LocalKinesis, limits
 from sparkinesis.worker.options import WorkerOptions
 from tests.simulation import history as events
 from tests.simulation.consumers import Operator
-from tests.simulation.dynamodb import DynamoDBClient, LeaseTableModel, Write
+from tests.simulation.dynamodb import DynamoDBClient, LeaseTableModel, Write, draw_errors
 from tests.simulation.fleet import APPLICATION, WorkerFleet
 from tests.simulation.history import Event, History
 from tests.simulation.journal import Journal
 from tests.simulation.kinesis import KinesisClient
-from tests.simulation.logs import losses_noted
+from tests.simulation.logs import endings_noted, losses_noted
 from tests.simulation.network import LOSE_ANSWERS, Network
 from tests.simulation.outsiders import Outsiders
 from tests.simulation.owed import is_passed_over, owed
@@ -57,14 +57,16 @@ class World:
     """By process and operation."""
     failed_calls: dict[tuple[str, str], int] = field(default_factory=dict)
     """Those of them that met a fault."""
-    denied: list[tuple[float, str, str]] = field(default_factory=list)
-    """Those that were not permitted: virtual seconds, process, operation."""
+    failed_batches: list[tuple[float, str, str]] = field(default_factory=list)
+    """Calls to renew leases together that met a fault: virtual seconds, process, kind."""
     unanswered: dict[str, list[float]] = field(default_factory=dict)
     """By process, when it sent calls to the lease table whose answers were lost, or came late."""
     deregistrations: list[tuple[float, str]] = field(default_factory=list)
     """When a process asked for the consumer to be deregistered, and which."""
     told: list[tuple[float, str, str]] = field(default_factory=list)
     """When a worker's log told of records that may be lost: virtual seconds, process, shard."""
+    endings: list[tuple[float, str, str, str]] = field(default_factory=list)
+    """When a worker's lease ended: virtual seconds, process, lease, and why by its log."""
     ended_at: float = 0.0
     unsettled: list[str] = field(default_factory=list)
     """What was not in order when patience was over."""
@@ -90,6 +92,7 @@ class World:
         )
         self.table = LeaseTableModel(APPLICATION, lambda: self.scheduler.now, self.scheduler.rng)
         self.table.staleness = history.staleness
+        self.table.server = history.table_server
         self.options = WorkerOptions(**history.options)
         self.fleet = WorkerFleet(history, self.scheduler, self.journal, self.options)
         self.outsiders = Outsiders(
@@ -103,7 +106,7 @@ class World:
         self._operator = Operator(self.kinesis, self.producer.stream)
         if (arn := self.options.fan_out.consumer_arn) is not None:
             assert self._operator.register(arn.rpartition("/")[2].partition(":")[0]) == arn
-        self._dynamodb_client = DynamoDBClient(network, self.table)
+        self._dynamodb_client = DynamoDBClient(network, self.table, self._statement_errors)
         self._troubles: list[events.Trouble] = []
         self._read_once = _ReadOnce()
 
@@ -137,6 +140,7 @@ class World:
                 _replaced("sparkinesis.lease.table.dynamodb_client", self._dynamodb_client),
                 mock.patch("sparkinesis.lease.broken.read_row", self._read_once),
                 losses_noted(self.scheduler, self.told),
+                endings_noted(self.scheduler, self.endings),
             ):
                 stack.enter_context(context)
             try:
@@ -299,19 +303,41 @@ class World:
         if operation == "DeregisterStreamConsumer":
             self.deregistrations.append((self.scheduler.now, process.name))
         for trouble in self._troubles:
-            if trouble.service not in {None, service}:
+            if trouble.kind == "statements" or not self._is_met(trouble, service, process):
                 continue
-            if trouble.worker is not None and self.fleet.worker_of(process) != trouble.worker:
+            if trouble.kind == "batches" and operation != "BatchExecuteStatement":
                 continue
             if self.scheduler.rng.random() < trouble.rate:
-                self.journal.write("", f"{operation} meets", trouble.kind)
+                kind = "error_after" if trouble.kind == "batches" else trouble.kind
+                self.journal.write("", f"{operation} meets", kind)
                 self.failed_calls[key] = self.failed_calls.get(key, 0) + 1
-                if trouble.kind == "denied":
-                    self.denied.append((self.scheduler.now, *key))
-                if service == "dynamodb" and trouble.kind in {*LOSE_ANSWERS, "slow"}:
+                if operation == "BatchExecuteStatement":
+                    self.failed_batches.append((self.scheduler.now, process.name, kind))
+                if service == "dynamodb" and kind in {*LOSE_ANSWERS, "slow"}:
                     self.unanswered.setdefault(process.name, []).append(self.scheduler.now)
-                return trouble.kind
+                return kind
         return None
+
+    def _is_met(self, trouble: events.Trouble, service: str, process: Process) -> bool:
+        is_the_service = trouble.service in {None, service}
+        return is_the_service and trouble.worker in {None, self.fleet.worker_of(process)}
+
+    def _statement_errors(self, process: Process, count: int) -> Sequence[str | None]:
+        rate = max(
+            (
+                trouble.rate
+                for trouble in self._troubles
+                if trouble.kind == "statements" and self._is_met(trouble, "dynamodb", process)
+            ),
+            default=0.0,
+        )
+        if not rate:
+            return ()
+        errors = draw_errors(self.scheduler.rng, rate, count)
+        self.journal.write("", "statements meet", errors)
+        self.failed_batches.append((self.scheduler.now, process.name, "statements"))
+        self.unanswered.setdefault(process.name, []).append(self.scheduler.now)
+        return errors
 
 
 def _oddity(history: History) -> FaultPlan | None:
