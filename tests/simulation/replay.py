@@ -193,7 +193,10 @@ class Replay:
         """That a record is not from before the bound of what may be given, by its arrival."""
         bounds = []
         if reader.from_ms is not None:
-            bounds.append(reader.from_ms - self._jitter)
+            # A record that arrived on the very second may have come later in it, for a client
+            # that knows servers which tell seconds only.
+            cut_ms = _SECOND_MS if self._world.history.begins_early else 0
+            bounds.append(reader.from_ms - self._jitter - cut_ms)
         if self._skip == 0:
             bounds.append(self._started[entry.process] - self._slack)
         elif self._skip is not None:
