@@ -623,3 +623,33 @@ def test_p8_to_know_the_stream_costs_one_call_for_each_start_of_a_query(
         for number in range(3):
             reads(b"%d-%d" % (restart, number))
         assert described() == before + restart
+
+
+@pytest.mark.parametrize("has_older", [False, True])
+def test_p8_where_nothing_shows_whether_retention_was_shorter_a_warning_says_so(
+    kinesis: Any,
+    clock: ManualClock,
+    query: Callable[..., Query],
+    warnings: Callable[[], list[str]],
+    has_older: bool,
+) -> None:
+    """An older record in the shard shows that all is kept since."""
+    kinesis.create_stream(StreamName="one", ShardCount=1)
+    kinesis.increase_stream_retention_period(StreamName="one", RetentionPeriodHours=72)
+    if has_older:
+        put(kinesis, "one", [b"older"], "k")
+        clock.advance(1 * HOUR)
+    running = query(streamName="one", initialPosition="latest")
+    assert running.next_batch() is not None
+    put(kinesis, "one", [b"a"], "k")
+    clock.advance(30 * HOUR)
+    if not has_older:
+        kinesis.decrease_stream_retention_period(StreamName="one", RetentionPeriodHours=24)
+        kinesis.increase_stream_retention_period(StreamName="one", RetentionPeriodHours=72)
+    put(kinesis, "one", [b"b"], "k")
+    running.restart()
+    assert datas(running) == ([b"a", b"b"] if has_older else [b"b"])
+    told = warnings()
+    assert len(told) == (0 if has_older else 1)
+    assert all("nothing shows whether it did" in text for text in told)
+    assert all("in shard shardId-000000000000 of stream 'one'" in text for text in told)

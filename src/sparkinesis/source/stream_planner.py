@@ -406,8 +406,12 @@ class StreamPlanner:
     ) -> dict[str, Look]:
         for shard_id in shards:
             # Where the user wants to begin may be older than the oldest record: no loss.
-            fail = self._fail_on_data_loss and (shard_id in start or ANY_SHARD not in start)
-            check = RetentionCheck(self._client, fail)
+            is_stored = shard_id in start or ANY_SHARD not in start
+            check = RetentionCheck(
+                self._client,
+                self._fail_on_data_loss and is_stored,
+                tells_doubt=self._reads_all and is_stored,
+            )
             if shard_id in self._probers:
                 self._probers[shard_id].judge_by(check)
             else:

@@ -18,6 +18,7 @@ from sparkinesis.stream.client import Fetched, StreamClient, StreamSummary
 from sparkinesis.stream.explain import BEGIN_ELSEWHERE
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.position import (
+    TRIM_HORIZON,
     AfterRecord,
     AtTimestamp,
     Position,
@@ -35,6 +36,8 @@ SHORTEST_RETENTION_MS = 24 * HOUR_MS
 
 CLOCK_MARGIN_MS = 60_000
 """How far arrival times may be out of order, and clocks apart, when silence is put on record."""
+
+_MOST_EMPTY_PAGES = 5
 
 _LONGER_RETENTION = "; raise the stream's retention period to have more time in future"
 
@@ -165,6 +168,8 @@ class RetentionCheck:
     fail_on_data_loss: bool = True
     on_loss: Callable[[str], None] | None = None
     """Told of each loss, in place of an error or the log."""
+    tells_doubt: bool = False
+    """Log a warning also where nothing shows whether retention was shorter meanwhile."""
 
     def after_start(
         self, shard_id: str, start: Position, fetched: Fetched
@@ -195,6 +200,8 @@ class RetentionCheck:
             elif has_lost(start, now_ms, stream.retention_ms):
                 was_shorter = is_kept(start, now_ms, stream.retention_ms)
                 self.lost(shard_id, start, stream.retention_ms, was_shorter=was_shorter)
+            elif self.tells_doubt and not self._has_older(shard_id, start):
+                self._is_in_doubt(shard_id, start, stream.retention_ms)
         return records
 
     def planned_first(self, wanted: ShardRange, first: Record | None) -> bool:
@@ -284,6 +291,38 @@ class RetentionCheck:
         if not self.fail_on_data_loss:
             _log.warning("%s Going on with the oldest record kept.", error)
         return not self.fail_on_data_loss
+
+    def _has_older(self, shard_id: str, start: Position) -> bool:
+        """Whether the shard still has a record from before ``start``: then it has all since then.
+
+        Costs a GetShardIterator and mostly one GetRecords.
+        """
+        if not isinstance(start, AtTimestamp):
+            return False  # no record lies between the position's own and the time it is clear until
+        iterator: str | None = self.client.shard_iterator(shard_id, TRIM_HORIZON)
+        for _ in range(_MOST_EMPTY_PAGES):
+            if iterator is None:
+                break
+            page = self.client.get_records(shard_id, iterator, 1).page
+            if page.records:
+                arrived_ms = page.records[0].arrived_ms
+                # Arrival times may be out of order.
+                return arrived_ms is not None and arrived_ms < start.ms - CLOCK_MARGIN_MS
+            iterator = page.next_shard_iterator
+        return False
+
+    def _is_in_doubt(self, shard_id: str, start: Position, retention_ms: int) -> None:
+        _log.warning(
+            "The position %s in shard %s of %s is older than %d hours. The stream keeps records "
+            "for %g hours. If it kept them for a shorter time meanwhile, records that followed the "
+            "position were removed before they were read; nothing shows whether it did. Going on "
+            "with the oldest record kept.",
+            start,
+            shard_id,
+            self.client.address,
+            SHORTEST_RETENTION_MS // HOUR_MS,
+            retention_ms / HOUR_MS,
+        )
 
     def _is_another_stream(self, positions: Mapping[str, Position], stream: StreamSummary) -> None:
         created = datetime.fromtimestamp(stream.created_ms / 1000, timezone.utc)

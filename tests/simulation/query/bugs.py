@@ -20,7 +20,7 @@ from sparkinesis.stream.cursor import ShardCursor
 from sparkinesis.stream.position import SHARD_END, AfterRecord, AtTimestamp
 from sparkinesis.stream.retention import RetentionCheck
 from sparkinesis.stream.shard import Lineage
-from tests.simulation.patches import begin_anew
+from tests.simulation.patches import always, begin_anew
 from tests.simulation.subject import Bug, instead
 
 
@@ -104,6 +104,14 @@ def _cursor_kept(cut: Any) -> Any:
     return keep
 
 
+def _not_when_tolerant(tell: Any) -> Any:
+    def told(self: Any, *text: Any) -> None:
+        if self.fail_on_data_loss:
+            tell(self, *text)
+
+    return told
+
+
 BUGS: Mapping[str, Bug] = {
     "a batch reads one record too far": instead(
         polling, "up_to", _one_more, "each_row_arrives_once", rough=1
@@ -139,6 +147,18 @@ BUGS: Mapping[str, Bug] = {
     ),
     "a gap in retention is skipped silently": instead(
         retention, "may_have_lost", lambda _: lambda *of: False, "everything_arrives", rough=16
+    ),
+    "a replay does not look for what its plan saw": instead(
+        RetentionCheck, "planned_first", always(True), "everything_arrives", rough=23
+    ),
+    "the present retention period is believed": instead(
+        retention, "is_kept", always(False), "everything_arrives", rough=35
+    ),
+    "a stream made anew is taken for the old one": instead(
+        retention, "is_of_another_stream", always(False), "everything_arrives", rough=71
+    ),
+    "what failOnDataLoss=false goes on from is not told": instead(
+        RetentionCheck, "_tell", _not_when_tolerant, "everything_arrives", rough=4
     ),
     "an expired iterator begins anew": instead(
         ShardCursor, "fetch", begin_anew, "batches_are_the_same_each_time", rough=33

@@ -115,6 +115,7 @@ class Engine:
         checkpoint.offsets[batch] = end
         look.batch = batch
         self._world.note(f"batch {batch} ends at {end}")
+        self._world.planned()
         self._step()
         if batch:
             self._reader.commit(json.loads(checkpoint.offsets[batch - 1]))

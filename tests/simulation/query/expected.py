@@ -7,20 +7,50 @@ calls take time, what lies between may be there or not.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tests.simulation.query.checkpoint import Row, RowId
 from tests.simulation.query.history import STREAMS, Lag, Put
+from tests.simulation.query.lives import HOUR_MS
 
 if TYPE_CHECKING:
     from tests.simulation.query.engine import Look
     from tests.simulation.query.world import World
 
-RETENTION_MS = 24 * 3_600_000
 _SECOND = 1000
 """The service tells its time in whole seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """An error or a warning that told, at ``at`` (virtual seconds), that records are gone."""
+
+    at: float
+    text: str
+
+    @property
+    def stream(self) -> str:
+        found = re.search(r"stream '([a-z]+)'", self.text)
+        assert found is not None, f"names no stream: {self.text}"
+        return found[1]
+
+    @property
+    def shards(self) -> frozenset[str]:
+        return frozenset(re.findall(r"shardId-\d{12}", self.text))
+
+    def is_all_that_could_be_told(self, at_ms: int) -> bool:
+        """False for a doubt about a position whose own record, which is gone, proves the loss.
+
+        ``at_ms``: when it was told.
+        """
+        if "nothing shows whether" not in self.text:
+            return True
+        arrived, hours = re.search(r"~(\d+)", self.text), re.search(r"for (\d+) hours", self.text)
+        assert hours is not None
+        return arrived is None or int(arrived[1]) < at_ms - int(hours[1]) * HOUR_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +117,34 @@ def beginning(world: World, stream: str) -> Beginning | None:
 
 
 def excused(world: World, began: Beginning, row: Row) -> bool:
-    """Whether a row may be missing: skipped, or gone in time, or gone and that was told."""
+    """Whether a row may be missing: skipped, gone before the first plan, or told to be gone."""
     if any(row.arrival_ms < bound for _, bound in skips(world, row.id.stream)):
         return True
-    if any(row.arrival_ms < world.epoch_ms(at) - RETENTION_MS for at, _ in world.losses):
+    gone_ms = world.streams.life_of(row.id).gone_ms(row)
+    if any(is_announced(world, loss, row) for loss in world.losses):
         return True
-    # Gone before the first batch was read, which takes what there is.
-    batch = began.look.batch
-    assert batch is not None
-    written_at = world.sink.written_at.get(batch, world.scheduler.now)
-    return row.arrival_ms < world.epoch_ms(written_at) - RETENTION_MS
+    # What the first plan saw is owed, or its loss is told.
+    assert began.look.ended is not None
+    return gone_ms <= world.epoch_ms(began.look.ended)
+
+
+def is_announced(world: World, loss: Loss, row: Row) -> bool:
+    """Whether a loss tells of a row: gone by then, and in a shard that it names, or behind it.
+
+    Or of a stream that is deleted: one that the loss tells of as a whole, or that came and went
+    while nobody looked, so that the query stood in none of its shards.
+    """
+    life = world.streams.life_of(row.id)
+    at_ms = world.epoch_ms(loss.at)
+    if loss.stream != row.id.stream or not loss.is_all_that_could_be_told(at_ms):
+        return False
+    if life.deleted_ms <= at_ms:
+        looks = (world.epoch_ms(look.ended) for look in world.looks if look.ended is not None)
+        was_seen = any(life.created_ms <= ended <= life.deleted_ms for ended in looks)
+        if not was_seen or "of the same name that was deleted" in loss.text:
+            return True
+    is_gone = life.gone_ms(row) <= at_ms + _SECOND
+    return is_gone and row.id.shard in life.with_descendants(loss.shards)
 
 
 def skips(world: World, stream: str) -> Iterator[tuple[Look, float]]:

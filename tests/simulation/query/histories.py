@@ -52,6 +52,10 @@ _crashes = (
     | st.builds(h.Pause, st.sampled_from((1.0, 11.0, 40.0)), st.none() | _which)
     | st.builds(h.ClockJump, st.sampled_from((0.0, -7200.0, -1.5, 30.0, 90_000.0)))
 )
+_losses = st.builds(h.Retention, st.sampled_from((24, 48, 72)), _which) | st.builds(
+    h.Recreate, _which
+)
+_late_replays = st.builds(h.CrashDriver, st.sampled_from((1.0, 5 * HOUR, 25 * HOUR)), st.just(True))
 _stops = st.sampled_from((1.0, 15.0, 60.0))
 _lives = _crashes | st.builds(h.Stop, _stops, _changes | _age_changes)
 _lives_once = _crashes | st.builds(h.Stop, _stops, _changes)
@@ -125,6 +129,7 @@ def histories(draw: _Draw[Any]) -> h.History:
     puts = draw(st.sampled_from((_puts, _puts, _skewed)))
     trigger = draw(_triggers)
     is_once = trigger.kind == "once"
+    waits = 0.0
     lives = _lives_once if is_once else _lives
     events = some(puts, times, 5, 30)
     events += some(_reshards, times, 0, 6)
@@ -140,6 +145,10 @@ def histories(draw: _Draw[Any]) -> h.History:
             events += [(gap_at, rest)]
         events += some(puts, within, 0, 8)
         events += some(_reshards, within, 0, 4)
+        events += some(_losses, within, 0, 2)
+        late = some(_late_replays, st.just(gap_at + gap), 0, 1)
+        events += late
+        waits = sum(crash.seconds for _, crash in late)
     return h.History(
         seed=draw(st.integers(0, 2**16)),
         shards=tuple(draw(st.lists(st.integers(1, 3), min_size=1, max_size=2))),
@@ -156,12 +165,19 @@ def histories(draw: _Draw[Any]) -> h.History:
         begins=draw(st.sampled_from((0.0, 10.0, 40.0))),
         preempt=draw(st.sampled_from((0.0, 0.02, 0.2))),
         empty_pages=draw(st.sampled_from((0, 2, 7))),
-        duration=active + gap + 1.0,
+        duration=active + gap + waits + 1.0,
     )
 
 
 def rough_history(number: int) -> h.History:
-    """One of those that find bugs soon: reshards, crashes, limits, long rests, wrong clocks."""
+    """One of those that find bugs soon: reshards, crashes, limits, long rests, wrong clocks.
+
+    Each sixth is one in which records are removed before they are read.
+    """
+    return _losing_history(number) if number % 6 == 5 else _crowded_history(number)
+
+
+def _crowded_history(number: int) -> h.History:
     rng = random.Random(number)
     active = 100.0
     rests = rng.random() < 0.4
@@ -225,4 +241,57 @@ def rough_history(number: int) -> h.History:
         begins=rng.choice((1.0, 20.0)),
         empty_pages=rng.choice((0, 2, 7)),
         duration=active + 15.0 + (rest if rests else 0.0),
+    )
+
+
+def _losing_history(number: int) -> h.History:
+    """A query rests for most of a day or longer, and some of what it has not read is removed."""
+    rng = random.Random(f"losing {number}")
+    how = rng.choice(("replay", "retention", "anew"))
+    # In a short rest nothing expires: what is lost then is lost with the stream.
+    rest_at, rest = 60.0, {"replay": 20.0, "retention": 30.0, "anew": 10.0}[how] * HOUR
+    resumes = rest_at + rest
+    events: list[tuple[float, h.Event]] = [(rest_at, h.Stop(rest))]
+    # Before the rest, at its beginning, and at its end and behind it.
+    spans = (1.0, 50.0), (rest_at + 30.0, rest_at + HOUR), (resumes - 600.0, resumes + 60.0)
+    for place, (begin, end) in enumerate(spans):
+        # Where few records were put, a shard is still where the query began, at an instant.
+        for _ in range(rng.randint(0, 2) if place == 0 else rng.randint(2, 6)):
+            put = h.Put(rng.randrange(5), rng.randint(1, 3), rng.random() < 0.2)
+            events.append((rng.uniform(begin, end), put))
+    for _ in range(rng.randint(0, 2)):
+        reshard = rng.choice((h.Split, h.Merge))(rng.random())
+        events.append((rest_at + rng.uniform(-30.0, 60.0), reshard))
+    begins, duration = 1.0, resumes + 120.0
+    initial = rng.choice(("trim_horizon", "latest", _EPOCH % 20))
+    if how == "replay":
+        # Its start lists no shard of it: they are new, or the batch is the first one.
+        events.append((rest_at + 20.0, h.Split(rng.random())))
+        initial = rng.choice(("trim_horizon", _EPOCH % 20))
+        # One of the batches behind the rest is planned, and read hours later.
+        wait = rng.choice((5.0, 5.0, 26.0)) * HOUR
+        crash = h.CrashDriver(wait, when_planned=True)
+        events.append((resumes + rng.choice((0.0, 0.0, 6.0)), crash))
+        begins = rng.choice((1.0, resumes))
+        duration += wait
+    elif how == "retention":
+        longer, shorter = h.Retention(rng.choice((48, 72))), h.Retention(24)
+        lowered_at, raised_at = (
+            rest_at + rest * rng.uniform(*part) for part in ((0, 0.9), (0.9, 1))
+        )
+        events += [(0.1, longer), (lowered_at, shorter), (raised_at, longer)]
+    else:
+        events.append((rest_at + rest * rng.uniform(0.1, 0.9), h.Recreate()))
+    return h.History(
+        seed=number,
+        shards=(rng.randint(1, 2),),
+        events=tuple(sorted(events, key=lambda event: event[0])),
+        options={
+            "initialPosition": initial,
+            **({} if rng.random() < 0.7 else {"maxRecordsPerTrigger": "4"}),
+        },
+        trigger=h.Trigger("processing", 4.0),
+        begins=begins,
+        empty_pages=rng.choice((0, 2)),
+        duration=duration,
     )

@@ -51,6 +51,8 @@ class CrashDriver:
     """The driver ends at once, in the midst of whatever it does, and is started again later."""
 
     seconds: float = 5.0
+    when_planned: bool = False
+    """It ends as soon as the next batch is in the offset log, so that a replay reads that batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,21 @@ class Pause:
     seconds: float
     executor: int | None = None
     """None: the driver."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """The stream keeps records for so many hours from now on."""
+
+    hours: int
+    stream: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Recreate:
+    """The stream is deleted, and another one of the same name is made, with shards of its own."""
+
+    stream: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +111,18 @@ class Lag:
 
 
 Event: TypeAlias = (
-    Put | Split | Merge | Stop | CrashDriver | CrashExecutor | Pause | ClockJump | Trouble | Lag
+    Put
+    | Split
+    | Merge
+    | Retention
+    | Recreate
+    | Stop
+    | CrashDriver
+    | CrashExecutor
+    | Pause
+    | ClockJump
+    | Trouble
+    | Lag
 )
 
 

@@ -17,7 +17,6 @@ from sparkinesis.stream.position import sequence_order
 from tests.simulation.query.checkpoint import Row
 from tests.simulation.query.cluster import JobFailedError, Try
 from tests.simulation.query.expected import (
-    RETENTION_MS,
     delivered,
     has_lag,
     has_skew,
@@ -26,12 +25,13 @@ from tests.simulation.query.expected import (
     unwanted,
 )
 from tests.simulation.query.history import STREAMS, Trouble
+from tests.simulation.query.lives import RETENTION_HOURS, Life
 from tests.simulation.query.streams import LARGEST_AGGREGATE
 from tests.simulation.query.world import World
 
 Invariant = Callable[[World], Iterator[str]]
 
-_RETENTION = RETENTION_MS / 1000
+_RETENTION = RETENTION_HOURS * 3600.0
 _FRESH = _RETENTION - 6 * 3600 - 600
 """Seconds without a look after which a position may look expired: offsets are stored again after
 six hours of silence, and leave a minute for clocks that are apart."""
@@ -112,9 +112,10 @@ def batches_are_the_same_each_time(world: World) -> Iterator[str]:
             continue
         for each in same:
             ended = world.scheduler.now if each.ended is None else each.ended
-            horizon = world.epoch_ms(max(ended, whole.ended or 0.0) + 1) - RETENTION_MS
+            by_ms = world.epoch_ms(max(ended, whole.ended or 0.0) + 1)
             expected, found = (
-                [row for row in one.rows if row.arrival_ms >= horizon] for one in (whole, each)
+                [row for row in one.rows if world.streams.life_of(row.id).gone_ms(row) > by_ms]
+                for one in (whole, each)
             )
             if found != (expected if each.is_whole else expected[: len(found)]):
                 yield (
@@ -140,7 +141,7 @@ def parents_come_first(world: World) -> Iterator[str]:
     parents' (P3)."""
     order = {row.id: place for place, row in enumerate(put_rows(world))}
     last: dict[tuple[str, str], Row] = {}
-    batches: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
+    batches: defaultdict[tuple[Life, str], set[int]] = defaultdict(set)
     for batch in sorted(world.sink.batches):
         for row in itertools.chain.from_iterable(world.sink.batches[batch]):
             key = row.id.stream, row.key
@@ -148,13 +149,13 @@ def parents_come_first(world: World) -> Iterator[str]:
             if before is not None and order.get(before.id, 0) > order.get(row.id, 0):
                 yield f"{row.data!r} in batch {batch} comes after {before.data!r}"
             last[key] = row
-            batches[row.id.stream, row.id.shard].add(batch)
-    for stream in STREAMS[: len(world.history.shards)]:
-        for shard in world.streams.all_shards(stream):
-            for parent in shard.parents:
-                first = min(batches.get((stream, shard.id), {1 << 60}))
-                if max(batches.get((stream, parent), {-1})) >= first:
-                    yield f"batch {first} has rows of {shard.id} and not all before of {parent}"
+            batches[world.streams.life_of(row.id), row.id.shard].add(batch)
+    for life in itertools.chain.from_iterable(world.streams.lives.values()):
+        for shard, parents in life.parents.items():
+            for parent in parents:
+                first = min(batches.get((life, shard), {1 << 60}))
+                if max(batches.get((life, parent), {-1})) >= first:
+                    yield f"batch {first} has rows of {shard} and not all before of {parent}"
 
 
 def offsets_are_readable(world: World) -> Iterator[str]:
@@ -164,7 +165,8 @@ def offsets_are_readable(world: World) -> Iterator[str]:
         read = from_json(STREAMS, offset)
         for stream, positions in read.items():
             shards = len(world.streams.all_shards(stream))
-            if len(positions) > shards + 1 and world.scheduler.now < _RETENTION:
+            is_first = len(world.streams.lives[stream]) == 1
+            if len(positions) > shards + 1 and is_first and world.scheduler.now < _RETENTION:
                 yield f"the offset of batch {batch} lists {len(positions)} of {shards} shards"
     batches = sorted(world.checkpoint.offsets)
     if batches != list(range(len(batches))):
@@ -182,7 +184,7 @@ def idle_streams_make_no_batches(world: World) -> Iterator[str]:
     gone = [
         batch
         for batch in empty
-        if any(losses >= _planned_at(world, batch) for losses, _ in world.losses)
+        if any(loss.at >= _planned_at(world, batch) for loss in world.losses)
     ]
     reasons = len(STREAMS) * 2
     reasons += sum(run.asked.skip_older_than is not None for run in world.runs) * 2
@@ -216,14 +218,21 @@ def loss_is_told(world: World) -> Iterator[str]:
     That nothing is gone without a word is `everything_arrives`.
     """
     there = delivered(world)
-    for at, text in world.losses:
-        horizon = world.epoch_ms(at + 1.0) - RETENTION_MS
-        if any(row.arrival_ms < horizon and row.id not in there for row in put_rows(world)):
+    for loss in world.losses:
+        at = loss.at
+        if any(
+            row.id not in there
+            and row.id.stream == loss.stream
+            and world.streams.life_of(row.id).gone_ms(row) <= world.epoch_ms(at + 1.0)
+            for row in put_rows(world)
+        ):
             continue
         looks = [0.0, *(look.ended for look in world.looks if look.ended is not None), at]
         looks = sorted(each for each in looks if each <= at)
-        if max(later - one for one, later in itertools.pairwise(looks)) < _FRESH:
-            yield f"at {at:.3f} it was told, and nothing was gone: {text}"
+        # Of a stream that is deleted nobody can tell what it had.
+        is_first = world.epoch_ms(at) <= world.streams.lives[loss.stream][0].deleted_ms
+        if is_first and max(b - a for a, b in itertools.pairwise(looks)) < _FRESH:
+            yield f"at {at:.3f} it was told, and nothing was gone: {loss.text}"
 
 
 def calls_stay_within_budgets(world: World) -> Iterator[str]:

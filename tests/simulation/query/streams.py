@@ -11,7 +11,8 @@ from sparkinesis.local.stream import Stream
 from sparkinesis.stream.aggregation import aggregate
 from tests.simulation.kinesis import REGION
 from tests.simulation.query.checkpoint import Row, RowId
-from tests.simulation.query.history import STREAMS, Merge, Put, Split
+from tests.simulation.query.history import STREAMS, Merge, Put, Recreate, Retention, Split
+from tests.simulation.query.lives import RETENTION_HOURS, Life
 
 LARGEST_AGGREGATE = 8
 """User records."""
@@ -26,11 +27,24 @@ class Streams:
     records: list[Row] = field(default_factory=list)
     closed_ms: dict[tuple[str, str], int] = field(default_factory=dict)
     """By stream and shard, when it was closed; also of those that are listed no more."""
+    lives: dict[str, list[Life]] = field(default_factory=dict)
+    """By name, the streams that had it, one after the other."""
 
     def __post_init__(self) -> None:
         self._counts: dict[str, int] = {}
         for name, shards in zip(STREAMS, self.shards, strict=False):
-            self.kinesis.call("CreateStream", StreamName=name, ShardCount=shards)
+            self.lives[name] = []
+            self._create(name, shards)
+
+    def _create(self, name: str, shards: int) -> None:
+        self.kinesis.call("CreateStream", StreamName=name, ShardCount=shards)
+        life = Life(self.kinesis.clock())
+        self.lives[name].append(life)
+        self._note_shards(name)
+
+    def life_of(self, row: RowId) -> Life:
+        """The stream that a row was put into, of those that had the name."""
+        return next(life for life in self.lives[row.stream] if row in life.put_ms)
 
     def of(self, number: int) -> Stream:
         """Of those that there are, one for any number."""
@@ -40,6 +54,19 @@ class Streams:
     def all_shards(self, name: str) -> list[Shard]:
         """Those that are still listed."""
         return self.kinesis._regions[REGION].streams[name].shards
+
+    def happen(self, event: Put | Split | Merge | Retention | Recreate) -> None:
+        match event:
+            case Put():
+                self.put(event)
+            case Split():
+                self.split(event)
+            case Merge():
+                self.merge(event)
+            case Retention():
+                self.set_retention(event)
+            case Recreate():
+                self.recreate(event)
 
     def put(self, event: Put) -> None:
         stream = self.of(event.stream).name
@@ -71,8 +98,11 @@ class Streams:
         answer = self.kinesis.call("PutRecord", StreamName=stream, Data=stored, PartitionKey=key)
         shard, number = answer["ShardId"], answer["SequenceNumber"]
         self.records.append(Row(RowId(stream, shard, number, 0), key, stored, arrival_ms))
+        life = self.lives[stream][-1]
         for sub, one in enumerate(held):
-            self.user_records.append(Row(RowId(stream, shard, number, sub), key, one, arrival_ms))
+            row = Row(RowId(stream, shard, number, sub), key, one, arrival_ms)
+            self.user_records.append(row)
+            life.put_ms[row.id] = self.kinesis.clock()
 
     def split(self, event: Split) -> None:
         stream = self.of(event.stream)
@@ -90,9 +120,28 @@ class Streams:
             stream.merge(shards[index], shards[index + 1], self.kinesis.clock())
             self._note_closed(stream, shards[index], shards[index + 1])
 
+    def set_retention(self, event: Retention) -> None:
+        stream = self.of(event.stream)
+        stream.set_retention(event.hours, self.kinesis.clock())
+        self.lives[stream.name][-1].retention.append((self.kinesis.clock(), event.hours))
+
+    def recreate(self, event: Recreate) -> None:
+        stream = self.of(event.stream)
+        hours, shards = stream.retention_hours, len(stream.open_shards)
+        self.kinesis.call("DeleteStream", StreamName=stream.name)
+        self.lives[stream.name][-1].deleted_ms = self.kinesis.clock()
+        self._create(stream.name, shards)
+        if hours != RETENTION_HOURS:
+            self.set_retention(Retention(hours, event.stream))
+
     def _note_closed(self, stream: Stream, *shards: Shard) -> None:
         now_ms = self.kinesis.clock()
         self.closed_ms.update({(stream.name, shard.id): now_ms for shard in shards})
+        self._note_shards(stream.name)
+
+    def _note_shards(self, name: str) -> None:
+        life = self.lives[name][-1]
+        life.parents.update({shard.id: shard.parents for shard in self.all_shards(name)})
 
 
 def _shard_at(stream: Stream, place: float) -> tuple[int, list[Shard]]:

@@ -29,8 +29,8 @@ from tests.simulation.query import history as events
 from tests.simulation.query.checkpoint import Checkpoint, Sink
 from tests.simulation.query.cluster import Behaviour, Cluster, JobFailedError, Try
 from tests.simulation.query.engine import Engine, Look, Run
-from tests.simulation.query.expected import missing
-from tests.simulation.query.history import STREAMS, Event, History
+from tests.simulation.query.expected import Loss, missing
+from tests.simulation.query.history import STREAMS, CrashDriver, Event, History
 from tests.simulation.query.streams import Streams
 from tests.simulation.scheduler import Process, Scheduler
 
@@ -67,8 +67,8 @@ class World:
     """By batch, what was planned for its tasks, each time."""
     tries: list[Try] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
-    losses: list[tuple[float, str]] = field(default_factory=list)
-    """When it was told, by an error or a warning, that records are gone."""
+    losses: list[Loss] = field(default_factory=list)
+    """What was told, by errors and warnings, of records that are gone."""
     notes: list[Note] = field(default_factory=list)
     calls: dict[tuple[str, str], int] = field(default_factory=dict)
     """By process and operation."""
@@ -92,6 +92,7 @@ class World:
         self._client = KinesisClient(self._network, self.kinesis)
         self._budgets: dict[tuple[str, StreamAddress, str, Pace], ShardBudget] = {}
         self._troubles: list[events.Trouble] = []
+        self._crash_when_planned: events.CrashDriver | None = None
 
     @staticmethod
     def epoch_ms(at: float) -> int:
@@ -148,16 +149,12 @@ class World:
         self.note(f"--- {event}")
         scheduler = self.scheduler
         match event:
-            case events.Put():
-                self.streams.put(event)
-            case events.Split():
-                self.streams.split(event)
-            case events.Merge():
-                self.streams.merge(event)
             case events.Stop():
                 self._kill()
                 self.options.update(self._possible(event.options))
                 self._start_later(event.seconds)
+            case events.CrashDriver(when_planned=True):
+                self._crash_when_planned = event
             case events.CrashDriver():
                 if self._kill():
                     self._start_later(event.seconds)
@@ -172,6 +169,8 @@ class World:
             case events.Lag():
                 self._client.list_lag_ms = round(event.behind * 1000)
                 scheduler.at(scheduler.now + event.seconds, self._end_lag)
+            case _:
+                self.streams.happen(event)
 
     def _possible(self, options: tuple[tuple[str, str], ...]) -> dict[str, str]:
         """Without a second stream where there is only one, and without another beginning for a
@@ -224,6 +223,7 @@ class World:
     def _end_of_faults(self) -> None:
         self.note("--- no faults from now on")
         self._troubles.clear()
+        self._crash_when_planned = None
         self._end_lag()
         self.kinesis.empty_pages = 0
         self.behaviour.fail = self.behaviour.slow = 0.0
@@ -279,11 +279,19 @@ class World:
         self.failures.append(Failure(self.scheduler.now, error))
         cause = error.__cause__ if isinstance(error, JobFailedError) else error
         if isinstance(cause, DataLossError):
-            self.losses.append((self.scheduler.now, str(cause)))
+            self.losses.append(Loss(self.scheduler.now, str(cause)))
             self.options["failOnDataLoss"] = "false"  # as the error advises
         if isinstance(cause, OffsetError):
             assert self.first_initial_position is not None, cause
             self.options["initialPosition"] = self.first_initial_position  # as it advises
+
+    def planned(self) -> None:
+        """A batch is in the offset log."""
+        crash, self._crash_when_planned = self._crash_when_planned, None
+        if crash is not None:
+            # By another thread than that of the driver, which ends by this.
+            now = self.scheduler.now
+            self.scheduler.at(now, functools.partial(self._happen, CrashDriver(crash.seconds)))
 
     def _kill(self) -> bool:
         """The driver ends, its executors as well, a little later; whether there was one."""
@@ -360,7 +368,7 @@ class World:
         text = record.getMessage()
         self.note(f"warns: {text}")
         if "Going on with the oldest record" in text:
-            self.losses.append((self.scheduler.now, text))
+            self.losses.append(Loss(self.scheduler.now, text))
 
 
 def digest(world: World) -> str:
