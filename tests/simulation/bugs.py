@@ -74,7 +74,7 @@ BUGS: dict[str, Bug] = {
     "an answer that never came is anybody's write": instead(
         requests, "_fenced", always(()), _OWNS, 128
     ),
-    "whoever writes under my id is me": instead(held, "judge", believe, _OWNS, 62),
+    "whoever writes under my id is me": instead(held, "judge", believe, _OWNS, 8),
     "leases are not released": instead(
         HeldLease,
         "release",
@@ -149,7 +149,7 @@ BUGS: dict[str, Bug] = {
         6,
     ),
     "only the last page of shards is read": instead(
-        client.StreamClient, "list_shards", last_page, "leases_are_deleted_in_time", 35
+        client.StreamClient, "list_shards", last_page, "leases_are_deleted_in_time", 8
     ),
     # checkpoints
     "a batch is checkpointed before it is processed": instead(

@@ -148,12 +148,12 @@ def _crowded(history: h.History, rng: random.Random) -> h.History:
     """Many shards, and processes that share a name."""
     more: list[tuple[float, h.Event]] = [
         (rng.uniform(5.0, 40.0), h.Storm(20, 30.0)),
-        (rng.uniform(20.0, 90.0), h.Twin(rng.randrange(2))),
         (2.0, h.Start(2)),
     ]
-    at = rng.uniform(40.0, 80.0)
-    # The one that sleeps finds itself with or without its leases.
-    more += [(at, h.Pause(0, rng.choice((9.0, 25.0)))), (at + 0.1, h.Twin(0))]
+    for worker in range(2):
+        at = rng.uniform(30.0, 90.0)
+        # The one that sleeps finds itself with or without its leases.
+        more += [(at, h.Pause(worker, rng.choice((9.0, 9.0, 25.0)))), (at + 1.5, h.Twin(worker))]
     events = in_order([*history.events, *more], _DURATION)
     return replace(history, events=events, list_page=rng.choice((3, 1000)))
 
