@@ -9,7 +9,7 @@ SECONDS ?= 60
 MINUTES ?= 20
 SEED ?=
 
-.PHONY: demo active-users test simulate soak lint bench format lock clean
+.PHONY: demo active-users test simulate soak interop-emulators lint bench format lock clean
 
 demo: $(SETUP)
 	@$(BIN)/python -m examples.flights $(ARGS)
@@ -30,6 +30,10 @@ simulate: $(SETUP)
 
 soak: $(SETUP)
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+# Needs Node.js, Java and Maven, and says so where there is none.
+interop-emulators: $(SETUP)
+	@$(BIN)/python -m tests.interop $(ARGS)
 
 bench: $(SETUP)
 	@$(BIN)/python -m benchmarks $(ARGS)

@@ -1,0 +1,112 @@
+"""``make interop-emulators``: plays the scenarios, prints a table; 1 if one failed, 2 if it cannot.
+
+They need Node.js, and DynamoDB Local needs Java and Maven.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.interop.judge import UnequalReplayError, Verdict
+from tests.interop.scenarios import SCENARIOS, Scenario, ScenarioError, stage
+from tests.interop.servers import (
+    DYNALITE,
+    DYNAMODB_LOCAL,
+    DYNAMODBS,
+    MissingToolError,
+    install,
+    require_tools,
+)
+
+_HEADING = (
+    "servers", "scenario", "put", "read", "lost", "out of order", "repeated", "explained", "seconds"
+)  # fmt: skip
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make interop-emulators", description=__doc__)
+    parser.add_argument(
+        "--dynamodb",
+        choices=["dynalite", "dynamodb-local"],
+        help="use only this one for lease tables (default: each of them for one scenario)",
+    )
+    parser.add_argument("--scenario", type=int, choices=range(1, len(SCENARIOS) + 1))
+    return parser.parse_args()
+
+
+def main() -> int:
+    given = _arguments()
+    tables: dict[Scenario, str | None] = {}
+    for number, scenario in enumerate(SCENARIOS, 1):
+        if given.scenario in {None, number}:
+            name = DYNALITE if number % 2 == 0 else DYNAMODB_LOCAL
+            if given.dynamodb is not None:
+                name = DYNAMODBS[given.dynamodb != "dynalite"]
+            tables[scenario] = name if scenario.needs_table else None
+    needed = sorted({name for name in tables.values() if name is not None})
+    try:
+        require_tools(needed)
+    except MissingToolError as error:
+        print(f"Nothing was tried: {error}", file=sys.stderr)
+        return 2
+    install(needed)
+    os.environ.update(AWS_ACCESS_KEY_ID="test", AWS_SECRET_ACCESS_KEY="test")
+    folder = Path(tempfile.mkdtemp(prefix="sparkinesis-interop-"))
+    rows: list[Sequence[str]] = []
+    is_good = True
+    for number, (scenario, table) in enumerate(tables.items(), 1):
+        servers = " + ".join(["kinesis-mock", *([table] if table else [])])
+        print(f"{servers}: {scenario.name} ...", flush=True)
+        began = time.monotonic()
+        verdict = _play(scenario, table, folder / str(number))
+        is_good = is_good and verdict is not None and verdict.is_good
+        seconds = f"{time.monotonic() - began:.0f}"
+        rows.append((servers, scenario.name, *_figures(verdict), seconds))
+    _print([_HEADING, *rows])
+    if not is_good:
+        print(f"Something is wrong: the logs are in {folder}", file=sys.stderr)
+    return 0 if is_good else 1
+
+
+def _play(scenario: Scenario, table: str | None, folder: Path) -> Verdict | None:
+    try:
+        with stage(table, folder) as on:
+            return scenario.play(on)
+    except (ScenarioError, UnequalReplayError) as error:
+        print(f"  {error}", file=sys.stderr, flush=True)
+        return None
+
+
+def _figures(verdict: Verdict | None) -> Sequence[str]:
+    if verdict is None:
+        return ["-"] * 6
+    figures = (
+        verdict.put,
+        verdict.read,
+        verdict.lost,
+        verdict.out_of_order,
+        verdict.repeated,
+        verdict.explained,
+    )
+    return [f"{figure:,}" for figure in figures]
+
+
+def _print(rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    print()
+    for row in rows:
+        cells = (
+            text.ljust(width) if at < 2 else text.rjust(width)
+            for at, (text, width) in enumerate(zip(row, widths, strict=True))
+        )
+        print("  ".join(cells).rstrip())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

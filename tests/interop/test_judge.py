@@ -1,0 +1,84 @@
+"""What a scenario shows is judged rightly; the servers themselves need `make interop-emulators`."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+import pytest
+
+from tests.interop.judge import (
+    UnequalReplayError,
+    Verdict,
+    deliveries_of,
+    deliveries_of_batches,
+    judge,
+)
+from tests.interop.servers import DYNAMODB_LOCAL, MissingToolError, require_tools
+
+PUT = {"a": 3, "b": 1}
+
+
+def given(at: float, reader: str, *records: tuple[str, int], shard: str = "s") -> dict[str, Any]:
+    return {"at": at, "reader": reader, "shard": shard, "records": list(records)}
+
+
+def checkpoint(at: float, reader: str, shard: str = "s") -> dict[str, Any]:
+    return {"at": at, "reader": reader, "shard": shard}
+
+
+def test_all_once_and_in_order_is_good() -> None:
+    lines = [given(2, "w", ("a", 2), ("b", 0)), given(1, "v", ("a", 0), ("a", 1))]
+    verdict = judge(PUT, deliveries_of(lines), killed=())
+    assert verdict == Verdict(4, 4, 0, 0, 0, 0)
+    assert verdict.is_good
+
+
+def test_what_nobody_was_given_is_lost() -> None:
+    verdict = judge(PUT, deliveries_of([given(1, "w", ("a", 0), ("a", 2))]), killed=())
+    assert (verdict.lost, verdict.is_good) == (2, False)
+
+
+def test_a_record_behind_a_later_one_is_out_of_order() -> None:
+    lines = [given(1, "w", ("a", 0), ("a", 2)), given(2, "w", ("a", 1), ("b", 0))]
+    verdict = judge(PUT, deliveries_of(lines), killed=())
+    assert (verdict.out_of_order, verdict.lost, verdict.is_good) == (1, 0, False)
+
+
+@pytest.mark.parametrize(
+    ("killed", "kept_at", "shard", "explained"),
+    [
+        ({"v"}, None, "s", 2),
+        ({"v"}, 1.5, "s", 0),
+        ({"v"}, 1.5, "another", 2),
+        (set(), None, "s", 0),
+    ],
+)
+def test_a_repeat_is_explained_by_a_kill_ahead_of_a_checkpoint(
+    killed: set[str], kept_at: float | None, shard: str, explained: int
+) -> None:
+    lines = [given(1, "v", ("a", 0), ("a", 1))]
+    if kept_at is not None:
+        lines.append(checkpoint(kept_at, "v", shard))
+    lines.append(given(2, "w", ("a", 0), ("a", 1), ("a", 2), ("b", 0)))
+    verdict = judge(PUT, deliveries_of(lines), killed)
+    assert (verdict.repeated, verdict.explained) == (2, explained)
+    assert verdict.is_good == (explained == 2)
+
+
+def test_of_tries_of_one_batch_one_is_kept_if_they_are_equal() -> None:
+    rows = [("a", 0), ("a", 1)]
+    tries = [(1, "q2", [("a", 2), ("b", 0)]), (0, "q1", rows), (0, "q2", rows)]
+    assert judge(PUT, deliveries_of_batches(tries), killed=("q1",)) == Verdict(4, 4, 0, 0, 0, 0)
+    with pytest.raises(UnequalReplayError, match="batch 0"):
+        deliveries_of_batches([*tries, (0, "q2", rows[:1])])
+
+
+def test_a_machine_without_the_programs_is_told_which(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None if name in {"node", "mvn"} else name)
+    with pytest.raises(MissingToolError, match=r"node cannot be found, and Node\.js"):
+        require_tools([])
+    monkeypatch.setattr(shutil, "which", lambda name: None if name == "mvn" else name)
+    require_tools([])
+    with pytest.raises(MissingToolError, match="mvn cannot be found, and Java"):
+        require_tools([DYNAMODB_LOCAL])
