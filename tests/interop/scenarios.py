@@ -111,6 +111,11 @@ class Stage:
             found.append((int(number), reader, rows))
         return found
 
+    def has_more_than_checkpointed(self, reader: str) -> bool:
+        """Whether what a worker has written down last is records."""
+        mine = [line for line in self.lines() if line["reader"] == reader]
+        return bool(mine) and "records" in mine[-1]
+
     def readers(self) -> set[str]:
         return {line["reader"] for line in self.lines() if "records" in line}
 
@@ -217,6 +222,7 @@ def workers_with_kill(on: Stage) -> Verdict:
             "a batch of both workers",
             lambda: on.turn >= KILL_AFTER and {"w1", "w2"} <= on.readers(),
         )
+        on.wait_until("a batch without a checkpoint", lambda: on.has_more_than_checkpointed("w1"))
         on.kill("w1")
         on.start_worker("w3")
     verdict = settle(on, lambda: deliveries_of(on.lines()))

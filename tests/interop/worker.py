@@ -22,7 +22,7 @@ from sparkinesis import (
 from tests.interop.servers import REGION
 
 FAILOVER_TIME = 6.0
-CHECKPOINT_EVERY = 1.0
+CHECKPOINT_EVERY = 3.0
 """Seconds; so that a worker that is killed leaves something to be processed again."""
 
 
@@ -41,10 +41,9 @@ class Writing(RecordProcessor):
     def process_records(self, batch: RecordBatch, checkpointer: Checkpointer) -> None:
         records = [json.loads(record.data) for record in batch.records]
         self._write(records=[(one["key"], one["number"]) for one in records])
-        now = time.monotonic()
-        if now >= self._checkpoint_at:
+        if time.monotonic() >= self._checkpoint_at:
             self._checkpoint(checkpointer)
-            self._checkpoint_at = now + CHECKPOINT_EVERY
+            self._checkpoint_at = time.monotonic() + CHECKPOINT_EVERY
 
     def shard_ended(self, checkpointer: Checkpointer) -> None:
         self._checkpoint(checkpointer)
