@@ -148,6 +148,13 @@ class Lag:
 
 
 @dataclass(frozen=True, slots=True)
+class Retention:
+    """The stream keeps records for another time."""
+
+    hours: int
+
+
+@dataclass(frozen=True, slots=True)
 class Deregister:
     """Somebody deregisters the application's consumer of enhanced fan-out."""
 
@@ -175,6 +182,7 @@ Event: TypeAlias = (
     | Foreign
     | Trouble
     | Lag
+    | Retention
     | Deregister
     | Crowd
 )

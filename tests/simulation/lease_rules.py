@@ -98,8 +98,17 @@ def leases_begin_where_they_should(world: World) -> Iterator[str]:
     """At the initial position, which stays the same moment, or at the start of a shard."""
     position = world.history.initial_position
     first_at = next(iter(world.fleet.started_at.values()), 0.0)
+    instants: set[int | None] = set()
+    rows: set[str] = set()
     for write, before, after in world.leases():
-        if before is not None or after is None or write.by in world.outsiders.operators:
+        is_empty = not rows
+        rows.add(write.key)
+        if after is None:
+            rows.discard(write.key)
+            continue
+        if write.by in world.outsiders.operators:
+            instants.add(after.timestamp_ms)
+        if before is not None or write.by in world.outsiders.operators:
             continue
         shard = world.producer.shards[write.key]
         if set(after.parent_ids) != set(shard.parents):
@@ -112,8 +121,10 @@ def leases_begin_where_they_should(world: World) -> Iterator[str]:
         if position == "latest":
             begins = name == "LATEST" and instant_ms is not None
             slack = slack_ms(world)
-            if begins and instant_ms is not None:
+            if begins and instant_ms is not None and is_empty:
                 begins = ms(first_at) - slack <= instant_ms <= ms(write.at) + slack
+                instants.add(instant_ms)
+            begins = begins and instant_ms in instants
         else:
             begins = name == "AT_TIMESTAMP" and instant_ms == beginning_ms(world)
         if not begins:
@@ -127,7 +138,6 @@ def leases_are_deleted_in_time(world: World) -> Iterator[str]:
     a parent again while leases are deleted, one after the other, by a look from before; that of
     the shard is made again next then.
     """
-    retention_ms = world.producer.stream.retention_hours * 3_600_000
     rows: set[str] = set()
     made_again: dict[str, float] = {}
     begun: set[str] = set()
@@ -147,7 +157,7 @@ def leases_are_deleted_in_time(world: World) -> Iterator[str]:
         if before is None or not before.is_finished:
             yield f"at {write.at:.3f} {write.by} deleted {write.key}, which was not finished"
         shard = world.producer.shards[write.key]
-        if (shard.closed_ms or 0) < ms(write.at) - retention_ms:
+        if (shard.closed_ms or 0) < world.producer.horizon_ms(ms(write.at)):
             continue
         unread = [child.id for child in shard.children if child.id not in begun]
         since = write.at - world.options.cleanup_interval
@@ -212,7 +222,6 @@ def finished_leases_have_children(world: World) -> Iterator[str]:
 
     Not of a shard that has expired, whose children nobody tells.
     """
-    retention_ms = world.producer.stream.retention_hours * 3_600_000
     seen: set[str] = set()
     for write, before, after in world.leases():
         if before is None:
@@ -220,7 +229,7 @@ def finished_leases_have_children(world: World) -> Iterator[str]:
         if after is None or not after.is_finished or (before is not None and before.is_finished):
             continue
         shard = world.producer.shards[write.key]
-        has_expired = (shard.closed_ms or 0) < ms(write.at) - retention_ms
+        has_expired = (shard.closed_ms or 0) < world.producer.horizon_ms(ms(write.at))
         if has_expired or write.by in world.outsiders.operators:
             continue
         missing = [child.id for child in shard.children if child.id not in seen]

@@ -20,9 +20,9 @@ def losses_noted(scheduler: Scheduler, told: list[tuple[float, str, str]]) -> It
     """For the block, `World.told` is kept."""
 
     def note(record: logging.LogRecord) -> None:
-        task, shard = scheduler.current, re.search(r"shardId-\d+", record.getMessage())
-        if task is not None and shard is not None:
-            told.append((scheduler.now, task.process.name, shard[0]))
+        task = scheduler.current
+        if task is not None:
+            told.extend((scheduler.now, task.process.name, one) for one in _lost(record))
 
     with _heard(_TELLS, logging.WARNING, note):
         yield
@@ -65,6 +65,16 @@ def _heard(
         for logger, before in loggers:
             logger.removeHandler(handler)
             logger.setLevel(before)
+
+
+def _lost(record: logging.LogRecord) -> list[str]:
+    """The shards that a line of the log tells a loss of."""
+    text = record.getMessage()
+    if record.name == "sparkinesis.lease.caretaker":
+        # Those that have expired stand behind the one that is gone on with.
+        text = text.partition("they have expired: ")[2].partition(". ")[0]
+        return re.findall(r"shardId-\d+", text)
+    return re.findall(r"shardId-\d+", text)[:1]
 
 
 @contextmanager

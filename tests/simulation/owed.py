@@ -14,7 +14,7 @@ from sparkinesis.lease.extended_sequence_number import (
 )
 from tests.simulation.journal import EPOCH_MS
 from tests.simulation.producer import ShardLog
-from tests.simulation.replay import Replay, jitter_ms, ms, slack_ms
+from tests.simulation.replay import Replay, expired_before_ms, jitter_ms, ms, slack_ms
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -107,7 +107,7 @@ def moves(world: World) -> dict[str, list[Move]]:
 
 def _expired(world: World, at: float) -> set[str]:
     """The shards that the service did not tell of any more."""
-    gone_ms = ms(at) - world.producer.stream.retention_hours * 3_600_000
+    gone_ms = world.producer.horizon_ms(ms(at))
     shards = world.producer.shards.values()
     return {s.id for s in shards if s.closed_ms is not None and s.closed_ms < gone_ms}
 
@@ -177,47 +177,44 @@ def _dues(
         first_ms = 0
     moved = moves(world)
     begun = {entry.shard for entry in world.journal.entries if entry.what == "initialize"}
-    gone_ms = ms(world.scheduler.now) - world.producer.stream.retention_hours * 3_600_000
+    gone_ms = world.producer.horizon_ms(ms(world.scheduler.now))
+    before_ms = expired_before_ms(world)
+    told = {shard for _, _, shard in world.told}
     given_up = world.journal.dead_letters | replay.passed
-    lost = _deleted_for_good(world)
     for shard, log in world.producer.logs.items():
+        # Nor can anybody read on who has begun, where a hand has deleted the lease.
+        is_left = shard not in begun or shard in world.outsiders.deleted
+        is_told = is_left and not told.isdisjoint(_line(world, shard))
         for index, data in enumerate(log.data):
             arrival_ms = log.arrivals[index]
             due: float | None = 0.0
-            if arrival_ms < first_ms or data in given_up or shard in lost:
+            if arrival_ms < first_ms or data in given_up:
                 due = None
-            if shard not in begun and arrival_ms < gone_ms:
+            if arrival_ms < before_ms or (arrival_ms < gone_ms and is_told):
                 due = None
             for move in moved.get(shard, ()):
                 if move.at > until:
                     break
                 if move.passes_over(log, index, jitter):
                     due = None
-                elif (
-                    move.is_sure
-                    and data not in given_up
-                    and shard not in lost
-                    and arrival_ms >= gone_ms
-                ):
+                elif move.is_sure and data not in given_up and arrival_ms >= gone_ms:
                     due = move.at if log.put_at[index] <= move.at else 0.0
             yield data, due
 
 
-def _deleted_for_good(world: World) -> set[str]:
-    """Shards that ended after a hand had deleted their lease, and before it was made anew.
+def _line(world: World, shard_id: str) -> set[str]:
+    """A shard, what it came from, and what came from it.
 
-    Nobody can tell such a lease from that of a finished shard, which goes as well. With it goes
-    where somebody had moved the shard before; and shards that came from such ones alone, if they
-    ended before anybody had made a lease for them: by a merge with a shard that has one, say.
+    Of a line of shards that came and expired while nobody was there, nobody can tell all: the
+    first is told by its lease, and the last by what came from it.
     """
-    last = {write.key: write for write, _, _ in world.leases()}
-    lost = {
-        key
-        for key in world.outsiders.deleted
-        if key in last and last[key].after is None and last[key].by is None
-    }
-    for shard in world.producer.shards.values():  # parents first
-        comes_from_lost = bool(shard.parents) and lost.issuperset(shard.parents)
-        if comes_from_lost and not shard.is_open and shard.id not in last:
-            lost.add(shard.id)
-    return lost
+    shards = world.producer.shards
+    found, todo = {shard_id}, [shard_id]
+    while todo:
+        todo += shards[todo.pop()].parents
+        found.update(todo)
+    todo = [shard_id]
+    while todo:
+        todo += [child.id for child in shards[todo.pop()].children]
+        found.update(todo)
+    return found

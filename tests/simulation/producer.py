@@ -5,18 +5,21 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Container
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from sparkinesis.local import LocalKinesis
 from sparkinesis.local.faults import Call, Fault
 from sparkinesis.local.shard import Shard
 from sparkinesis.local.stream import BY_PARTITION_KEY, HASH_SPACE, Stream
 from sparkinesis.stream.aggregation import aggregate
-from tests.simulation.history import Put, Storm
+from tests.simulation.history import Merge, Put, Retention, Split, Storm
 from tests.simulation.journal import Place
 from tests.simulation.scheduler import Scheduler
 
 STREAM = "flights"
+
+StreamEvent: TypeAlias = Put | Split | Merge | Storm | Retention
+HAPPENS_TO_THE_STREAM = (Put, Split, Merge, Storm, Retention)
 
 
 @dataclass
@@ -64,6 +67,8 @@ class Producer:
         kinesis.call("CreateStream", StreamName=STREAM, ShardCount=shards)
         (region,) = kinesis._regions.values()
         self.stream: Stream = region.streams[STREAM]
+        self._retentions = [(0, self.stream.retention_hours)]
+        """Since when (epoch ms) records were kept for so many hours."""
         self._note_shards()
 
     def _arrive_early(self, call: Call) -> Fault | None:
@@ -120,6 +125,38 @@ class Producer:
             log.add((number, sub), data, arrival_ms, self._scheduler.now)
         written += datas
         return datas
+
+    def happen(self, event: StreamEvent) -> None:
+        if isinstance(event, Put):
+            self.put(event)
+        elif isinstance(event, Split):
+            self.split(event.place)
+        elif isinstance(event, Merge):
+            self.merge(event.place)
+        elif isinstance(event, Storm):
+            self.storm(event)
+        else:
+            self._set_retention(event.hours)
+
+    # --- retention
+
+    def _set_retention(self, hours: int) -> None:
+        now_ms = self._kinesis.clock()
+        self._retentions.append((now_ms, hours))
+        self.stream.set_retention(hours, now_ms)
+
+    def horizon_ms(self, at_ms: int) -> int:
+        """What arrived before this instant (epoch ms) had been removed by then."""
+        ends = [since for since, _ in self._retentions[1:]] + [at_ms]
+        return max(
+            min(end, at_ms) - hours * 3_600_000
+            for (since, hours), end in zip(self._retentions, ends, strict=True)
+            if since <= at_ms
+        )
+
+    @property
+    def first_retention_hours(self) -> int:
+        return self._retentions[0][1]
 
     # --- resharding
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from sparkinesis.lease.beginning import BEGINS_WITHIN_MS
 from sparkinesis.lease.extended_sequence_number import (
     AT_TIMESTAMP,
     LATEST,
@@ -51,6 +52,13 @@ def _on_the_way_ms(world: World) -> int:
 
 def jitter_ms(world: World) -> int:
     return round(world.history.arrival_jitter * 1000)
+
+
+def expired_before_ms(world: World) -> int:
+    """What arrived before it had expired when the application began, or soon after."""
+    made = next((write.at for write in world.table.writes), world.scheduler.now)
+    hours = world.producer.first_retention_hours
+    return ms(made) + BEGINS_WITHIN_MS - hours * 3_600_000
 
 
 def ms(at: float) -> int:
@@ -229,8 +237,8 @@ class Replay:
                 return
             if reason != "before its beginning":
                 self.passed.add(log.data[index])
-            is_behind_record = reader.at_record or reader.has_begun
-            if reason == "expired" and is_behind_record and not self._is_told(entry):
+            is_silent = reason == "expired" and not self._is_told(entry)
+            if is_silent and self._must_be_told(reader, log.arrivals[index], entry):
                 self.wrong.append(
                     f"at {entry.at:.3f} {log.data[index]} of {entry.shard} had expired, and "
                     f"{entry.process} said nothing of it"
@@ -245,8 +253,20 @@ class Replay:
         bound_ms = ms(entry.at) + self._slack
         if self._skip and arrival_ms < bound_ms - round(self._skip * 1000):
             return "too old"
-        retention_ms = self._world.producer.stream.retention_hours * 3_600_000
-        return "expired" if arrival_ms < ms(entry.at) - retention_ms else None
+        horizon_ms = self._world.producer.horizon_ms(ms(entry.at))
+        return "expired" if arrival_ms < horizon_ms else None
+
+    def _must_be_told(self, reader: _Reader, arrival_ms: int, entry: Entry) -> bool:
+        """Whether a worker can know that a record may be missing, which has expired.
+
+        What had expired before the application began is no loss. And a retention period that was
+        shorter for a while leaves no trace where there is no record behind which to look.
+        """
+        if arrival_ms < expired_before_ms(self._world):
+            return False
+        hours = self._world.producer.stream.retention_hours
+        is_kept_now = arrival_ms >= ms(entry.at) - hours * 3_600_000
+        return reader.at_record or reader.has_begun or not is_kept_now
 
     def _is_told(self, entry: Entry) -> bool:
         return any(

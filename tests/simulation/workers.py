@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tests.simulation.away import away_histories, rough_away
+from tests.simulation.away_bugs import AWAY_BUGS
 from tests.simulation.bugs import BUGS
 from tests.simulation.fan_out_bugs import FAN_OUT_BUGS
 from tests.simulation.histories import histories
@@ -36,4 +38,8 @@ SUBSCRIBERS: Subject[History] = Subject(
     play,
     tell,
     FAN_OUT_BUGS,
+)
+
+AWAY: Subject[History] = Subject(
+    "record processors that were away", away_histories, rough_away, play, tell, AWAY_BUGS
 )

@@ -30,7 +30,7 @@ from tests.simulation.network import LOSE_ANSWERS, Network
 from tests.simulation.outsiders import Outsiders
 from tests.simulation.owed import is_passed_over, owed
 from tests.simulation.primitives import installed
-from tests.simulation.producer import Producer
+from tests.simulation.producer import HAPPENS_TO_THE_STREAM, Producer
 from tests.simulation.scheduler import Process, Scheduler
 from tests.simulation.subscription import SubscriptionClient
 
@@ -260,14 +260,8 @@ class World:
     def _happen(self, event: Event) -> None:
         self.journal.write("", "event", event)
         producer, scheduler = self.producer, self.scheduler
-        if isinstance(event, events.Put):
-            producer.put(event)
-        elif isinstance(event, events.Split):
-            producer.split(event.place)
-        elif isinstance(event, events.Merge):
-            producer.merge(event.place)
-        elif isinstance(event, events.Storm):
-            producer.storm(event)
+        if isinstance(event, HAPPENS_TO_THE_STREAM):
+            producer.happen(event)
         elif isinstance(event, events.Reset):
             self.outsiders.reset(event)
         elif isinstance(event, events.Foreign):

@@ -123,11 +123,18 @@ class Beginning:
     is_now: bool = False
     """LATEST means this moment: nothing older is wanted, of closed shards nothing at all."""
 
+    @property
+    def instant(self) -> AtTimestamp | None:
+        """The instant since which records are wanted; None: all that are kept, or none so far."""
+        if isinstance(self.at, AtTimestamp):
+            return self.at
+        if self.at is pos.LATEST and self.timestamp_ms is not None and not self.is_now:
+            return AtTimestamp(self.timestamp_ms)
+        return None
+
     def may_have_lost(self, now_ms: int, retention_ms: int) -> bool:
         """Whether records behind it may have expired by now, of shards that are old enough."""
-        known = self.known if self.timestamp_ms is None else AtTimestamp(self.timestamp_ms)
-        if isinstance(self.at, AtTimestamp):
-            known = self.at
+        known = self.instant or self.known
         return Unread(known, self.made_ms).may_have_lost(now_ms, retention_ms)
 
     def lease(self, shard: Shard) -> Lease:

@@ -33,7 +33,7 @@ from sparkinesis.lease.table import LeaseTable
 from sparkinesis.stream.client import StreamClient
 from sparkinesis.stream.listing import ShardListing
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp
-from sparkinesis.stream.retention import RetentionCheck
+from sparkinesis.stream.retention import SHORTEST_RETENTION_MS, RetentionCheck
 from sparkinesis.stream.shard import Lineage, Shard
 
 _log = logging.getLogger(__name__)
@@ -192,18 +192,21 @@ class Caretaker:
         if not gone or begin.is_now:
             return
         stream = self._client.describe()
-        if begin.may_have_lost(stream.service_time_ms, stream.retention_ms):
-            for shard_id, parents in gone:
-                _log.warning(
-                    "No lease was there for the shards from which %s of %s came, and they have "
-                    "expired: %s. The stream keeps records for %g hours, and what those shards "
-                    "held was removed before it was read, if they held anything. Going on with %s.",
-                    shard_id,
-                    self._client.address,
-                    ", ".join(parents),
-                    stream.retention_ms / 3_600_000,
-                    shard_id,
-                )
+        # By the shortest period: the stream's own may have been shorter for a while, and nothing is
+        # left of those shards that would show it.
+        if not begin.may_have_lost(stream.service_time_ms, SHORTEST_RETENTION_MS):
+            return
+        for shard_id, parents in gone:
+            _log.warning(
+                "No lease was there for the shards from which %s of %s came, and they have "
+                "expired: %s. The stream keeps records for %g hours, and what those shards "
+                "held was removed before it was read, if they held anything. Going on with %s.",
+                shard_id,
+                self._client.address,
+                ", ".join(parents),
+                stream.retention_ms / 3_600_000,
+                shard_id,
+            )
 
     def step(self, leases: Sequence[Lease], expired: Container[str] = ()) -> float:
         """Audit and clean up when it is time, if this worker leads by the last look at the table.

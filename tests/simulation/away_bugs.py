@@ -1,0 +1,44 @@
+"""Deliberate bugs that show when an application was away, each as a patch of one name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sparkinesis.lease import caretaker, shard_sync
+from sparkinesis.lease.beginning import Beginning, Unread
+from sparkinesis.stream import retention
+from sparkinesis.stream.position import LATEST
+from sparkinesis.worker import consumer
+from tests.simulation.patches import always
+from tests.simulation.subject import Bug, instead
+
+
+def _latest_is_now(beginning: Any) -> Any:
+    """As in the KCL."""
+
+    def now(leases: Any, shards: Any, initial: Any, now_ms: int) -> Any:
+        if initial is LATEST:
+            return Beginning(initial, now_ms, None, now_ms, is_now=True)
+        return beginning(leases, shards, initial, now_ms)
+
+    return now
+
+
+AWAY_BUGS: dict[str, Bug] = {
+    "shards without an ancestor begin at the latest record": instead(
+        caretaker, "beginning", _latest_is_now, "leases_begin_where_they_should", 1
+    ),
+    "the other parent of a merge is left out": instead(
+        shard_sync, "_unread_leases", always([]), "everything_is_processed", 1
+    ),
+    "nobody looks for what expired before the first record": instead(
+        consumer, "unread_of", always(Unread()), "each_reader_goes_on_where_it_is_told", 5
+    ),
+    "the present retention period is believed": instead(
+        retention,
+        "has_lost",
+        lambda _: retention.may_have_lost,
+        "each_reader_goes_on_where_it_is_told",
+        2,
+    ),
+}
