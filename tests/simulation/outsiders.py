@@ -24,6 +24,9 @@ from tests.simulation.scheduler import Process, Scheduler
 
 NOTE = "note"
 """A foreign attribute."""
+JAVA = f"java-1-{0:012x}"
+"""The worker id of a KCL that takes a lease. Of the form of this library's own: record processors
+that move their shards beside a known Java KCL write other checkpoints, which are not simulated."""
 
 
 @dataclass
@@ -94,7 +97,7 @@ class Outsiders:
             row.pop("leaseOwner", None)
             row.pop("checkpointOwner", None)
         else:
-            row["leaseOwner"] = {"S": "java"}
+            row["leaseOwner"] = {"S": JAVA}
         if event.what != "note":
             row["leaseCounter"] = {"N": str(int(row["leaseCounter"]["N"]) + 1)}
         self.table.put(key, row)

@@ -45,6 +45,8 @@ class Look:
 
     leases: tuple[Lease, ...] = ()
     broken: tuple[BrokenLease, ...] = ()
+    has_entities: bool = False
+    """Whether a row has an ``entityType``: only a KCL 3.5 or later writes that."""
 
     @property
     def of_one_stream(self) -> Look:
@@ -52,11 +54,13 @@ class Look:
         return Look(
             tuple(one for one in self.leases if one.stream is None),
             tuple(one for one in self.broken if one.is_of_one_stream),
+            self.has_entities,
         )
 
 
 def look_at(items: Iterable[Mapping[str, Any]]) -> Look:
     """Read all rows of a table, as DynamoDB's API gives them; those that are no leases left out."""
+    items = list(items)
     rows = list(map(read_row, items))
     leases = [row for row in rows if isinstance(row, Lease)]
     broken = [row for row in rows if isinstance(row, BrokenLease)]
@@ -64,7 +68,7 @@ def look_at(items: Iterable[Mapping[str, Any]]) -> Look:
         why = "its parents (parentShardId) lead back to itself, so that it would wait for ever"
         broken += [BrokenLease(one.key, why) for one in leases if one.key in in_circles]
         leases = [one for one in leases if one.key not in in_circles]
-    return Look(tuple(leases), tuple(broken))
+    return Look(tuple(leases), tuple(broken), any("entityType" in item for item in items))
 
 
 def read_row(item: Mapping[str, Any]) -> Lease | BrokenLease | None:

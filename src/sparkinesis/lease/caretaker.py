@@ -16,7 +16,10 @@ from sparkinesis.lease.beginning import (
 )
 from sparkinesis.lease.broken import Look
 from sparkinesis.lease.cleanup import deletable
+from sparkinesis.lease.extended_sequence_number import AT_TIMESTAMP, ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
+from sparkinesis.lease.instants import place_at
+from sparkinesis.lease.java import may_read
 from sparkinesis.lease.leader import leader
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.resharding import through_reshard
@@ -96,6 +99,8 @@ class Caretaker:
         self._listing = ShardListing(client, clock)
         self._unlisted: dict[str, _Unlisted] = {}
         """By the lease key of an ended shard."""
+        self._has_told_java = False
+        """What an operator of Java workers should know of these leases."""
         self._next_audit = clock() + settings.audit_interval
         self._next_cleanup = clock() + settings.cleanup_interval
 
@@ -173,7 +178,7 @@ class Caretaker:
     def _create(self, leases: Iterable[Lease]) -> int:
         """Make leases; returns how many of them were not there yet."""
         created = 0
-        for lease in leases:
+        for lease in self._for_all_readers(list(leases)):
             if self._table.create(lease):
                 created += 1
                 _log.info("Created the lease %s at %s", lease.key, lease.checkpoint)
@@ -207,6 +212,39 @@ class Caretaker:
                 stream.retention_ms / 3_600_000,
                 shard_id,
             )
+
+    def _for_all_readers(self, leases: list[Lease]) -> list[Lease]:
+        """The same, behind a record in place of an instant where a Java KCL may read them.
+
+        A Java KCL takes the instant of LATEST and AT_TIMESTAMP from its own configuration.
+        """
+        if all(lease.timestamp_ms is None for lease in leases):
+            return leases
+        if may_read(self._table.look(consistent=True), self._worker_id):
+            return [
+                lease
+                if lease.timestamp_ms is None
+                else replace(
+                    lease,
+                    checkpoint=self.place_at(lease.shard_id, lease.timestamp_ms),
+                    timestamp_ms=None,
+                )
+                for lease in leases
+            ]
+        begins = any(lease.checkpoint.sequence_number == AT_TIMESTAMP for lease in leases)
+        if begins and not self._has_told_java:
+            self._has_told_java = True
+            _log.info(
+                "The %s begins at an instant (AT_TIMESTAMP). A Java KCL that is to share it before "
+                "each shard has a checkpoint must be configured to begin at that instant, too; or "
+                "move the application by `sparkinesis reset`, which writes no instants.",
+                self._table,
+            )
+        return leases
+
+    def place_at(self, shard_id: str, instant_ms: int) -> ExtendedSequenceNumber:
+        """The checkpoint that means an instant to every KCL. Raises service errors."""
+        return place_at(self._client, shard_id, instant_ms, self._wait)
 
     def step(self, leases: Sequence[Lease], expired: Container[str] = ()) -> float:
         """Audit and clean up when it is time, if this worker leads by the last look at the table.

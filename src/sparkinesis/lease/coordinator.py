@@ -14,7 +14,9 @@ from sparkinesis.errors import (
     ServiceError,
     SparkinesisError,
 )
+from sparkinesis.lease.broken import Look
 from sparkinesis.lease.held import HeldLease
+from sparkinesis.lease.java import may_read
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.peers import Peers, watch
 from sparkinesis.lease.refusal import LeaseChangedError
@@ -35,6 +37,8 @@ class Snapshot:
     """By the worker's clock; None: there was no look yet."""
     expired: frozenset[str] = frozenset()
     """Keys of those whose owner has shown no life for a failover time."""
+    may_be_javas: bool = False
+    """Whether a Java KCL may read these leases, too."""
 
 
 class LeaseCoordinator:
@@ -81,14 +85,14 @@ class LeaseCoordinator:
 
         Looks again after the time of a renewal if there are any. Changes nothing.
         """
-        leases = self._look(consistent=True)
+        leases = self._look(consistent=True).leases
         # Seen from now on: what nobody renews may be taken up the sooner.
         self._observations = observe({}, leases, self._clock(), self._worker_id)
         before = self._counters(leases)
         if not before:
             return
         wait(self._settings.failover_time / 2)
-        after = self._counters(self._look(consistent=True))
+        after = self._counters(self._look(consistent=True).leases)
         moved = sorted(key for key, n in after.items() if before.get(key, n) != n)
         if moved:
             raise DuplicateWorkerIdError(
@@ -97,11 +101,11 @@ class LeaseCoordinator:
                 "or none, which makes one. Nothing was taken."
             )
 
-    def _look(self, *, consistent: bool) -> tuple[Lease, ...]:
-        """The leases; those that are broken are told of, and left alone."""
+    def _look(self, *, consistent: bool) -> Look:
+        """One look at the table; leases that are broken are told of, and left alone."""
         look = self._table.look(consistent=consistent).of_one_stream
         self._troubles.are_broken(look.broken)
-        return look.leases
+        return look
 
     def _counters(self, leases: Iterable[Lease]) -> dict[str, int]:
         return {one.key: one.counter for one in leases if one.actual_owner == self._worker_id}
@@ -115,7 +119,8 @@ class LeaseCoordinator:
         """
         held_before = self._renewer.held()
         is_consistent = self._is_in_doubt
-        leases = self._look(consistent=is_consistent)
+        look = self._look(consistent=is_consistent)
+        leases = look.leases
         self._is_in_doubt = False
         now = self._clock()
         held = self._renewer.held()
@@ -130,7 +135,8 @@ class LeaseCoordinator:
             for key, seen in self._observations.items()
             if is_expired(seen, now, self._settings.failover_time)
         )
-        self.snapshot = Snapshot(leases, now, expired)
+        may_be_javas = may_read(look, self._worker_id)
+        self.snapshot = Snapshot(leases, now, expired, may_be_javas)
         owners = {row.key: row.owner for row in leases if not row.is_finished}
         # A look may be older than the asking, and show the owner of before; not a consistent one.
         self._asked = {
@@ -260,7 +266,7 @@ class LeaseCoordinator:
 
         A finished lease may name its last owner, dead or not.
         """
-        rows = self._look(consistent=True)
+        rows = self._look(consistent=True).leases
         owners = {row.owner for row in rows if row.owner is not None and not row.is_finished}
         return owners - {self._worker_id}
 

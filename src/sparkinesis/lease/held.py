@@ -120,6 +120,10 @@ class HeldLease:
             ),
         )
 
+    def move(self, at: ExtendedSequenceNumber, moved_ms: int) -> None:
+        """A checkpoint that may lie before the last one, ``moved_ms``. Raises as `checkpoint`."""
+        self._write("reset", lambda lease: requests.checkpoint(lease, at, moved_ms=moved_ms))
+
     def fix_instant(self, timestamp_ms: int) -> None:
         """Note what instant the checkpoint LATEST stands for. Raises as `checkpoint` does."""
         self._write("note an instant", lambda lease: requests.fix_instant(lease, timestamp_ms))

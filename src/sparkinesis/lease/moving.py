@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from sparkinesis.errors import (
     OptionError,
@@ -16,8 +17,9 @@ from sparkinesis.errors import (
     SparkinesisError,
 )
 from sparkinesis.lease.beginning import InitialPosition
+from sparkinesis.lease.instants import place_at
 from sparkinesis.lease.refusal import LeaseChangedError
-from sparkinesis.lease.reset import InShard, Move, again, plan_reset
+from sparkinesis.lease.reset import InShard, Move, again, found, plan_reset
 from sparkinesis.lease.resharding import through_reshard
 from sparkinesis.lease.table import LeaseTable
 from sparkinesis.stream.client import StreamClient
@@ -26,6 +28,8 @@ from sparkinesis.stream.position import AfterRecord
 _WRITES = 100
 """How often to write a lease again whose owner was quicker. Most write a few times a second at
 most, and there are milliseconds between a look and a write."""
+_AT_ONCE = 16
+"""Shards in which a place is looked for at the same time."""
 
 
 class UnfinishedResetError(SparkinesisError):
@@ -45,8 +49,12 @@ def plan_move(
 ) -> list[Move]:
     """The steps that move the application now, in order. Nothing is written.
 
+    An instant, and LATEST, become the place of a record in each shard, or TRIM_HORIZON where no
+    record is older: a few GetShardIterator and GetRecords calls a shard.
+
     Raises `OptionError` (see `plan_reset`; also for a sequence number that the shard does not
-    know), `LeaseTableError`, `InconsistentShardsError` and service errors.
+    know), `LeaseTableError`, `InconsistentShardsError`, and service errors, `AccessDeniedError`
+    among them.
     """
 
     def plan() -> list[Move]:
@@ -56,7 +64,19 @@ def plan_move(
     moves = through_reshard(plan, wait)
     if isinstance(to, InShard):
         _require_known(client, to)
-    return moves
+    with ThreadPoolExecutor(_AT_ONCE, "find-place") as pool:
+        return list(pool.map(lambda move: _found(client, move, wait), moves))
+
+
+def _found(client: StreamClient, move: Move, wait: Callable[[float], object]) -> Move:
+    """The step with a record's place for its instant, which a Java KCL would not understand.
+
+    Whether one shares the table, or will tomorrow, cannot be told: one that has no lease leaves no
+    sign.
+    """
+    if move.timestamp_ms is None:
+        return move
+    return found(move, place_at(client, move.key, move.timestamp_ms, wait))
 
 
 def move_application(
@@ -99,7 +119,7 @@ def _write(table: LeaseTable, move: Move) -> None:
             try:
                 if not set(step.child_ids) <= set(step.lease.child_ids):
                     table.add_children(step.lease, step.child_ids)
-                table.reset(step.lease, step.at, step.timestamp_ms, step.now_ms)
+                table.reset(step.lease, step.at, step.written_ms, step.now_ms, step.began_ms)
             except LeaseChangedError as changed:
                 row = changed.row
             else:

@@ -318,10 +318,12 @@ def reset(
     at: ExtendedSequenceNumber,
     timestamp_ms: int | None = None,
     now_ms: int | None = None,
+    began_ms: int | None = None,
 ) -> Update:
     """An operator's: begin at ``at``, whoever has the lease now.
 
-    ``now_ms``: the service's clock. An application that is moved to LATEST begins there.
+    ``now_ms``: the service's clock. ``began_ms``: the application's first instant from now on; that
+    of LATEST, where this is not given.
 
     The counter goes up by two. By one, a Java owner that lives would take it for its own write,
     whose answer was lost.
@@ -330,6 +332,8 @@ def reset(
     application_ms, made_ms = lease.began_ms, lease.made_ms
     if at.sequence_number == LATEST:
         application_ms = timestamp_ms
+    if began_ms is not None:
+        application_ms = began_ms
     if application_ms is not None and application_ms != lease.application_ms:
         changes["applicationTimestamp"] = _number(application_ms)
     if now_ms is not None:

@@ -7,7 +7,12 @@ from dataclasses import dataclass, replace
 
 from sparkinesis.errors import InconsistentShardsError, OptionError
 from sparkinesis.lease.beginning import InitialPosition, new_lease
-from sparkinesis.lease.extended_sequence_number import LATEST, SHARD_END, ExtendedSequenceNumber
+from sparkinesis.lease.extended_sequence_number import (
+    AT_TIMESTAMP,
+    LATEST,
+    SHARD_END,
+    ExtendedSequenceNumber,
+)
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.shard_sync import by_birth, require_tiling
 from sparkinesis.stream import position as pos
@@ -15,6 +20,7 @@ from sparkinesis.stream.position import AtTimestamp
 from sparkinesis.stream.shard import Lineage, Shard
 
 _END = ExtendedSequenceNumber(SHARD_END)
+_INSTANTS = {LATEST, AT_TIMESTAMP}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +38,7 @@ class Move:
     key: str
     at: ExtendedSequenceNumber
     timestamp_ms: int | None = None
+    """The instant (epoch ms) that was asked for, if it was one; `found` tells the place there."""
     create: Lease | None = None
     """The new lease, at that place; None where there is one."""
     lease: Lease | None = None
@@ -42,6 +49,22 @@ class Move:
     """What the operator should know."""
     now_ms: int | None = None
     """The service's clock when the step was planned."""
+    is_from_now: bool = False
+    """Whether ``at`` was found for LATEST: nothing that arrived before is to be read again."""
+
+    @property
+    def written_ms(self) -> int | None:
+        """The instant to write: beside a name that needs one, and not beside a record's place."""
+        return self.timestamp_ms if self.at.sequence_number in _INSTANTS else None
+
+    @property
+    def began_ms(self) -> int | None:
+        """The application's first instant from then on, where it is moved to LATEST."""
+        return self.timestamp_ms if self.is_latest else None
+
+    @property
+    def is_latest(self) -> bool:
+        return self.is_from_now or self.at.sequence_number == LATEST
 
 
 def plan_reset(
@@ -93,6 +116,16 @@ def plan_reset(
     return [replace(move, now_ms=now_ms) for move in moves]
 
 
+def found(move: Move, at: ExtendedSequenceNumber) -> Move:
+    """The same step to the place in the shard that its instant leads to."""
+    return replace(
+        move,
+        at=at,
+        create=move.create and replace(move.create, checkpoint=at, timestamp_ms=None),
+        is_from_now=move.at.sequence_number == LATEST,
+    )
+
+
 def again(move: Move, row: Lease | None) -> Move | None:
     """The step to make instead of ``move``, which met ``row`` as it is now; None: none is needed.
 
@@ -101,7 +134,7 @@ def again(move: Move, row: Lease | None) -> Move | None:
     """
     if row is not None:
         at_end = move.at.is_shard_end and set(move.child_ids) <= set(row.child_ids)
-        ends_later = move.at.sequence_number == LATEST and move.lease and not move.lease.is_finished
+        ends_later = move.is_latest and move.lease and not move.lease.is_finished
         if row.is_finished and (at_end or ends_later):
             return None
         return replace(move, lease=row, create=None)
@@ -115,10 +148,8 @@ def again(move: Move, row: Lease | None) -> Move | None:
         checkpoint=move.at,
         parent_ids=move.lease.parent_ids,
         hash_range=move.lease.hash_range,
-        timestamp_ms=move.timestamp_ms,
-        application_ms=(
-            move.timestamp_ms if move.at.sequence_number == LATEST else move.lease.began_ms
-        ),
+        timestamp_ms=move.written_ms,
+        application_ms=move.began_ms if move.is_latest else move.lease.began_ms,
         made_ms=move.now_ms,
     )
     return replace(move, lease=None, create=new)

@@ -118,6 +118,7 @@ def _show(moves: Sequence[Move], *, to_stderr: bool) -> None:
 
 
 def _told(at: ExtendedSequenceNumber, timestamp_ms: int | None) -> str:
+    """A checkpoint, and the instant that it stands for, or was found for."""
     if timestamp_ms is None:
         return shortened(at)
     text = (

@@ -187,8 +187,9 @@ class LeaseTable:
         at: ExtendedSequenceNumber,
         timestamp_ms: int | None = None,
         now_ms: int | None = None,
+        began_ms: int | None = None,
     ) -> Lease:
-        return self.write(requests.reset(lease, at, timestamp_ms, now_ms))
+        return self.write(requests.reset(lease, at, timestamp_ms, now_ms, began_ms))
 
     def delete(self, lease: Lease) -> bool:
         """Delete a lease that is still finished, or else is still as known. False if it is not."""

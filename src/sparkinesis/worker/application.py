@@ -19,6 +19,7 @@ from sparkinesis.lease.provisioning import Patience
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.table import LeaseTable
 from sparkinesis.lease.taker import TakeSettings
+from sparkinesis.lease.worker_ids import default_worker_id
 from sparkinesis.stream.address import (
     StreamAddress,
     check_endpoint,
@@ -42,7 +43,7 @@ from sparkinesis.worker.retrieval import RetrievalMode
 from sparkinesis.worker.settings import ConsumerSettings
 from sparkinesis.worker.signals import graceful_on_signals
 from sparkinesis.worker.timing import MACHINE, Timing
-from sparkinesis.worker.worker import Worker, default_worker_id
+from sparkinesis.worker.worker import Worker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

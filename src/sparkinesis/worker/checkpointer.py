@@ -119,11 +119,14 @@ class Checkpointer:
         held: HeldLease,
         service_time_ms: Callable[[], int],
         sinks: ShardSinks | None = None,
+        place_at: Callable[[int], ExtendedSequenceNumber | None] = lambda _: None,
     ) -> None:
+        """``place_at``: the checkpoint to write for an instant (epoch ms); None: the instant."""
         start = held.lease.checkpoint
         self.sinks = sinks or ShardSinks()
         self._held = held
         self._service_time_ms = service_time_ms
+        self._place_at = place_at
         self._lock = threading.RLock()
         self._reset_to: Position | None = None
         self._permitted = Permitted(start, start)
@@ -176,6 +179,9 @@ class Checkpointer:
 
         The rest of what was fetched is dropped, and records are delivered from there on, to this
         same processor. Other shards are not moved: see ``sparkinesis reset`` for all of them.
+
+        Where a Java KCL may share the lease table, the last record before the instant is looked for
+        and written, by a few calls that read the stream; raises service errors, too.
         """
         if isinstance(to, datetime):
             if to.tzinfo is None:
@@ -196,11 +202,13 @@ class Checkpointer:
                 position = AtTimestamp(now_ms) if latest else Sentinel.TRIM_HORIZON
                 place = ExtendedSequenceNumber(to)
             self._flush("reset the checkpoint")
-            self._held.checkpoint(
-                place,
-                position.ms if isinstance(position, AtTimestamp) else None,
-                moved_ms=now_ms,
-            )
+            instant_ms = position.ms if isinstance(position, AtTimestamp) else None
+            found = None if instant_ms is None else self._place_at(instant_ms)
+            if found is None:
+                self._held.checkpoint(place, instant_ms, moved_ms=now_ms)
+            else:
+                place = found
+                self._held.move(place, moved_ms=now_ms)
             self._permitted = Permitted(place, place)
             self._reset_to = position
 

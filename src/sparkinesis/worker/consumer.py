@@ -10,11 +10,12 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 from sparkinesis.errors import LeaseLostError, ProcessorError, SparkinesisError
 from sparkinesis.lease.beginning import Unread, unread_of
-from sparkinesis.lease.extended_sequence_number import LATEST
+from sparkinesis.lease.extended_sequence_number import LATEST, ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.shard_sync import ShardEnd
 from sparkinesis.stream.position import AfterRecord, AtTimestamp
@@ -56,6 +57,12 @@ class Surroundings(Protocol):
     @property
     def open_retrieval(self) -> OpenRetrieval:
         """Begins to fetch a shard."""
+
+    def place_at(self, shard_id: str, instant_ms: int) -> ExtendedSequenceNumber | None:
+        """What to write for an instant where a Java KCL may read it, too; None: the instant.
+
+        Raises service errors.
+        """
 
     def request_shutdown(self) -> None:
         """The application asks to be shut down."""
@@ -244,7 +251,12 @@ class ShardConsumer:
         if self._processor is None:
             self._processor = make_processor(settings.factory)
         sinks = ShardSinks(settings.clock)
-        checkpointer = Checkpointer(self.held, settings.service_time_ms, sinks)
+        checkpointer = Checkpointer(
+            self.held,
+            settings.service_time_ms,
+            sinks,
+            partial(self._around.place_at, self.shard_id),
+        )
         call(
             self._processor.initialize,
             ProcessorShard(

@@ -8,7 +8,6 @@ processor and one that fetches ahead of it.
 from __future__ import annotations
 
 import logging
-import random
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -17,6 +16,7 @@ from dataclasses import replace
 from sparkinesis.errors import DuplicateWorkerIdError, SparkinesisError
 from sparkinesis.lease.caretaker import Caretaker
 from sparkinesis.lease.coordinator import LeaseCoordinator
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.shard_sync import ShardEnd
 from sparkinesis.stream.shard import Shard
@@ -197,6 +197,11 @@ class Worker:
 
     def lease_children(self, parent: HeldLease, children: Sequence[Shard], end: ShardEnd) -> bool:
         return self._caretaker.lease_children(parent, children, end)
+
+    def place_at(self, shard_id: str, instant_ms: int) -> ExtendedSequenceNumber | None:
+        if not self._coordinator.snapshot.may_be_javas:
+            return None
+        return self._caretaker.place_at(shard_id, instant_ms)
 
     @property
     def open_retrieval(self) -> OpenRetrieval:
@@ -434,8 +439,3 @@ def _duplicate(settings: ConsumerSettings, shards: Sequence[str]) -> DuplicateWo
         f"{settings.worker_id!r}: it renews {', '.join(shards[:5])}. Give each worker an id of its "
         "own, or none, which makes one. Nothing is lost: leases and checkpoints are as they were."
     )
-
-
-def default_worker_id(host: str, pid: int, rng: random.Random) -> str:
-    """A worker id that no other process has, and that tells where this one runs."""
-    return f"{host}-{pid}-{rng.getrandbits(48):012x}"

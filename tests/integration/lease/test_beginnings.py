@@ -17,6 +17,7 @@ from sparkinesis.lease.table import LeaseTable
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON
 from tests.kcl import put_lease
+from tests.streams import put_at
 from tests.timed_stream import HOUR, SHARDS, TimedStream
 
 START = 1_790_000_000_000
@@ -117,10 +118,14 @@ def test_a_table_that_does_not_tell_when_the_application_began_leaves_nothing_ou
 
 
 def test_beside_a_kcl_that_has_not_begun_latest_is_now(two: TimedStream) -> None:
+    """It begins behind a record: the KCL would take the word for another moment."""
     put_lease(two.dynamodb, two.name, SHARDS[0], "LATEST")
+    old = put_at(two.kinesis, two.name, b"old", 2**127)
     two.clock.advance(HOUR)
     two.caretaker().sync()
-    assert two.beginnings() == {0: ("LATEST", None), 1: ("LATEST", two.clock())}
+    assert two.beginnings() == {0: ("LATEST", None)}
+    made = two.rows()[1]
+    assert (made.checkpoint, made.application_ms) == (ExtendedSequenceNumber(old), two.clock())
 
 
 def test_the_first_instant_outlives_checkpoints_and_leases(

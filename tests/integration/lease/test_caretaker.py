@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
-from sparkinesis.lease.beginning import new_lease
+from sparkinesis.lease.beginning import InitialPosition, new_lease
 from sparkinesis.lease.caretaker import CareSettings, Caretaker
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
@@ -19,9 +20,10 @@ from sparkinesis.lease.table import LeaseTable
 from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.client import StreamClient
-from sparkinesis.stream.position import TRIM_HORIZON
+from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp
 from sparkinesis.stream.shard import Shard
 from tests.integration.lease.conftest import ManualTime
+from tests.streams import put_at
 
 CARE = CareSettings(
     audit_interval=120, audit_confidence=3, cleanup_interval=60, cleanup_leases=True
@@ -228,3 +230,48 @@ def test_a_shard_whose_children_have_all_expired_is_done(
     held = LeaseRenewer(table, "me", 1000, time).hold(table.take(gone, "me"))
     assert ended.caretaker.lease_children(held, ())
     assert held.lease.child_ids == ()
+
+
+@pytest.mark.parametrize("initial", ["instant", "latest"])
+def test_leases_beside_those_of_java_begin_at_records_and_not_at_instants(
+    server: LocalServer, table: LeaseTable, time: ManualTime, initial: str
+) -> None:
+    """A Java KCL takes the instant of LATEST and AT_TIMESTAMP from its own configuration."""
+    name, kinesis = f"s-{uuid.uuid4().hex[:8]}", server.client("kinesis")
+    kinesis.create_stream(StreamName=name, ShardCount=3)
+    middle = [str(n * 2**128 // 6) for n in (1, 3, 5)]
+    old = [put_at(kinesis, name, b"old", int(key)) for key in middle]
+    client = StreamClient(StreamAddress(name, None, "us-east-1", server.endpoint_url))
+    shards, now_ms = client.list_shards()
+    position: InitialPosition = LATEST if initial == "latest" else AtTimestamp(now_ms + 1_000)
+    for shard in shards[:2]:
+        begin: InitialPosition = LATEST if initial == "latest" else TRIM_HORIZON
+        table.create(replace(new_lease(shard, begin), owner="java-1"))
+    caretaker = Caretaker(
+        client, table, "me", initial=position, settings=CARE, clock=time, wait=lambda _: None
+    )
+    caretaker.sync()
+    made = table.get(shards[2].id)
+    assert made is not None
+    assert (made.checkpoint, made.timestamp_ms) == (ExtendedSequenceNumber(old[2]), None)
+
+
+def test_the_leases_of_a_new_application_hold_the_instant_and_java_is_told_of(
+    server: LocalServer,
+    table: LeaseTable,
+    time: ManualTime,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    name, kinesis = f"s-{uuid.uuid4().hex[:8]}", server.client("kinesis")
+    kinesis.create_stream(StreamName=name, ShardCount=2)
+    client = StreamClient(StreamAddress(name, None, "us-east-1", server.endpoint_url))
+    instant = AtTimestamp(client.list_shards()[1])
+    caretaker = Caretaker(
+        client, table, "me", initial=instant, settings=CARE, clock=time, wait=lambda _: None
+    )
+    with caplog.at_level(logging.INFO):
+        caretaker.sync()
+    made = [(row.checkpoint.sequence_number, row.timestamp_ms) for row in table.leases()]
+    assert made == [("AT_TIMESTAMP", instant.ms)] * 2
+    (told,) = [line for line in caplog.messages if "Java" in line]
+    assert "sparkinesis reset" in told

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.lease.extended_sequence_number import LATEST, TRIM_HORIZON, ExtendedSequenceNumber
+from sparkinesis.lease.extended_sequence_number import TRIM_HORIZON, ExtendedSequenceNumber
 from sparkinesis.lease.lease import PendingCheckpoint
 from sparkinesis.lease.watching import Lag, lag_client, lags
 from sparkinesis.local import LocalServer
@@ -249,7 +249,7 @@ def test_reset_in_a_pipe_needs_yes_and_changes_nothing_without(
     found = objects(run("reset", "--stream", stream, "--to", "latest", "--yes", "--json"))
     assert sorted(found) == [FIRST, SECOND]
     assert found[FIRST]["from"]["sequence_number"] == TRIM_HORIZON
-    assert found[FIRST]["to"]["sequence_number"] == LATEST
+    assert found[FIRST]["to"]["sequence_number"] == TRIM_HORIZON, "nothing is older"
     assert found[FIRST]["to"]["timestamp_ms"] > 0
     assert found[FIRST]["written"] is True
     assert [row.counter for row in application().table().leases()] == [2, 2]
@@ -275,7 +275,7 @@ def test_reset_on_a_terminal_shows_what_it_will_do_and_asks(
         os.close(ours)
         os.close(its)
     assert result.stdout.splitlines()[1].split() == [
-        FIRST, TRIM_HORIZON, "2026-11-01T00:00:00.000Z",
+        FIRST, TRIM_HORIZON, TRIM_HORIZON, "as", "of", "2026-11-01T00:00:00.000Z",
     ]  # fmt: skip
     assert "Move 2 leases of" in result.stderr
     assert [row.counter for row in application().table().leases()] == [counter] * 2

@@ -10,10 +10,12 @@ import pytest
 
 from sparkinesis.errors import CheckpointError, LeaseLostError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.local import LocalServer
 from sparkinesis.stream.aggregation import aggregate
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.worker import Worker
 from tests.journal import Journal, Journaling
+from tests.kcl import COORDINATION, create_table, put_rows
 
 RETRIEVALS = ("polling", "efo")
 
@@ -187,3 +189,31 @@ def test_a_checkpointer_left_behind_is_refused_even_by_the_same_worker(
     with pytest.raises(LeaseLostError, match="shardId-000000000000"):
         old.checkpoint(record)
     new.checkpoint(record)
+
+
+def test_beside_java_workers_a_moved_shard_is_checkpointed_at_a_record(
+    application: Make, start: Start, server: LocalServer, stream: str, journal: Journal
+) -> None:
+    """A Java worker that takes the shard next does not know our instant."""
+    kinesis, dynamodb = server.client("kinesis"), server.client("dynamodb")
+    create_table(dynamodb, stream)
+    put_rows(dynamodb, stream, COORDINATION)  # those of a KCL 3.5 that owns no lease
+    numbers = [put_one(kinesis, stream, b"first")]
+    rows: list[Any] = []
+
+    def go_back(batch: Any, checkpointer: Any) -> None:
+        checkpointer.checkpoint()
+        if len(rows) < 2 and batch.records[-1].data == b"second":
+            to = "LATEST" if rows else batch.records[-1].approximate_arrival_timestamp
+            checkpointer.reset(to)
+            rows.append(application().table().get("shardId-000000000000"))
+
+    start(application(processor=lambda: Journaling(journal, on_records=go_back)))
+    journal.wait_for_data(b"first")
+    numbers.append(put_one(kinesis, stream, b"second"))
+    journal.wait(lambda: journal.data().count(b"second") == 2)
+    put_one(kinesis, stream, b"third")
+    journal.wait_for_data(b"third")
+    assert [row.checkpoint.sequence_number for row in rows] == numbers
+    assert [row.timestamp_ms for row in rows] == [None, None]
+    assert journal.data() == [b"first", b"second", b"second", b"third"]

@@ -21,6 +21,7 @@ import msgspec
 import pyarrow as pa
 
 from sparkinesis.errors import FleetError, ServiceError, SparkinesisError
+from sparkinesis.lease.worker_ids import default_worker_id
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.failures import describe
 from sparkinesis.worker.fleet.channel import ChannelClosedError
@@ -38,7 +39,7 @@ from sparkinesis.worker.fleet.tls import NotAuthenticatedError, WorkerPass
 from sparkinesis.worker.log_context import LogPlace, log_to_stderr
 from sparkinesis.worker.signals import handling
 from sparkinesis.worker.status import Failure
-from sparkinesis.worker.worker import Worker, default_worker_id
+from sparkinesis.worker.worker import Worker
 
 _log = logging.getLogger(__name__)
 

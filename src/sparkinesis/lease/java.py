@@ -1,0 +1,32 @@
+"""Signs that a Java KCL shares a lease table. Pure.
+
+A KCL before 3.5 writes nothing into a lease that this library does not write, too. So an owner
+whose worker id was not made here may be one: what is written must be understood by both then.
+"""
+
+from __future__ import annotations
+
+from sparkinesis.lease.broken import Look
+from sparkinesis.lease.extended_sequence_number import AT_TIMESTAMP, LATEST
+from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.worker_ids import is_default
+
+
+def may_read(look: Look, worker_id: str) -> bool:
+    """Whether a Java KCL may read the leases of this table, as far as a look at it tells.
+
+    ``worker_id``: the worker that asks. A Java worker that owns no lease leaves no sign before 3.5.
+    """
+    unfinished = [lease for lease in look.leases if not lease.is_finished]
+    return look.has_entities or any(
+        _is_timeless(lease) or _may_be_java(lease.actual_owner, worker_id) for lease in unfinished
+    )
+
+
+def _is_timeless(lease: Lease) -> bool:
+    """Whether a lease does not tell the instant that it begins at: a Java KCL made it."""
+    return lease.checkpoint.sequence_number in {LATEST, AT_TIMESTAMP} and lease.timestamp_ms is None
+
+
+def _may_be_java(owner: str | None, worker_id: str) -> bool:
+    return owner is not None and owner != worker_id and not is_default(owner)
