@@ -149,6 +149,9 @@ def histories(draw: _Draw[Any]) -> h.History:
         late = some(_late_replays, st.just(gap_at + gap), 0, 1)
         events += late
         waits = sum(crash.seconds for _, crash in late)
+        if waits:
+            # Where no batch was planned, nothing goes on for hours either.
+            events.append((active + gap, h.Stop(waits)))
     return h.History(
         seed=draw(st.integers(0, 2**16)),
         shards=tuple(draw(st.lists(st.integers(1, 3), min_size=1, max_size=2))),
@@ -273,7 +276,9 @@ def _losing_history(number: int) -> h.History:
         crash = h.CrashDriver(wait, when_planned=True)
         events.append((resumes + rng.choice((0.0, 0.0, 6.0)), crash))
         begins = rng.choice((1.0, resumes))
-        duration += wait
+        # Where no batch was planned, nothing goes on for hours either.
+        events.append((duration, h.Stop(wait)))
+        duration += wait + 60.0
     elif how == "retention":
         longer, shorter = h.Retention(rng.choice((48, 72))), h.Retention(24)
         lowered_at, raised_at = (
