@@ -443,3 +443,20 @@ def test_new_leases_are_shared_by_workers_that_start_together() -> None:
     moved = sum(fleet.round(stale=False) for _ in range(3))
     assert fleet.spread() == 0
     assert moved <= 1
+
+
+@settings(derandomize=True, max_examples=100, deadline=None)
+@given(fleets(owned=False), st.integers(1, 12))
+def test_released_leases_do_not_wait_for_a_worker_that_looks_seldom(
+    fleet: Fleet, javas: int
+) -> None:
+    """A Java worker renews what it has, counts for everybody's share, and does not look."""
+    for i in range(javas):
+        row = lease(f"j{i:02d}", "java")
+        fleet.table[row.key] = row
+    for _ in range(4):  # two looks behind the first one, and one to take
+        fleet.round(stale=False)
+        for row in list(fleet.table.values()):
+            if row.owner == "java":
+                fleet.write(row)
+    assert all(row.owner for row in fleet.table.values())
