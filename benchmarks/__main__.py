@@ -1,5 +1,5 @@
 """Runs all benchmarks, or those named: decode, deaggregate, source, backlog, local_server,
-consumer_mode, leases, fleet, latency."""
+consumer_mode, leases, fleet, latency, memory."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from benchmarks import (
     latency,
     leases,
     local_server,
+    memory,
     source,
 )
 from benchmarks.report import Result, print_table, write_json
@@ -34,6 +35,7 @@ BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
     "leases": leases.run,
     "fleet": fleet.run,
     "latency": latency.run,
+    "memory": memory.run,
 }
 OUTPUT = Path("build/benchmarks.json")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sparkinesis.errors import ExpiredIteratorError
 from sparkinesis.stream.budget import MAX_RECORDS_PER_CALL, ShardBudget
 from sparkinesis.stream.client import Fetched, StreamClient
+from sparkinesis.stream.divide import divide
 from sparkinesis.stream.position import AfterRecord, Position
 from sparkinesis.stream.start_cut import StartCut
 
@@ -66,3 +67,15 @@ class ShardCursor:
             self._inclusive = False
             self._budget.records.spend(fetched.size)
         return self._start_cut.cut(fetched)
+
+    def keep(self, fetched: Fetched, count: int) -> Fetched:
+        """Keep the first ``count`` records of the last page; the others are fetched again."""
+        if count >= len(fetched.page.records):
+            return fetched
+        kept, _ = divide(fetched, count)
+        last = kept.page.records[-1].sequence_number
+        self._position = AfterRecord(last)
+        self._start_cut.go_back(last)
+        self._iterator = None
+        self.at_end = False
+        return kept

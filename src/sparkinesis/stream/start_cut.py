@@ -70,6 +70,10 @@ class StartCut:
             return fetched
         return replace(fetched, page=msgspec.structs.replace(fetched.page, records=list(kept)))
 
+    def go_back(self, sequence_number: str) -> None:
+        """Take what lies behind this record once more: it is fetched again."""
+        self._floor, self._floor_is_wanted = sequence_order(sequence_number), False
+
     def _behind_floor(self, records: Sequence[Record]) -> Sequence[Record]:
         floor = self._floor
         if floor is None:

@@ -35,6 +35,7 @@ from sparkinesis.stream.retry import Retry
 from sparkinesis.stream.service_clock import ServiceClock
 from sparkinesis.worker.fan_out import FanOut
 from sparkinesis.worker.fleet.options import DEFAULT_FLEET_OPTIONS, FleetOptions
+from sparkinesis.worker.memory import MemoryBudget, budget_of_process
 from sparkinesis.worker.on_error import RETRY, OnError, check_policy
 from sparkinesis.worker.options import DEFAULT_OPTIONS, WorkerOptions, check_consumer_name
 from sparkinesis.worker.polling import Polling
@@ -170,12 +171,15 @@ class Application:
         *,
         subscription_clock: Callable[[], float] | None = None,
         timing: Timing = MACHINE,
+        memory: MemoryBudget | None = None,
     ) -> Worker:
         """A worker of this application, not started.
 
         subscription_clock: tells the age of enhanced fan-out's subscriptions, in seconds, where it
         is not the clock of ``timing``: for a local Kinesis whose clock is not the machine's.
         timing: all other clocks, waiting and randomness; another one is for simulations.
+        memory: what all records that are held are counted in; None: the budget that workers of
+        this process share, if they give the same ``max_held_bytes``.
 
         Creates the lease table if there is none. Raises `StreamNotFoundError`, `LeaseTableError`,
         `AccessDeniedError` and `ServiceError`.
@@ -213,6 +217,7 @@ class Application:
                 client,
                 options.fan_out,
                 polling,
+                limits=options.ahead,
                 clock=timing.clock,
                 sleep=timing.sleep,
                 subscription_clock=subscription_clock or timing.clock,
@@ -230,6 +235,7 @@ class Application:
             options=options,
             clock=timing.clock,
             uniform=rng.uniform,
+            memory=memory or budget_of_process(options.max_held_bytes),
         )
         return Worker(
             settings,

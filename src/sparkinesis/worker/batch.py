@@ -13,6 +13,7 @@ import pyarrow as pa
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.record import to_arrow_within
+from sparkinesis.worker.footprint import in_batch
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -76,14 +77,19 @@ class RecordBatch:
             for data, key, sequence, sub, us, hash_key, shard in zip(
                 column["data"].to_pylist(),
                 column["partitionKey"].to_pylist(),
-                column["sequenceNumber"].to_pylist(),
+                _shared(column["sequenceNumber"]),
                 column["subSequenceNumber"].to_pylist(),
                 arrival,
                 column["explicitHashKey"].to_pylist(),
-                column["shardId"].to_pylist(),
+                _shared(column["shardId"]),
                 strict=True,
             )
         ]
+
+    @property
+    def memory(self) -> int:
+        """The bytes that it takes, nearly, with the objects of `records`."""
+        return in_batch(self._columns.nbytes, len(self))
 
     @property
     def last(self) -> ExtendedSequenceNumber:
@@ -144,6 +150,13 @@ def make_batch(
     )
     fetched_at = None if fetched_ms is None else _instant(fetched_ms * 1000)
     return RecordBatch(columns, millis_behind_latest, fetched_at), dropped
+
+
+def _shared(texts: pa.Array) -> list[str]:
+    """A column's texts, each equal text as one object."""
+    encoded = texts.dictionary_encode()
+    values = encoded.dictionary.to_pylist()
+    return [values[index] for index in encoded.indices.to_pylist()]
 
 
 def _instant(us: int | None) -> datetime | None:

@@ -161,11 +161,14 @@ class ShardConsumer:
 
     def run(self) -> None:
         """Step until the end."""
-        while not self.is_complete:
-            self._woken.clear()
-            pause = self.step()
-            if pause > 0 and not self.is_complete:
-                self._woken.wait(pause)
+        try:
+            while not self.is_complete:
+                self._woken.clear()
+                pause = self.step()
+                if pause > 0 and not self.is_complete:
+                    self._woken.wait(pause)
+        finally:
+            self.intake.close()
 
     def step(self) -> float:
         """Run the task of the present state once; returns seconds until the next is due."""

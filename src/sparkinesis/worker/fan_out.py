@@ -19,7 +19,9 @@ from sparkinesis.stream.interruption import BETWEEN_SUBSCRIPTIONS
 from sparkinesis.stream.position import Position
 from sparkinesis.stream.registration import deregister_consumer, register_consumer
 from sparkinesis.stream.retry import Retry
-from sparkinesis.worker.options import FanOutOptions
+from sparkinesis.worker.footprint import in_flight
+from sparkinesis.worker.memory import Account
+from sparkinesis.worker.options import AheadLimits, FanOutOptions
 from sparkinesis.worker.polling import Polling
 from sparkinesis.worker.retrieval import FetchAhead, PageSource
 
@@ -48,6 +50,7 @@ class FanOut:
         options: FanOutOptions,
         polling: Polling,
         *,
+        limits: AheadLimits,
         clock: Callable[[], float],
         sleep: Callable[[float], None],
         subscription_clock: Callable[[], float],
@@ -61,6 +64,7 @@ class FanOut:
         self._client = client
         self._options = options
         self._polling = polling
+        self._limits = limits
         self._clock = clock
         self._subscription_clock = subscription_clock
         self._uniform = uniform
@@ -86,7 +90,13 @@ class FanOut:
             _log.info("The consumer %s is not waited for any more", self._name)
 
     def open(
-        self, shard_id: str, start: Position, on_page: Callable[[], None], *, inclusive: bool
+        self,
+        shard_id: str,
+        start: Position,
+        on_page: Callable[[], None],
+        *,
+        inclusive: bool,
+        memory: Account,
     ) -> FetchAhead:
         def open_source() -> PageSource:
             consumer_arn = self._consumer()
@@ -107,6 +117,8 @@ class FanOut:
         return FetchAhead(
             open_source,
             on_page=on_page,
+            memory=memory,
+            limits=self._limits,
             name=f"{self._application}-{shard_id}-fetch",
             clock=self._clock,
             next_after=0.0 if self._is_refused else BETWEEN_SUBSCRIPTIONS,
@@ -161,23 +173,44 @@ class FanOut:
             raise _ShutDownError
 
 
+_LARGEST_EVENT = in_flight(2_097_152, 10_000)
+_SMALLEST_EVENT = 65_536
+"""Bytes of memory that are held for an event that has not come, at least: one without records."""
+
+
 class SubscribedShard:
-    """A shard's pages, one event of its subscription each; used by one thread, but for `stop`."""
+    """A shard's pages, one event of its subscription each; used by one thread, but for `stop`.
+
+    While no event is asked for, nothing is read from the socket. An event is what the service makes
+    it, and cannot be divided; it is taken to be as large as the one before.
+    """
+
+    is_divisible = False
 
     def __init__(self, cursor: FanOutCursor, on_gone: Callable[[], None]) -> None:
         self._cursor = cursor
         self._on_gone = on_gone
+        self.wanted = _LARGEST_EVENT
 
     @property
     def at_end(self) -> bool:
         return self._cursor.at_end
 
-    def fetch(self) -> Fetched | None:
+    def fetch(self, room: int) -> Fetched | None:
+        del room
         try:
-            return self._cursor.fetch()
+            fetched = self._cursor.fetch()
         except ConsumerNotFoundError:
             self._on_gone()
             raise
+        if fetched is not None:
+            event = in_flight(fetched.size, len(fetched.page.records))
+            self.wanted = min(_LARGEST_EVENT, max(_SMALLEST_EVENT, event))
+        return fetched
+
+    def keep(self, fetched: Fetched, count: int) -> Fetched:
+        del count
+        return fetched
 
     def stop(self) -> None:
         self._cursor.stop()

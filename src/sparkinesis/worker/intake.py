@@ -20,6 +20,7 @@ from sparkinesis.worker.batch import RecordBatch, make_batch
 from sparkinesis.worker.loss import StartCheck, tell
 from sparkinesis.worker.retrieval import FetchedPage, OpenRetrieval, Retrieval
 from sparkinesis.worker.settings import ConsumerSettings
+from sparkinesis.worker.shard_memory import ShardMemory
 from sparkinesis.worker.starting import beyond, is_behind, later, since
 
 _log = logging.getLogger(__name__)
@@ -56,6 +57,9 @@ class Intake:
         self._lock = threading.Lock()
         self._has_ended = False
         self._retrieval: Retrieval | None = None
+        self._memory = ShardMemory(settings.memory)
+        self._rest: FetchedPage | None = None
+        """What was not taken of a page that is too large for one batch."""
         self._reached = Reached(TRIM_HORIZON)
         """Where the retrieval began, or is to go on should it fail."""
         self._done: ExtendedSequenceNumber | None = None
@@ -108,6 +112,15 @@ class Intake:
         if self._retrieval is not None:
             self._retrieval.stop()
             self._retrieval = None
+        if self._rest is not None:
+            _release(self._rest)
+            self._rest = None
+
+    def close(self) -> None:
+        """Fetch no more at all, and give all memory back. The last batch is not used any more."""
+        self.end()
+        self.stop()
+        self._memory.close()
 
     def end(self) -> None:
         """Fetch no more at all, and let go of the shard at once; for any thread.
@@ -128,8 +141,10 @@ class Intake:
     def take(self) -> RecordBatch | None:
         """The next batch, which may be empty; None when no page is there, `at_end`, or after `end`.
 
-        Raises what fetching or unpacking raised; the next call goes on behind what was taken.
+        The batch before is not used any more. Raises what fetching or unpacking raised; the next
+        call goes on behind what was taken.
         """
+        self._memory.done()
         if self.at_end:
             return None
         with self._lock:
@@ -141,12 +156,12 @@ class Intake:
                     self._reached.position,
                     self._on_page,
                     inclusive=self._check is not None,
+                    memory=self._memory.ahead,
                 )
             retrieval = self._retrieval
         before = self._reached, self._check, self._taken
         try:
-            page = retrieval.take()
-            return None if page is None else self._accept(page, retrieval.next_from)
+            return self._take(retrieval)
         except PositionNotFoundError:
             self._tell(
                 f"The service does not know the checkpoint {self._reached.position} of "
@@ -174,6 +189,17 @@ class Intake:
             self._reached, self._check, self._taken = before
             self.at_end = False
             raise
+
+    def _take(self, retrieval: Retrieval) -> RecordBatch | None:
+        page = self._rest or retrieval.take()
+        if page is None:
+            return None
+        page, self._rest = self._memory.admit(page)
+        try:
+            return self._accept(page, retrieval.next_from)
+        finally:
+            if self._rest is None:
+                _release(page)
 
     def _accept(self, page: FetchedPage, next_from: float) -> RecordBatch | None:
         fetched = page.fetched
@@ -242,6 +268,7 @@ class Intake:
             deaggregate=options.deaggregate,
             hash_range=self._hash_range,
         )
+        self._memory.unpacked(records, batch)
         if dropped:
             self.dropped += dropped
             _log.info(
@@ -255,3 +282,8 @@ class Intake:
             assert self._done is not None
             batch = batch.after(self._done)
         return batch
+
+
+def _release(page: FetchedPage) -> None:
+    if page.hold is not None:
+        page.hold.release()

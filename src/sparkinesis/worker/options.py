@@ -19,9 +19,13 @@ _CONSUMER_ARN = re.compile(
 LONGEST = 3_652 * 86_400.0
 """Seconds, ten years: what no wait comes near, and every clock can add."""
 
+Bytes: TypeAlias = int
+
+_MOST = {"int": 2**31 - 1, "Bytes": 2**63 - 1, "float": LONGEST}
 _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "bool": ((bool,), "True or False"),
     "int": ((int,), f"a whole number below {2**31:,}"),
+    "Bytes": ((int,), "a whole number of bytes"),
     "float": ((int, float), f"a number of seconds, {LONGEST:.0f} at most"),
 }
 
@@ -35,9 +39,7 @@ def check_types(options: Any) -> None:
             continue
         types, wanted = _KINDS[kind]
         is_of_type = isinstance(value, types) and isinstance(value, bool) == (kind == "bool")
-        is_sane = kind == "bool" or (
-            is_of_type and abs(value) <= (2**31 - 1 if kind == "int" else LONGEST)
-        )
+        is_sane = kind == "bool" or (is_of_type and abs(value) <= _MOST[kind])
         if not is_of_type or not is_sane:
             raise OptionError(f"{each.name} is {_shown(value)}; it must be {wanted}.")
 
@@ -134,6 +136,20 @@ def check_consumer_name(option: str, name: str) -> None:
 
 DEFAULT_FAN_OUT = FanOutOptions()
 
+DEFAULT_HELD_BYTES = 512 * 1_048_576
+"""With it, a worker of 200 shards with slow processors stays within a container of 2 GiB."""
+
+_MIB = 1_048_576
+
+
+@dataclass(frozen=True, slots=True)
+class AheadLimits:
+    """The most that waits for one shard's record processor."""
+
+    pages: int
+    bytes: int
+    records: int
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
@@ -161,6 +177,18 @@ class WorkerOptions:
     idle_time: float = 1.0
     """The wait between two reads of a shard that had nothing more to give; none with enhanced
     fan-out."""
+    max_held_bytes: Bytes = DEFAULT_HELD_BYTES
+    """The most memory for records that wait for record processors or are with them: of all shards
+    of all workers in this process that give the same number. What is unpacked counts as what it
+    takes then, with a Python object for each user record. A shard that has nothing is always given
+    a little, so that no shard waits for another's processor. The KCL has no such limit."""
+    max_pages_ahead: int = 4
+    """How many answers or events may wait for a shard's record processor before no more is fetched
+    (KCL ``maxPendingProcessRecordsInput``)."""
+    max_bytes_ahead: Bytes = 8 * _MIB
+    """The same in bytes of data (KCL ``maxByteSize``; ``maxCacheByteSize`` in 1.x)."""
+    max_records_ahead: int = 30_000
+    """The same in records, as the stream stores them (KCL ``maxRecordsCount``)."""
     call_even_for_empty_batches: bool = False
     """Call ``process_records`` without records too, so that it can act on time."""
     deaggregate: bool = True
@@ -207,6 +235,7 @@ class WorkerOptions:
             _at_least(self, name, 0)
         for name in ("max_leases", "max_leases_to_steal", "max_records", "audit_confidence"):
             _at_least(self, name, 1)
+        self._check_ahead()
         if self.max_records > MAX_RECORDS_PER_CALL:
             raise OptionError(
                 f"max_records is {self.max_records}; GetRecords returns "
@@ -226,6 +255,20 @@ class WorkerOptions:
         if self.give_up_after_limit and self.processing_time_limit is None:
             raise OptionError("give_up_after_limit needs a processing_time_limit.")
         _at_least(self, "shutdown_timeout", 0)
+
+    def _check_ahead(self) -> None:
+        for name in ("max_pages_ahead", "max_bytes_ahead", "max_records_ahead"):
+            _at_least(self, name, 1)
+        if self.max_held_bytes < _MIB:
+            raise OptionError(
+                f"max_held_bytes is {self.max_held_bytes}; it must be at least {_MIB:,} (1 MiB). "
+                "It is for all shards together: 4 MiB for each of them is a good start."
+            )
+
+    @property
+    def ahead(self) -> AheadLimits:
+        """What concerns fetching ahead of one shard's record processor."""
+        return AheadLimits(self.max_pages_ahead, self.max_bytes_ahead, self.max_records_ahead)
 
     @property
     def care(self) -> CareSettings:

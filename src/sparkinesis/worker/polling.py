@@ -9,11 +9,17 @@ from sparkinesis.stream.budget import Pace, ShardBudget
 from sparkinesis.stream.client import Fetched, StreamClient
 from sparkinesis.stream.cursor import ShardCursor
 from sparkinesis.stream.position import Position
+from sparkinesis.worker.footprint import LARGEST_RECORD, WHOLE_PAGE, in_flight
+from sparkinesis.worker.memory import Account
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.retrieval import FetchAhead
 
 _PACE = Pace(calls_per_second=4.0)
 """Of the five GetRecords calls that a shard takes a second, one is left for others."""
+
+_BYTES_A_SECOND = 1_048_576
+_RECORDS_A_SECOND = 1000
+"""What a shard takes from producers (Kinesis' quotas)."""
 
 _FORGOTTEN_AFTER = 60.0
 """Seconds: who has not called a shard for so long has all of its budget."""
@@ -44,11 +50,19 @@ class Polling:
         del wait
 
     def open(
-        self, shard_id: str, start: Position, on_page: Callable[[], None], *, inclusive: bool
+        self,
+        shard_id: str,
+        start: Position,
+        on_page: Callable[[], None],
+        *,
+        inclusive: bool,
+        memory: Account,
     ) -> FetchAhead:
         return FetchAhead(
             lambda: self.source(shard_id, start, inclusive=inclusive),
             on_page=on_page,
+            memory=memory,
+            limits=self._options.ahead,
             name=f"{self._application}-{shard_id}-fetch",
             clock=self._clock,
         ).start()
@@ -85,7 +99,12 @@ class PolledShard:
 
     No wait between calls while the shard has more to give than was fetched, beyond what its budget
     asks for; ``idle_time`` seconds at the tip, also if records trickle in there.
+
+    A call may ask for a number of records, not of bytes. So that a page fits into its memory, the
+    records are taken to be as large as those of the page before, and very large before the first.
     """
+
+    is_divisible = True
 
     def __init__(
         self,
@@ -96,23 +115,56 @@ class PolledShard:
         clock: Callable[[], float],
     ) -> None:
         self._cursor = cursor
-        self._limit = max_records
+        self._most = max_records
         self._idle_time = idle_time
         self._clock = clock
         self._due = clock()
+        self._size = LARGEST_RECORD
+        """The size of a record, as far as it is known."""
+        self._at_tip_since: float | None = None
+        """When the shard had nothing more to give, if it had not at the last call."""
         self._stopped = threading.Event()
 
     @property
     def at_end(self) -> bool:
         return self._cursor.at_end
 
-    def fetch(self) -> Fetched | None:
+    @property
+    def wanted(self) -> int:
+        """The memory of the next call: that of a whole page, but at the tip less.
+
+        There, no more is to come than a shard takes until then.
+        """
+        since = self._at_tip_since
+        if since is None:
+            return self._whole
+        seconds = max(self._due, self._clock()) - since + 1.0
+        written = in_flight(int(_BYTES_A_SECOND * seconds), int(_RECORDS_A_SECOND * seconds))
+        return min(self._whole, written)
+
+    @property
+    def _whole(self) -> int:
+        return min(WHOLE_PAGE, self._most * in_flight(self._size, 1))
+
+    def fetch(self, room: int) -> Fetched | None:
         if self._stopped.wait(max(0.0, self._due - self._clock())):
             return None
-        fetched = self._cursor.fetch(self._limit)
-        if not fetched.page.millis_behind_latest and len(fetched.page.records) < self._limit:
-            self._due = self._clock() + self._idle_time
+        limit = self._most
+        if room < self._whole:
+            limit = min(limit, max(1, room // in_flight(self._size, 1)))
+        fetched = self._cursor.fetch(limit)
+        records = fetched.page.records
+        if records:
+            self._size = max(1, fetched.size // len(records))
+        self._at_tip_since = None
+        if not fetched.page.millis_behind_latest and len(records) < limit:
+            self._at_tip_since = self._clock()
+            self._due = self._at_tip_since + self._idle_time
         return fetched
+
+    def keep(self, fetched: Fetched, count: int) -> Fetched:
+        self._at_tip_since, self._due = None, self._clock()
+        return self._cursor.keep(fetched, count)
 
     def stop(self) -> None:
         self._stopped.set()

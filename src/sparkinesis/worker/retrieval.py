@@ -11,12 +11,9 @@ from typing import Protocol
 
 from sparkinesis.stream.client import Fetched
 from sparkinesis.stream.position import Position
-
-MAX_PAGES = 4
-MAX_BYTES = 8 * 1_048_576
-MAX_RECORDS = 30_000
-"""How much is fetched ahead of a record processor (KCL ``maxPendingProcessRecordsInput``,
-``maxByteSize``, ``maxRecordsCount``). A page is fetched while there is less than all of these."""
+from sparkinesis.worker.footprint import decoded, decoded_within
+from sparkinesis.worker.memory import Account, Hold
+from sparkinesis.worker.options import AheadLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +24,8 @@ class FetchedPage:
     at_shard_end: bool
     since: float
     """When it was fetched, by the worker's clock (seconds)."""
+    hold: Hold | None = None
+    """The memory that it takes, to be released when it is used up; None: nobody counts it."""
 
 
 class Retrieval(Protocol):
@@ -44,10 +43,19 @@ class Retrieval(Protocol):
 
 
 class OpenRetrieval(Protocol):
-    """Begins to fetch a shard behind ``start``, or AT its record; ``on_page`` is told of pages."""
+    """Begins to fetch a shard behind ``start``, or AT its record; ``on_page`` is told of pages.
+
+    memory: the account that pages are counted in.
+    """
 
     def __call__(
-        self, shard_id: str, start: Position, on_page: Callable[[], None], *, inclusive: bool
+        self,
+        shard_id: str,
+        start: Position,
+        on_page: Callable[[], None],
+        *,
+        inclusive: bool,
+        memory: Account,
     ) -> Retrieval: ...
 
 
@@ -61,7 +69,13 @@ class RetrievalMode(Protocol):
         """
 
     def open(
-        self, shard_id: str, start: Position, on_page: Callable[[], None], *, inclusive: bool
+        self,
+        shard_id: str,
+        start: Position,
+        on_page: Callable[[], None],
+        *,
+        inclusive: bool,
+        memory: Account,
     ) -> Retrieval:
         """See `OpenRetrieval`."""
 
@@ -76,8 +90,25 @@ class PageSource(Protocol):
     def at_end(self) -> bool:
         """Whether the shard is closed, and every record of it was fetched."""
 
-    def fetch(self) -> Fetched | None:
-        """The next page, waiting for it; None: it was stopped. Not to be called `at_end`."""
+    @property
+    def wanted(self) -> int:
+        """The memory that the next page may take while it is fetched, in bytes."""
+
+    @property
+    def is_divisible(self) -> bool:
+        """Whether a smaller page can be asked for, and a part of a page kept."""
+
+    def fetch(self, room: int) -> Fetched | None:
+        """The next page, waiting for it; None: it was stopped. Not to be called `at_end`.
+
+        room: the memory that is held for it; a page may turn out larger.
+        """
+
+    def keep(self, fetched: Fetched, count: int) -> Fetched:
+        """Keep the first ``count`` records of the last page, where it is divisible.
+
+        The others are fetched again.
+        """
 
     def stop(self) -> None:
         """End a `fetch` that waits, and let go of connections. For any thread."""
@@ -85,6 +116,9 @@ class PageSource(Protocol):
 
 class FetchAhead:
     """Fetches within limits; `take` is for one thread, and ``on_page`` is called from another.
+
+    A page is fetched while fewer pages, bytes and records than the limits wait to be taken, and
+    when ``memory`` has room for it.
 
     An error stops the fetching: `take` raises it behind the pages that came before, and a new
     `FetchAhead` goes on.
@@ -95,6 +129,8 @@ class FetchAhead:
         open_source: Callable[[], PageSource],
         *,
         on_page: Callable[[], None],
+        memory: Account,
+        limits: AheadLimits,
         name: str,
         clock: Callable[[], float],
         next_after: float = 0.0,
@@ -103,12 +139,16 @@ class FetchAhead:
         self._next_after = next_after
         self._open_source = open_source
         self._on_page = on_page
+        self._memory = memory
+        self._limits = limits
         self._clock = clock
         self._changed = threading.Condition()
         self._pages: deque[FetchedPage] = deque()
         self._error: BaseException | None = None
         self._stopped = False
         self._source: PageSource | None = None
+        self._asked: Hold | None = None
+        self._is_first = True
         # Logs as the shard's consumer, who makes it.
         run = copy_context().run
         self._thread = threading.Thread(target=run, args=(self._run,), name=name, daemon=True)
@@ -130,9 +170,15 @@ class FetchAhead:
     def stop(self) -> None:
         with self._changed:
             self._stopped = True
+            pages = list(self._pages)
             self._pages.clear()
             self._changed.notify()
-            source = self._source
+            source, asked = self._source, self._asked
+        if asked is not None:
+            asked.cancel()
+        for page in pages:
+            if page.hold is not None:
+                page.hold.release()
         if source is not None:
             source.stop()
 
@@ -148,21 +194,10 @@ class FetchAhead:
         source = self._open_source()
         with self._changed:
             self._source = source
-        is_first = True
         try:
             while self._wait_for_room():
-                fetched = source.fetch()
-                if fetched is None:
+                if not self._fetch(source):
                     return
-                page = FetchedPage(fetched, source.at_end, self._clock())
-                with self._changed:
-                    if self._stopped:
-                        return
-                    if is_first:
-                        # It may have been refused for a while, as the one before it was young.
-                        self.next_from = page.since + self._next_after
-                        is_first = False
-                    self._pages.append(page)
                 self._on_page()
                 if source.at_end:
                     return
@@ -177,8 +212,55 @@ class FetchAhead:
 
     def _has_room(self) -> bool:
         waiting = [page.fetched for page in self._pages]
+        limits = self._limits
         return (
-            len(waiting) < MAX_PAGES
-            and sum(fetched.size for fetched in waiting) < MAX_BYTES
-            and sum(len(fetched.page.records) for fetched in waiting) < MAX_RECORDS
+            len(waiting) < limits.pages
+            and sum(fetched.size for fetched in waiting) < limits.bytes
+            and sum(len(fetched.page.records) for fetched in waiting) < limits.records
         )
+
+    def _fetch(self, source: PageSource) -> bool:
+        """Fetch a page once there is memory for it; False: it was stopped."""
+        wanted = source.wanted
+        hold = self._memory.ask(wanted, None if source.is_divisible else wanted)
+        is_kept = False
+        try:
+            fetched = source.fetch(room) if (room := self._wait_for_memory(hold)) else None
+            if fetched is not None:
+                fetched = _fitted(fetched, source, hold)
+                is_kept = self._keep(FetchedPage(fetched, source.at_end, self._clock(), hold))
+        finally:
+            if not is_kept:
+                hold.release()
+        return is_kept
+
+    def _wait_for_memory(self, hold: Hold) -> int:
+        """The bytes that are held; 0: it was stopped."""
+        with self._changed:
+            if self._stopped:
+                return 0
+            self._asked = hold
+        return hold.wait()
+
+    def _keep(self, page: FetchedPage) -> bool:
+        """Whether the page is kept for `take`; not if it was stopped."""
+        with self._changed:
+            if self._stopped:
+                return False
+            if self._is_first:
+                # It may have been refused for a while, as the one before it was young.
+                self.next_from = page.since + self._next_after
+                self._is_first = False
+            self._pages.append(page)
+            return True
+
+
+def _fitted(fetched: Fetched, source: PageSource, hold: Hold) -> Fetched:
+    """As much of a page as there is memory for; ``hold`` holds that much from now on."""
+    size = decoded(fetched)
+    room = hold.resize(size)
+    if room < size:
+        # Its records are larger than those before.
+        fetched = source.keep(fetched, decoded_within(fetched, room))
+        hold.force(decoded(fetched))
+    return fetched

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from sparkinesis.stream.client import StreamClient
 from sparkinesis.stream.position import Position
 from sparkinesis.worker.failures import Failures
+from sparkinesis.worker.memory import MemoryBudget
 from sparkinesis.worker.on_error import OnError
-from sparkinesis.worker.options import WorkerOptions
+from sparkinesis.worker.options import DEFAULT_HELD_BYTES, WorkerOptions
 from sparkinesis.worker.processor import ProcessorFactory
 
 
@@ -33,6 +34,8 @@ class ConsumerSettings:
     """Monotonic, in seconds."""
     uniform: Callable[[float, float], float]
     failures: Failures = field(default_factory=Failures)
+    memory: MemoryBudget = field(default_factory=lambda: MemoryBudget(DEFAULT_HELD_BYTES))
+    """What all records that are held are counted in."""
 
     def skip_before(self, now_ms: int) -> int | None:
         """Records that arrived before this (epoch ms) are skipped, if the options say so."""

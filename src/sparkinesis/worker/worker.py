@@ -391,7 +391,7 @@ class Worker:
                 continue
             if not consumer.is_complete:
                 _log.error("The consumer of %s has ended without a word", consumer)
-                consumer.intake.stop()
+                consumer.intake.close()
                 self._release(consumer.held)
             with self._changed:
                 del self._consumers[shard_id]

@@ -19,12 +19,12 @@ from sparkinesis.worker.on_error import Retry
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.polling import Polling
 from sparkinesis.worker.processor import RecordProcessor
-from sparkinesis.worker.retrieval import MAX_PAGES
 from sparkinesis.worker.settings import ConsumerSettings
 from tests.journal import PATIENCE
 from tests.streams import put
 
 HOUR = 3_600_000
+MAX_PAGES = WorkerOptions().max_pages_ahead
 SHARD = "shardId-000000000000"
 
 

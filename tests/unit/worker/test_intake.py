@@ -18,6 +18,7 @@ from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp, 
 from sparkinesis.stream.retention import CLOCK_MARGIN_MS
 from sparkinesis.stream.shard import Shard
 from sparkinesis.worker.intake import Intake
+from sparkinesis.worker.memory import Account
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.retrieval import FetchedPage
 from sparkinesis.worker.settings import ConsumerSettings
@@ -38,7 +39,13 @@ class Service:
     next_from: float = 0.0
 
     def open(
-        self, shard_id: str, start: Position, on_page: Callable[[], None], *, inclusive: bool
+        self,
+        shard_id: str,
+        start: Position,
+        on_page: Callable[[], None],
+        *,
+        inclusive: bool,
+        memory: Account,
     ) -> Service:
         self.opened.append((start, inclusive))
         return self

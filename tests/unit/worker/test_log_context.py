@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 from sparkinesis.worker.log_context import LOG_FORMAT, LogContext, LogPlace, log_to_stderr
+from sparkinesis.worker.memory import MemoryBudget
+from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.retrieval import FetchAhead
 
 PLACE = LogPlace("app", "w1")
@@ -104,7 +106,14 @@ def test_fetching_is_of_the_place_that_began_it(lines: list[str]) -> None:
         raise ValueError("no cursor")
 
     def begin() -> None:
-        FetchAhead(open_source, on_page=done.set, name="test", clock=time.monotonic).start()
+        FetchAhead(
+            open_source,
+            on_page=done.set,
+            memory=MemoryBudget(2**20).account(),
+            limits=WorkerOptions().ahead,
+            name="test",
+            clock=time.monotonic,
+        ).start()
 
     SHARD.run(begin)
     assert done.wait(60)

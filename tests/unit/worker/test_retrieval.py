@@ -12,16 +12,40 @@ import pytest
 from sparkinesis.errors import ServiceError
 from sparkinesis.stream.client import Fetched
 from sparkinesis.stream.page import Page, Record
-from sparkinesis.worker import retrieval
+from sparkinesis.worker.memory import Account, MemoryBudget
+from sparkinesis.worker.options import DEFAULT_OPTIONS
 from sparkinesis.worker.polling import PolledShard
 from sparkinesis.worker.retrieval import FetchAhead
 
 PATIENCE = 30.0
+LIMITS = DEFAULT_OPTIONS.ahead
+
+
+def roomy() -> Account:
+    """Memory for whatever the limits of one shard let in."""
+    return MemoryBudget(2**30).account()
 
 
 def page(count: int = 1, behind: int = 1, size: int = 100) -> Fetched:
     records = [Record(data=b"x", partition_key="k", sequence_number="1") for _ in range(count)]
     return Fetched(Page(records, "next", behind, None), size, 0)
+
+
+def ahead(
+    open_source: Callable[[], Any],
+    on_page: Callable[[], None],
+    clock: Callable[[], float] = time.monotonic,
+    next_after: float = 0.0,
+) -> FetchAhead:
+    return FetchAhead(
+        open_source,
+        on_page=on_page,
+        memory=roomy(),
+        limits=LIMITS,
+        name="test",
+        clock=clock,
+        next_after=next_after,
+    )
 
 
 class Script:
@@ -54,12 +78,18 @@ class Reader:
     """A fetching ahead by polling, and a count of what it announced."""
 
     def __init__(
-        self, cursor: Any, idle_time: float = 3600.0, clock: Callable[[], float] = time.monotonic
+        self,
+        cursor: Any,
+        idle_time: float = 3600.0,
+        clock: Callable[[], float] = time.monotonic,
+        memory: Account | None = None,
     ) -> None:
         self._announced = threading.Semaphore(0)
         self.fetching = FetchAhead(
             lambda: PolledShard(cursor, max_records=7, idle_time=idle_time, clock=clock),
             on_page=self._announced.release,
+            memory=memory or roomy(),
+            limits=LIMITS,
             name="test",
             clock=clock,
         ).start()
@@ -85,10 +115,10 @@ def read() -> Any:
 @pytest.mark.parametrize(
     ("answers", "fetched"),
     [
-        ([page()] * 20, retrieval.MAX_PAGES),
-        ([page(size=retrieval.MAX_BYTES // 2)] * 20, 2),
-        ([page(count=retrieval.MAX_RECORDS // 2)] * 20, 2),
-        ([page(size=retrieval.MAX_BYTES)] * 20, 1),
+        ([page()] * 20, LIMITS.pages),
+        ([page(size=LIMITS.bytes // 2)] * 20, 2),
+        ([page(count=LIMITS.records // 2)] * 20, 2),
+        ([page(size=LIMITS.bytes)] * 20, 1),
     ],
     ids=["pages", "bytes", "records", "one large page"],
 )
@@ -138,7 +168,7 @@ def test_what_opening_raises_is_raised_too() -> None:
         raise ServiceError("no iterator")
 
     announced = threading.Event()
-    fetching = FetchAhead(refuse, on_page=announced.set, name="test", clock=time.monotonic)
+    fetching = ahead(refuse, announced.set)
     fetching.start()
     assert announced.wait(PATIENCE)
     with pytest.raises(ServiceError, match="no iterator"):
@@ -172,12 +202,14 @@ class Pushed:
     """A source that waits for an event until it is stopped."""
 
     at_end = False
+    wanted = 1_000_000
+    is_divisible = False
 
     def __init__(self) -> None:
         self.is_waiting = threading.Event()
         self.stopped = threading.Event()
 
-    def fetch(self) -> Fetched | None:
+    def fetch(self, room: int) -> Fetched | None:
         self.is_waiting.set()
         assert self.stopped.wait(PATIENCE)
         return None
@@ -188,7 +220,7 @@ class Pushed:
 
 def test_stopping_stops_a_source_that_waits() -> None:
     source, announced = Pushed(), threading.Event()
-    fetching = FetchAhead(lambda: source, on_page=announced.set, name="test", clock=time.monotonic)
+    fetching = ahead(lambda: source, announced.set)
     fetching.start()
     assert source.is_waiting.wait(PATIENCE)
     fetching.stop()
@@ -204,7 +236,7 @@ def test_a_source_that_is_opened_too_late_is_stopped_unread() -> None:
         assert go_on.wait(PATIENCE)
         return source
 
-    fetching = FetchAhead(open_late, on_page=announced.set, name="test", clock=time.monotonic)
+    fetching = ahead(open_late, announced.set)
     fetching.start()
     fetching.stop()
     go_on.set()
@@ -215,11 +247,11 @@ def test_a_source_that_is_opened_too_late_is_stopped_unread() -> None:
 
 def test_a_source_that_fails_is_let_go_of(read: Callable[..., Reader]) -> None:
     class Failing(Pushed):
-        def fetch(self) -> Fetched | None:
+        def fetch(self, room: int) -> Fetched | None:
             raise ServiceError("no")
 
     source, announced = Failing(), threading.Event()
-    FetchAhead(lambda: source, on_page=announced.set, name="test", clock=time.monotonic).start()
+    ahead(lambda: source, announced.set).start()
     assert announced.wait(PATIENCE)
     assert source.stopped.is_set()
 
@@ -229,16 +261,14 @@ def test_the_next_may_begin_a_while_after_the_first_page() -> None:
     now, announced = [100.0], threading.Semaphore(0)
 
     class Subscription(Pushed):
-        def fetch(self) -> Fetched | None:
+        def fetch(self, room: int) -> Fetched | None:
             now[0] += 7.0
             return page()
 
-    fetching = FetchAhead(
-        Subscription, on_page=announced.release, name="test", clock=lambda: now[0], next_after=5.0
-    )
+    fetching = ahead(Subscription, announced.release, lambda: now[0], 5.0)
     assert fetching.next_from == 105.0
     fetching.start()
-    for _ in range(retrieval.MAX_PAGES):
+    for _ in range(LIMITS.pages):
         assert announced.acquire(timeout=PATIENCE)
     assert fetching.next_from == 112.0
     fetching.stop()
