@@ -22,6 +22,7 @@ from sparkinesis.worker.checkpointer import Checkpointer, Permitted
 from sparkinesis.worker.consumer import ShardConsumer
 from sparkinesis.worker.delivery import Deliverer
 from sparkinesis.worker.intake import Intake
+from sparkinesis.worker.memory import Hold, MemoryBudget
 from sparkinesis.worker.retrieval import FetchAhead
 from sparkinesis.worker.settings import ConsumerSettings
 from sparkinesis.worker.worker import Worker
@@ -36,13 +37,16 @@ from tests.simulation.patches import (
     children_at_latest,
     deaf,
     deleted_unless_told,
+    do_not_wait,
     drop_first,
     early_end,
     filter_all,
     forgetful,
+    keep_memory,
     keys_only,
     last_page,
     latest_again,
+    no_floor,
     one_by_one,
     renewed_if,
     silent_end,
@@ -214,6 +218,16 @@ BUGS: dict[str, Bug] = {
     ),
     "a record without a key is no record": instead(
         page, "_DECODER", keys_only, "everything_is_processed", 1
+    ),
+    # memory
+    "memory of a lost lease is not given back": instead(
+        FetchAhead, "stop", keep_memory, "memory_is_given_back", 5
+    ),
+    "a shard without anything waits for memory": instead(
+        MemoryBudget, "_grant", no_floor, "nobody_waits_with_empty_hands", 27
+    ),
+    "pages are fetched whether or not there is memory": instead(
+        Hold, "wait", do_not_wait, "memory_is_within_its_budget", 27
     ),
     # processors that fail, and the end
     "what a call returns is not looked at": instead(

@@ -16,6 +16,7 @@ from tests.simulation import history as events
 from tests.simulation.history import History
 from tests.simulation.journal import EPOCH_MS, Journal
 from tests.simulation.kinesis import REGION
+from tests.simulation.memory import Notes
 from tests.simulation.processor import SimulatedProcessor, on_error
 from tests.simulation.producer import STREAM
 from tests.simulation.scheduler import Process, Scheduler
@@ -57,6 +58,10 @@ class WorkerFleet:
     """By process, when it went on and how long its own clock had stood still."""
     ungraceful: set[str] = field(default_factory=set)
     """Processes of workers that were shut down by force."""
+    memory: Notes = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.memory = Notes(self.scheduler)
 
     # --- what happens
 
@@ -152,10 +157,11 @@ class WorkerFleet:
             wall_clock_ms=lambda: self.journal.now_ms() + round(slot.clock_ahead * 1000),
             new_rng=lambda: random.Random(seed),
         )
+        memory = self.memory.budget(self.history.memory, process)
         worker: Worker | None = None
         while _is_wanted(slot):
             try:
-                worker = application.worker(timing=timing)
+                worker = application.worker(timing=timing, memory=memory)
                 slot.worker = worker
                 if not _is_wanted(slot):
                     break

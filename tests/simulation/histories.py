@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 
+from sparkinesis.worker.options import DEFAULT_HELD_BYTES
 from tests.simulation import history as h
 from tests.simulation.network import FAULTS
 
@@ -18,6 +19,9 @@ WORKERS = 4
 
 QUICK: dict[str, Any] = {"idle_time": 2.0, "audit_interval": 20.0, "cleanup_interval": 15.0}
 """Not the defaults: a quiet shard is asked for less often, and mended sooner, to save time."""
+
+LITTLE = (4_000, 20_000)
+"""Bytes of memory for a process's records: a few of them at a time, and one of each shard."""
 
 _CALM = {
     "failover_time": 40.0,
@@ -151,6 +155,7 @@ def histories(draw: _Draw[Any]) -> h.History:
         names_children=draw(st.sampled_from((True, True, False))),
         begins_early=draw(st.sampled_from((0, 0, 0, 3))),
         table_server=draw(st.sampled_from(_SERVERS)),
+        memory=draw(st.sampled_from((DEFAULT_HELD_BYTES, DEFAULT_HELD_BYTES, *LITTLE))),
         duration=float(duration),
         patience=1600.0 if is_slow else 400.0,
     )

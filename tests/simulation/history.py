@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from sparkinesis.worker.options import DEFAULT_HELD_BYTES
+
 TableServer: TypeAlias = Literal["DynamoDB", "dynalite", "moto", "older"]
 """Who answers for the lease table. dynalite knows no batches, and its refusals do not tell the row
 that refuses, as those of older servers. moto answers success for a statement of a batch whose
@@ -258,6 +260,8 @@ class History:
     """Records before the place asked for with which an iterator or a subscription begins."""
     table_server: TableServer = "DynamoDB"
     """Who answers for the lease table."""
+    memory: int = DEFAULT_HELD_BYTES
+    """Bytes that a process may hold ahead of its record processors."""
     duration: float = 60.0
     """Until faults stop."""
     patience: float = 400.0

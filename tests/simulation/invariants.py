@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from tests.simulation import checkpoint_rules, costs, delivery, lease_rules, order
+from tests.simulation import checkpoint_rules, costs, delivery, lease_rules, memory, order
 from tests.simulation.fan_out import FAN_OUT
 from tests.simulation.world import World
 
@@ -38,6 +38,9 @@ INVARIANTS: tuple[Invariant, ...] = (
     delivery.everything_is_processed,
     delivery.every_shard_is_read,
     delivery.workers_leave,
+    memory.memory_is_within_its_budget,
+    memory.memory_is_given_back,
+    memory.nobody_waits_with_empty_hands,
     costs.calls_stay_within_budgets,
     costs.shards_are_not_read_too_fast,
     costs.leases_are_renewed_together,

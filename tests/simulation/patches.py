@@ -301,3 +301,37 @@ def untried(put_off: Any) -> Any:
         return put_off(self, attempt, pause)
 
     return put
+
+
+def keep_memory(stop: Any) -> Any:
+    """Pages that nobody takes any more are dropped, but not their memory."""
+
+    def keep(self: Any) -> None:
+        with self._changed:
+            self._pages.clear()
+        stop(self)
+
+    return keep
+
+
+def no_floor(grant: Any) -> Any:
+    """Half of what the others leave, and nothing in any case."""
+
+    def granted(self: Any, hold: Any) -> bool:
+        if self._room(hold._account) < min(hold._want, self.floor):
+            return False
+        return bool(grant(self, hold))
+
+    return granted
+
+
+def do_not_wait(wait: Any) -> Any:
+    def at_once(self: Any) -> int:
+        with self._budget._lock:
+            if not self._is_decided:
+                self._budget._waiting.remove(self)
+                self._is_decided = True
+                self._budget._resize(self, self._want, force=True)
+        return int(self._granted)
+
+    return at_once

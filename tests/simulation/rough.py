@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.simulation import history as h
-from tests.simulation.histories import QUICK, closed, in_order
+from tests.simulation.histories import LITTLE, QUICK, closed, in_order
 
 _DURATION = 120.0
 _ODD, _UNNAMED, _EARLY = 50, 3, 8
@@ -18,7 +18,10 @@ _SERVERS: tuple[h.TableServer, ...] = ("DynamoDB", "dynalite", "moto", "older")
 
 def rough_history(number: int) -> h.History:
     """Of sleepers, lost answers, processors that fail, and one matter more."""
-    return _MATTERS[number % len(_MATTERS)](plain_history(number), random.Random(-1 - number))
+    history = _MATTERS[number % len(_MATTERS)](plain_history(number), random.Random(-1 - number))
+    # Each fourth time with little memory, so that shards wait for one another.
+    rounds = number // len(_MATTERS)
+    return replace(history, memory=LITTLE[rounds // 4 % 2]) if rounds % 4 == 3 else history
 
 
 def plain_history(number: int) -> h.History:

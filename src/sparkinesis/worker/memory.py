@@ -19,13 +19,16 @@ import functools
 import os
 import threading
 
-LARGEST_FLOOR = 1_048_576
-"""Bytes: what an account may hold in any case, unless there are too many accounts for that."""
+_LARGEST_FLOOR = 1_048_576
+_FEW_ACCOUNTS = 64
 
 
 def floor_of(limit: int, accounts: int) -> int:
-    """The bytes that each of so many accounts may hold in any case."""
-    return max(1, min(LARGEST_FLOOR, limit // max(1, accounts)))
+    """The bytes that each of so many accounts may hold in any case.
+
+    1 MiB, but less where the limit is small, or the accounts are many.
+    """
+    return max(1, min(_LARGEST_FLOOR, limit // max(_FEW_ACCOUNTS, accounts)))
 
 
 def allowance(limit: int, others: int) -> int:
@@ -142,6 +145,11 @@ class MemoryBudget:
     def floor(self) -> int:
         """The bytes that each account may hold in any case."""
         return floor_of(self.limit, self._accounts)
+
+    @property
+    def accounts(self) -> int:
+        """How many accounts are open."""
+        return self._accounts
 
     def account(self) -> Account:
         """A new account, which holds nothing."""

@@ -1,0 +1,87 @@
+"""The memory of simulated processes: what their budgets gave, and whether they got it back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sparkinesis.worker.memory import Account, Hold, MemoryBudget
+from tests.simulation.scheduler import Process, Scheduler
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+_CALL_ENDS_WITHIN = 120.0
+"""Seconds in which a fetch under way is over, with its retries and waits, when nobody wants it."""
+
+LARGEST_BATCH = 8_192
+"""Bytes of memory of one simulated record at most, with its user records: it is not divided."""
+
+
+class WatchedBudget(MemoryBudget):
+    """A process's budget, which notes who waits, and what is not given back."""
+
+    def __init__(self, limit: int, process: Process, notes: Notes) -> None:
+        super().__init__(limit)
+        self.process = process
+        self.most_accounts = 0
+        self._notes = notes
+
+    def _ask(self, account: Account, want: int, least: int | None) -> Hold:
+        hold = super()._ask(account, want, least)
+        self.most_accounts = max(self.most_accounts, self.accounts)
+        if not account.held and not hold.size and not account._is_closed:
+            self._notes.starved.append(f"{self.process} at {self._notes.scheduler.now:.1f}")
+        return hold
+
+    def _close(self, account: Account) -> None:
+        super()._close(account)
+        scheduler = self._notes.scheduler
+        scheduler.at(scheduler.now + _CALL_ENDS_WITHIN, lambda: self._look_at(account))
+
+    def _look_at(self, account: Account) -> None:
+        process = self.process
+        if not account.held or not process.is_alive:
+            return
+        if process.is_paused:
+            self._notes.scheduler.at(
+                self._notes.scheduler.now + _CALL_ENDS_WITHIN, lambda: self._look_at(account)
+            )
+            return
+        self._notes.kept.append(f"{self.process} keeps {account.held} bytes of a shard it has left")
+
+
+@dataclass
+class Notes:
+    """Of all processes of a world."""
+
+    scheduler: Scheduler
+    budgets: list[WatchedBudget] = field(default_factory=list)
+    starved: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+
+    def budget(self, limit: int, process: Process) -> WatchedBudget:
+        """A new one, of a process that begins."""
+        self.budgets.append(WatchedBudget(limit, process, self))
+        return self.budgets[-1]
+
+
+def memory_is_within_its_budget(world: World) -> Iterator[str]:
+    """A process holds its budget, and beyond it a floor and a record for each account at most."""
+    for budget in world.fleet.memory.budgets:
+        floor = budget.limit // 64
+        most = budget.limit + budget.most_accounts * (floor + LARGEST_BATCH)
+        if budget.most_held > most:
+            yield f"{budget.process} held {budget.most_held} bytes, of a budget of {budget.limit}"
+
+
+def memory_is_given_back(world: World) -> Iterator[str]:
+    """Of a shard that a worker has left, nothing is held for long."""
+    yield from world.fleet.memory.kept
+
+
+def nobody_waits_with_empty_hands(world: World) -> Iterator[str]:
+    """Who holds nothing is granted a floor at once, whatever others hold."""
+    for starved in world.fleet.memory.starved:
+        yield f"a shard without anything has to wait for the others: {starved}"
