@@ -33,7 +33,7 @@ _OBJECTS = 200
 ROW = 2 * _COLUMNS + _OBJECTS
 """Of a user record that was not aggregated, in a batch, besides twice its size."""
 
-FIRST_EXPANSION = 16.0
+FIRST_EXPANSION = 20.0
 """Times the size of an aggregated record: its user records in a batch, until it is known. User
 records of 20 bytes take that much."""
 

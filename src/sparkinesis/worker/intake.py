@@ -195,11 +195,15 @@ class Intake:
         if page is None:
             return None
         page, self._rest = self._memory.admit(page)
+        batch: RecordBatch | None = None
         try:
-            return self._accept(page, retrieval.next_from)
+            batch = self._accept(page, retrieval.next_from)
         finally:
             if self._rest is None:
                 _release(page)
+            if batch is None:
+                self._memory.done()
+        return batch
 
     def _accept(self, page: FetchedPage, next_from: float) -> RecordBatch | None:
         fetched = page.fetched

@@ -43,6 +43,9 @@ def test_every_key_that_has_a_meaning() -> None:
         failoverTimeMillis = 5000
         maxRecords = 500
         idleTimeBetweenReadsInMillis = 250
+        maxPendingProcessRecordsInput = 3
+        maxCacheByteSize = 4194304
+        maxRecordsCount = 20000
         callProcessRecordsEvenForEmptyRecordList = TRUE
         parentShardPollIntervalMillis = 2000
         taskBackoffTimeMillis = 100
@@ -79,6 +82,9 @@ def test_every_key_that_has_a_meaning() -> None:
             failover_time=5.0,
             max_records=500,
             idle_time=0.25,
+            max_pages_ahead=3,
+            max_bytes_ahead=4_194_304,
+            max_records_ahead=20_000,
             call_even_for_empty_batches=True,
             parent_poll_interval=2.0,
             task_backoff=0.1,
@@ -219,6 +225,7 @@ def test_an_unknown_key_is_warned_about(
         ("maxRecords=10001", "maxRecords is '10001'; it takes a whole number from 1 to 10000"),
         ("maxRecords=1e3", "maxRecords is '1e3'; it takes a whole number"),
         ("maxLeasesForWorker=0", "from 1 to"),
+        ("maxPendingProcessRecordsInput=0", "from 1 to"),
         ("failoverTimeMillis=99", "failoverTimeMillis is '99'; it takes milliseconds"),
         ("failoverTimeMillis=10s", "milliseconds, a whole number of at least 100"),
         ("shutdownGraceMillis=-1", "of at least 0"),

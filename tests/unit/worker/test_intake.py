@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, cast
 
 import pytest
@@ -18,8 +20,8 @@ from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp, 
 from sparkinesis.stream.retention import CLOCK_MARGIN_MS
 from sparkinesis.stream.shard import Shard
 from sparkinesis.worker.intake import Intake
-from sparkinesis.worker.memory import Account
-from sparkinesis.worker.options import WorkerOptions
+from sparkinesis.worker.memory import Account, MemoryBudget
+from sparkinesis.worker.options import DEFAULT_HELD_BYTES, WorkerOptions
 from sparkinesis.worker.retrieval import FetchedPage
 from sparkinesis.worker.settings import ConsumerSettings
 
@@ -95,7 +97,12 @@ def service() -> Service:
     return Service()
 
 
-def intake(service: Service, started_ms: int = NOW_MS, **options: Any) -> Intake:
+def intake(
+    service: Service,
+    started_ms: int = NOW_MS,
+    memory: MemoryBudget | None = None,
+    **options: Any,
+) -> Intake:
     settings = ConsumerSettings(
         application="app",
         worker_id="w",
@@ -108,6 +115,7 @@ def intake(service: Service, started_ms: int = NOW_MS, **options: Any) -> Intake
         options=WorkerOptions(**options),
         clock=lambda: WORKER_CLOCK,
         uniform=lambda low, high: high,
+        memory=memory or MemoryBudget(DEFAULT_HELD_BYTES),
     )
     return Intake(SHARD, None, settings, service.open, lambda: None)
 
@@ -318,3 +326,131 @@ def test_bytes_are_counted_once(service: Service) -> None:
     take(reading)
     take(reading)
     assert (reading.take_bytes(), reading.take_bytes()) == (200, 0)
+
+
+def crowded() -> MemoryBudget:
+    """What is left of it: room for four records or so in a batch."""
+    budget = MemoryBudget(64 * 2_500)
+    budget.account().ask(1).force(64 * 2_500)
+    return budget
+
+
+def held_page(budget: MemoryBudget, *records: Record, **of: Any) -> FetchedPage:
+    return replace(page(*records, **of), hold=budget.account().ask(1_000))
+
+
+def test_a_page_that_is_too_large_for_a_batch_comes_in_parts(service: Service) -> None:
+    """Each record once, in order, and the shard's end with the last part."""
+    budget = crowded()
+    others = budget.held
+    reading = intake(service, memory=budget)
+    reading.begin(TRIM_HORIZON)
+    service.pages = [held_page(budget, *map(record, range(1, 14)), end=True)]
+    parts: list[list[bytes]] = []
+    while not reading.at_end:
+        batch = reading.take()
+        assert batch is not None
+        parts.append([each.data for each in batch.records])
+        assert batch.millis_behind_latest is not None
+        assert budget.held - others < 1_000 + 2_500 + 600
+    assert list(chain.from_iterable(parts)) == [b"%d" % number for number in range(1, 14)]
+    assert len(parts) > 2
+    assert [child.id for child in reading.children] == ["shardId-000000000001"]
+    assert reading.take() is None
+    assert budget.held == others, "of page and batches"
+
+
+def test_a_failure_in_the_midst_of_a_page_goes_on_behind_the_parts_that_were_taken(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    budget = crowded()
+    others = budget.held
+    reading = intake(service, memory=budget)
+    reading.begin(TRIM_HORIZON)
+    service.pages = [held_page(budget, *map(record, range(1, 11)))]
+    first = take(reading)
+    assert first
+    with monkeypatch.context() as patch:
+        patch.setattr("sparkinesis.worker.intake.make_batch", lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            reading.take()
+    assert budget.held - others < 2_500, "the page is fetched again"
+    reading.take()
+    assert service.opened[-1][0] == AfterRecord(
+        first[-1].decode(), clear_until=getattr(service.opened[-1][0], "clear_until", None)
+    )
+
+
+def test_parts_grow_too_old_while_those_before_are_processed(service: Service) -> None:
+    budget = crowded()
+    clock = [WORKER_CLOCK]
+    reading = intake(service, memory=budget, skip_older_than=60.0)
+    object.__setattr__(reading._settings, "clock", lambda: clock[0])
+    reading.begin(TRIM_HORIZON)
+    service.next_from = float("inf")  # another retrieval may not begin yet
+    service.pages = [
+        held_page(budget, *[record(number, age_s=50.0) for number in range(1, 9)], record(9))
+    ]
+    first = take(reading)
+    assert first
+    clock[0] += 20.0
+    rest = [data for _ in range(8) for data in take(reading) or []]
+    assert rest == [b"9"]
+
+
+@pytest.mark.parametrize("way", ["stop", "begin", "close", "jump", "error"])
+def test_however_reading_ends_its_memory_comes_back(service: Service, way: str) -> None:
+    budget = crowded()
+    others = budget.held
+    reading = intake(service, memory=budget, skip_older_than=60.0)
+    reading.begin(TRIM_HORIZON)
+    age = 3600.0 if way == "jump" else 0.0
+    service.pages = [
+        held_page(budget, *[record(number, age_s=age) for number in range(1, 11)]),
+        ServiceError("no"),
+    ]
+    reading.take()
+    if way == "stop":
+        reading.stop()
+    elif way == "begin":
+        reading.begin(AtTimestamp(NOW_MS))
+    elif way == "close":
+        reading.close()
+    elif way == "error":
+        while service.pages[:1] != []:
+            with contextlib.suppress(ServiceError):
+                reading.take()
+    assert budget.held - others <= (2_500 if way in {"stop", "begin"} else 0)
+    if way in {"stop", "begin"}:  # the batch is still with the processor
+        service.pages = []
+        assert reading.take() is None
+        assert budget.held == others
+
+
+def test_aggregates_are_taken_a_few_at_a_time_until_their_expansion_is_known(
+    service: Service,
+) -> None:
+    budget = MemoryBudget(64 * 20_000)
+    budget.account().ask(1).force(64 * 20_000)
+    others = budget.held
+    reading = intake(service, memory=budget)
+    reading.begin(TRIM_HORIZON)
+    blobs = [
+        blob.data for blob in aggregate([("k", None, bytes(40)) for _ in range(400)], max_size=500)
+    ]
+    records = [
+        Record(data=blob, partition_key="k", sequence_number=str(number + 1))
+        for number, blob in enumerate(blobs)
+    ]
+    size = sum(map(len, blobs))
+    whole = FetchedPage(Fetched(Page(records, "next", 10), size, NOW_MS), False, WORKER_CLOCK)
+    service.pages = [whole]
+    counts: list[int] = []
+    for _ in range(len(records)):
+        batch = reading.take()
+        if batch is None:
+            break
+        counts.append(len(batch))
+        assert budget.held - others <= 1.2 * 20_000
+    assert sum(counts) == 400
+    assert counts[0] < counts[1]

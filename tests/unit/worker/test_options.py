@@ -38,6 +38,12 @@ class NotDerived:
         {"max_records": 10_001},
         {"max_records": 0},
         {"max_leases": 0},
+        {"max_pages_ahead": 0},
+        {"max_bytes_ahead": 0},
+        {"max_records_ahead": 1.5},
+        {"max_held_bytes": 1_048_575},
+        {"max_held_bytes": True},
+        {"max_held_bytes": 2**63},
         {"skip_older_than": -1},
         {"give_up_after_limit": True},
         {"idle_time": float("inf")},
@@ -48,6 +54,10 @@ class NotDerived:
 def test_an_option_that_cannot_be_used_is_named(options: dict[str, Any]) -> None:
     with pytest.raises(OptionError, match=next(iter(options))):
         WorkerOptions(**options)
+
+
+def test_memory_may_be_more_than_other_numbers() -> None:
+    assert WorkerOptions(max_held_bytes=8 * 2**30).max_held_bytes == 8 * 2**30
 
 
 def test_table_options_and_policies_are_checked() -> None:

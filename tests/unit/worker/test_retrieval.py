@@ -5,19 +5,23 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from sparkinesis.errors import ServiceError
 from sparkinesis.stream.client import Fetched
+from sparkinesis.stream.divide import divide
 from sparkinesis.stream.page import Page, Record
-from sparkinesis.worker.memory import Account, MemoryBudget
+from sparkinesis.worker.fan_out import SubscribedShard
+from sparkinesis.worker.footprint import RECORD, WHOLE_PAGE, decoded, in_flight
+from sparkinesis.worker.memory import Account, Hold, MemoryBudget
 from sparkinesis.worker.options import DEFAULT_OPTIONS
 from sparkinesis.worker.polling import PolledShard
 from sparkinesis.worker.retrieval import FetchAhead
 
 PATIENCE = 30.0
+MIB = 1_048_576
 LIMITS = DEFAULT_OPTIONS.ahead
 
 
@@ -83,10 +87,11 @@ class Reader:
         idle_time: float = 3600.0,
         clock: Callable[[], float] = time.monotonic,
         memory: Account | None = None,
+        max_records: int = 7,
     ) -> None:
         self._announced = threading.Semaphore(0)
         self.fetching = FetchAhead(
-            lambda: PolledShard(cursor, max_records=7, idle_time=idle_time, clock=clock),
+            lambda: PolledShard(cursor, max_records=max_records, idle_time=idle_time, clock=clock),
             on_page=self._announced.release,
             memory=memory or roomy(),
             limits=LIMITS,
@@ -214,6 +219,10 @@ class Pushed:
         assert self.stopped.wait(PATIENCE)
         return None
 
+    def keep(self, fetched: Fetched, count: int) -> Fetched:
+        del count
+        return fetched
+
     def stop(self) -> None:
         self.stopped.set()
 
@@ -271,4 +280,178 @@ def test_the_next_may_begin_a_while_after_the_first_page() -> None:
     for _ in range(LIMITS.pages):
         assert announced.acquire(timeout=PATIENCE)
     assert fetching.next_from == 112.0
+    fetching.stop()
+
+
+def sized(count: int, each: int, behind: int = 1) -> Fetched:
+    records = [
+        Record(data=bytes(each), partition_key="", sequence_number=str(number + 1))
+        for number in range(count)
+    ]
+    return Fetched(Page(records, "next", behind, None), count * each, 0)
+
+
+class Divisible(Script):
+    """Gives pages of as many records as it is asked for, of a size that may change."""
+
+    def __init__(self, *sizes: int) -> None:
+        super().__init__()
+        self._sizes = list(sizes)
+        self.kept: list[int] = []
+
+    def fetch(self, limit: int) -> Fetched:
+        super().fetch(limit)
+        return sized(limit, self._sizes.pop(0) if len(self._sizes) > 1 else self._sizes[0])
+
+    def keep(self, fetched: Fetched, count: int) -> Fetched:
+        self.kept.append(count)
+        return divide(fetched, count)[0]
+
+
+def crowded(mib: int = 64) -> tuple[MemoryBudget, Hold]:
+    """A budget that others have used up; the second is what they hold."""
+    budget = MemoryBudget(mib * MIB)
+    others = budget.account().ask(1)
+    others.force(mib * MIB)
+    return budget, others
+
+
+def test_a_page_is_asked_for_that_fits_into_the_memory_that_is_left() -> None:
+    """The first is of one record, as its size is not known; then of as many as fit."""
+    budget, others = crowded()
+    cursor = Divisible(1_000)
+    source = PolledShard(cast(Any, cursor), max_records=10_000, idle_time=0.0, clock=lambda: 0.0)
+    hold = budget.account().ask(source.wanted)
+    assert source.fetch(hold.wait()) is not None
+    hold.release()
+    room = budget.account().ask(source.wanted).wait()
+    assert room == budget.floor == MIB
+    assert source.fetch(room) is not None
+    assert cursor.limits == [1, MIB // in_flight(1_000, 1)]
+    others.release()
+    assert source.fetch(budget.account().ask(source.wanted).wait()) is not None
+    assert cursor.limits[2] > 20 * cursor.limits[1]
+
+
+def test_at_the_tip_no_more_memory_is_asked_for_than_a_shard_takes_until_then() -> None:
+    now = [0.0]
+    cursor = Script(sized(10, 1_000, behind=0))
+    source = PolledShard(cast(Any, cursor), max_records=10_000, idle_time=1.0, clock=lambda: now[0])
+    whole = source.wanted
+    assert whole == WHOLE_PAGE
+    assert source.fetch(whole) is not None
+    assert source.wanted == in_flight(2 * MIB, 2_000), "of a second, and one more"
+    now[0] = 100.0
+    assert source.wanted == WHOLE_PAGE
+
+
+def test_fetching_waits_for_memory_and_goes_on_as_it_becomes_free(
+    read: Callable[..., Reader],
+) -> None:
+    budget, others = crowded()
+    cursor = Divisible(1_000)
+    reader = read(cursor, memory=budget.account())
+    reader.wait(1)
+    assert budget.held > budget.limit, "a shard that has nothing is not kept waiting"
+    # One page of a record is there, and no memory for another one.
+    others.release()
+    reader.wait(1)
+    assert len(cursor.limits) > 1
+
+
+def test_a_page_that_turns_out_too_large_is_kept_in_part(read: Callable[..., Reader]) -> None:
+    """The first record was small, and those behind it are not."""
+    budget, _ = crowded()
+    cursor = Divisible(10, 100_000)
+    reader = read(cursor, memory=budget.account(), max_records=10_000)
+    reader.wait(1)
+    first = reader.fetching.take()
+    assert first is not None
+    assert first.hold is not None
+    first.hold.release()
+    reader.wait(1)
+    second = reader.fetching.take()
+    assert second is not None
+    assert cursor.kept == [MIB // (100_000 + RECORD)]
+    assert len(second.fetched.page.records) == cursor.kept[0] < cursor.limits[1]
+    assert second.hold is not None
+    assert second.hold.size <= MIB
+
+
+def test_stopping_ends_a_wait_for_memory_and_gives_all_back() -> None:
+    budget, others = crowded()
+    announced = threading.Semaphore(0)
+    cursor = Divisible(1_000)
+    fetching = FetchAhead(
+        lambda: PolledShard(cast(Any, cursor), max_records=7, idle_time=0.0, clock=lambda: 0.0),
+        on_page=announced.release,
+        memory=budget.account(),
+        limits=LIMITS,
+        name="test",
+        clock=lambda: 0.0,
+    ).start()
+    assert announced.acquire(timeout=PATIENCE)
+    assert budget.held > others.size
+    fetching.stop()
+    assert announced.acquire(timeout=PATIENCE), "the last word of its thread"
+    assert budget.held == others.size
+
+
+@pytest.mark.parametrize("how", ["fails", "is stopped"])
+def test_memory_of_a_fetch_that_gives_nothing_comes_back(how: str) -> None:
+    class Nothing(Pushed):
+        def fetch(self, room: int) -> Fetched | None:
+            if how == "fails":
+                raise ServiceError("no")
+            return None
+
+    budget, announced = MemoryBudget(64 * MIB), threading.Event()
+    FetchAhead(
+        Nothing,
+        on_page=announced.set,
+        memory=budget.account(),
+        limits=LIMITS,
+        name="test",
+        clock=lambda: 0.0,
+    ).start()
+    assert announced.wait(PATIENCE)
+    assert budget.most_held
+    assert not budget.held
+
+
+def test_an_event_is_not_divided_and_the_next_one_waits_until_it_fits() -> None:
+    class Events:
+        """A cursor of enhanced fan-out."""
+
+        at_end = False
+
+        def __init__(self) -> None:
+            self.given = 0
+
+        def fetch(self) -> Fetched:
+            self.given += 1
+            return sized(1_000, 1_000)
+
+        def stop(self) -> None:
+            pass
+
+    budget, others = crowded()
+    others.force(60 * MIB)
+    cursor, announced = Events(), threading.Semaphore(0)
+    fetching = FetchAhead(
+        lambda: SubscribedShard(cast(Any, cursor), lambda: None),
+        on_page=announced.release,
+        memory=budget.account(),
+        limits=LIMITS,
+        name="test",
+        clock=lambda: 0.0,
+    ).start()
+    assert announced.acquire(timeout=PATIENCE)
+    event = fetching.take()
+    assert event is not None
+    assert event.hold is not None
+    assert event.hold.size == decoded(event.fetched) > budget.floor
+    assert cursor.given == 1, "for the next one there is no memory"
+    others.release()
+    assert announced.acquire(timeout=PATIENCE)
     fetching.stop()
