@@ -37,6 +37,9 @@ FIRST_EXPANSION = 20.0
 """Times the size of an aggregated record: its user records in a batch, until it is known. User
 records of 20 bytes take that much."""
 
+AS_IT_IS = 2.5
+"""The same where aggregated records are not unpacked."""
+
 
 def in_flight(size: int, records: int) -> int:
     """The memory of a call or event that gives so many records of ``size`` bytes in all."""

@@ -57,7 +57,7 @@ class Intake:
         self._lock = threading.Lock()
         self._has_ended = False
         self._retrieval: Retrieval | None = None
-        self._memory = ShardMemory(settings.memory)
+        self._memory = ShardMemory(settings.memory, deaggregate=settings.options.deaggregate)
         self._rest: FetchedPage | None = None
         """What was not taken of a page that is too large for one batch."""
         self._reached = Reached(TRIM_HORIZON)
@@ -191,15 +191,16 @@ class Intake:
             raise
 
     def _take(self, retrieval: Retrieval) -> RecordBatch | None:
-        page = self._rest or retrieval.take()
-        if page is None:
+        self._rest = self._rest or retrieval.take()
+        if self._rest is None:
             return None
-        page, self._rest = self._memory.admit(page)
+        page, rest = self._memory.admit(self._rest)
+        self._rest = rest
         batch: RecordBatch | None = None
         try:
             batch = self._accept(page, retrieval.next_from)
         finally:
-            if self._rest is None:
+            if rest is None:
                 _release(page)
             if batch is None:
                 self._memory.done()

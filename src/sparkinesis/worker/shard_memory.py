@@ -8,7 +8,13 @@ from dataclasses import replace
 from sparkinesis.stream.divide import divide
 from sparkinesis.stream.page import Record
 from sparkinesis.worker.batch import RecordBatch
-from sparkinesis.worker.footprint import FIRST_EXPANSION, batch_of, batch_within, expansion_of
+from sparkinesis.worker.footprint import (
+    AS_IT_IS,
+    FIRST_EXPANSION,
+    batch_of,
+    batch_within,
+    expansion_of,
+)
 from sparkinesis.worker.memory import Hold, MemoryBudget
 from sparkinesis.worker.retrieval import FetchedPage
 
@@ -16,13 +22,13 @@ from sparkinesis.worker.retrieval import FetchedPage
 class ShardMemory:
     """Two accounts of a budget; used by one thread, that of the shard's consumer."""
 
-    def __init__(self, budget: MemoryBudget) -> None:
+    def __init__(self, budget: MemoryBudget, *, deaggregate: bool = True) -> None:
         self.ahead = budget.account()
         """That of pages."""
         self._at_hand = budget.account()
         """That of the batch which the record processor is given, in both of its forms."""
         self._batch: Hold | None = None
-        self._expansion = FIRST_EXPANSION
+        self._expansion = FIRST_EXPANSION if deaggregate else AS_IT_IS
 
     def admit(self, page: FetchedPage) -> tuple[FetchedPage, FetchedPage | None]:
         """As much of a page as its batch may take memory for, one record at least; and the rest.
