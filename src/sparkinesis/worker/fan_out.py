@@ -196,6 +196,9 @@ class SubscribedShard:
     def at_end(self) -> bool:
         return self._cursor.at_end
 
+    def wait(self) -> bool:
+        return True
+
     def fetch(self, room: int) -> Fetched | None:
         del room
         try:

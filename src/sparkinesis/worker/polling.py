@@ -138,7 +138,7 @@ class PolledShard:
         since = self._at_tip_since
         if since is None:
             return self._whole
-        seconds = max(self._due, self._clock()) - since + 1.0
+        seconds = self._clock() - since + 1.0
         written = in_flight(int(_BYTES_A_SECOND * seconds), int(_RECORDS_A_SECOND * seconds))
         return min(self._whole, written)
 
@@ -146,9 +146,10 @@ class PolledShard:
     def _whole(self) -> int:
         return min(WHOLE_PAGE, self._most * in_flight(self._size, 1))
 
+    def wait(self) -> bool:
+        return not self._stopped.wait(max(0.0, self._due - self._clock()))
+
     def fetch(self, room: int) -> Fetched | None:
-        if self._stopped.wait(max(0.0, self._due - self._clock())):
-            return None
         limit = self._most
         if room < self._whole:
             limit = min(limit, max(1, room // in_flight(self._size, 1)))

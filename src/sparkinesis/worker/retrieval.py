@@ -98,6 +98,9 @@ class PageSource(Protocol):
     def is_divisible(self) -> bool:
         """Whether a smaller page can be asked for, and a part of a page kept."""
 
+    def wait(self) -> bool:
+        """Wait until the next page is due, before memory is held for it; False: it was stopped."""
+
     def fetch(self, room: int) -> Fetched | None:
         """The next page, waiting for it; None: it was stopped. Not to be called `at_end`.
 
@@ -195,9 +198,7 @@ class FetchAhead:
         with self._changed:
             self._source = source
         try:
-            while self._wait_for_room():
-                if not self._fetch(source):
-                    return
+            while self._wait_for_room() and source.wait() and self._fetch(source):
                 self._on_page()
                 if source.at_end:
                     return

@@ -219,6 +219,9 @@ class Pushed:
         assert self.stopped.wait(PATIENCE)
         return None
 
+    def wait(self) -> bool:
+        return True
+
     def keep(self, fetched: Fetched, count: int) -> Fetched:
         del count
         return fetched
@@ -340,6 +343,7 @@ def test_at_the_tip_no_more_memory_is_asked_for_than_a_shard_takes_until_then() 
     whole = source.wanted
     assert whole == WHOLE_PAGE
     assert source.fetch(whole) is not None
+    now[0] = 1.0
     assert source.wanted == in_flight(2 * MIB, 2_000), "of a second, and one more"
     now[0] = 100.0
     assert source.wanted == WHOLE_PAGE
@@ -357,6 +361,18 @@ def test_fetching_waits_for_memory_and_goes_on_as_it_becomes_free(
     others.release()
     reader.wait(1)
     assert len(cursor.limits) > 1
+
+
+def test_a_shard_that_idles_holds_nothing_meanwhile(read: Callable[..., Reader]) -> None:
+    """A thousand of them would leave nothing for the busy ones."""
+    budget = MemoryBudget(64 * MIB)
+    reader = read(Script(page(1, 0)), memory=budget.account(), idle_time=3600.0)
+    reader.wait(1)
+    taken = reader.fetching.take()
+    assert taken is not None
+    assert taken.hold is not None
+    taken.hold.release()
+    assert not budget.held
 
 
 def test_a_page_that_turns_out_too_large_is_kept_in_part(read: Callable[..., Reader]) -> None:
