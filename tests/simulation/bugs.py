@@ -221,7 +221,7 @@ BUGS: dict[str, Bug] = {
     ),
     # memory
     "memory of a lost lease is not given back": instead(
-        FetchAhead, "stop", keep_memory, "memory_is_given_back", 5
+        FetchAhead, "stop", keep_memory, "memory_is_given_back", 9
     ),
     "a shard without anything waits for memory": instead(
         MemoryBudget, "_grant", no_floor, "nobody_waits_with_empty_hands", 27

@@ -12,8 +12,8 @@ from tests.simulation.scheduler import Process, Scheduler
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-_CALL_ENDS_WITHIN = 120.0
-"""Seconds in which a fetch under way is over, with its retries and waits, when nobody wants it."""
+_CALL_ENDS_WITHIN = 60.0
+"""Seconds in which a fetch under way is over, with its retries, when nobody wants it any more."""
 
 LARGEST_BATCH = 8_192
 """Bytes of memory of one simulated record at most, with its user records: it is not divided."""
@@ -37,19 +37,7 @@ class WatchedBudget(MemoryBudget):
 
     def _close(self, account: Account) -> None:
         super()._close(account)
-        scheduler = self._notes.scheduler
-        scheduler.at(scheduler.now + _CALL_ENDS_WITHIN, lambda: self._look_at(account))
-
-    def _look_at(self, account: Account) -> None:
-        process = self.process
-        if not account.held or not process.is_alive:
-            return
-        if process.is_paused:
-            self._notes.scheduler.at(
-                self._notes.scheduler.now + _CALL_ENDS_WITHIN, lambda: self._look_at(account)
-            )
-            return
-        self._notes.kept.append(f"{self.process} keeps {account.held} bytes of a shard it has left")
+        self._notes.closed.append((self._notes.scheduler.now, self, account))
 
 
 @dataclass
@@ -59,7 +47,20 @@ class Notes:
     scheduler: Scheduler
     budgets: list[WatchedBudget] = field(default_factory=list)
     starved: list[str] = field(default_factory=list)
+    closed: list[tuple[float, WatchedBudget, Account]] = field(default_factory=list)
+    """Accounts of shards that were left, and when."""
     kept: list[str] = field(default_factory=list)
+
+    def look(self) -> None:
+        """See whether all was given back of shards that were left a while ago.
+
+        All faults must have ended, and no process may be paused.
+        """
+        now = self.scheduler.now
+        for left_at, budget, account in self.closed:
+            if account.held and budget.process.is_alive and now - left_at > _CALL_ENDS_WITHIN:
+                what = f"{account.held} bytes of a shard that it left at {left_at:.1f}"
+                self.kept.append(f"{budget.process} keeps {what}")
 
     def budget(self, limit: int, process: Process) -> WatchedBudget:
         """A new one, of a process that begins."""

@@ -168,6 +168,7 @@ class World:
         self.unsettled = self.disorder()
         if not self.unsettled:
             self.settled_after = scheduler.now - self.history.duration
+        self.fleet.memory.look()
         began = self.leaving_at = scheduler.now
         for slot in self.fleet.wanted():
             self.fleet.shut_down(slot)
