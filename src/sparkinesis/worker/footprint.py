@@ -78,6 +78,11 @@ def batch_of(fetched: Fetched, expansion: float) -> int:
     return 2 * others + ROW * len(fetched.page.records) + round(expansion * aggregated)
 
 
+def batch_at_most(fetched: Fetched, expansion: float) -> int:
+    """The same, if all records were aggregated: without a look at each of them."""
+    return round(max(2.0, expansion) * fetched.size) + ROW * len(fetched.page.records)
+
+
 def batch_within(records: Sequence[Record], room: int, expansion: float) -> int:
     """How many of the records give a batch within so much memory; one at least."""
     return _within(_batch_sizes(records, expansion), room)

@@ -11,6 +11,7 @@ from sparkinesis.worker.batch import RecordBatch
 from sparkinesis.worker.footprint import (
     AS_IT_IS,
     FIRST_EXPANSION,
+    batch_at_most,
     batch_of,
     batch_within,
     expansion_of,
@@ -27,6 +28,8 @@ class ShardMemory:
         """That of pages."""
         self._at_hand = budget.account()
         """That of the batch which the record processor is given, in both of its forms."""
+        self._small = budget.limit // 64
+        """Bytes that are held for a moment without a look at each record, which takes longer."""
         self._batch: Hold | None = None
         self._expansion = FIRST_EXPANSION if deaggregate else AS_IT_IS
 
@@ -40,7 +43,9 @@ class ShardMemory:
         records = page.fetched.page.records
         if not records:
             return page, None
-        size = batch_of(page.fetched, self._expansion)
+        size = batch_at_most(page.fetched, self._expansion)
+        if size > self._small:
+            size = batch_of(page.fetched, self._expansion)
         self._batch = self._at_hand.ask(size, 1)
         room = self._batch.wait()
         if room >= size:
