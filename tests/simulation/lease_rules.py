@@ -83,7 +83,8 @@ def leases_are_lost_for_a_reason(world: World) -> Iterator[str]:
         if "another process writes to it" in why:
             is_so = any(ids.get(by or "") == ids[process] for by, _ in others)
         elif "was deleted" in why:
-            is_so = any(row is None for _, row in others)
+            # Its own cleanup may have deleted it: an operator moved the application past the shard.
+            is_so = any(row is None for when, _, row in writes[key] if when <= at)
         elif "released or reset by somebody else" in why:
             is_so = any(row is not None and row.actual_owner is None for _, row in others)
         elif taken := re.fullmatch(r"worker (\S+) has taken it", why):
