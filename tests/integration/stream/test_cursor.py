@@ -1,0 +1,55 @@
+"""A page of which a part is kept: the others are fetched again, each once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sparkinesis.local import LocalServer
+from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.budget import Pace, ShardBudget
+from sparkinesis.stream.client import StreamClient
+from sparkinesis.stream.cursor import ShardCursor
+from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp, Position
+from tests.integration.stream.conftest import SHARD, START_MS
+from tests.streams import put
+
+STARTS = ["horizon", "instant", "record", "record itself"]
+
+
+@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize("counts", [[2, 1, 1], [9]])
+def test_what_is_not_kept_comes_again_and_nothing_else(
+    server: LocalServer, kinesis: Any, start: str, counts: list[int]
+) -> None:
+    """From wherever reading began, and though the shard ends with the page."""
+    put(kinesis, "s", [b"%d" % number for number in range(8)], "k")
+    kinesis.split_shard(StreamName="s", ShardToSplit=SHARD, NewStartingHashKey=str(2**127))
+    client = StreamClient(StreamAddress("s", region="us-east-1", endpoint=server.endpoint_url))
+    first = client.get_records(SHARD, client.shard_iterator(SHARD, TRIM_HORIZON), 1).page.records[0]
+    positions: dict[str, Position] = {
+        "horizon": TRIM_HORIZON,
+        "instant": AtTimestamp(START_MS - 1_000),
+        "record": AfterRecord(first.sequence_number),
+        "record itself": AfterRecord(first.sequence_number),
+    }
+    budget = ShardBudget(Pace(0.0, 0.0))
+    inclusive = start == "record itself"
+    cursor = ShardCursor(client, budget, SHARD, positions[start], inclusive=inclusive)
+    given: list[bytes] = []
+    for count in [*counts, None, None]:
+        if cursor.at_end:
+            break
+        fetched = cursor.fetch()
+        if count is not None:
+            fetched = cursor.keep(fetched, count)
+            if count < 8:
+                assert not cursor.at_end
+                assert fetched.page.millis_behind_latest, "more is to come"
+                assert not fetched.page.child_shards
+        given += [record.data for record in fetched.page.records]
+    expected = [b"%d" % number for number in range(8)]
+    assert given == (expected[1:] if start == "record" else expected)
+    assert cursor.at_end
+    assert len(fetched.page.child_shards or ()) == 2
