@@ -149,7 +149,11 @@ class HostedWorker:
         """... on this connection: earlier reports may be lost."""
 
     def run(self) -> pa.RecordBatch:
-        """Work until the end. Raises `FleetError` if the driver cannot be reached at first."""
+        """Work until the end.
+
+        Raises `FleetError` if the driver cannot be reached at first, or has never answered. Then
+        the driver does not know the worker, nor that its task is over: Spark has to run it again.
+        """
         with log_to_stderr(self._posting.log_level), handling(_SIGNALS, self._on_signal):
             ended = self._log_place.run(self._work_for_driver)
         records = self._worker.records_total() if self._worker is not None else 0
@@ -175,6 +179,12 @@ class HostedWorker:
             if self._begun is not None:
                 # After an error in here too: Spark uses the process again, with what runs in it.
                 self._begun.request_shutdown()
+        if not self._link.has_answer:
+            raise FleetError(
+                f"A worker of {self._posting.application.name!r} on {self._hello.host} reached its "
+                "driver, and had no answer until its end. The driver may not know of it: Spark "
+                "runs its task again."
+            )
         return ended
 
     def _say_hello(self) -> Hello:

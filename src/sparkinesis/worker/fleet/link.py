@@ -58,6 +58,8 @@ class DriverLink:
         self._leaving: Leaving | None = None
         self.connections = 0
         """Made so far. Of what was sent on earlier ones, the last may be lost."""
+        self.has_answer = False
+        """Whether the driver has said anything, and so has read a greeting."""
 
     def open(self) -> None:
         """Connect, trying for as long as a driver may be lost.
@@ -146,6 +148,7 @@ class DriverLink:
             while True:
                 message = decode_for_worker(channel.receive())
                 self._heard = self._clock()
+                self.has_answer = True
                 if not isinstance(message, Ping):
                     self._on_message(message)
         except (ChannelClosedError, NotAuthenticatedError, msgspec.DecodeError):

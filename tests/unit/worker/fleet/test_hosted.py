@@ -22,6 +22,7 @@ import pytest
 from sparkinesis.errors import FleetError
 from sparkinesis.local import LocalServer
 from sparkinesis.worker.application import Application
+from sparkinesis.worker.fleet.channel import accept_worker
 from sparkinesis.worker.fleet.control import Control, Disconnected
 from sparkinesis.worker.fleet.hosted import HostedWorker, Posting, Task, task_of
 from sparkinesis.worker.fleet.messages import (
@@ -33,6 +34,7 @@ from sparkinesis.worker.fleet.messages import (
     ShutDown,
     Start,
     Wait,
+    decode_for_driver,
 )
 from sparkinesis.worker.options import WorkerOptions
 from tests.journal import Journal, Journaling
@@ -294,10 +296,29 @@ def test_without_its_driver_a_worker_shuts_down_gracefully(
 def test_a_standby_without_driver_ends(
     application: Callable[..., Application], driver: Driver
 ) -> None:
-    row = hosted(posting(application(), driver, 0.5))
+    worker = HostedWorker(posting(application(), driver, 0.5), 5, 7, Task(2, 3, 0))
+    row = in_thread(worker.run)
     driver.wait_for(Hello)
+    while not worker._link.has_answer:
+        driver.forget()
+        driver.wait_for(Report)
     driver.close()
     assert row.result(PATIENCE).num_rows == 1
+
+
+def test_a_worker_that_never_had_an_answer_fails_its_task(
+    application: Callable[..., Application],
+) -> None:
+    """Its driver may not know of it, and would wait for ever for a task that has ended well."""
+    with listening() as listener:
+        port = port_of(listener)
+        post = Posting(application(), "127.0.0.1", port, PASS, BEAT, 0.5, logging.INFO)
+        row = hosted(post)
+        silent = accept_worker(listener.accept()[0], IDENTITY)
+        assert isinstance(decode_for_driver(silent.receive()), Hello)
+        with pytest.raises(FleetError, match="had no answer"):
+            row.result(PATIENCE)
+        silent.close()
 
 
 def test_a_connection_that_breaks_costs_nothing(

@@ -421,6 +421,8 @@ class Worker:
     job: int
     attempt: int
     is_known: bool = True
+    has_joined: bool = False
+    """The driver knows it."""
     is_connected: bool = False
     runs: bool = False
     is_leaving: bool = False
@@ -501,7 +503,7 @@ class AnyFleet(RuleBasedStateMachine):
 
     def connect(self, name: str) -> None:
         worker = self.workers[name]
-        worker.is_connected = True
+        worker.is_connected = worker.has_joined = True
         self.roster = self.roster.joined(
             name,
             worker.slot,
@@ -536,6 +538,12 @@ class AnyFleet(RuleBasedStateMachine):
     def kill(self, name: str) -> None:
         self.cut(name)
         del self.workers[name]
+
+    def crash(self, name: str) -> None:
+        worker = self.workers[name]
+        self.kill(name)
+        if worker.is_known and self.jobs[worker.job][worker.slot].attempts >= 4:
+            self.end_job(worker.job, "crashed too often")
 
     def copies(self, job: int, slot: int) -> list[str]:
         return [
@@ -612,7 +620,10 @@ class AnyFleet(RuleBasedStateMachine):
     def a_worker_ends(self, data: st.DataObject) -> None:
         leaving = [name for name, worker in self.workers.items() if worker.is_leaving]
         if name := self.some(data, leaving):
-            self.end(name)
+            if self.workers[name].has_joined:
+                self.end(name)
+            else:
+                self.crash(name)  # its task fails, or the driver would wait for it for ever
             self.settle()
 
     @rule(data=st.data())
@@ -625,10 +636,7 @@ class AnyFleet(RuleBasedStateMachine):
     @rule(data=st.data())
     def a_worker_crashes(self, data: st.DataObject) -> None:
         if name := self.some(data, list(self.workers)):
-            worker = self.workers[name]
-            self.kill(name)
-            if worker.is_known and self.jobs[worker.job][worker.slot].attempts >= 4:
-                self.end_job(worker.job, "crashed too often")
+            self.crash(name)
             self.settle()
 
     @rule(data=st.data())
