@@ -6,6 +6,7 @@ import base64
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
@@ -16,9 +17,15 @@ from sparkinesis.worker.fleet.channel import (
     Channel,
     ChannelClosedError,
     accept_worker,
+    authenticated,
     connect_to_driver,
 )
-from sparkinesis.worker.fleet.tls import SECRET_BYTES, NotAuthenticatedError, WorkerPass
+from sparkinesis.worker.fleet.tls import (
+    SECRET_BYTES,
+    NotAuthenticatedError,
+    WorkerPass,
+    secured_by_worker,
+)
 from tests.unit.worker.fleet.wire import (
     ANSWER,
     GREETING,
@@ -40,6 +47,13 @@ from tests.unit.worker.fleet.wire import (
 )
 
 OTHER = bytes(SECRET_BYTES)
+
+
+def secured(connection: socket.socket) -> Channel:
+    """A worker's end of a connection that the test has made."""
+    until = time.monotonic() + PATIENCE
+    tls = secured_by_worker(connection, PASS.certificate, until)
+    return authenticated(tls, PASS.secret, until, is_driver=False)
 
 
 def send_often(channel: Channel, message: bytes) -> None:
@@ -76,6 +90,19 @@ def test_messages_of_several_threads_arrive_whole() -> None:
         for sender in senders:
             sender.result(PATIENCE)
     assert sorted(received) == sorted(m * 5_000 for m in (b"a", b"b", b"c") for _ in range(50))
+
+
+def test_a_connection_may_be_silent_for_longer_than_its_handshake_may_take() -> None:
+    """Heartbeats may be minutes apart."""
+    with listening() as listener:
+        near = socket.create_connection(listener.getsockname())
+        worker = in_thread(secured, near)
+        far = listener.accept()[0]
+        driver = accept_worker(far, IDENTITY, PATIENCE)
+        worker.result(PATIENCE)
+        assert (near.gettimeout(), far.gettimeout()) == (None, None)
+        driver.close()
+        near.close()
 
 
 def test_who_has_another_secret_is_refused_within_tls() -> None:

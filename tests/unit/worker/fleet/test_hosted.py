@@ -372,6 +372,28 @@ def test_a_start_that_hangs_does_not_hold_up_a_shutdown(
             row.result(PATIENCE)
 
 
+def test_a_shutdown_that_is_heard_late_in_a_start_has_its_limit_all_the_same(
+    application: Callable[..., Application], driver: Driver, journal: Journal
+) -> None:
+    """As when a report could not be sent for a while, and the worker has begun meanwhile."""
+    is_stuck, is_over = threading.Event(), threading.Event()
+
+    def stick(*_: Any) -> None:
+        is_stuck.set()
+        is_over.wait(PATIENCE)
+
+    app = application(processor=lambda: Journaling(journal, stick))
+    worker = HostedWorker(posting(app, driver), 5, 7, Task(2, 3, 0))
+    worker._handle(Start())
+    ready = worker._events.get(timeout=PATIENCE)
+    assert is_stuck.wait(PATIENCE)
+    assert worker._handle(ShutDown(0.5)) is None, "it is not over yet"
+    worker._handle(ready)
+    gone = worker._events.get(timeout=PATIENCE / 4)
+    assert worker._handle(gone) == Ended(False)
+    is_over.set()
+
+
 def test_an_error_in_its_own_loop_leaves_no_worker_behind(
     application: Callable[..., Application],
     driver: Driver,

@@ -290,8 +290,11 @@ def test_a_second_connection_of_a_worker_replaces_the_first(driver: Driver) -> N
         first.receive()
     first.close()
     driver.control.send("w", Start())
-    assert second.receive() == encode(Start())
-    second.close()
+    said = in_thread(second.receive)
+    try:
+        assert said.result(PATIENCE) == encode(Start()), "to the one that is there"
+    finally:
+        second.close()
     driver.expect(Disconnected)
     assert driver.events.empty(), "the first one's end is nobody's"
 
