@@ -572,6 +572,25 @@ def test_p8_a_stream_created_anew_is_noticed_where_the_query_stands_at_an_instan
     assert datas(running) == [b"e"]
 
 
+def test_p8_a_stream_created_anew_while_the_query_rests_is_noticed(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    """As a laptop that was shut: the query goes on with what it knows, without a start."""
+    seconds = [0.0]
+    running = query(initialPosition="latest", by="polling")
+    running.reader._planner = SourcePlanner(
+        running.reader._options, clock=lambda: seconds[0], sleep=lambda _: None
+    )
+    assert running.next_batch() is not None
+    put(kinesis, "s", [b"lost"], "k")
+    recreated(kinesis, clock)
+    put(kinesis, "s", [b"a", b"b", b"c", b"d"])
+    clock.advance(1000)
+    seconds[0] += 601.0
+    with pytest.raises(DataLossError, match="is of a stream of the same name that was deleted"):
+        running.plan()
+
+
 def test_p8_a_replay_on_a_stream_created_anew_is_noticed(
     kinesis: Any, clock: ManualClock, query: Callable[..., Query]
 ) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 
 from sparkinesis.errors import CheckpointError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.worker.checkpointer import Permitted
+from sparkinesis.lease.held import HeldLease
+from sparkinesis.lease.lease import Lease
+from sparkinesis.worker.checkpointer import Checkpointer, Permitted
 
 
 def at(text: str) -> ExtendedSequenceNumber:
@@ -71,3 +75,41 @@ def test_the_last_record_of_an_ended_shard_is_its_end_even_if_it_was_checkpointe
 def test_an_earlier_record_of_an_ended_shard_is_itself() -> None:
     ended = Permitted(at("TRIM_HORIZON"), at("SHARD_END"), end=at("20:3"))
     assert ended.resolve("20", 2) == at("20:2")
+
+
+class Held:
+    """A lease at its start, which takes every checkpoint."""
+
+    lease = Lease("s", "s", at("TRIM_HORIZON"))
+
+    def checkpoint(self, place: Any, timestamp_ms: int | None = None, **more: Any) -> None:
+        """It is written."""
+
+
+@pytest.fixture
+def checkpointer() -> Checkpointer:
+    return Checkpointer(cast(HeldLease, Held()), lambda: 1_790_000_000_000)
+
+
+def test_a_checkpoint_is_settled_once_nothing_that_was_delivered_lies_behind_it(
+    checkpointer: Checkpointer,
+) -> None:
+    """Silence behind it may be noted then: of an aggregate, all user records are done."""
+    assert checkpointer.settled == at("TRIM_HORIZON")
+    checkpointer.deliver(at("20:3"))
+    assert checkpointer.settled is None
+    checkpointer.checkpoint("20", 1)
+    assert checkpointer.settled is None, "two more user records of the same record"
+    checkpointer.checkpoint("20", 3)
+    assert checkpointer.settled == at("20:3")
+
+
+def test_nothing_is_settled_while_a_shard_is_moved_or_has_ended(
+    checkpointer: Checkpointer,
+) -> None:
+    checkpointer.reset("TRIM_HORIZON")
+    assert checkpointer.settled is None
+    assert checkpointer.take_reset() is not None
+    assert checkpointer.settled == at("TRIM_HORIZON")
+    checkpointer.end()
+    assert checkpointer.settled is None

@@ -12,6 +12,7 @@ import pytest
 
 from sparkinesis.errors import PositionNotFoundError, ServiceError, ShardNotFoundError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.lease.shard_sync import ShardEnd
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.aggregation import aggregate
 from sparkinesis.stream.client import Fetched, StreamSummary
@@ -225,6 +226,27 @@ def test_the_end_comes_with_the_last_records_and_tells_the_children(service: Ser
     # A processor that resets its shard reads it again.
     reading.begin(TRIM_HORIZON)
     assert not reading.at_end
+
+
+def test_what_follows_a_shard_is_no_older_than_its_last_record(service: Service) -> None:
+    """That the end is seen late, and that silence came before it, say nothing of the children."""
+    reading = intake(service)
+    reading.begin(TRIM_HORIZON)
+    assert reading.shard_end == ShardEnd(None, None)
+    service.pages = [page(record(1, age_s=9000), record(2, age_s=7200)), page(), page(end=True)]
+    assert [take(reading) for _ in range(3)] == [[b"1", b"2"], [], []]
+    assert reading.shard_end == ShardEnd(NOW_MS, NOW_MS - 7_200_000 - CLOCK_MARGIN_MS)
+
+
+def test_what_follows_a_shard_is_no_older_than_the_checkpoint_behind_which_nothing_came(
+    service: Service,
+) -> None:
+    reading = intake(service)
+    start = AfterRecord("1", sub_sequence_number=0, arrived_ms=NOW_MS - 5000)
+    reading.begin(start, ExtendedSequenceNumber("1"))
+    service.pages = [page(record(1, age_s=5), end=True)]
+    assert take(reading) == []
+    assert reading.shard_end == ShardEnd(NOW_MS, NOW_MS - 5000 - CLOCK_MARGIN_MS)
 
 
 def test_a_page_that_is_too_old_is_left_for_the_bound(service: Service) -> None:
