@@ -13,8 +13,11 @@ import pytest
 from sparkinesis.lease.beginning import InitialPosition
 from sparkinesis.lease.shard_sync import ShardEnd
 from sparkinesis.local import LocalServer, ManualClock
+from sparkinesis.stream.aggregation import aggregate
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AfterRecord, AtTimestamp
 from sparkinesis.worker.application import Application
+from sparkinesis.worker.batch import RecordBatch
+from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.worker import Worker
 from tests.journal import PATIENCE, Journal, Journaling
@@ -119,6 +122,43 @@ def test_a_child_whose_parent_had_ended(
     assert worker.failures()
 
 
+def test_a_child_whose_parent_was_read_late(
+    one: TimedStream, start: Callable[[Application], Worker], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The reader came to the parent's end twenty hours after the last record, and left."""
+
+    class Leaving(Journaling):
+        def shard_ended(self, checkpointer: Checkpointer) -> None:
+            self.shard.request_shutdown()
+            super().shard_ended(checkpointer)
+
+    def application(make: Callable[[], Journaling]) -> Application:
+        return Application(
+            one.name,
+            one.name,
+            make,
+            region="us-east-1",
+            endpoint=one.table.endpoint,
+            initial_position="trim_horizon",
+            options=WorkerOptions(failover_time=1.0, idle_time=0.1),
+        )
+
+    journal = Journal()
+    put(one.kinesis, one.name, [b"first"], "k")
+    one.split(0, at_64ths=1)
+    put(one.kinesis, one.name, [b"lost"], "k")
+    one.clock.advance(20 * HOUR)
+    assert start(application(lambda: Leaving(journal))).wait(PATIENCE)
+    assert journal.data() == [b"first"]
+    one.clock.advance(10 * HOUR)
+    put(one.kinesis, one.name, [b"kept"], "k")
+    worker = start(application(lambda: Journaling(journal)))
+    journal.wait_for_data(b"kept")
+    assert journal.data() == [b"first", b"kept"]
+    assert any(SHARDS[2] in text for text in losses(caplog))
+    assert worker.failures()
+
+
 def test_what_had_expired_before_the_first_start_is_no_loss(
     one: TimedStream, run: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -168,6 +208,52 @@ def test_a_quiet_shard_that_somebody_reads_loses_nothing(
     put(one.kinesis, one.name, [b"kept"], "k")
     run(b"kept")
     assert not losses(caplog)
+
+
+def test_what_is_left_of_an_aggregate_is_not_taken_for_silence(
+    timed: LocalServer,
+    one: TimedStream,
+    start: Callable[[Application], Worker],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Nothing came behind its record, of which a user record is not done."""
+
+    def begin(on_records: Callable[[RecordBatch, Checkpointer], None]) -> Worker:
+        return start(
+            Application(
+                one.name,
+                one.name,
+                lambda: Journaling(journal, on_records),
+                region="us-east-1",
+                endpoint=one.table.endpoint,
+                initial_position="trim_horizon",
+                options=WorkerOptions(failover_time=1.0, idle_time=0.1),
+            )
+        )
+
+    def looks() -> int:
+        return len(list(timed.kinesis.calls.select("GetRecords")))
+
+    journal = Journal()
+    (packed,) = aggregate([("k", None, b"done"), ("k", None, b"lost")])
+    one.kinesis.put_record(StreamName=one.name, Data=packed.data, PartitionKey="k")
+    worker = begin(lambda batch, checkpointer: checkpointer.checkpoint(batch.records[0]))
+    journal.wait_for_data(b"lost")
+    one.clock.advance(20 * HOUR)
+    seen, counter = looks(), one.rows()[0].counter
+    for _ in range(600):
+        if looks() > seen + 2 and one.rows()[0].counter > counter + 3:
+            break
+        worker.wait(0.1)
+    assert worker.shutdown(PATIENCE)
+    assert one.rows()[0].checkpoint.sub_sequence_number == 0
+    one.clock.advance(10 * HOUR)
+    put(one.kinesis, one.name, [b"kept"], "k")
+    journal = Journal()
+    begin(checkpoint)
+    journal.wait_for_data(b"kept")
+    assert journal.data() == [b"kept"]
+    assert len(losses(caplog)) == 1
 
 
 def test_what_a_shorter_retention_has_removed_meanwhile_is_told(
