@@ -71,7 +71,9 @@ def newest(lease: Lease) -> AfterRecord | AtTimestamp | None:
     """The position that shows when the stream of a lease was there at last; None if none does."""
     if isinstance(lease.known, AfterRecord):
         return lease.known
-    instants = [lease.made_ms, lease.known.ms if lease.known is not None else None]
+    instants = [lease.made_ms]
+    if lease.known is not None and lease.known != ANY_AGE:
+        instants.append(lease.known.ms)
     if lease.checkpoint.sequence_number == LATEST:
         instants.append(lease.timestamp_ms)
     newest_ms = max((ms for ms in instants if ms is not None), default=None)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.lease.beginning import InitialPosition
+from sparkinesis.lease.beginning import ANY_AGE, InitialPosition
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table import LeaseTable
@@ -187,3 +187,16 @@ def test_a_merge_after_an_outage_begins_with_shards_that_nobody_knew(two: TimedS
     two.merge(0, 2)
     assert two.end(0)
     assert two.beginnings() == {2: ("LATEST", first_ms), 4: ("TRIM_HORIZON", None)}
+
+
+def test_children_of_a_shard_that_nobody_saw_end_are_of_no_other_stream(
+    one: TimedStream, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Their parent had expired: all that their leases tell is that nothing is known."""
+    one.caretaker().sync()
+    one.split(0, at_64ths=32)
+    assert one.end(0)
+    child = one.rows()[1]
+    assert (child.known, child.made_ms) == (ANY_AGE, None)
+    one.caretaker().sync()
+    assert "that was deleted" not in caplog.text
