@@ -86,6 +86,19 @@ def test_a_statement_that_took_effect_in_spite_of_its_error_is_renewed_once(
     assert by_key(table) == renewed(known)
 
 
+@pytest.mark.parametrize("lost", ["answer", "connection"])
+def test_a_call_that_took_effect_and_is_throttled_next_is_one_of_renewals_all_the_same(
+    server: LocalServer, table: LeaseTable, known: list[Lease], lost: str
+) -> None:
+    """What came of the first call is still in doubt behind the second."""
+    error = Fault("InternalServerError", status=500, takes_effect=True)
+    first = error if lost == "answer" else Fault(drop="after")
+    server.kinesis.faults = faults = Faults(first, Fault("ThrottlingException"))
+    assert table.renew_many(known) == renewed(known)
+    assert faults.met == 2
+    assert by_key(table) == renewed(known)
+
+
 def test_one_that_was_taken_after_its_error_is_refused(
     server: LocalServer, table: LeaseTable, known: list[Lease]
 ) -> None:
