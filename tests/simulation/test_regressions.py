@@ -19,6 +19,7 @@ from tests.simulation.history import (
     Shutdown,
     Split,
     Start,
+    Storm,
     Trouble,
 )
 from tests.simulation.invariants import check
@@ -329,6 +330,23 @@ KEPT = {
             (20.0, Put(0, 3)),
         ),
         on_error="skip",
+    ),
+    # Each shard that came from one without a record asked what the stream is like: more calls in a
+    # second than all of an account may make.
+    "empty shards end one after the other": History(
+        shards=1,
+        events=(
+            (0.0, Start(0)),
+            (0.0, Start(1)),
+            (0.0, Put(0, 4)),
+            (54.4, Split(0.0)),
+            (54.6, Storm(20, 60.0)),
+            (54.6, Storm(20, 60.0)),
+        ),
+        options={"idle_time": 2.0, "audit_interval": 20.0, "max_leases": 3},
+        preempt=0.0,
+        staleness=0.0,
+        duration=240.0,
     ),
     # Right: who takes a shard from a worker that was started later may be given older records.
     "each worker skips what is older than itself": History(

@@ -170,6 +170,8 @@ class RetentionCheck:
     """Told of each loss, in place of an error or the log."""
     tells_doubt: bool = False
     """Log a warning also where nothing shows whether retention was shorter meanwhile."""
+    describe: Callable[[], StreamSummary] | None = None
+    """The stream's summary, where many checks share it; None: by a call of the client's."""
 
     def after_start(
         self, shard_id: str, start: Position, fetched: Fetched
@@ -192,7 +194,7 @@ class RetentionCheck:
         now_ms = fetched.service_time_ms
         if has_lost(start, now_ms, SHORTEST_RETENTION_MS):
             # Worth a call to know what this stream is like now.
-            stream = self.client.describe()
+            stream = self._summary()
             # An instant may be where the user wants to begin, so `of_another_stream` judges those.
             is_record = isinstance(start, AfterRecord)
             if is_record and is_of_another_stream(start, stream.created_ms):
@@ -214,7 +216,7 @@ class RetentionCheck:
             and sequence_order(first.sequence_number) <= sequence_order(wanted.first)
         ):
             return True
-        retention_ms = self.client.describe().retention_ms
+        retention_ms = self._summary().retention_ms
         self._tell(
             f"The record {wanted.first} in shard {wanted.shard_id} of {self.client.address}, with "
             f"which the batch from {wanted.start} to {wanted.end} began when it was planned, has "
@@ -229,7 +231,7 @@ class RetentionCheck:
         No loss: the range begins at an instant since which everything is kept, and no plan saw a
         record in it. Then its end arrived before its start; both are as a batch read was asked for.
         """
-        stream = self.client.describe()
+        stream = self._summary()
         if (
             wanted.first is not None
             or not isinstance(wanted.start, AtTimestamp)
@@ -274,7 +276,7 @@ class RetentionCheck:
         ``was_shorter``: by the present retention period the position's record would be there.
         """
         if retention_ms is None:
-            retention_ms = self.client.describe().retention_ms
+            retention_ms = self._summary().retention_ms
         hours = f"{retention_ms / HOUR_MS:g} hours"
         keeps = f"the stream keeps records for {hours}"
         if was_shorter:
@@ -333,6 +335,9 @@ class RetentionCheck:
             "deleted. What had not been read of that stream is lost.",
             "",
         )
+
+    def _summary(self) -> StreamSummary:
+        return (self.describe or self.client.describe)()
 
     def _tell(self, text: str, in_future: str = _LONGER_RETENTION) -> None:
         if self.on_loss is not None:

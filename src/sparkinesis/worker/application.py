@@ -33,6 +33,7 @@ from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
 from sparkinesis.stream.position import END_OF_TIME_MS, LATEST, TRIM_HORIZON, AtTimestamp
 from sparkinesis.stream.retry import Retry
 from sparkinesis.stream.service_clock import ServiceClock
+from sparkinesis.stream.shared_summary import SharedSummary
 from sparkinesis.worker.fan_out import FanOut
 from sparkinesis.worker.fleet.options import DEFAULT_FLEET_OPTIONS, FleetOptions
 from sparkinesis.worker.memory import MemoryBudget, budget_of_process
@@ -223,6 +224,7 @@ class Application:
                 subscription_clock=subscription_clock or timing.clock,
                 uniform=rng.uniform,
             )
+        summary = SharedSummary(client, timing.clock)
         settings = ConsumerSettings(
             application=self.name,
             worker_id=worker_id,
@@ -231,10 +233,11 @@ class Application:
             on_error=self.on_error,
             initial=self.initial(),
             started_ms=stream.service_time_ms,
-            service_time_ms=ServiceClock(client, timing.clock),
+            service_time_ms=ServiceClock(summary),
             options=options,
             clock=timing.clock,
             uniform=rng.uniform,
+            describe=summary,
             memory=memory or budget_of_process(options.max_held_bytes),
         )
         return Worker(

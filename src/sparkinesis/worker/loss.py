@@ -43,7 +43,9 @@ class StartCheck:
         if unread is None and isinstance(start, AtTimestamp):
             unread = Unread(start)
         self._unread = unread
-        self._retention = RetentionCheck(settings.client, on_loss=self._tell)
+        self._retention = RetentionCheck(
+            settings.client, on_loss=self._tell, describe=settings.summary
+        )
         self._is_told = False
 
     def records(self, fetched: Fetched) -> Sequence[Record] | None:
@@ -61,7 +63,7 @@ class StartCheck:
         if not unread.may_have_lost(now_ms, SHORTEST_RETENTION_MS):
             return
         # Worth a call to know what this stream's retention period is now, and its age.
-        stream = self._settings.client.describe()
+        stream = self._settings.summary()
         if (
             unread.may_have_lost(now_ms, stream.retention_ms)
             and stream.created_ms < now_ms - stream.retention_ms

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from sparkinesis.stream.client import StreamClient
+from sparkinesis.stream.client import StreamClient, StreamSummary
 from sparkinesis.stream.position import Position
 from sparkinesis.worker.failures import Failures
 from sparkinesis.worker.memory import MemoryBudget
@@ -33,9 +33,15 @@ class ConsumerSettings:
     clock: Callable[[], float]
     """Monotonic, in seconds."""
     uniform: Callable[[float, float], float]
+    describe: Callable[[], StreamSummary] | None = None
+    """The stream's summary, told to all shards by one call; None: by a call for each."""
     failures: Failures = field(default_factory=Failures)
     memory: MemoryBudget = field(default_factory=lambda: MemoryBudget(DEFAULT_HELD_BYTES))
     """What all records that are held are counted in."""
+
+    def summary(self) -> StreamSummary:
+        """The stream's, a second old at most. Raises the errors of `StreamClient`."""
+        return (self.describe or self.client.describe)()
 
     def skip_before(self, now_ms: int) -> int | None:
         """Records that arrived before this (epoch ms) are skipped, if the options say so."""
