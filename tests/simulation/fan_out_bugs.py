@@ -45,9 +45,13 @@ def _stay_behind_many(accept: Any) -> Any:
 
 
 def _only_over(accept: Any) -> Any:
-    """The children of an end event are not looked at: the subscription is over, no more."""
+    """The children of an end event are not looked at: the subscription is over, no more.
+
+    Nor does anybody ask GetRecords whether the shard has ended.
+    """
 
     def accepted(self: Any, *event: Any) -> Any:
+        self._last_page = lambda: None
         fetched = accept(self, *event)
         self.at_end = False
         return fetched

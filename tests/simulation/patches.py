@@ -26,7 +26,7 @@ def always(value: Any) -> Callable[[Any], Any]:
 
 
 def unfenced(build: Any) -> Any:
-    return lambda lease, *more: replace(build(lease, *more), expected={})
+    return lambda lease, *more, **named: replace(build(lease, *more, **named), expected={})
 
 
 def drop_first(after_start: Any) -> Any:
@@ -81,9 +81,9 @@ def whole_records(resolve: Any) -> Any:
 
 
 def swallow(take: Any) -> Any:
-    def swallow(self: Any, *given: Any) -> Any:
+    def swallow(self: Any, *given: Any, **named: Any) -> Any:
         try:
-            return take(self, *given)
+            return take(self, *given, **named)
         except Exception:  # noqa: BLE001
             return None
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 from unittest import mock
 
@@ -36,13 +38,40 @@ class Bug:
     """The name of the invariant that it breaks."""
     rough: int | None = None
     """The number of a rough history in which it is found, if one is known."""
+    misfits: list[str] = field(default_factory=list, compare=False)
+    """Calls that the patch does not take, since the product has changed."""
 
 
 def instead(
     owner: object, name: str, make: Callable[[Any], Any], caught_by: str, rough: int | None = None
 ) -> Bug:
     """A bug in place of a function, or a number, which it is given."""
-    return Bug(lambda: mock.patch.object(owner, name, make(getattr(owner, name))), caught_by, rough)
+    misfits: list[str] = []
+
+    def patch() -> AbstractContextManager[object]:
+        return mock.patch.object(owner, name, _noting(make(getattr(owner, name)), misfits))
+
+    return Bug(patch, caught_by, rough, misfits)
+
+
+def _noting(replacement: Any, misfits: list[str]) -> Any:
+    """The same function, which notes calls that do not fit its parameters."""
+    if not inspect.isfunction(replacement):
+        return replacement
+    parameters = inspect.signature(replacement)
+
+    @functools.wraps(replacement)
+    def call(*given: Any, **named: Any) -> Any:
+        try:
+            return replacement(*given, **named)
+        except TypeError:
+            try:
+                parameters.bind(*given, **named)
+            except TypeError as misfit:
+                misfits.append(str(misfit))
+            raise
+
+    return call
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ def test_a_deliberate_bug_is_found(subject: Any, name: str) -> None:
         for number in (bug.rough, *range(_MOST)):
             wrong = subject.play(subject.rough(number)).wrong
             broken |= {text.partition(":")[0] for text in wrong}
+            assert bug.misfits == []
             if bug.caught_by in broken:
                 return
     pytest.fail(f"in {_MOST} histories only {broken} was broken")
