@@ -16,6 +16,7 @@ from sparkinesis.worker.application import Application
 from sparkinesis.worker.worker import Worker
 from tests.journal import Journal, Journaling
 from tests.kcl import COORDINATION, create_table, put_rows
+from tests.streams import split
 
 RETRIEVALS = ("polling", "efo")
 
@@ -129,6 +130,23 @@ def test_a_processor_moves_its_own_shard(
     put_one(kinesis, stream, b"second")
     journal.wait(lambda: journal.data().count(b"second") == 2)
     assert journal.data() == [b"first", b"second", b"first", b"second"]
+
+
+def test_a_processor_that_moves_its_shard_with_the_last_records_reads_it_again_before_the_end(
+    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
+) -> None:
+    for data in (b"a", b"b"):
+        put_one(kinesis, stream, data)
+    shard = split(kinesis, stream)
+
+    def again(batch: Any, checkpointer: Any) -> None:
+        if batch.records[-1].data == b"b" and b"b" not in journal.data(shard):
+            checkpointer.reset("TRIM_HORIZON")
+
+    start(application(processor=lambda: Journaling(journal, on_records=again)))
+    journal.wait(lambda: (shard, "shard_ended") in journal.calls())
+    assert journal.data(shard) == [b"a", b"b", b"a", b"b"]
+    assert journal.calls("initialize", "shard_ended").count((shard, "shard_ended")) == 1
 
 
 def test_a_processor_skips_to_now_and_the_table_remembers_when(
