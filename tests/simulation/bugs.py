@@ -78,7 +78,7 @@ BUGS: dict[str, Bug] = {
     "an answer that never came is anybody's write": instead(
         requests, "_fenced", always(()), _OWNS, 128
     ),
-    "whoever writes under my id is me": instead(held, "judge", believe, _OWNS, 8),
+    "whoever writes under my id is me": instead(held, "judge", believe, _OWNS, 35),
     "leases are not released": instead(
         HeldLease,
         "release",
@@ -114,7 +114,7 @@ BUGS: dict[str, Bug] = {
         LeaseTable, "try_write", without_doubt, _LOST, 2
     ),
     "batches are believed without a probe": instead(
-        Batching, "_probe", believe_conditions, "nobody_begins_too_late", 37
+        Batching, "_probe", believe_conditions, "nobody_begins_too_late", 118
     ),
     "a refusal that does not tell the row is a deleted one's": instead(
         LeaseTable, "_refused", deleted_unless_told, _LOST, 1
@@ -141,7 +141,7 @@ BUGS: dict[str, Bug] = {
     "children begin at the latest record": instead(
         caretaker, "plan_children", children_at_latest, "leases_begin_where_they_should", 0
     ),
-    "holes are not mended": instead(Caretaker, "_audit", always(None), "every_shard_is_read", 52),
+    "holes are not mended": instead(Caretaker, "_audit", always(None), "every_shard_is_read", 69),
     "finished leases are not deleted": instead(
         Caretaker, "_clean_up", always(None), "nothing_is_left_to_clean_up", 0
     ),
@@ -168,7 +168,7 @@ BUGS: dict[str, Bug] = {
         2,
     ),
     "a checkpoint is taken back by an earlier one": instead(
-        held, "_is_behind", always(False), "checkpoints_never_go_back", 42
+        held, "_is_behind", always(False), "checkpoints_never_go_back", 41
     ),
     "sub-sequence numbers are not kept": instead(
         Permitted, "resolve", whole_records, "checkpoints_that_return_are_made", 1
@@ -178,7 +178,7 @@ BUGS: dict[str, Bug] = {
     ),
     # where reading begins and goes on
     "a shard is resumed behind the whole aggregate": instead(
-        consumer, "start_position", behind_aggregates, _READS, 1
+        consumer, "start_position", behind_aggregates, _READS, 19
     ),
     "what is done of an aggregate comes again": instead(
         RecordBatch, "after", lambda _: lambda self, done: self, _READS, 2
@@ -191,7 +191,7 @@ BUGS: dict[str, Bug] = {
         StartCut, "cut", lambda _: lambda self, fetched: fetched, _READS, 8
     ),
     "latest is another moment at each start": instead(
-        consumer, "start_position", latest_again, _READS, 12
+        consumer, "start_position", latest_again, _READS, 42
     ),
     "fetching that failed is not begun again": instead(
         FetchAhead, "take", swallow, "everything_is_processed", 15
