@@ -36,14 +36,18 @@ class Unread:
     """Nothing that is wanted arrived before this instant."""
     made_ms: int | None = None
     """Without that: all that was kept at this instant is wanted; None: all that is kept now."""
+    skipped_before_ms: int | None = None
+    """Of all that, the records that arrived before this (epoch ms) are not wanted."""
 
     def not_before(self, bound_ms: int) -> Unread:
         """Of them, those that arrived at ``bound_ms`` (epoch ms) or later."""
-        known_ms = self.nothing_before.ms if self.nothing_before is not None else 0
-        return Unread(AtTimestamp(max(known_ms, bound_ms)))
+        return replace(self, skipped_before_ms=bound_ms)
 
     def may_have_lost(self, now_ms: int, retention_ms: int) -> bool:
         """Whether some of them may have expired, if the shard is old enough for that."""
+        skipped_ms = self.skipped_before_ms
+        if skipped_ms is not None and skipped_ms >= now_ms - retention_ms:
+            return False
         if self.nothing_before is not None:
             return self.nothing_before.ms < now_ms - retention_ms
         return self.made_ms is not None and now_ms - self.made_ms > BEGINS_WITHIN_MS

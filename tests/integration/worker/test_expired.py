@@ -49,7 +49,9 @@ def one(timed: LocalServer, clock: ManualClock) -> TimedStream:
 def run(one: TimedStream, start: Callable[[Application], Worker]) -> Callable[..., Any]:
     """Starts a worker, and waits until it has processed some records, which it checkpoints."""
 
-    def run(*datas: bytes, initial: Any = "latest") -> tuple[Worker, Journal]:
+    def run(
+        *datas: bytes, initial: Any = "latest", skip_older_than: float | None = None
+    ) -> tuple[Worker, Journal]:
         journal = Journal()
         application = Application(
             one.name,
@@ -60,7 +62,9 @@ def run(one: TimedStream, start: Callable[[Application], Worker]) -> Callable[..
             region="us-east-1",
             endpoint=one.table.endpoint,
             initial_position=initial,
-            options=WorkerOptions(failover_time=1.0, idle_time=0.1),
+            options=WorkerOptions(
+                failover_time=1.0, idle_time=0.1, skip_older_than=skip_older_than
+            ),
         )
         worker = start(application)
         journal.wait_for_data(*datas)
@@ -159,11 +163,16 @@ def test_a_child_whose_parent_was_read_late(
     assert worker.failures()
 
 
+@pytest.mark.parametrize("skip_older_than", [None, 7 * 86_400.0])
 def test_what_had_expired_before_the_first_start_is_no_loss(
-    one: TimedStream, run: Callable[..., Any], caplog: pytest.LogCaptureFixture
+    one: TimedStream,
+    run: Callable[..., Any],
+    skip_older_than: float | None,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """Nor is it if records would be wanted that are older than any that the stream keeps."""
     after_an_outage(one)
-    worker, journal = run(b"kept", initial="trim_horizon")
+    worker, journal = run(b"kept", initial="trim_horizon", skip_older_than=skip_older_than)
     assert journal.data() == [b"kept"]
     assert not losses(caplog)
     assert not worker.failures()
