@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 
-from sparkinesis.errors import LeaseLostError, SparkinesisError
+from sparkinesis.errors import LeaseLostError, LeaseTableError, SparkinesisError
 from sparkinesis.lease import requests
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, PendingCheckpoint
@@ -19,6 +19,10 @@ _log = logging.getLogger(__name__)
 
 KNOWN_EVERY_MS = 300_000
 """How much later than what the row tells must be what is known, to be written."""
+
+
+REFUSALS = 10
+"""Tries of one write in a row. A handoff that is asked for, or not any more, costs one each."""
 
 
 class HeldLease:
@@ -111,6 +115,8 @@ class HeldLease:
         lost. Raises `LeaseLostError` (not held; or refused, then it is lost), and
         `LeaseTableUnavailableError`, after which nothing has changed here: try again.
         """
+        if moved_ms is not None:
+            self._forget_silence()
         self._write(
             "checkpoint",
             lambda lease: (
@@ -122,6 +128,7 @@ class HeldLease:
 
     def move(self, at: ExtendedSequenceNumber, moved_ms: int) -> None:
         """A checkpoint that may lie before the last one, ``moved_ms``. Raises as `checkpoint`."""
+        self._forget_silence()
         self._write("reset", lambda lease: requests.checkpoint(lease, at, moved_ms=moved_ms))
 
     def fix_instant(self, timestamp_ms: int) -> None:
@@ -229,6 +236,13 @@ class HeldLease:
         told_ms = _clear_until(self._lease.known) or self._lease.timestamp_ms or 0
         return known if (_clear_until(known) or 0) >= told_ms + KNOWN_EVERY_MS else None
 
+    def _forget_silence(self) -> None:
+        """What was known at the old place may be false at the new one, even if both have one name.
+
+        ``AT_TIMESTAMP`` is the name of every instant.
+        """
+        self.known = None
+
     def _with_rate(self, update: Update) -> Update:
         rate = self.throughput_kbps
         return update if rate is None else requests.with_throughput(update, rate)
@@ -241,7 +255,7 @@ class HeldLease:
     def _write(self, doing: str, build: Callable[[Lease], Update | None]) -> None:
         """``build``: None where the row, as it is known by then, leaves nothing to write."""
         with self._lock:
-            while True:
+            for _ in range(REFUSALS):
                 self.require_held(doing)
                 update = build(self._lease)
                 if update is None:
@@ -259,6 +273,11 @@ class HeldLease:
                     raise
                 else:
                     return
+            raise LeaseTableError(
+                f"Cannot {doing} for shard {self.shard_id} in the {self._table}: it refuses the "
+                "write, although the row is as the write demands. Nothing was written. See what "
+                "server answers there, and whether its conditional writes work."
+            )
 
     def _landed(self, row: Lease) -> None:
         self._lease = row

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.lease.batch import batches_of
 from sparkinesis.lease.batching import Batching
-from sparkinesis.lease.held import HeldLease
+from sparkinesis.lease.held import REFUSALS, HeldLease
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.refusal import LeaseChangedError
 from sparkinesis.lease.requests import Update
@@ -114,7 +114,9 @@ class LeaseRenewer:
         failures: Counter[str] = Counter()
         try:
             left = due
-            while left:
+            for _ in range(REFUSALS):
+                if not left:
+                    break
                 results = self._send([update for _, update in left])
                 again = []
                 for (held, update), result in zip(left, results, strict=True):
@@ -126,6 +128,8 @@ class LeaseRenewer:
                     ):
                         failures[str(result)] += 1
                 left = again
+            if left:
+                failures["refused, although the rows are as the writes demand"] += len(left)
         finally:
             for held, _ in due:
                 held.end_renewal()

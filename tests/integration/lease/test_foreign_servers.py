@@ -11,10 +11,10 @@ from typing import Any
 import boto3
 import pytest
 
-from sparkinesis.errors import LeaseTableUnavailableError
+from sparkinesis.errors import LeaseTableError, LeaseTableUnavailableError
 from sparkinesis.lease.batching import BATCHES_AGAIN
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.lease.held import HeldLease
+from sparkinesis.lease.held import REFUSALS, HeldLease
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.refusal import LeaseChangedError
 from sparkinesis.lease.renewer import LeaseRenewer
@@ -284,3 +284,23 @@ def test_a_handoff_that_was_withdrawn_between_refusal_and_look_is_none(
     assert held.is_held()
     assert renewer.impostors == frozenset()
     assert by_key(table) == [held.lease]
+
+
+def test_a_server_that_refuses_for_no_reason_is_not_asked_without_end(
+    server: Lacking, table: LeaseTable, renewer: LeaseRenewer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The clock stands still here, so that no lease runs out and ends it."""
+    held = acquire(renewer, table, "a", "b")
+    renewer.renew_all()
+    for operation in ("UpdateItem", BATCH):
+        server.errors[operation] = 400, "ConditionalCheckFailedException"
+    server.calls.clear()
+    renewer.renew_all()
+    assert 0 < server.calls["UpdateItem"] + server.calls[BATCH] <= 2 * REFUSALS
+    assert "2 of 2 leases could not be renewed now: refused, although" in caplog.text
+    with pytest.raises(LeaseTableError, match="it refuses the write, although the row is as"):
+        held[0].checkpoint(AT)
+    server.errors.clear()
+    held[0].checkpoint(AT)
+    assert by_key(table)[0].checkpoint == AT
+    assert set(renewer.held()) == {"a", "b"}

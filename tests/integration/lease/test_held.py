@@ -14,11 +14,12 @@ import pytest
 from sparkinesis.errors import LeaseLostError, LeaseTableUnavailableError, SparkinesisError
 from sparkinesis.lease.batching import BATCHES_AGAIN
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.lease.held import HeldLease
+from sparkinesis.lease.held import KNOWN_EVERY_MS, HeldLease
 from sparkinesis.lease.lease import Lease, PendingCheckpoint
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.table import LeaseTable
 from sparkinesis.local import Call, Fault, LocalServer
+from sparkinesis.stream.position import AtTimestamp
 from sparkinesis.stream.retry import Retry
 from tests.integration.lease.conftest import ManualTime, lease, row_of
 
@@ -78,6 +79,24 @@ def test_writes_and_renewals_follow_each_other(table: LeaseTable, renewer: Lease
     assert known(table, "b") == two.lease
     assert two.lease.counter == 4
     assert renewer.held() == {"a": one, "b": two}
+
+
+def test_a_shard_that_is_moved_is_not_taken_for_quiet_by_what_was_known_before(
+    table: LeaseTable, renewer: LeaseRenewer
+) -> None:
+    """Every instant has the same name in a checkpoint."""
+    (held,) = acquire(renewer, table, "a")
+    instant = ExtendedSequenceNumber("AT_TIMESTAMP")
+    now_ms = 1_800_000_000_000
+    earlier_ms = now_ms - 3_600_000
+    held.checkpoint(instant, now_ms - KNOWN_EVERY_MS)
+    held.known = instant, AtTimestamp(now_ms)
+    renewer.renew_all()
+    assert known(table, "a").known == AtTimestamp(now_ms)
+    held.checkpoint(instant, earlier_ms, moved_ms=now_ms)
+    renewer.renew_all()
+    row = known(table, "a")
+    assert (row.timestamp_ms, row.known) == (earlier_ms, None)
 
 
 @pytest.mark.parametrize("name", WRITES)
