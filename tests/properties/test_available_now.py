@@ -6,7 +6,15 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from sparkinesis.local import LocalServer, ManualClock
+from sparkinesis.source.offsets import ANY_SHARD
+from sparkinesis.source.stream_planner import StreamPlanner
+from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.budget import Pace
+from sparkinesis.stream.client import StreamClient
+from sparkinesis.stream.position import TRIM_HORIZON
 from tests.engine import Query
 from tests.streams import merge_neighbours, put, split
 
@@ -51,3 +59,26 @@ def test_available_now_ends_at_what_was_there_through_splits_and_merges(
     running.restart()
     rows = [row["data"] for batch in running.drain() for row in batch.rows]
     assert sorted(rows) == numbered(there, later - there)
+
+
+def test_records_that_are_left_to_the_next_query_are_no_shard_that_does_not_end(
+    kinesis: Any, server: LocalServer, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    planner = StreamPlanner(
+        StreamClient(StreamAddress("s", region="us-east-1", endpoint=server.endpoint_url)),
+        pace=Pace(0, 0),
+        period=0,
+        fail_on_data_loss=True,
+        clock=lambda: clock() / 1000,
+        sleep=lambda _: None,
+    )
+    planner.stop_at(clock())
+    clock.advance(1_000)
+    put(kinesis, "s", [b"later %d" % n for n in range(20)])
+    split(kinesis, "s")
+    clock.advance(1_000)
+    at = planner.next_offset({ANY_SHARD: TRIM_HORIZON})
+    for _ in range(5):
+        clock.advance(30_000)
+        at = planner.next_offset(at)
+    assert "does not come" not in caplog.text

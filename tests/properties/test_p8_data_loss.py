@@ -12,7 +12,7 @@ from sparkinesis.errors import DataLossError
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.source.planner import SourcePlanner
 from tests.engine import MODES, Query
-from tests.streams import put, put_at, split
+from tests.streams import merge_neighbours, put, put_at, split
 
 pytestmark = pytest.mark.parametrize("mode", MODES)
 
@@ -672,3 +672,28 @@ def test_p8_where_nothing_shows_whether_retention_was_shorter_a_warning_says_so(
     assert len(told) == (0 if has_older else 1)
     assert all("nothing shows whether it did" in text for text in told)
     assert all("in shard shardId-000000000000 of stream 'one'" in text for text in told)
+
+
+def test_p8_no_place_of_a_deleted_stream_stays_in_an_offset(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    """The end of a shard has no time, and is of the deleted stream all the same."""
+    ends = {0: b"left", 2**128 - 1: b"right"}
+    running = query()
+    for hash_key, data in ends.items():
+        put_at(kinesis, "s", data, hash_key)
+    clock.advance(1000)
+    assert datas(running) == [b"left", b"right"]
+    put_at(kinesis, "s", b"more", 2**128 - 1)
+    clock.advance(1000)
+    merge_neighbours(kinesis, "s")
+    without_pauses(running)
+    assert running.next_batch() is not None
+    assert "SHARD_END" in str(running.plan()[0]), "one parent waits for the other"
+    recreated(kinesis, clock)
+    for hash_key, data in ends.items():
+        put_at(kinesis, "s", data, hash_key)
+    clock.advance(1000)
+    running.restart(failOnDataLoss="false")
+    without_pauses(running)
+    assert datas(running) == [b"left", b"right"]

@@ -34,7 +34,6 @@ from sparkinesis.stream.closed_tip import WORTH_A_WORD, tell
 from sparkinesis.stream.position import (
     LATEST,
     SHARD_END,
-    TRIM_HORIZON,
     AfterRecord,
     AtTimestamp,
     FromApplication,
@@ -137,6 +136,8 @@ class StreamPlanner:
         """
         self._wait_for_turn()
         known = self._of_this_stream(start)
+        if known is not start:
+            return known  # an offset without rows: no batch begins in another stream
         initial = start.get(ANY_SHARD)
         if initial is LATEST:
             self._skip_older_than = None  # nothing can be older
@@ -144,12 +145,12 @@ class StreamPlanner:
         if isinstance(initial, FromApplication):
             return self._resolve_application(initial.name)
         if self._skip_older_than is not None:
-            skipped = self._skip_older(known, self._skip_older_than)
+            skipped = self._skip_older(start, self._skip_older_than)
             self._skip_older_than = None  # once: what arrives while the query runs is read
-            if skipped is not known:
+            if skipped is not start:
                 return skipped
         lineage = self._lineage or self._list_shards()
-        known = self._without_lost_shards(known, lineage)
+        known = self._without_lost_shards(start, lineage)
         planned = self._plan(known, allowance)
         if planned.has_rows or known is not start or is_worth_storing(start, planned.end):
             self._forget_all_but(planned.end)
@@ -289,7 +290,7 @@ class StreamPlanner:
         return lineage
 
     def _of_this_stream(self, start: Positions) -> Positions:
-        """``start``, with nothing left of a deleted stream that had the same name.
+        """``start``; or, if that is of a deleted stream of the same name, where this one begins.
 
         Costs a DescribeStreamSummary when a query goes on from an offset, and after each rest.
         Raises `DataLossError`.
@@ -301,11 +302,15 @@ class StreamPlanner:
             self._has_identified = True
             return start
         check = RetentionCheck(self._client, self._fail_on_data_loss)
-        stream = self._client.describe()
+        stream = self._client.describe(FIRST_CONTACT if self._lineage is None else None)
         others = check.of_another_stream(stored, stream, self._skip_older_than)
         self._created_ms = stream.created_ms
         self._has_identified = True  # offsets that follow are of the stream that is there
-        return {**start, **dict.fromkeys(others, TRIM_HORIZON)} if others else start
+        if not others:
+            return start
+        # An offset is of one stream: so are the positions without a time, such as SHARD_END.
+        lineage, _ = self._list()
+        return without_missing({}, lineage)
 
     def _without_lost_shards(self, start: Positions, lineage: Lineage) -> Positions:
         lineage = self._caught_up(lineage, partial(missing, start))
@@ -434,12 +439,19 @@ class StreamPlanner:
         return found
 
     def _watch_ends(self, found: Mapping[str, Look]) -> None:
-        """Tell of shards at whose tips nothing comes, although the last listing has them closed."""
+        """Tell of shards at whose tips nothing comes, although the last listing has them closed.
+
+        A query that stops at an instant does not wait for ends, nor tell of them: where it leaves
+        later records of a shard to the next query, the shard looks as quiet.
+        """
         assert self._lineage is not None
+        if self._until_ms is not None:
+            return
         now = self._clock()
         for shard_id, look in found.items():
             shard = self._lineage.shards.get(shard_id)
-            if not isinstance(look.finding, Quiet) or shard is None or shard.is_open:
+            is_at_tip = isinstance(look.finding, Quiet) and look.finding.clear_until is not None
+            if not is_at_tip or shard is None or shard.is_open:
                 self._endless_since.pop(shard_id, None)
             elif now - self._endless_since.setdefault(shard_id, now) >= WORTH_A_WORD:
                 self._endless_since[shard_id] = float("inf")  # once is enough

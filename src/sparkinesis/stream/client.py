@@ -113,9 +113,9 @@ class StreamClient:
         self._arn = address.arn or ""
         """Empty until DescribeStreamSummary has told it; a stream of that name has no other."""
 
-    def describe(self) -> StreamSummary:
+    def describe(self, retry: Retry | None = None) -> StreamSummary:
         """DescribeStreamSummary, if the stream exists."""
-        answer = self._describe()
+        answer = self._describe(retry)
         summary = answer["StreamDescriptionSummary"]
         created: datetime | None = summary.get("StreamCreationTimestamp")
         return StreamSummary(
@@ -262,9 +262,11 @@ class StreamClient:
             for result in answer["Records"]
         ]
 
-    def _describe(self) -> dict[str, Any]:
+    def _describe(self, retry: Retry | None = None) -> dict[str, Any]:
         answer: dict[str, Any] = self.call(
-            "DescribeStreamSummary", lambda c: c.describe_stream_summary(**self._id())
+            "DescribeStreamSummary",
+            lambda c: c.describe_stream_summary(**self._id()),
+            retry=retry,
         )
         self._arn = str(answer["StreamDescriptionSummary"]["StreamARN"])
         return answer

@@ -39,6 +39,9 @@ CLOCK_MARGIN_MS = 60_000
 
 _MOST_EMPTY_PAGES = 5
 
+_MOST_PLACES = 10
+"""Shards that a message names; a stream has thousands."""
+
 _LONGER_RETENTION = "; raise the stream's retention period to have more time in future"
 
 ITERATOR_LIFE_MS = 300_000
@@ -328,11 +331,13 @@ class RetentionCheck:
 
     def _is_another_stream(self, positions: Mapping[str, Position], stream: StreamSummary) -> None:
         created = datetime.fromtimestamp(stream.created_ms / 1000, timezone.utc)
-        places = ", ".join(f"{shard} at {positions[shard]}" for shard in sorted(positions))
+        told = sorted(positions)[:_MOST_PLACES]
+        places = ", ".join(f"{shard} at {positions[shard]}" for shard in told)
+        more = f" and of {left} more" if (left := len(positions) - len(told)) else ""
         self._tell(
             f"{self.client.address} was created at {created.isoformat()}, which is later than the "
-            f"position of shard {places}: the position is of a stream of the same name that was "
-            "deleted. What had not been read of that stream is lost.",
+            f"position of shard {places}{more}: the position is of a stream of the same name that "
+            "was deleted. What had not been read of that stream is lost.",
             "",
         )
 

@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.client import StreamClient, StreamSummary
 from sparkinesis.stream.position import (
     LATEST,
     SHARD_END,
@@ -17,6 +19,7 @@ from sparkinesis.stream.position import (
 from sparkinesis.stream.retention import (
     CLOCK_MARGIN_MS,
     HOUR_MS,
+    RetentionCheck,
     has_lost,
     is_kept,
     is_of_another_stream,
@@ -121,3 +124,14 @@ def test_a_stream_that_was_created_after_a_stored_position_is_another(
 
 def test_a_service_that_does_not_tell_when_a_stream_was_created_has_one_stream() -> None:
     assert not is_of_another_stream(AtTimestamp(1), created_ms=0)
+
+
+def test_a_message_names_some_of_many_shards() -> None:
+    told: list[str] = []
+    check = RetentionCheck(StreamClient(StreamAddress("s", None, "us-east-1")), on_loss=told.append)
+    positions = {f"shardId-{n:012}": AtTimestamp(1) for n in range(5_000)}
+    stream = StreamSummary(retention_ms=24 * HOUR_MS, service_time_ms=NOW, created_ms=NOW)
+    assert check.of_another_stream(positions, stream) == positions.keys()
+    (text,) = told
+    assert text.count("shardId-") == 10
+    assert "and of 4990 more" in text

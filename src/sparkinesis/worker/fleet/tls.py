@@ -118,7 +118,7 @@ class Secured:
 
     @property
     def peer_certificate(self) -> bytes | None:
-        """What the other side has shown (DER)."""
+        """The certificate that the other side has shown (DER)."""
         return self._tls.getpeercert(binary_form=True)
 
     def recv(self, count: int) -> bytes:

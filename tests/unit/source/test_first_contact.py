@@ -1,0 +1,47 @@
+"""A query that cannot reach its stream at first says so soon."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from sparkinesis.errors import ServiceError
+from sparkinesis.source.offsets import ANY_SHARD, Positions
+from sparkinesis.source.stream_planner import StreamPlanner
+from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.budget import Pace
+from sparkinesis.stream.client import StreamClient
+from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord
+from sparkinesis.stream.retry import Retry
+
+HERE = "sparkinesis.source.stream_planner.FIRST_CONTACT"
+
+
+@pytest.mark.parametrize("start", [{ANY_SHARD: TRIM_HORIZON}, {"shardId-0": AfterRecord("7", 8)}])
+def test_a_stream_that_cannot_be_reached_is_told_soon(
+    start: Positions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At a beginning, and where a query goes on from a checkpoint."""
+    now = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    def retry(seconds: float) -> Retry:
+        return Retry(
+            base=2.0, give_up_after=seconds, clock=lambda: now, sleep=sleep, uniform=lambda _, b: b
+        )
+
+    monkeypatch.setattr(HERE, retry(10.0))
+    with socket.socket() as taken:  # bound, and nobody listens
+        taken.bind(("127.0.0.1", 0))
+        endpoint = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        client = StreamClient(StreamAddress("s", None, "us-east-1", endpoint), retry(300.0))
+        planner = StreamPlanner(
+            client, pace=Pace(0, 0), period=0, fail_on_data_loss=True, sleep=sleep
+        )
+        with pytest.raises(ServiceError):
+            planner.next_offset(start)
+    assert now <= 10.0
