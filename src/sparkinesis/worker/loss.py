@@ -9,7 +9,13 @@ from sparkinesis.errors import DataLossError, ServiceError
 from sparkinesis.lease.beginning import Unread
 from sparkinesis.stream.client import Fetched
 from sparkinesis.stream.page import Record
-from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp, Position
+from sparkinesis.stream.position import (
+    TRIM_HORIZON,
+    AfterRecord,
+    AtTimestamp,
+    Position,
+    advanced,
+)
 from sparkinesis.stream.retention import SHORTEST_RETENTION_MS, RetentionCheck
 from sparkinesis.worker.settings import ConsumerSettings
 
@@ -54,10 +60,15 @@ class StartCheck:
         None: the page holds nothing yet to judge by, so look at the next one.
         """
         if isinstance(self._start, AfterRecord):
-            return self._retention.after_start(self._shard_id, self._start, fetched)
+            start = self._wanted(self._start, fetched.service_time_ms)
+            return self._retention.after_start(self._shard_id, start, fetched)
         if self._unread is not None and not self._is_told:
             self._look(self._unread, fetched.service_time_ms)
         return fetched.page.records
+
+    def _wanted(self, start: Position, now_ms: int) -> Position:
+        """The place, as if nothing had come behind it that ``skip_older_than`` passes over."""
+        return advanced(start, self._settings.skip_before(now_ms))
 
     def _look(self, unread: Unread, now_ms: int) -> None:
         if not unread.may_have_lost(now_ms, SHORTEST_RETENTION_MS):

@@ -178,6 +178,24 @@ def test_what_had_expired_before_the_first_start_is_no_loss(
     assert not worker.failures()
 
 
+@pytest.mark.parametrize(("skip_older_than", "count"), [(HOUR / 1000, 0), (26 * HOUR / 1000, 1)])
+def test_what_would_be_passed_over_anyway_is_no_loss(
+    one: TimedStream,
+    run: Callable[..., Any],
+    skip_older_than: float,
+    count: int,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Behind a checkpoint: the stream keeps all that is wanted, or not all of it."""
+    put(one.kinesis, one.name, [b"first"], "k")
+    worker, _ = run(b"first", initial="trim_horizon")
+    assert worker.shutdown(PATIENCE)
+    after_an_outage(one)
+    _, journal = run(b"kept", skip_older_than=skip_older_than)
+    assert journal.data() == [b"kept"]
+    assert len(losses(caplog)) == count
+
+
 def test_shards_that_came_a_moment_ago_have_lost_nothing(
     one: TimedStream, run: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
