@@ -697,3 +697,18 @@ def test_p8_no_place_of_a_deleted_stream_stays_in_an_offset(
     running.restart(failOnDataLoss="false")
     without_pauses(running)
     assert datas(running) == [b"left", b"right"]
+
+
+def test_p8_a_plan_that_was_not_stored_notices_the_deleted_stream_again(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    running = query()
+    put(kinesis, "s", [b"a", b"b", b"c", b"d"])
+    assert len(datas(running)) == 4
+    recreated(kinesis, clock)
+    put(kinesis, "s", [b"e", b"f", b"g", b"h"])
+    clock.advance(1000)
+    running.restart(failOnDataLoss="false")
+    without_pauses(running)
+    assert running.plan() == running.plan()
+    assert datas(running) == [b"e", b"f", b"g", b"h"]

@@ -305,8 +305,8 @@ class StreamPlanner:
         stream = self._client.describe(FIRST_CONTACT if self._lineage is None else None)
         others = check.of_another_stream(stored, stream, self._skip_older_than)
         self._created_ms = stream.created_ms
-        self._has_identified = True  # offsets that follow are of the stream that is there
         if not others:
+            self._has_identified = True  # offsets that follow are of the stream that is there
             return start
         # An offset is of one stream: so are the positions without a time, such as SHARD_END.
         lineage, _ = self._list()
