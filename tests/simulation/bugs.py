@@ -73,10 +73,10 @@ BUGS: dict[str, Bug] = {
     ),
     "renewals are not fenced by the counter": instead(requests, "renew", unfenced, _OWNS, 15),
     "a lease is held for ever": instead(
-        HeldLease, "is_held", lambda _: lambda self: self._lost is None, "nobody_begins_too_late", 2
+        HeldLease, "is_held", lambda _: lambda self: self._lost is None, "nobody_begins_too_late", 0
     ),
     "an answer that never came is anybody's write": instead(
-        requests, "_fenced", always(()), _OWNS, 128
+        requests, "_fenced", always(()), _OWNS, 6
     ),
     "whoever writes under my id is me": instead(held, "judge", believe, _OWNS, 35),
     "leases are not released": instead(
@@ -88,7 +88,7 @@ BUGS: dict[str, Bug] = {
     ),
     "the dead are not found": instead(taker._Look, "_age", always(0.0), "every_shard_is_read", 0),
     "each lease is renewed by a call of its own": instead(
-        LeaseRenewer, "_send", one_by_one, "leases_are_renewed_together", 110
+        LeaseRenewer, "_send", one_by_one, "leases_are_renewed_together", 2
     ),
     "a throttled statement counts as renewed": instead(
         lease_batch,
@@ -123,7 +123,7 @@ BUGS: dict[str, Bug] = {
         requests, "take", forgetful, "foreign_attributes_stay", 15
     ),
     "a reset does not fence the owner": instead(
-        requests, "reset", silent_reset, "everything_is_processed", 51
+        requests, "reset", silent_reset, "everything_is_processed", 6
     ),
     # shards
     "parents are not waited for": instead(
@@ -150,7 +150,7 @@ BUGS: dict[str, Bug] = {
         "deletable",
         lambda _: lambda leases, shards: [lease for lease in leases if lease.is_finished],
         "leases_are_deleted_in_time",
-        6,
+        0,
     ),
     "only the last page of shards is read": instead(
         client.StreamClient, "list_shards", last_page, "leases_are_deleted_in_time", 8
@@ -174,14 +174,14 @@ BUGS: dict[str, Bug] = {
         Permitted, "resolve", whole_records, "checkpoints_that_return_are_made", 1
     ),
     "a checkpoint that cannot be written is none": instead(
-        HeldLease, "checkpoint", swallow, "checkpoints_that_return_are_made", 27
+        HeldLease, "checkpoint", swallow, "checkpoints_that_return_are_made", 10
     ),
     # where reading begins and goes on
     "a shard is resumed behind the whole aggregate": instead(
         consumer, "start_position", behind_aggregates, _READS, 19
     ),
     "what is done of an aggregate comes again": instead(
-        RecordBatch, "after", lambda _: lambda self, done: self, _READS, 2
+        RecordBatch, "after", lambda _: lambda self, done: self, _READS, 1
     ),
     "the record behind a checkpoint is dropped": instead(
         RetentionCheck, "after_start", drop_first, _READS, 0
@@ -194,24 +194,22 @@ BUGS: dict[str, Bug] = {
         consumer, "start_position", latest_again, _READS, 42
     ),
     "fetching that failed is not begun again": instead(
-        FetchAhead, "take", swallow, "everything_is_processed", 15
+        FetchAhead, "take", swallow, "everything_is_processed", 5
     ),
     "the last record of a shard is lost": instead(Intake, "take", early_end, _READS, 2),
     "expired records are not told": instead(RetentionCheck, "lost", always(None), _READS, 25),
     "a processor's reset is not followed": instead(
-        Checkpointer, "take_reset", lambda take: lambda self: take(self) and None, _READS, 51
+        Checkpointer, "take_reset", lambda take: lambda self: take(self) and None, _READS, 15
     ),
     "old records within a page are not skipped": instead(
         intake, "since", lambda _: lambda records, bound: records, _READS, 4
     ),
-    "younger records are skipped too": instead(
-        ConsumerSettings, "skip_before", too_far, _READS, 13
-    ),
+    "younger records are skipped too": instead(ConsumerSettings, "skip_before", too_far, _READS, 4),
     "a machine's clock is believed": instead(
         client, "service_time", lambda _: lambda headers, local_ms: local_ms, _READS, 4
     ),
     "shards are read without a pace": instead(
-        polling, "_PACE", lambda _: Pace(0.0, 0.0), "shards_are_not_read_too_fast", 11
+        polling, "_PACE", lambda _: Pace(0.0, 0.0), "shards_are_not_read_too_fast", 0
     ),
     "every record is held to the hash range": instead(
         batch, "to_arrow_within", filter_all, _READS, 1

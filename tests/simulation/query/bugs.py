@@ -130,7 +130,7 @@ BUGS: Mapping[str, Bug] = {
         "listed_parents",
         lambda _: lambda self, shard_id: (),
         "parents_come_first",
-        rough=10,
+        rough=0,
     ),
     "a replay is planned anew": instead(
         KinesisStreamReader, "partitions", _planned_anew, "batches_are_the_same_each_time", rough=1
@@ -168,10 +168,10 @@ BUGS: Mapping[str, Bug] = {
         "service_time",
         lambda _: lambda headers, local_ms: local_ms,
         "everything_arrives",
-        rough=14,
+        rough=4,
     ),
     "each shard is allowed all": instead(
-        Allowance, "share", lambda _: lambda self, part: self, "limits_hold", rough=50
+        Allowance, "share", lambda _: lambda self, part: self, "limits_hold", rough=9
     ),
     "what is left for the next batch is not gone back to": instead(
         prober.ShardProber, "_cut", _cursor_kept, "everything_arrives", rough=2
