@@ -237,7 +237,7 @@ class Replay:
                 return
             if reason != "before its beginning":
                 self.passed.add(log.data[index])
-            is_silent = reason == "expired" and not self._is_told(entry)
+            is_silent = reason == "expired" and not self._is_told(entry, log.arrivals[index])
             if is_silent and self._must_be_told(reader, log.arrivals[index], entry):
                 self.wrong.append(
                     f"at {entry.at:.3f} {log.data[index]} of {entry.shard} had expired, and "
@@ -268,8 +268,15 @@ class Replay:
         is_kept_now = arrival_ms >= ms(entry.at) - hours * 3_600_000
         return reader.at_record or reader.has_begun or not is_kept_now
 
-    def _is_told(self, entry: Entry) -> bool:
+    def _is_told(self, entry: Entry, arrival_ms: int) -> bool:
+        """Whether this worker told of a loss in the shard, or another one did of this record's.
+
+        The reader that finds the loss tells of it, and notes in the lease how far it looked. Where
+        it checkpoints no record, the next one begins at the same place, and believes that.
+        """
         return any(
-            (process, shard) == (entry.process, entry.shard) and at <= entry.at
+            shard == entry.shard
+            and at <= entry.at
+            and (process == entry.process or arrival_ms < self._world.producer.horizon_ms(ms(at)))
             for at, process, shard in self._world.told
         )
