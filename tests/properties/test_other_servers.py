@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from sparkinesis.errors import ServiceError
 from sparkinesis.local import Fault, LocalServer, ManualClock
 from sparkinesis.source.offsets import ANY_SHARD, Positions
 from sparkinesis.source.stream_planner import StreamPlanner
@@ -19,6 +20,7 @@ from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.budget import Pace
 from sparkinesis.stream.client import StreamClient
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord
+from sparkinesis.stream.shard import Shard
 from tests.engine import MODES, Query
 from tests.streams import merge_neighbours, put, put_at, split
 
@@ -68,37 +70,74 @@ class Time:
         self.now += seconds
 
 
-def test_available_now_waits_until_children_are_listed(
-    kinesis: Any, server: LocalServer, clock: ManualClock
-) -> None:
-    """What was there when the query started lies in shards of which nobody tells for a while."""
+class Lagging(StreamClient):
+    """Lists the shards of ``before`` until an instant."""
+
+    def __init__(self, address: StreamAddress, time: Time, before: list[Shard], until: float):
+        super().__init__(address)
+        self._listed_before = (time, before, until)
+
+    def list_shards(self, *given: Any, **named: Any) -> Any:
+        time, before, until = self._listed_before
+        shards, now_ms = super().list_shards(*given, **named)
+        return (before if time.now < until else shards), now_ms
+
+
+def ended_without_children(
+    kinesis: Any, server: LocalServer, clock: ManualClock, *, until: float, reads_all: bool
+) -> tuple[StreamPlanner, Time, list[str]]:
+    """A planner that ends at present; the records of a split shard and of its first child."""
     first = put_at(kinesis, "s", b"1", 0)
-    client = StreamClient(StreamAddress("s", None, "us-east-1", server.endpoint_url))
-    before, _ = client.list_shards()
+    address = StreamAddress("s", None, "us-east-1", server.endpoint_url)
+    before, _ = StreamClient(address).list_shards()
     kinesis.split_shard(StreamName="s", ShardToSplit=before[0].id, NewStartingHashKey=str(2**126))
     second = put_at(kinesis, "s", b"2", 0)
     clock.advance(5_000)
     server.kinesis.faults = lambda call: ODD
     time = Time()
-
-    class Lagging(StreamClient):
-        def list_shards(self, *given: Any, **named: Any) -> Any:
-            shards, now_ms = super().list_shards(*given, **named)
-            return (before if time.now < 20 else shards), now_ms
-
     planner = StreamPlanner(
-        Lagging(client.address),
+        Lagging(address, time, before, until),
         pace=Pace(0, 0),
         period=0,
         fail_on_data_loss=True,
+        reads_all=reads_all,
         clock=time,
         sleep=time.sleep,
     )
     planner.stop_at_present()
-    at: Positions = {ANY_SHARD: TRIM_HORIZON}
+    return planner, time, [first, second]
+
+
+def ends_of(planner: StreamPlanner, at: Positions) -> list[str]:
+    """The sequence numbers at which the planner's batches end, until there is none any more."""
     ends: list[str] = []
     while (following := planner.next_offset(at)) is not at:
         at = following
         ends += [one.sequence_number for one in at.values() if isinstance(one, AfterRecord)]
-    assert ends == [first, second]
+    return ends
+
+
+def test_available_now_waits_until_children_are_listed(
+    kinesis: Any, server: LocalServer, clock: ManualClock
+) -> None:
+    """What was there when the query started lies in shards of which nobody tells for a while."""
+    planner, time, put = ended_without_children(kinesis, server, clock, until=20, reads_all=True)
+    assert ends_of(planner, {ANY_SHARD: TRIM_HORIZON}) == put
     assert 20 <= time.now < 60
+
+
+def test_a_batch_read_whose_children_are_not_listed_fails_and_gives_no_part(
+    kinesis: Any, server: LocalServer, clock: ManualClock
+) -> None:
+    planner, time, _ = ended_without_children(kinesis, server, clock, until=300, reads_all=False)
+    with pytest.raises(ServiceError, match=r"has not shown for 60 seconds which shards follow"):
+        ends_of(planner, {ANY_SHARD: TRIM_HORIZON})
+    assert 55 <= time.now < 75
+
+
+def test_available_now_leaves_unlisted_children_to_the_next_query(
+    kinesis: Any, server: LocalServer, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    planner, _, put = ended_without_children(kinesis, server, clock, until=300, reads_all=True)
+    assert ends_of(planner, {ANY_SHARD: TRIM_HORIZON}) == put[:1]
+    assert "The next query that resumes from this checkpoint reads them." in caplog.text

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from functools import partial
 
-from sparkinesis.errors import DataLossError
+from sparkinesis.errors import DataLossError, ServiceError
 from sparkinesis.lease.table import LeaseTable
 from sparkinesis.source.admission import NO_LIMIT, Allowance
 from sparkinesis.source.application import leases_of, resume
@@ -379,13 +379,26 @@ class StreamPlanner:
                 self._list_shards()
             else:
                 if planned.childless and self._until_ms is not None:
-                    _log.warning(
-                        "%s: %s is closed, and ListShards does not tell which shards follow. What "
-                        "they hold is left to the next query that goes on from here.",
-                        self._client.address,
-                        ", ".join(planned.childless[:10]),
-                    )
+                    self._end_without_children(planned.childless)
                 return planned
+
+    def _end_without_children(self, childless: Sequence[str]) -> None:
+        """Log which shards' children are left out; raise `ServiceError` where nobody reads them."""
+        names = ", ".join(childless[:10])
+        if not self._reads_all:
+            raise ServiceError(
+                f"{self._client.address}: shard {names} is closed, and ListShards has not shown "
+                f"for {MOST_LISTINGS * LIST_SHARDS_INTERVAL:.0f} seconds which shards follow. So "
+                "the rows of those shards would be missing from this read. Run the read again "
+                "once the reshard is over, or end it at a sequence number of that shard with the "
+                "option endingPosition."
+            )
+        _log.warning(
+            "%s: %s is closed, and ListShards does not tell which shards follow. The next query "
+            "that resumes from this checkpoint reads them.",
+            self._client.address,
+            names,
+        )
 
     def _announce(self, lineage: Lineage, children: Sequence[Shard]) -> None:
         """Take up what a closed shard has told of its children."""
