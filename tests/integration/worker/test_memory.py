@@ -111,8 +111,9 @@ def start(application: Callable[..., Application], gate: Gate) -> Iterator[Run]:
 
     def run() -> tuple[Worker, MemoryBudget]:
         budget = MemoryBudget(LIMIT)
-        # On a slow machine, to look at all objects takes as long as a lease lasts elsewhere.
-        made = application({"failover_time": 8.0}, processor=lambda: Standing(gate))
+        # `held` stops all threads, for seconds where the process has many objects; the records of a
+        # lease that expires meanwhile would come again.
+        made = application({"failover_time": 40.0}, processor=lambda: Standing(gate))
         workers.append(made.worker(memory=budget))
         return workers[-1].start(), budget
 
