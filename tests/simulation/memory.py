@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 _CALL_ENDS_WITHIN = 60.0
 """Seconds in which a fetch under way is over, with its retries, when nobody wants it any more."""
 
-LARGEST_BATCH = 8_192
-"""Bytes of memory of one simulated record at most, with its user records: it is not divided."""
+LARGEST_BATCH = 12_288
+"""Bytes of memory of one simulated record at most, with its user records, which is not divided; and
+of the moment in which a page is there that is larger than the page before let expect."""
 
 
 class WatchedBudget(MemoryBudget):
