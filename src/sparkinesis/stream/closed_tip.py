@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from sparkinesis.errors import ServiceError
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.page import Page
+from sparkinesis.stream.page import Page, is_empty_at_tip
 from sparkinesis.stream.position import Position
 
 _log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ class TimeAtTip:
 
     def see(self, page: Page, *, at_end: bool) -> None:
         """One more page; ``at_end``: the shard has ended with it."""
-        if page.records or page.millis_behind_latest or at_end:
+        if at_end or not is_empty_at_tip(page):
             self.since = None
         elif self.since is None:
             self.since = self._clock()

@@ -23,7 +23,7 @@ from sparkinesis.stream.client import Fetched, StreamClient
 from sparkinesis.stream.consumers import Consumer, ConsumerLook
 from sparkinesis.stream.explain import explain, words
 from sparkinesis.stream.interruption import NO_TROUBLE, Cause, cause_of, pause_after
-from sparkinesis.stream.page import Event, Page
+from sparkinesis.stream.page import Event, Page, is_empty_at_tip
 from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position, Sentinel
 from sparkinesis.stream.retry import Retry, error_code
 from sparkinesis.stream.start_cut import StartCut
@@ -58,7 +58,7 @@ def ends_shard(event: Event) -> bool:
     then. Some servers name them with every event of a closed shard: of those, the last one has no
     records.
     """
-    is_last = event.continuation_sequence_number is None or _is_empty_at_tip(event)
+    is_last = event.continuation_sequence_number is None or is_empty_at_tip(event)
     return bool(event.child_shards) and is_last
 
 
@@ -68,10 +68,6 @@ def tells_more(event: Event) -> bool:
     Of a server that does not name the shards that follow.
     """
     return event.continuation_sequence_number is not None or bool(event.millis_behind_latest)
-
-
-def _is_empty_at_tip(event: Event) -> bool:
-    return not event.records and not event.millis_behind_latest
 
 
 class FanOutCursor:

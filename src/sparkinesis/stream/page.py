@@ -85,6 +85,11 @@ class Event(msgspec.Struct, frozen=True, rename="pascal"):
     """Given with the last event of a closed shard only."""
 
 
+def is_empty_at_tip(fetched: Page | Event) -> bool:
+    """Whether a page or an event has no records, since the reader has read all there is."""
+    return not fetched.records and not fetched.millis_behind_latest
+
+
 _LONGEST_NUMBER = 128
 """Digits of a sequence number, by the API reference."""
 

@@ -16,7 +16,7 @@ from sparkinesis.errors import PositionNotFoundError, ShardNotFoundError
 from sparkinesis.stream.budget import MAX_RECORDS_PER_CALL
 from sparkinesis.stream.client import Fetched
 from sparkinesis.stream.closed_tip import EndWatch
-from sparkinesis.stream.page import Page, Record
+from sparkinesis.stream.page import Record, is_empty_at_tip
 from sparkinesis.stream.position import (
     TRIM_HORIZON,
     AfterRecord,
@@ -120,7 +120,7 @@ def read_range(
             reached = reached.after(fetched)
             within, over, end_seen = up_to(records or (), wanted.end)
             ends_at_record = isinstance(wanted.end, AfterRecord)
-            over = over or cursor.at_end or (ends_at_record and _is_at_tip(fetched.page))
+            over = over or cursor.at_end or (ends_at_record and is_empty_at_tip(fetched.page))
             edges.look(fetched, over=over, end_seen=end_seen)
             end_watch.see(fetched.page, reached.position, at_end=over)
             seen += len(fetched.page.records)
@@ -152,7 +152,3 @@ class _Edges:
             # The end existed when the range was planned. Now the page begins behind it, or there
             # is nothing more to come: it has been trimmed, and all before it as well.
             self._check.without_end(self._wanted, fetched)
-
-
-def _is_at_tip(page: Page) -> bool:
-    return not page.records and not page.millis_behind_latest
