@@ -327,10 +327,9 @@ def _modules() -> list[tuple[ModuleType, str]]:
         sparkinesis.worker,
         sparkinesis.source,
     ):
-        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
-            if not module.ispkg:
-                loaded = importlib.import_module(module.name)
-                found += [(loaded, name) for name in _NAMES if name in vars(loaded)]
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            loaded = importlib.import_module(module.name)
+            found += [(loaded, name) for name in _NAMES if name in vars(loaded)]
     return found
 
 

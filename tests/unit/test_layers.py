@@ -12,19 +12,21 @@ ROOT = Path(__file__).parents[2] / "src" / "sparkinesis"
 
 MAY_IMPORT = {
     "errors": set(),
-    "metrics": {"errors"},
-    "stream": {"errors", "metrics"},
-    "lease": {"errors", "metrics", "stream"},
-    "worker": {"errors", "metrics", "stream", "lease"},
-    "source": {"errors", "metrics", "stream", "lease"},
+    "terminal": set(),
+    "stream": {"errors"},
+    "lease": {"errors", "stream", "terminal", "monitor", "cli"},
+    "worker": {"errors", "stream", "lease", "fleet", "terminal"},
+    "monitor": {"errors", "stream", "lease", "cli"},
+    "fleet": {"errors", "stream", "lease", "worker", "terminal"},
+    "source": {"errors", "stream", "lease"},
     "local": {"errors"},
-    "compat": {"errors", "metrics", "stream", "lease", "worker"},
-    "cli": {"errors", "metrics", "stream", "lease", "worker", "compat", "local"},
-    "__init__": {"errors", "stream", "source", "worker"},
+    "compat": {"errors", "stream", "lease", "worker", "cli"},
+    "cli": {"errors", "terminal", "stream", "lease", "worker", "monitor", "compat", "local"},
+    "__init__": {"errors", "stream", "source", "worker", "fleet"},
 }
 """Each layer, and the layers that it may import besides itself."""
 
-MAY_IMPORT_PYSPARK = ("source/", "worker/fleet/", "worker/application.py", "__init__.py")
+MAY_IMPORT_PYSPARK = ("source/", "worker/fleet/", "fleet/", "worker/application.py", "__init__.py")
 """The last two name its types only."""
 
 MODULES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
