@@ -17,10 +17,10 @@ import pyarrow as pa
 from aws_kinesis_agg.deaggregator import deaggregate_records, iter_deaggregate_records
 
 from benchmarks.report import Result, medians, print_table
-from sparkinesis.stream import aggregation
-from sparkinesis.stream.aggregation import aggregate, message_of
+from sparkinesis.stream.kpl.messages import unpack as aggregation
+from sparkinesis.stream.kpl.unpack import aggregate, message_of
 from sparkinesis.stream.page import Record
-from sparkinesis.stream.record import to_arrow
+from sparkinesis.stream.reading.record import to_arrow
 
 AGGREGATES = 200
 USER_RECORD_SIZE = 200

@@ -13,7 +13,7 @@ from sparkinesis.lease.shard_sync import UNSEEN, ShardEnd
 from sparkinesis.lease.table import LeaseTable
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.client import StreamClient
+from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import LATEST
 from tests.kcl import create_table
 

@@ -33,7 +33,7 @@ from sparkinesis.source.options import Options, stream_read_options
 from sparkinesis.source.plan import Finding, Finished, Quiet, plan
 from sparkinesis.source.planner import SourcePlanner
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.client import StreamClient
+from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AfterRecord, AtTimestamp
 from sparkinesis.stream.shard import Lineage, Shard
 from tests.hostile.in_process import in_process

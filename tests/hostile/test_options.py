@@ -25,8 +25,8 @@ from sparkinesis.source.datasource import KinesisDataSource
 from sparkinesis.source.options import OPTIONS, Options, stream_read_options
 from sparkinesis.source.write_options import write_options
 from sparkinesis.stream.address import stream_address
+from sparkinesis.stream.calls.transport import call_client
 from sparkinesis.stream.position import AtTimestamp
-from sparkinesis.stream.transport import call_client
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.fleet.options import FleetOptions
 from sparkinesis.worker.options import FanOutOptions, LeaseTableOptions, WorkerOptions

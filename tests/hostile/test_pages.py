@@ -12,11 +12,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sparkinesis.errors import CorruptEventStreamError, ServiceError
-from sparkinesis.stream.client import shard_of
-from sparkinesis.stream.event_stream import EventStreamDecoder
+from sparkinesis.stream.calls.client import shard_of
+from sparkinesis.stream.calls.event_stream import EventStreamDecoder
 from sparkinesis.stream.page import Event, Page, decode_event, decode_page
 from sparkinesis.stream.position import AfterRecord, parse_position
-from sparkinesis.stream.record import to_arrow
+from sparkinesis.stream.reading.record import to_arrow
 from tests.event_stream import INITIAL_RESPONSE, framed, records_event
 
 json_values: st.SearchStrategy[Any] = st.recursive(

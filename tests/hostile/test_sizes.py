@@ -10,8 +10,8 @@ import pytest
 
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.aggregation import UserRecord, aggregate
-from sparkinesis.stream.client import StreamClient
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.kpl.unpack import UserRecord, aggregate
 from sparkinesis.stream.position import TRIM_HORIZON
 from sparkinesis.worker.batch import make_batch
 from tests.engine import Query

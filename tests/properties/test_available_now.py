@@ -12,9 +12,9 @@ from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.source.offsets import ANY_SHARD
 from sparkinesis.source.stream_planner import StreamPlanner
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.budget import Pace
-from sparkinesis.stream.client import StreamClient
+from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import TRIM_HORIZON
+from sparkinesis.stream.reading.budget import Pace
 from tests.engine import Query
 from tests.streams import merge_neighbours, put, split
 

@@ -15,8 +15,8 @@ from botocore.exceptions import ClientError
 
 from sparkinesis.errors import AccessDeniedError
 from sparkinesis.local import Fault, LocalServer
+from sparkinesis.stream.calls.session import open_session
 from sparkinesis.stream.credentials import CredentialSource
-from sparkinesis.stream.session import open_session
 from tests.engine import Query
 from tests.streams import put
 from tests.sts import RecordedSts, recorded_sts

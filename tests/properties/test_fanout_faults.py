@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from sparkinesis.local import Call, Fault, LocalServer, ManualClock
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.client import StreamClient
-from sparkinesis.stream.fanout import FanOutCursor
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.fan_out.cursor import FanOutCursor
+from sparkinesis.stream.fan_out.registration import register_consumer
 from sparkinesis.stream.position import TRIM_HORIZON
-from sparkinesis.stream.registration import register_consumer
 from tests.properties.conftest import START_MS
 
 SHARD = "shardId-000000000000"

@@ -17,9 +17,9 @@ from sparkinesis.local import Fault, LocalServer, ManualClock
 from sparkinesis.source.offsets import ANY_SHARD, Positions
 from sparkinesis.source.stream_planner import StreamPlanner
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.budget import Pace
-from sparkinesis.stream.client import StreamClient
+from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord
+from sparkinesis.stream.reading.budget import Pace
 from sparkinesis.stream.shard import Shard
 from tests.engine import MODES, Query
 from tests.streams import merge_neighbours, put, put_at, split

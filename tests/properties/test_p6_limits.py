@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from sparkinesis.local import Call, Fault, LocalServer, ManualClock, limits
-from sparkinesis.stream.aggregation import aggregate
+from sparkinesis.stream.kpl.unpack import aggregate
 from tests.engine import MODES, Query
 from tests.streams import put, split
 

@@ -19,7 +19,7 @@ from sparkinesis.local import Call, Fault, FaultPlan, LocalServer, ManualClock
 from sparkinesis.source.options import Options
 from sparkinesis.source.write_options import write_options
 from sparkinesis.source.writer import write_batches
-from sparkinesis.stream.retry import Retry
+from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.routing import hash_key
 from tests.engine import Query
 from tests.engine import Row as ReadRow

@@ -6,8 +6,8 @@ from typing import Any
 
 from sparkinesis.lease import caretaker, shard_sync
 from sparkinesis.lease.beginning import Beginning, Unread
-from sparkinesis.stream import retention
 from sparkinesis.stream.position import LATEST
+from sparkinesis.stream.reading import retention
 from sparkinesis.worker import consumer
 from tests.simulation.patches import always
 from tests.simulation.subject import Bug, instead

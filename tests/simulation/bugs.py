@@ -10,12 +10,13 @@ from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.table import LeaseTable
-from sparkinesis.stream import client, page
-from sparkinesis.stream.budget import Pace
-from sparkinesis.stream.cursor import ShardCursor
-from sparkinesis.stream.retention import RetentionCheck
+from sparkinesis.stream import page
+from sparkinesis.stream.calls import client
+from sparkinesis.stream.reading.budget import Pace
+from sparkinesis.stream.reading.cursor import ShardCursor
+from sparkinesis.stream.reading.retention import RetentionCheck
+from sparkinesis.stream.reading.start_cut import StartCut
 from sparkinesis.stream.shard import Lineage
-from sparkinesis.stream.start_cut import StartCut
 from sparkinesis.worker import batch, calling, consumer, delivery, intake, polling
 from sparkinesis.worker.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer, Permitted

@@ -240,7 +240,7 @@ class Connection:
 
 
 class Body:
-    """The reader's end, as far as `sparkinesis.stream.subscription` uses urllib3's HTTPResponse."""
+    """The reader's end, as far as `stream.calls.subscription` uses urllib3's HTTPResponse."""
 
     url = URL
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from botocore.exceptions import ReadTimeoutError
 
-from sparkinesis.stream import fanout
-from sparkinesis.stream.fanout import FanOutCursor
+from sparkinesis.stream.calls.subscription import Subscription
+from sparkinesis.stream.fan_out import cursor as fanout
+from sparkinesis.stream.fan_out.cursor import FanOutCursor
 from sparkinesis.stream.position import TRIM_HORIZON
-from sparkinesis.stream.subscription import Subscription
 from sparkinesis.worker.fan_out import FanOut, SubscribedShard
 from sparkinesis.worker.worker import Worker
 from tests.simulation.patches import take_repeats

@@ -13,14 +13,14 @@ from sparkinesis.local import LocalKinesis
 from sparkinesis.local.kinesis import Outcome
 from sparkinesis.local.stream import Stream
 from sparkinesis.local.tokens import ListShardsToken, ShardIterator, unseal
+from sparkinesis.stream.calls.transport import data_size
 from sparkinesis.stream.page import decode_page
-from sparkinesis.stream.transport import data_size
 from tests.simulation.network import Network, client_error
 from tests.simulation.scheduler import Process
 
 REGION = "us-east-1"
 READ_TIMEOUT = 30.0
-"""Seconds: that of the clients of `sparkinesis.stream.session`."""
+"""Seconds: that of the clients of `sparkinesis.stream.calls.session`."""
 
 
 class KinesisClient:

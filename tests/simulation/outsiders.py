@@ -10,9 +10,9 @@ from sparkinesis.errors import OptionError, SparkinesisError
 from sparkinesis.lease.moving import make_moves, plan_move
 from sparkinesis.lease.table import LeaseTable
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.client import StreamClient
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp
-from sparkinesis.stream.retry import Retry
 from sparkinesis.worker.timing import Timing
 from tests.simulation.dynamodb import LeaseTableModel
 from tests.simulation.fleet import APPLICATION

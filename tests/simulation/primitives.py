@@ -333,7 +333,7 @@ def _modules() -> list[tuple[ModuleType, str]]:
     return found
 
 
-_REPLACED = [pair for pair in _modules() if pair[0].__name__ != "sparkinesis.stream.aggregation"]
+_REPLACED = [pair for pair in _modules() if pair[0].__name__ != "sparkinesis.stream.kpl.unpack"]
 """Unpacking aggregated records is pure, and may have real threads."""
 
 

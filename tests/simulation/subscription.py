@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sparkinesis.local import LocalKinesis
-from sparkinesis.stream.retry import error_code
-from sparkinesis.stream.subscription import OPERATION
+from sparkinesis.stream.calls.retry import error_code
+from sparkinesis.stream.calls.subscription import OPERATION
 from tests.simulation.connection import Body, Connection
 from tests.simulation.kinesis import READ_TIMEOUT, REGION, metadata, refuse, request_body
 from tests.simulation.network import Faults, Network
@@ -32,7 +32,7 @@ class Call:
 
 
 class SubscriptionClient:
-    """Its answers and errors are those of `sparkinesis.stream.transport.subscription_client`'s."""
+    """Its answers and errors are those of `stream.calls.transport.subscription_client`'s."""
 
     def __init__(
         self,

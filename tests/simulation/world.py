@@ -130,9 +130,11 @@ class World:
         with ExitStack() as stack:
             for context in (
                 installed(self.scheduler),
-                _replaced("sparkinesis.stream.client.call_client", self.kinesis_client),
-                _replaced("sparkinesis.stream.consumers.call_client", self.kinesis_client),
-                _replaced("sparkinesis.stream.client.subscription_client", self.subscriptions),
+                _replaced("sparkinesis.stream.calls.client.call_client", self.kinesis_client),
+                _replaced("sparkinesis.stream.fan_out.consumers.call_client", self.kinesis_client),
+                _replaced(
+                    "sparkinesis.stream.calls.client.subscription_client", self.subscriptions
+                ),
                 mock.patch.object(
                     limits, "SUBSCRIPTION_LIFE_MS", round(self.history.subscription_life * 1000)
                 ),

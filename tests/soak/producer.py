@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 
 from sparkinesis.stream.address import stream_address
-from sparkinesis.stream.aggregation import UserRecord
-from sparkinesis.stream.putter import PutPlan, Putter
+from sparkinesis.stream.kpl.unpack import UserRecord
+from sparkinesis.stream.putting.putter import PutPlan, Putter
 from tests.soak.setting import KEYS, REGION, STREAM
 
 TICK = 0.2

@@ -70,11 +70,11 @@ def test_imports_point_down_only(module: str) -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("stream/client.py", "from sparkinesis.source.options import OPTIONS"),
+        ("stream/calls/client.py", "from sparkinesis.source.options import OPTIONS"),
         ("source/reader.py", "def f():\n    import sparkinesis.worker.consumer"),
         ("worker/consumer.py", "from sparkinesis import source"),
         ("lease/taker.py", "from pyspark.sql import SparkSession"),
-        ("local/server.py", "from sparkinesis.stream.client import StreamClient"),
+        ("local/server.py", "from sparkinesis.stream.calls.client import StreamClient"),
     ],
 )
 def test_the_rule_catches_what_it_forbids(module: str, source: str) -> None:

@@ -16,7 +16,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from sparkinesis.lease.broken import read_row
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.requests import Update, has_landed
-from sparkinesis.stream.retry import Retry, is_in_doubt, is_retryable
+from sparkinesis.stream.calls.retry import Retry, is_in_doubt, is_retryable
 
 BATCH = 25
 """The most statements that a call may hold."""

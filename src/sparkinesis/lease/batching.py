@@ -22,8 +22,8 @@ from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.refusal import LeaseChangedError
 from sparkinesis.lease.requests import Update
 from sparkinesis.lease.table import LeaseTable
-from sparkinesis.stream.explain import ACCESS_DENIED
-from sparkinesis.stream.retry import error_code, is_retryable
+from sparkinesis.stream.calls.explain import ACCESS_DENIED
+from sparkinesis.stream.calls.retry import error_code, is_retryable
 
 _log = logging.getLogger(__name__)
 

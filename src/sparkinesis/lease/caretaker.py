@@ -33,10 +33,10 @@ from sparkinesis.lease.shard_sync import (
     plan_children,
 )
 from sparkinesis.lease.table import LeaseTable
-from sparkinesis.stream.client import StreamClient
-from sparkinesis.stream.listing import ShardListing
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.calls.listing import ShardListing
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp
-from sparkinesis.stream.retention import SHORTEST_RETENTION_MS, RetentionCheck
+from sparkinesis.stream.reading.retention import SHORTEST_RETENTION_MS, RetentionCheck
 from sparkinesis.stream.shard import Lineage, Shard
 
 _log = logging.getLogger(__name__)

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
+from sparkinesis.stream.calls.session import open_client
 from sparkinesis.stream.credentials import CredentialSource
-from sparkinesis.stream.session import open_client
 
 _READ_TIMEOUT = 5.0
 """Seconds. A renewal that hangs must leave time for another within the failover time."""

@@ -13,9 +13,9 @@ from sparkinesis.errors import (
     ServiceError,
     SparkinesisError,
 )
-from sparkinesis.stream.access import explain_credentials
-from sparkinesis.stream.explain import ACCESS_DENIED, words
-from sparkinesis.stream.retry import error_code, is_retryable
+from sparkinesis.stream.calls.access import explain_credentials
+from sparkinesis.stream.calls.explain import ACCESS_DENIED, words
+from sparkinesis.stream.calls.retry import error_code, is_retryable
 
 if TYPE_CHECKING:
     from sparkinesis.lease.table import LeaseTable

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from sparkinesis.errors import ShardNotFoundError
 from sparkinesis.lease.extended_sequence_number import TRIM_HORIZON, ExtendedSequenceNumber
 from sparkinesis.stream import position as pos
-from sparkinesis.stream.aggregation import deaggregate
-from sparkinesis.stream.budget import MAX_RECORDS_PER_CALL
-from sparkinesis.stream.client import StreamClient
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.kpl.unpack import deaggregate
 from sparkinesis.stream.page import Page, Record
 from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position
+from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL
 
 _SAMPLE = 1_000
 """Records to ask for at a look, which often reach from before the instant to behind it."""

@@ -11,7 +11,7 @@ from types import TracebackType
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.status import SHORT_REASONS
 from sparkinesis.lease.watching import Lag, lag_of, of_stream
-from sparkinesis.stream.client import StreamClient
+from sparkinesis.stream.calls.client import StreamClient
 
 _THREADS = 8
 _EVERY = 5.0

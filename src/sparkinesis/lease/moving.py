@@ -22,7 +22,7 @@ from sparkinesis.lease.refusal import LeaseChangedError
 from sparkinesis.lease.reset import InShard, Move, again, found, plan_reset
 from sparkinesis.lease.resharding import through_reshard
 from sparkinesis.lease.table import LeaseTable
-from sparkinesis.stream.client import StreamClient
+from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import AfterRecord
 
 _WRITES = 100

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from botocore.exceptions import ClientError
 
 from sparkinesis.errors import LeaseTableError
-from sparkinesis.stream.retry import error_code
+from sparkinesis.stream.calls.retry import error_code
 
 if TYPE_CHECKING:
     from sparkinesis.lease.table import LeaseTable

@@ -64,7 +64,7 @@ def reset(
         plan_move,
     )
     from sparkinesis.lease.target import parse_target  # noqa: PLC0415
-    from sparkinesis.stream.client import StreamClient  # noqa: PLC0415
+    from sparkinesis.stream.calls.client import StreamClient  # noqa: PLC0415
 
     with errors_in_one_line("reset"):
         target = parse_target(to)

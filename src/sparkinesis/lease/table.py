@@ -19,9 +19,9 @@ from sparkinesis.lease.lease import Lease, PendingCheckpoint, encode_lease
 from sparkinesis.lease.provisioning import Patience, ProvisionOptions, provision
 from sparkinesis.lease.refusal import LeaseChangedError
 from sparkinesis.stream.address import place_of
+from sparkinesis.stream.calls.retry import Retry, error_code, is_in_doubt
 from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
 from sparkinesis.stream.position import AfterRecord
-from sparkinesis.stream.retry import Retry, error_code, is_in_doubt
 
 _T = TypeVar("_T")
 

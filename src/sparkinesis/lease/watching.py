@@ -17,8 +17,8 @@ from sparkinesis.lease.status import AT_SHARD_END, EXPIRED, GONE, Watched, next_
 from sparkinesis.lease.table import LeaseTable
 from sparkinesis.stream import position as pos
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.client import StreamClient
-from sparkinesis.stream.retry import Retry
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.calls.retry import Retry
 
 _LOOKS = 1.0
 """Seconds between two looks."""

@@ -13,7 +13,7 @@ from sparkinesis.source.batch_plan import Stretch, stretches, unlisted, with_ope
 from sparkinesis.source.offsets import Positions, ranges
 from sparkinesis.source.options import ReadOptions
 from sparkinesis.source.stream_planner import FIRST_CONTACT, StreamPlanner
-from sparkinesis.stream.client import StreamClient
+from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import LATEST, ShardRange
 from sparkinesis.stream.shard import Lineage
 

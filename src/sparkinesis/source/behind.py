@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from sparkinesis.errors import PositionNotFoundError, ShardNotFoundError
 from sparkinesis.source.slicer import arrival_ms
-from sparkinesis.stream.budget import ShardBudget
-from sparkinesis.stream.client import StreamClient
-from sparkinesis.stream.cursor import ShardCursor
+from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.position import AfterRecord, AtTimestamp, sequence_order
-from sparkinesis.stream.retention import holds_more
+from sparkinesis.stream.reading.budget import ShardBudget
+from sparkinesis.stream.reading.cursor import ShardCursor
+from sparkinesis.stream.reading.retention import holds_more
 
 
 def follows_older(

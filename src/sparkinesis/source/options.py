@@ -45,9 +45,9 @@ from sparkinesis.stream.address import (
     is_loopback,
     shown,
 )
-from sparkinesis.stream.budget import MAX_RECORDS_PER_CALL, Pace
 from sparkinesis.stream.credentials import CredentialSource
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, FromApplication, Position
+from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL, Pace
 
 
 class Use(Enum):

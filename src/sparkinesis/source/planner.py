@@ -15,9 +15,9 @@ from sparkinesis.source.admission import NO_LIMIT, Allowance
 from sparkinesis.source.offsets import Offset, Positions
 from sparkinesis.source.options import StreamReadOptions
 from sparkinesis.source.stream_planner import SMALLEST_PART, StreamPlanner
-from sparkinesis.stream.client import StreamClient
-from sparkinesis.stream.consumers import describe_consumer
-from sparkinesis.stream.registration import deregister_consumer, register_consumer
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.fan_out.consumers import describe_consumer
+from sparkinesis.stream.fan_out.registration import deregister_consumer, register_consumer
 
 _T = TypeVar("_T")
 

@@ -28,9 +28,7 @@ from sparkinesis.errors import (
 from sparkinesis.source.admission import NO_LIMIT, Allowance
 from sparkinesis.source.plan import Finding, Finished, Quiet, Records
 from sparkinesis.source.slicer import Sample, arrival_ms, end_of_slice, weigh
-from sparkinesis.stream.budget import MAX_RECORDS_PER_CALL, ShardBudget
-from sparkinesis.stream.client import Fetched, StreamClient, shard_of
-from sparkinesis.stream.cursor import ShardCursor
+from sparkinesis.stream.calls.client import Fetched, StreamClient, shard_of
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.position import (
     TRIM_HORIZON,
@@ -39,7 +37,9 @@ from sparkinesis.stream.position import (
     Position,
     sequence_order,
 )
-from sparkinesis.stream.retention import CLOCK_MARGIN_MS, RetentionCheck
+from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL, ShardBudget
+from sparkinesis.stream.reading.cursor import ShardCursor
+from sparkinesis.stream.reading.retention import CLOCK_MARGIN_MS, RetentionCheck
 from sparkinesis.stream.shard import Shard
 
 CLOSE_TO_TIP_MS = 1_000

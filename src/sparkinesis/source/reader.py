@@ -12,15 +12,15 @@ import pyarrow.compute as pc
 from sparkinesis.source.options import ReadOptions
 from sparkinesis.source.subscribed import SubscribedCursor, Turn
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.budget import Pace, ShardBudget
-from sparkinesis.stream.client import StreamClient
-from sparkinesis.stream.cursor import ShardCursor
-from sparkinesis.stream.polling import read_range
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.calls.subscription import OPERATION
 from sparkinesis.stream.position import Position, ShardRange
-from sparkinesis.stream.record import to_arrow
-from sparkinesis.stream.retention import RetentionCheck, user_records_done
-from sparkinesis.stream.slots import machine_slot
-from sparkinesis.stream.subscription import OPERATION
+from sparkinesis.stream.reading.budget import Pace, ShardBudget
+from sparkinesis.stream.reading.cursor import ShardCursor
+from sparkinesis.stream.reading.range import read_range
+from sparkinesis.stream.reading.record import to_arrow
+from sparkinesis.stream.reading.retention import RetentionCheck, user_records_done
+from sparkinesis.stream.reading.slots import machine_slot
 
 
 @functools.lru_cache(maxsize=4096)

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from pyspark.sql.types import BinaryType, StringType, StructType
 
 from sparkinesis.errors import OptionError, RecordRefusedError
-from sparkinesis.stream.aggregation import UserRecord
+from sparkinesis.stream.kpl.unpack import UserRecord
 
 COLUMNS = {
     "data": "BINARY or STRING",

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from sparkinesis.source.admission import Allowance
 from sparkinesis.source.density import TOLERANCE, Window, doubt, reach, with_window
-from sparkinesis.stream.aggregation import count_user_records
+from sparkinesis.stream.kpl.unpack import count_user_records
 from sparkinesis.stream.page import Record
 
 MOST_SAMPLES = 10

@@ -28,9 +28,8 @@ from sparkinesis.source.plan import (
 )
 from sparkinesis.source.prober import Look, ShardProber
 from sparkinesis.source.skipping import skip_older, undecided
-from sparkinesis.stream.budget import Pace, ShardBudget
-from sparkinesis.stream.client import StreamClient
-from sparkinesis.stream.closed_tip import WORTH_A_WORD, tell
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.position import (
     LATEST,
     SHARD_END,
@@ -39,8 +38,9 @@ from sparkinesis.stream.position import (
     FromApplication,
     Position,
 )
-from sparkinesis.stream.retention import ITERATOR_LIFE_MS, RetentionCheck
-from sparkinesis.stream.retry import Retry
+from sparkinesis.stream.reading.budget import Pace, ShardBudget
+from sparkinesis.stream.reading.closed_tip import WORTH_A_WORD, tell
+from sparkinesis.stream.reading.retention import ITERATOR_LIFE_MS, RetentionCheck
 from sparkinesis.stream.shard import Lineage, Shard
 
 _log = logging.getLogger(__name__)

@@ -18,18 +18,18 @@ from typing import Literal
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sparkinesis.errors import AccessDeniedError, CorruptEventStreamError
-from sparkinesis.stream.budget import MAX_RECORDS_PER_CALL, Slot
-from sparkinesis.stream.client import Fetched, StreamClient
-from sparkinesis.stream.cursor import ShardCursor
-from sparkinesis.stream.explain import explain, words
-from sparkinesis.stream.fanout import as_fetched, ends_shard
-from sparkinesis.stream.interruption import BETWEEN_SUBSCRIPTIONS
+from sparkinesis.stream.calls.client import Fetched, StreamClient
+from sparkinesis.stream.calls.explain import explain, words
+from sparkinesis.stream.calls.retry import error_code
+from sparkinesis.stream.calls.subscription import OPERATION, Subscription
+from sparkinesis.stream.fan_out.cursor import as_fetched, ends_shard
+from sparkinesis.stream.fan_out.interruption import BETWEEN_SUBSCRIPTIONS
 from sparkinesis.stream.page import Page
-from sparkinesis.stream.polling import up_to
 from sparkinesis.stream.position import AfterRecord, Position, Sentinel
-from sparkinesis.stream.retry import error_code
-from sparkinesis.stream.start_cut import StartCut
-from sparkinesis.stream.subscription import OPERATION, Subscription
+from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL, Slot
+from sparkinesis.stream.reading.cursor import ShardCursor
+from sparkinesis.stream.reading.range import up_to
+from sparkinesis.stream.reading.start_cut import StartCut
 
 _log = logging.getLogger(__name__)
 

@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from sparkinesis.source.rows import user_records
 from sparkinesis.source.write_options import WriteOptions
+from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.entry import random_key
-from sparkinesis.stream.putter import RETRY, PutPlan, Putter
-from sparkinesis.stream.retry import Retry
+from sparkinesis.stream.putting.putter import RETRY, PutPlan, Putter
 
 
 def write_batches(

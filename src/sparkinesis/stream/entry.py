@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from sparkinesis.stream.aggregation import UserRecord, aggregate
-from sparkinesis.stream.kpl import ENVELOPE_SIZE
+from sparkinesis.stream.kpl.messages import ENVELOPE_SIZE
+from sparkinesis.stream.kpl.unpack import UserRecord, aggregate
 from sparkinesis.stream.routing import MAX_HASH_KEY, ShardMap, hash_key
 
 AGGREGATE_KEY = "a"

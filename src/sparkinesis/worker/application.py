@@ -28,12 +28,12 @@ from sparkinesis.stream.address import (
     shown,
     stream_address,
 )
-from sparkinesis.stream.client import StreamClient
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
 from sparkinesis.stream.position import END_OF_TIME_MS, LATEST, TRIM_HORIZON, AtTimestamp
-from sparkinesis.stream.retry import Retry
-from sparkinesis.stream.service_clock import ServiceClock
-from sparkinesis.stream.shared_summary import SharedSummary
+from sparkinesis.stream.reading.service_clock import ServiceClock
+from sparkinesis.stream.reading.shared_summary import SharedSummary
 from sparkinesis.worker.fan_out import FanOut
 from sparkinesis.worker.fleet.options import DEFAULT_FLEET_OPTIONS, FleetOptions
 from sparkinesis.worker.memory import MemoryBudget, budget_of_process

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.stream.page import Record
-from sparkinesis.stream.record import to_arrow_within
+from sparkinesis.stream.reading.record import to_arrow_within
 from sparkinesis.worker.footprint import in_batch
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -61,7 +61,7 @@ class RecordBatch:
         return int(self._columns.num_rows)
 
     def to_arrow(self) -> pa.RecordBatch:
-        """The records as the columns of `sparkinesis.stream.record.USER_RECORD_SCHEMA`."""
+        """The records as the columns of `sparkinesis.stream.reading.record.USER_RECORD_SCHEMA`."""
         return self._columns
 
     @functools.cached_property
@@ -143,7 +143,7 @@ def make_batch(
 
     ``fetched_ms``: the service's clock when it gave them (epoch ms).
     ``hash_range`` (both ends inclusive): user records of an aggregate that lie outside of it are
-    left out, see `sparkinesis.stream.hash_filter`.
+    left out, see `sparkinesis.stream.kpl.hash_filter`.
     """
     columns, dropped = to_arrow_within(
         records, hash_range, stream=stream, shard_id=shard_id, deaggregate=deaggregate

@@ -23,7 +23,7 @@ from sparkinesis.lease.extended_sequence_number import (
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import PendingCheckpoint
 from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position, Sentinel
-from sparkinesis.stream.retention import CLOCK_MARGIN_MS
+from sparkinesis.stream.reading.retention import CLOCK_MARGIN_MS
 from sparkinesis.worker.batch import RecordBatch, UserRecord
 from sparkinesis.worker.sink import ShardSinks
 

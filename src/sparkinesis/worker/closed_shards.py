@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable, Mapping
 
 from sparkinesis.errors import SparkinesisError
-from sparkinesis.stream.client import StreamClient
-from sparkinesis.stream.closed_tip import WORTH_A_WORD, tell
-from sparkinesis.stream.listing import EVERY, ShardListing
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.calls.listing import EVERY, ShardListing
+from sparkinesis.stream.reading.closed_tip import WORTH_A_WORD, tell
 
 _log = logging.getLogger(__name__)
 

@@ -13,11 +13,11 @@ from pyarrow import fs
 
 from sparkinesis.errors import DeadLetterError, SparkinesisError
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.aggregation import UserRecord
+from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.entry import random_key, why_refused
-from sparkinesis.stream.putter import RETRY, PutPlan, Putter
-from sparkinesis.stream.record import USER_RECORD_SCHEMA
-from sparkinesis.stream.retry import Retry
+from sparkinesis.stream.kpl.unpack import UserRecord
+from sparkinesis.stream.putting.putter import RETRY, PutPlan, Putter
+from sparkinesis.stream.reading.record import USER_RECORD_SCHEMA
 from sparkinesis.worker.dead_letter_file import (
     SUMMARY_COLUMNS,
     DeadLetterFile,

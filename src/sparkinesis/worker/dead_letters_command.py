@@ -118,7 +118,7 @@ def _put_back(
     yes: bool,
     as_json: bool,
 ) -> None:
-    from sparkinesis.stream.client import StreamClient  # noqa: PLC0415 - slow to import
+    from sparkinesis.stream.calls.client import StreamClient  # noqa: PLC0415 - slow to import
     from sparkinesis.worker.dead_letters import put_back  # noqa: PLC0415
 
     summary = StreamClient(address).describe()  # A typing error is told before the question.

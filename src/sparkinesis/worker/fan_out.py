@@ -12,13 +12,13 @@ from sparkinesis.errors import (
     ConsumerNotFoundError,
     SparkinesisError,
 )
-from sparkinesis.stream.client import Fetched, StreamClient
-from sparkinesis.stream.consumers import ConsumerLook
-from sparkinesis.stream.fanout import FanOutCursor
-from sparkinesis.stream.interruption import BETWEEN_SUBSCRIPTIONS
+from sparkinesis.stream.calls.client import Fetched, StreamClient
+from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.fan_out.consumers import ConsumerLook
+from sparkinesis.stream.fan_out.cursor import FanOutCursor
+from sparkinesis.stream.fan_out.interruption import BETWEEN_SUBSCRIPTIONS
+from sparkinesis.stream.fan_out.registration import deregister_consumer, register_consumer
 from sparkinesis.stream.position import Position
-from sparkinesis.stream.registration import deregister_consumer, register_consumer
-from sparkinesis.stream.retry import Retry
 from sparkinesis.worker.footprint import in_flight
 from sparkinesis.worker.memory import Account
 from sparkinesis.worker.options import AheadLimits, FanOutOptions

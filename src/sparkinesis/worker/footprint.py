@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sparkinesis.stream.aggregation import is_aggregated
-from sparkinesis.stream.budget import LARGEST_PAGE, MAX_RECORDS_PER_CALL
-from sparkinesis.stream.client import Fetched
+from sparkinesis.stream.calls.client import Fetched
+from sparkinesis.stream.kpl.unpack import is_aggregated
 from sparkinesis.stream.page import Record
+from sparkinesis.stream.reading.budget import LARGEST_PAGE, MAX_RECORDS_PER_CALL
 
 RECORD = 280
 """Of a decoded record, besides its size: five objects, of which one is the sequence number."""

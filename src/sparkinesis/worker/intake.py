@@ -10,11 +10,11 @@ from sparkinesis.errors import PositionNotFoundError, ShardNotFoundError
 from sparkinesis.lease.beginning import Unread
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.shard_sync import ShardEnd
-from sparkinesis.stream.client import Fetched, shard_of
-from sparkinesis.stream.closed_tip import TimeAtTip
+from sparkinesis.stream.calls.client import Fetched, shard_of
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp, Position
-from sparkinesis.stream.retention import CLOCK_MARGIN_MS, Reached, user_records_done
+from sparkinesis.stream.reading.closed_tip import TimeAtTip
+from sparkinesis.stream.reading.retention import CLOCK_MARGIN_MS, Reached, user_records_done
 from sparkinesis.stream.shard import Shard
 from sparkinesis.worker.batch import RecordBatch, make_batch
 from sparkinesis.worker.loss import StartCheck, tell

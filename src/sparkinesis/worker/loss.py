@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from sparkinesis.errors import DataLossError, ServiceError
 from sparkinesis.lease.beginning import Unread
-from sparkinesis.stream.client import Fetched
+from sparkinesis.stream.calls.client import Fetched
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.position import (
     TRIM_HORIZON,
@@ -16,7 +16,7 @@ from sparkinesis.stream.position import (
     Position,
     advanced,
 )
-from sparkinesis.stream.retention import SHORTEST_RETENTION_MS, RetentionCheck
+from sparkinesis.stream.reading.retention import SHORTEST_RETENTION_MS, RetentionCheck
 from sparkinesis.worker.settings import ConsumerSettings
 
 _log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 from sparkinesis.errors import OptionError
 from sparkinesis.lease.caretaker import CareSettings
 from sparkinesis.stream.address import CONSUMER_NAME, shown
-from sparkinesis.stream.budget import MAX_RECORDS_PER_CALL
+from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL
 
 _CONSUMER_ARN = re.compile(
     r"arn:aws[a-z-]*:kinesis:[a-z0-9-]+:[0-9]{12}"

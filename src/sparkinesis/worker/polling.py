@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from sparkinesis.stream.budget import Pace, ShardBudget
-from sparkinesis.stream.client import Fetched, StreamClient
-from sparkinesis.stream.cursor import ShardCursor
+from sparkinesis.stream.calls.client import Fetched, StreamClient
 from sparkinesis.stream.position import Position
+from sparkinesis.stream.reading.budget import Pace, ShardBudget
+from sparkinesis.stream.reading.cursor import ShardCursor
 from sparkinesis.worker.footprint import LARGEST_RECORD, WHOLE_PAGE, in_flight
 from sparkinesis.worker.memory import Account
 from sparkinesis.worker.options import WorkerOptions

@@ -9,7 +9,7 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Protocol
 
-from sparkinesis.stream.client import Fetched
+from sparkinesis.stream.calls.client import Fetched
 from sparkinesis.stream.position import Position
 from sparkinesis.worker.footprint import decoded, decoded_within
 from sparkinesis.worker.memory import Account, Hold

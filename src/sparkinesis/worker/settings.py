@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from sparkinesis.stream.client import StreamClient, StreamSummary
+from sparkinesis.stream.calls.client import StreamClient, StreamSummary
 from sparkinesis.stream.position import Position
 from sparkinesis.worker.failures import Failures
 from sparkinesis.worker.memory import MemoryBudget

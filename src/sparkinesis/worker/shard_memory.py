@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sparkinesis.stream.divide import divide
 from sparkinesis.stream.page import Record
+from sparkinesis.stream.reading.divide import divide
 from sparkinesis.worker.batch import RecordBatch
 from sparkinesis.worker.footprint import (
     AS_IT_IS,

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from sparkinesis.stream.retry import Retry
+from sparkinesis.stream.calls.retry import Retry
 
 
 def _seeded_by_the_machine() -> random.Random:

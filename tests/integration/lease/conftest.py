@@ -10,7 +10,7 @@ from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table import LeaseTable
 from sparkinesis.local import LocalServer
-from sparkinesis.stream.retry import Retry
+from sparkinesis.stream.calls.retry import Retry
 from tests.kcl import create_table
 
 _numbers = itertools.count()

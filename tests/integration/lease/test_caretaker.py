@@ -19,7 +19,7 @@ from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.table import LeaseTable
 from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.client import StreamClient
+from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp
 from sparkinesis.stream.shard import Shard
 from tests.integration.lease.conftest import ManualTime

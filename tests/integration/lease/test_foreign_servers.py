@@ -19,7 +19,7 @@ from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.refusal import LeaseChangedError
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.table import LeaseTable
-from sparkinesis.stream.retry import Retry
+from sparkinesis.stream.calls.retry import Retry
 from tests.foreign_dynamodb import Lacking, plain_moto
 from tests.integration.lease.conftest import ManualTime, lease
 from tests.kcl import create_table

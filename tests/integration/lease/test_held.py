@@ -19,8 +19,8 @@ from sparkinesis.lease.lease import Lease, PendingCheckpoint
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.table import LeaseTable
 from sparkinesis.local import Call, Fault, LocalServer
+from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.position import AtTimestamp
-from sparkinesis.stream.retry import Retry
 from tests.integration.lease.conftest import ManualTime, lease, row_of
 
 AT = ExtendedSequenceNumber("500", 3)

@@ -13,9 +13,9 @@ from sparkinesis.lease.extended_sequence_number import TRIM_HORIZON, ExtendedSeq
 from sparkinesis.lease.instants import place_at
 from sparkinesis.local import Call, Fault, LocalServer, ManualClock
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.aggregation import aggregate
-from sparkinesis.stream.client import StreamClient
-from sparkinesis.stream.retry import Retry
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.kpl.unpack import aggregate
 from tests.streams import split
 
 Wait = Callable[[float], object]

@@ -11,11 +11,11 @@ import pytest
 
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.client import StreamClient
-from sparkinesis.stream.fanout import FanOutCursor
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.fan_out.cursor import FanOutCursor
+from sparkinesis.stream.fan_out.registration import register_consumer
 from sparkinesis.stream.position import TRIM_HORIZON, Position
-from sparkinesis.stream.registration import register_consumer
-from sparkinesis.stream.retry import Retry
 
 START_MS = 1_790_000_000_000
 SHARD = "shardId-000000000000"

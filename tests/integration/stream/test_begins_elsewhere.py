@@ -9,10 +9,8 @@ import pytest
 
 from sparkinesis.source.subscribed import SubscribedCursor, Turn
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.budget import Pace, ShardBudget
-from sparkinesis.stream.client import StreamClient
-from sparkinesis.stream.cursor import ShardCursor
-from sparkinesis.stream.polling import read_range
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.position import (
     SHARD_END,
     AfterRecord,
@@ -20,8 +18,10 @@ from sparkinesis.stream.position import (
     Position,
     ShardRange,
 )
-from sparkinesis.stream.retention import RetentionCheck
-from sparkinesis.stream.retry import Retry
+from sparkinesis.stream.reading.budget import Pace, ShardBudget
+from sparkinesis.stream.reading.cursor import ShardCursor
+from sparkinesis.stream.reading.range import read_range
+from sparkinesis.stream.reading.retention import RetentionCheck
 from tests.event_stream import INITIAL_RESPONSE, records_event
 from tests.scripted import DATE_MS, Answer, Script, Scripted, answer, serving
 

@@ -8,10 +8,10 @@ import pytest
 
 from sparkinesis.local import LocalServer
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.budget import Pace, ShardBudget
-from sparkinesis.stream.client import StreamClient
-from sparkinesis.stream.cursor import ShardCursor
+from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp, Position
+from sparkinesis.stream.reading.budget import Pace, ShardBudget
+from sparkinesis.stream.reading.cursor import ShardCursor
 from tests.integration.stream.conftest import SHARD, START_MS
 from tests.streams import put
 

@@ -11,13 +11,13 @@ from urllib3 import HTTPResponse
 
 from sparkinesis.errors import ConsumerNotFoundError, ShardNotFoundError, StreamNotFoundError
 from sparkinesis.local import Call, Fault, LocalServer, ManualClock
-from sparkinesis.stream.client import StreamClient
-from sparkinesis.stream.event_stream import EventStreamDecoder
-from sparkinesis.stream.fanout import FanOutCursor
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.calls.event_stream import EventStreamDecoder
+from sparkinesis.stream.calls.subscription import CHUNK, Subscription
+from sparkinesis.stream.calls.transport import subscription_client
+from sparkinesis.stream.fan_out.cursor import FanOutCursor
+from sparkinesis.stream.fan_out.registration import deregister_consumer
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp
-from sparkinesis.stream.registration import deregister_consumer
-from sparkinesis.stream.subscription import CHUNK, Subscription
-from sparkinesis.stream.transport import subscription_client
 from tests.event_stream import INITIAL_RESPONSE, records_event
 from tests.integration.stream.conftest import SHARD, START_MS, OpenCursor
 from tests.streams import put, put_at, split

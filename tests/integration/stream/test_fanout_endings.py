@@ -17,8 +17,9 @@ from sparkinesis.errors import (
     StreamNotFoundError,
 )
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.client import StreamClient
-from sparkinesis.stream.fanout import FanOutCursor
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.fan_out.cursor import FanOutCursor
 from sparkinesis.stream.position import (
     LATEST,
     SHARD_END,
@@ -28,7 +29,6 @@ from sparkinesis.stream.position import (
     FromApplication,
     Position,
 )
-from sparkinesis.stream.retry import Retry
 from tests.event_stream import INITIAL_RESPONSE, event, exception, message, records_event
 from tests.scripted import DATE_MS, Answer, Script, Scripted, answer, refusal, serving
 

@@ -16,9 +16,9 @@ from sparkinesis.errors import (
     StreamNotFoundError,
 )
 from sparkinesis.local import Call, Fault, LocalServer, ManualClock, limits
-from sparkinesis.stream.client import StreamClient
-from sparkinesis.stream.consumers import ConsumerLook, describe_consumer_arn, list_consumers
-from sparkinesis.stream.registration import deregister_consumer, register_consumer
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.fan_out.consumers import ConsumerLook, describe_consumer_arn, list_consumers
+from sparkinesis.stream.fan_out.registration import deregister_consumer, register_consumer
 from tests.integration.stream.conftest import START_MS, waited
 
 Register = Callable[..., str]

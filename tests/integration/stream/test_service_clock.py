@@ -5,9 +5,9 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 from sparkinesis.local import LocalServer, ManualClock
-from sparkinesis.stream.client import StreamClient
-from sparkinesis.stream.service_clock import ServiceClock
-from sparkinesis.stream.shared_summary import SharedSummary
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.reading.service_clock import ServiceClock
+from sparkinesis.stream.reading.shared_summary import SharedSummary
 from tests.integration.stream.conftest import START_MS
 
 

@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.client import StreamClient
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.calls.subscription import Subscription
 from sparkinesis.stream.position import TRIM_HORIZON
-from sparkinesis.stream.subscription import Subscription
 from tests.event_stream import INITIAL_RESPONSE, records_event
 from tests.scripted import DATE_MS, Answer, Script, Scripted, serving
 

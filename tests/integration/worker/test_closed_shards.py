@@ -15,12 +15,12 @@ from sparkinesis.errors import ServiceError
 from sparkinesis.source.offsets import ANY_SHARD
 from sparkinesis.source.stream_planner import StreamPlanner
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.budget import Pace, ShardBudget
-from sparkinesis.stream.client import StreamClient
-from sparkinesis.stream.cursor import ShardCursor
-from sparkinesis.stream.polling import read_range
+from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import SHARD_END, TRIM_HORIZON, ShardRange
-from sparkinesis.stream.retention import RetentionCheck
+from sparkinesis.stream.reading.budget import Pace, ShardBudget
+from sparkinesis.stream.reading.cursor import ShardCursor
+from sparkinesis.stream.reading.range import read_range
+from sparkinesis.stream.reading.retention import RetentionCheck
 from sparkinesis.worker.closed_shards import ClosedShards
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.streams import put, split

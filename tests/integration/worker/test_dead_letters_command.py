@@ -22,9 +22,9 @@ from sparkinesis.cli import app
 from sparkinesis.local import LocalServer
 from sparkinesis.local.faults import Fault
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.aggregation import aggregate
-from sparkinesis.stream.record import USER_RECORD_SCHEMA
-from sparkinesis.stream.retry import Retry
+from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.kpl.unpack import aggregate
+from sparkinesis.stream.reading.record import USER_RECORD_SCHEMA
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.batch import RecordBatch
 from sparkinesis.worker.dead_letter import DeadLetterDirectory, FailedRecords

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.stream.aggregation import aggregate
+from sparkinesis.stream.kpl.unpack import aggregate
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.worker import Worker
 from tests.journal import Journal

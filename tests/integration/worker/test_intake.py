@@ -12,7 +12,7 @@ import pytest
 
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.client import StreamClient
+from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import TRIM_HORIZON
 from sparkinesis.worker.intake import Intake
 from sparkinesis.worker.on_error import Retry

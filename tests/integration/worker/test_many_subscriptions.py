@@ -12,7 +12,7 @@ from typing import Any
 from weakref import WeakSet
 
 from sparkinesis.local import LocalServer, ManualClock
-from sparkinesis.stream.subscription import Subscription
+from sparkinesis.stream.calls.subscription import Subscription
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.batch import RecordBatch
 from sparkinesis.worker.options import WorkerOptions

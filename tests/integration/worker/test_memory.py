@@ -13,7 +13,7 @@ from unittest import mock
 import pytest
 
 from sparkinesis.local import LocalServer, limits
-from sparkinesis.stream.aggregation import aggregate
+from sparkinesis.stream.kpl.unpack import aggregate
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.batch import RecordBatch
 from sparkinesis.worker.memory import MemoryBudget, floor_of

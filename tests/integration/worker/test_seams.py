@@ -16,7 +16,7 @@ from sparkinesis.lease.extended_sequence_number import LATEST, ExtendedSequenceN
 from sparkinesis.lease.lease import PendingCheckpoint
 from sparkinesis.local import LocalServer
 from sparkinesis.local.faults import Call, Fault
-from sparkinesis.stream.aggregation import aggregate
+from sparkinesis.stream.kpl.unpack import aggregate
 from sparkinesis.stream.page import decode_page
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.batch import make_batch
@@ -81,7 +81,7 @@ def test_an_answer_that_is_no_page_does_not_end_the_fetching(
 ) -> None:
     """As of a proxy that answers with a page of its own, and status 200."""
     broken = first_times(2, ValueError("JSON is malformed"), decode_page)
-    monkeypatch.setattr("sparkinesis.stream.transport.decode_page", broken)
+    monkeypatch.setattr("sparkinesis.stream.calls.transport.decode_page", broken)
     put(kinesis, stream, b"1", b"2")
     start(application())
     journal.wait_for_data(b"1", b"2")

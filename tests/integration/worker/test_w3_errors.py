@@ -15,8 +15,8 @@ import pytest
 from sparkinesis.errors import CheckpointError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.local import LocalServer
-from sparkinesis.stream.aggregation import aggregate
-from sparkinesis.stream.kpl import AggregatedRecord
+from sparkinesis.stream.kpl.messages import AggregatedRecord
+from sparkinesis.stream.kpl.unpack import aggregate
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.dead_letter import DeadLetterDirectory, DeadLetterStream, FailedRecords
@@ -24,7 +24,7 @@ from sparkinesis.worker.on_error import DeadLetter, Retry, Skip, Stop
 from sparkinesis.worker.worker import Worker
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.streams import put_at
-from tests.unit.stream.test_aggregation import sealed
+from tests.unit.stream.kpl.test_unpack import sealed
 
 RETRIEVALS = ("polling", "efo")
 

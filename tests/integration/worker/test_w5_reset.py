@@ -31,7 +31,7 @@ from sparkinesis.lease.moving import (
 from sparkinesis.lease.refusal import LeaseChangedError
 from sparkinesis.lease.reset import Move
 from sparkinesis.lease.target import parse_target
-from sparkinesis.stream.client import StreamClient
+from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.worker import Worker
 from tests.journal import PATIENCE, Journal, Journaling

@@ -14,11 +14,13 @@ from sparkinesis.source.admission import Allowance
 from sparkinesis.source.datasource import KinesisStreamReader
 from sparkinesis.source.plan import Finished, Records
 from sparkinesis.source.stream_planner import StreamPlanner
-from sparkinesis.stream import client, polling, retention
-from sparkinesis.stream.budget import CallBudget
-from sparkinesis.stream.cursor import ShardCursor
+from sparkinesis.stream.calls import client
 from sparkinesis.stream.position import SHARD_END, AfterRecord, AtTimestamp
-from sparkinesis.stream.retention import RetentionCheck
+from sparkinesis.stream.reading import range as polling
+from sparkinesis.stream.reading import retention
+from sparkinesis.stream.reading.budget import CallBudget
+from sparkinesis.stream.reading.cursor import ShardCursor
+from sparkinesis.stream.reading.retention import RetentionCheck
 from sparkinesis.stream.shard import Lineage
 from tests.simulation.patches import always, begin_anew
 from tests.simulation.subject import Bug, instead

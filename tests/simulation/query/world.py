@@ -17,10 +17,10 @@ from sparkinesis.errors import DataLossError, SparkinesisError
 from sparkinesis.local import LocalKinesis
 from sparkinesis.source.offsets import OffsetError
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.budget import Pace, ShardBudget
-from sparkinesis.stream.client import StreamClient
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.position import ShardRange
-from sparkinesis.stream.retry import Retry
+from sparkinesis.stream.reading.budget import Pace, ShardBudget
 from tests.simulation.kinesis import REGION, KinesisClient
 from tests.simulation.logs import logs_noted
 from tests.simulation.network import URL, Network
@@ -315,7 +315,7 @@ class World:
             return self._client
 
         replacements: dict[str, object] = {
-            "sparkinesis.stream.client.call_client": call_client,
+            "sparkinesis.stream.calls.client.call_client": call_client,
             "sparkinesis.source.planner.StreamClient": self._new_client,
             "sparkinesis.source.reader.StreamClient": self._new_client,
             "sparkinesis.source.reader._budget": self._budget,

@@ -16,12 +16,12 @@ from sparkinesis.errors import SparkinesisError
 from sparkinesis.local import LocalKinesis, limits
 from sparkinesis.source.subscribed import SubscribedCursor, Turn
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.budget import Pace, ShardBudget
-from sparkinesis.stream.client import StreamClient
-from sparkinesis.stream.cursor import ShardCursor
-from sparkinesis.stream.polling import up_to
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.position import SHARD_END, TRIM_HORIZON, AfterRecord, Position, Sentinel
-from sparkinesis.stream.retry import Retry
+from sparkinesis.stream.reading.budget import Pace, ShardBudget
+from sparkinesis.stream.reading.cursor import ShardCursor
+from sparkinesis.stream.reading.range import up_to
 from tests.simulation.kinesis import REGION, KinesisClient
 from tests.simulation.network import FAULTS, Network
 from tests.simulation.primitives import Lock, Threading, installed
@@ -95,8 +95,11 @@ class Ranges:
             stack.enter_context(installed(self.scheduler))
             for name, replacement in (
                 ("sparkinesis.source.subscribed.threading", Threading(self.scheduler)),
-                ("sparkinesis.stream.client.call_client", lambda _: self._client),
-                ("sparkinesis.stream.client.subscription_client", lambda _: self.subscriptions),
+                ("sparkinesis.stream.calls.client.call_client", lambda _: self._client),
+                (
+                    "sparkinesis.stream.calls.client.subscription_client",
+                    lambda _: self.subscriptions,
+                ),
             ):
                 stack.enter_context(mock.patch(name, replacement))
             # So that a range of a few small records takes several events.

@@ -10,10 +10,10 @@ from sparkinesis.errors import ServiceError
 from sparkinesis.source.offsets import ANY_SHARD, Positions
 from sparkinesis.source.stream_planner import StreamPlanner
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.budget import Pace
-from sparkinesis.stream.client import StreamClient
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord
-from sparkinesis.stream.retry import Retry
+from sparkinesis.stream.reading.budget import Pace
 
 HERE = "sparkinesis.source.stream_planner.FIRST_CONTACT"
 

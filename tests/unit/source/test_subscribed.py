@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sparkinesis.source.subscribed import AFTER_LOSS, AFTER_REFUSAL, Turn
-from sparkinesis.stream.budget import OwnSlot
-from sparkinesis.stream.interruption import BETWEEN_SUBSCRIPTIONS
+from sparkinesis.stream.fan_out.interruption import BETWEEN_SUBSCRIPTIONS
+from sparkinesis.stream.reading.budget import OwnSlot
 
 
 class Clock:

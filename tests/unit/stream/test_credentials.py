@@ -15,8 +15,8 @@ from botocore.exceptions import (
 
 from sparkinesis.errors import AccessDeniedError, ServiceError, SparkinesisError
 from sparkinesis.stream.address import StreamAddress, is_loopback
+from sparkinesis.stream.calls.explain import explain
 from sparkinesis.stream.credentials import CredentialSource
-from sparkinesis.stream.explain import explain
 
 ROLE = "arn:aws:iam::123456789012:role/reader"
 SOURCE = CredentialSource("analytics", ROLE, "external-id-1", "me", "https://sts.example")

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkinesis.stream.aggregation import UserRecord, deaggregate
 from sparkinesis.stream.entry import (
     Entry,
     aggregated_entries,
@@ -17,6 +16,7 @@ from sparkinesis.stream.entry import (
     plain_entries,
     why_refused,
 )
+from sparkinesis.stream.kpl.unpack import UserRecord, deaggregate
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.routing import MAX_HASH_KEY, HashRange, ShardMap, hash_key
 

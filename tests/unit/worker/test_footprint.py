@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.stream.aggregation import aggregate
-from sparkinesis.stream.client import Fetched
+from sparkinesis.stream.calls.client import Fetched
+from sparkinesis.stream.calls.transport import data_size
+from sparkinesis.stream.kpl.unpack import aggregate
 from sparkinesis.stream.page import Page, decode_page
-from sparkinesis.stream.transport import data_size
 from sparkinesis.worker import footprint
 from sparkinesis.worker.batch import RecordBatch, make_batch
 

@@ -14,11 +14,11 @@ from sparkinesis.errors import PositionNotFoundError, ServiceError, ShardNotFoun
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.shard_sync import ShardEnd
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.aggregation import aggregate
-from sparkinesis.stream.client import Fetched, StreamSummary
+from sparkinesis.stream.calls.client import Fetched, StreamSummary
+from sparkinesis.stream.kpl.unpack import aggregate
 from sparkinesis.stream.page import ChildShard, HashKeyRange, Page, Record
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp, Position
-from sparkinesis.stream.retention import CLOCK_MARGIN_MS
+from sparkinesis.stream.reading.retention import CLOCK_MARGIN_MS
 from sparkinesis.stream.shard import Shard
 from sparkinesis.worker.intake import Intake
 from sparkinesis.worker.memory import Account, MemoryBudget

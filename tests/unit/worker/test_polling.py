@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.polling import Polling
-from tests.unit.stream.test_budget import VirtualTime
+from tests.unit.stream.reading.test_budget import VirtualTime
 
 
 def polling(time: VirtualTime) -> Polling:

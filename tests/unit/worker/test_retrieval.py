@@ -10,9 +10,9 @@ from typing import Any, cast
 import pytest
 
 from sparkinesis.errors import ServiceError
-from sparkinesis.stream.client import Fetched
-from sparkinesis.stream.divide import divide
+from sparkinesis.stream.calls.client import Fetched
 from sparkinesis.stream.page import Page, Record
+from sparkinesis.stream.reading.divide import divide
 from sparkinesis.worker.fan_out import SubscribedShard
 from sparkinesis.worker.footprint import RECORD, WHOLE_PAGE, decoded, in_flight
 from sparkinesis.worker.memory import Account, Hold, MemoryBudget

@@ -1,0 +1,338 @@
+"""The calls that reading and writing a stream need, over boto3.
+
+boto3 finds credentials and endpoints, signs, and pools connections. Two things are ours: retries
+(`sparkinesis.stream.calls.retry`), and the decoding of records
+(`sparkinesis.stream.calls.transport`).
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
+from typing import Any, NamedTuple, TypeVar
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from sparkinesis.errors import ServiceError, ShardNotFoundError
+from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.calls.explain import explain
+from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.calls.subscription import Subscription, subscribe
+from sparkinesis.stream.calls.transport import call_client, subscription_client
+from sparkinesis.stream.entry import Entry
+from sparkinesis.stream.page import ChildShard, Page
+from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, Position
+from sparkinesis.stream.routing import HashRange, ShardMap
+from sparkinesis.stream.shard import Shard
+from sparkinesis.stream.starting import iterator_type, starting_position
+
+_T = TypeVar("_T")
+
+_AT_ONCE: AbstractContextManager[object] = nullcontext()
+_MAY_BE_SHARD = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
+"""What the service takes for a shard id; an offset that was edited may hold anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSummary:
+    """What DescribeStreamSummary tells that a reader needs."""
+
+    retention_ms: int
+    service_time_ms: int
+    distributes_records: bool = False
+    """Records go to any shard, whatever their hash keys, and need no partition key
+    (RecordDistributionStrategy AUTO)."""
+    created_ms: int = 0
+    """When the stream was created, in epoch ms; 0 if the service does not tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """One GetRecords answer or event, and the service's clock (epoch ms) when it was given."""
+
+    page: Page
+    size: int
+    """Bytes that it takes from the shard's budget, or the subscription's, nearly."""
+    service_time_ms: int
+
+
+class PutResult(NamedTuple):
+    """What became of one entry of a PutRecords call: where it is stored, or why it is not."""
+
+    shard_id: str | None
+    error: str | None = None
+    """The service's error code, such as ``ProvisionedThroughputExceededException``."""
+    message: str = ""
+
+
+def shard_of(child: ChildShard) -> Shard:
+    """The shard that a closed shard's last page announces."""
+    hash_range = (int(child.starting_hash_key), int(child.ending_hash_key))
+    return Shard(child.shard_id, tuple(child.parent_shards), hash_range=hash_range)
+
+
+def service_time(headers: Mapping[str, str], local_ms: int) -> int:
+    """The service's clock in epoch ms, from an answer's ``Date`` header (whole seconds).
+
+    The local clock adds the milliseconds while both agree on the second; a local clock that is
+    wrong is not believed, and the start of the second is taken, so that nothing is passed over.
+    """
+    text = headers.get("date")
+    if text is None:
+        return local_ms
+    try:
+        date = parsedate_to_datetime(text)
+    except ValueError:
+        return local_ms
+    if date.tzinfo is None:
+        date = date.replace(tzinfo=timezone.utc)
+    second = int(date.timestamp()) * 1000
+    return local_ms if second <= local_ms < second + 1000 else second
+
+
+class StreamClient:
+    """The calls on one stream. Safe to share between threads; holds no position.
+
+    Errors: `StreamNotFoundError`, `AccessDeniedError`, `DataLossError` (the shard or the position
+    is gone), `ExpiredIteratorError`, and `ServiceError` for anything else once retries ran out.
+    """
+
+    def __init__(
+        self,
+        address: StreamAddress,
+        retry: Retry | None = None,
+        wall_clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self.address = address
+        self._retry = retry or Retry()
+        self._wall_clock_ms = wall_clock_ms
+        self._arn = address.arn or ""
+        """Empty until DescribeStreamSummary has told it; a stream of that name has no other."""
+
+    def describe(self, retry: Retry | None = None) -> StreamSummary:
+        """DescribeStreamSummary, if the stream exists."""
+        answer = self._describe(retry)
+        summary = answer["StreamDescriptionSummary"]
+        created: datetime | None = summary.get("StreamCreationTimestamp")
+        return StreamSummary(
+            summary["RetentionPeriodHours"] * 3_600_000,
+            self._service_time(answer),
+            summary.get("RecordDistributionStrategy") == "AUTO",
+            0 if created is None else round(created.timestamp() * 1000),
+        )
+
+    def list_shards(
+        self,
+        retry: Retry | None = None,
+        *,
+        at: Position | None = None,
+        since: AtTimestamp | None = None,
+    ) -> tuple[list[Shard], int]:
+        """ListShards, all pages: every shard that is kept, and the service's clock in epoch ms.
+
+        ``at``: only those that were open at LATEST, TRIM_HORIZON or an instant (ShardFilter).
+        ``since``: only those that did not end before an instant.
+        """
+        request: dict[str, Any] = self._id()
+        if at is not None:
+            request["ShardFilter"] = _shard_filter(at)
+        elif since is not None:
+            request["ShardFilter"] = {"Type": "FROM_TIMESTAMP", "Timestamp": since.instant}
+        shards: list[Shard] = []
+        first_time: int | None = None
+        while True:
+            answer = self.call("ListShards", lambda c: c.list_shards(**request), retry=retry)  # noqa: B023
+            if first_time is None:
+                first_time = self._service_time(answer)
+            shards.extend(map(_shard, answer.get("Shards", ())))
+            token = answer.get("NextToken")
+            if not token:
+                return shards, first_time
+            # The service refuses the stream's name beside a token.
+            request = {"NextToken": token}
+
+    def shard_map(self) -> ShardMap:
+        """ListShards: which hash keys are whose."""
+        shards, _ = self.list_shards()
+        return ShardMap.of(
+            HashRange(shard.id, *shard.hash_range, shard.is_open)
+            for shard in shards
+            if shard.hash_range is not None
+        )
+
+    def shard_iterator(
+        self,
+        shard_id: str,
+        position: Position,
+        *,
+        inclusive: bool = False,
+        turn: AbstractContextManager[object] = _AT_ONCE,
+    ) -> str:
+        """GetShardIterator for what follows ``position``.
+
+        ``inclusive`` begins AT the record of an `AfterRecord` position, so that the caller sees
+        whether it is still kept. Each attempt is made within ``turn``.
+        """
+        request = {**self._id(), "ShardId": shard_id, **iterator_type(position, inclusive)}
+        answer = self.call(
+            "GetShardIterator",
+            lambda c: c.get_shard_iterator(**request),
+            shard_id=shard_id,
+            position=position,
+            turn=turn,
+        )
+        iterator = answer.get("ShardIterator")
+        if not iterator:
+            raise ServiceError(
+                f"GetShardIterator gave no iterator for shard {shard_id} of {self.address} at "
+                f"{position}. Try again; if it persists, the shard no longer exists."
+            )
+        return str(iterator)
+
+    def has_shard(self, shard_id: str) -> bool:
+        """Whether the shard is kept. Its own answer tells at once; ListShards may lag behind."""
+        if not _MAY_BE_SHARD.fullmatch(shard_id):
+            return False
+        try:
+            self.shard_iterator(shard_id, TRIM_HORIZON)
+        except ShardNotFoundError:
+            return False
+        return True
+
+    def get_records(
+        self,
+        shard_id: str,
+        iterator: str,
+        limit: int,
+        turn: AbstractContextManager[object] = _AT_ONCE,
+    ) -> Fetched:
+        """GetRecords: at most ``limit`` (1 to 10,000) records, and 10 MB, from ``iterator`` on.
+
+        Each attempt is made within ``turn``.
+        """
+        request: dict[str, Any] = {"ShardIterator": iterator, "Limit": limit}
+        if self.address.arn:
+            request["StreamARN"] = self.address.arn
+        answer = self.call(
+            "GetRecords",
+            lambda c: c.get_records(**request),
+            shard_id=shard_id,
+            turn=turn,
+        )
+        return Fetched(answer["Page"], answer["Size"], self._service_time(answer))
+
+    def subscribe(
+        self, consumer_arn: str, shard_id: str, position: Position, *, inclusive: bool = False
+    ) -> Subscription:
+        """SubscribeToShard, one attempt: a subscription to what follows ``position``.
+
+        ``inclusive`` as in `shard_iterator`. Raises what botocore raises: when to try again, and
+        what a refusal means, is for the one who knows about the subscription before
+        (`sparkinesis.stream.fan_out.cursor`).
+        """
+        return subscribe(
+            subscription_client(self.address),
+            consumer_arn,
+            shard_id,
+            starting_position(position, inclusive),
+            self._service_time,
+        )
+
+    def stream_arn(self) -> str:
+        """The stream's ARN: that of its address, or DescribeStreamSummary's, once asked for."""
+        if not self._arn:
+            self._describe()
+        return self._arn
+
+    def put_records(self, entries: Sequence[Entry]) -> list[PutResult]:
+        """PutRecords of 1 to 500 entries: what became of each, in order.
+
+        A call whose answer is lost is made again, so that an entry may be stored more than once.
+        """
+        request = {**self._id(), "Records": [_put_entry(entry) for entry in entries]}
+        answer = self.call("PutRecords", lambda c: c.put_records(**request))
+        return [
+            PutResult(
+                result.get("ShardId"), result.get("ErrorCode"), result.get("ErrorMessage", "")
+            )
+            for result in answer["Records"]
+        ]
+
+    def _describe(self, retry: Retry | None = None) -> dict[str, Any]:
+        answer: dict[str, Any] = self.call(
+            "DescribeStreamSummary",
+            lambda c: c.describe_stream_summary(**self._id()),
+            retry=retry,
+        )
+        self._arn = str(answer["StreamDescriptionSummary"]["StreamARN"])
+        return answer
+
+    def _id(self) -> dict[str, Any]:
+        if self.address.arn:
+            return {"StreamARN": self.address.arn}
+        return {"StreamName": self.address.name}
+
+    def _service_time(self, answer: Mapping[str, Any]) -> int:
+        headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+        return service_time(headers, self._wall_clock_ms())
+
+    def call(
+        self,
+        operation: str,
+        call: Callable[[Any], _T],
+        *,
+        shard_id: str | None = None,
+        position: Position | None = None,
+        turn: AbstractContextManager[object] = _AT_ONCE,
+        retry: Retry | None = None,
+    ) -> _T:
+        """Make ``call`` with boto3's client, with retries; each attempt is made within ``turn``.
+
+        What botocore raises in the end is told as an error of ours.
+        """
+        try:
+            client = call_client(self.address)
+
+            def attempt() -> _T:
+                with turn:
+                    return call(client)
+
+            return (retry or self._retry).call(attempt)
+        except (ClientError, BotoCoreError) as error:
+            explained = explain(error, operation, self.address, shard_id, position)
+            # `from None`: the service's words are in the text; a second traceback hides it.
+            raise explained from None
+
+
+def _shard(answer: Mapping[str, Any]) -> Shard:
+    parents = (answer.get("ParentShardId"), answer.get("AdjacentParentShardId"))
+    hash_keys, sequence_numbers = answer["HashKeyRange"], answer["SequenceNumberRange"]
+    return Shard(
+        answer["ShardId"],
+        tuple(parent for parent in parents if parent),
+        "EndingSequenceNumber" not in sequence_numbers,
+        (int(hash_keys["StartingHashKey"]), int(hash_keys["EndingHashKey"])),
+        sequence_numbers["StartingSequenceNumber"],
+    )
+
+
+def _put_entry(entry: Entry) -> dict[str, Any]:
+    request: dict[str, Any] = {"Data": entry.data}
+    if entry.partition_key:
+        request["PartitionKey"] = entry.partition_key
+    if entry.explicit_hash_key is not None:
+        request["ExplicitHashKey"] = entry.explicit_hash_key
+    return request
+
+
+def _shard_filter(position: Position) -> dict[str, Any]:
+    if isinstance(position, AtTimestamp):
+        return {"Type": "AT_TIMESTAMP", "Timestamp": position.instant}
+    if position in {TRIM_HORIZON, LATEST}:
+        return {"Type": f"AT_{position}"}
+    raise ValueError(f"no shard filter is for {position}")

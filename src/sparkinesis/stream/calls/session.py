@@ -1,0 +1,133 @@
+"""botocore sessions, and clients, with credentials from where a `CredentialSource` says."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+import boto3
+import botocore.session
+from botocore.config import Config
+from botocore.credentials import CredentialResolver, DeferredRefreshableCredentials
+
+from sparkinesis.stream.address import is_loopback
+from sparkinesis.stream.credentials import CredentialSource
+
+_log = logging.getLogger(__name__)
+
+
+def _now() -> datetime:
+    return datetime.now(timezone.utc)
+
+
+def open_session(
+    source: CredentialSource,
+    region: str | None,
+    endpoint: str | None,
+    now: Callable[[], datetime] = _now,
+) -> Any:
+    """A botocore session for ``region`` whose clients sign with the credentials of ``source``.
+
+    Those of a role are asked for at the first call and anew before they expire: from 15 minutes
+    before on by one thread while the others go on, from 10 minutes before on by all (botocore's
+    ``RefreshableCredentials``). ``now`` is the clock for that.
+
+    Raises botocore's ``ProfileNotFound``; what STS refuses is raised by the calls of the clients.
+    """
+    session = _session(source, region, endpoint)
+    if is_loopback(endpoint) and session.get_credentials() is None:
+        # A local Kinesis accepts any signature; a development machine needs no credentials.
+        session.set_credentials("local", "local")
+    if source.role_arn is None:
+        return session
+    sts = session.create_client(
+        "sts",
+        # A local Kinesis answers for STS too.
+        endpoint_url=source.sts_endpoint or (endpoint if is_loopback(endpoint) else None),
+        config=Config(
+            retries={"mode": "standard"},
+            connect_timeout=10,
+            read_timeout=30,
+            user_agent_extra="sparkinesis",
+        ),
+    )
+    assuming = _session(source, region, endpoint)
+    provider = _AssumedRole(sts, source, now)
+    assuming.register_component("credential_provider", CredentialResolver([provider]))
+    return assuming
+
+
+def open_client(
+    service: str,
+    source: CredentialSource,
+    region: str | None,
+    endpoint: str | None,
+    *,
+    read_timeout: float = 30,
+    max_pool_connections: int = 64,
+) -> Any:
+    """A boto3 client that leaves retries to `stream.calls.retry`; see `open_session`."""
+    session = open_session(source, region, endpoint)
+    return boto3.Session(botocore_session=session).client(
+        service,
+        endpoint_url=endpoint,
+        config=Config(
+            retries={"total_max_attempts": 1, "mode": "standard"},
+            connect_timeout=min(10, read_timeout),
+            read_timeout=read_timeout,
+            max_pool_connections=max_pool_connections,
+            user_agent_extra="sparkinesis",
+        ),
+    )
+
+
+def _session(source: CredentialSource, region: str | None, endpoint: str | None) -> Any:
+    session = botocore.session.Session(profile=source.profile)
+    if region is None and is_loopback(endpoint) and session.get_config_variable("region") is None:
+        region = "us-east-1"
+    if region is not None:
+        session.set_config_variable("region", region)
+    return session
+
+
+@dataclass(frozen=True)
+class _AssumedRole:
+    """A credential provider of botocore's. Its own needs a profile in a file for each role."""
+
+    sts: Any
+    source: CredentialSource
+    now: Callable[[], datetime]
+    METHOD: str = "sparkinesis-assume-role"
+    CANONICAL_NAME: str | None = None
+
+    def load(self) -> Any:
+        return DeferredRefreshableCredentials(self._assume, self.METHOD, self.now)
+
+    def _assume(self) -> dict[str, str]:
+        source = self.source
+        request = {"RoleArn": source.role_arn, "RoleSessionName": source.session_name}
+        if source.external_id is not None:
+            request["ExternalId"] = source.external_id
+        given = self.sts.assume_role(**request)["Credentials"]
+        expiry: datetime = given["Expiration"]
+        _log.info(
+            "Assumed the role %s as %s until %s.", source.role_arn, source.session_name, expiry
+        )
+        return {
+            "access_key": given["AccessKeyId"],
+            "secret_key": given["SecretAccessKey"],
+            "token": given["SessionToken"],
+            "expiry_time": expiry.isoformat(),
+        }
+
+
+def profile_files() -> tuple[str, str]:
+    """Where this process looks for profiles: the configuration file and the credentials file."""
+    session = botocore.session.Session()
+    config, credentials = (
+        str(session.get_config_variable(name)) for name in ("config_file", "credentials_file")
+    )
+    return config, credentials

@@ -1,0 +1,131 @@
+"""The calls on a stream's registered consumers, those who read it by enhanced fan-out."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.calls.retry import Retry, error_code
+from sparkinesis.stream.calls.transport import call_client
+
+_FRESH = 2.0
+"""Seconds for which what was found is good enough to tell why subscriptions ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """A registered consumer: it has 2 MiB/s of each shard for itself."""
+
+    name: str
+    arn: str
+    status: str
+    """``CREATING``, ``ACTIVE`` or ``DELETING``."""
+
+    @property
+    def is_active(self) -> bool:
+        return self.status == "ACTIVE"
+
+
+def describe_consumer(
+    client: StreamClient, name: str, stream_arn: str, retry: Retry | None = None
+) -> Consumer | None:
+    """DescribeStreamConsumer: the stream's consumer of that name, if there is one."""
+    return _describe(client, retry, StreamARN=stream_arn, ConsumerName=name)
+
+
+def describe_consumer_arn(
+    client: StreamClient, consumer_arn: str, retry: Retry | None = None
+) -> Consumer | None:
+    """DescribeStreamConsumer: the consumer with that ARN, if it is still registered."""
+    return _describe(client, retry, ConsumerARN=consumer_arn)
+
+
+def list_consumers(client: StreamClient, stream_arn: str) -> list[Consumer]:
+    """ListStreamConsumers, all pages."""
+    request = {"StreamARN": stream_arn}
+    consumers: list[Consumer] = []
+    while True:
+        answer = client.call("ListStreamConsumers", lambda c: c.list_stream_consumers(**request))  # noqa: B023
+        consumers.extend(map(_consumer, answer.get("Consumers", ())))
+        token = answer.get("NextToken")
+        if not token:
+            return consumers
+        request = {"StreamARN": stream_arn, "NextToken": token}
+
+
+def try_to_register(client: StreamClient, name: str, stream_arn: str) -> Consumer:
+    """RegisterStreamConsumer, one attempt; raises what botocore raises."""
+    answer = call_client(client.address).register_stream_consumer(
+        StreamARN=stream_arn, ConsumerName=name
+    )
+    return _consumer(answer["Consumer"])
+
+
+def deregister_consumer(
+    client: StreamClient, consumer_arn: str, retry: Retry | None = None
+) -> None:
+    """DeregisterStreamConsumer; fine if the consumer is gone already.
+
+    Its subscriptions end. Raises the errors of `StreamClient`.
+    """
+
+    def deregister(boto_client: Any) -> None:
+        try:
+            boto_client.deregister_stream_consumer(ConsumerARN=consumer_arn)
+        except ClientError as error:
+            if error_code(error) != "ResourceNotFoundException":
+                raise
+
+    client.call("DeregisterStreamConsumer", deregister, retry=retry)
+
+
+class ConsumerLook:
+    """Looks whether a consumer is still registered. For any thread.
+
+    The subscriptions to all shards of a stream end at once when their consumer is deregistered,
+    and DescribeStreamSummary may be called 20 times a second by all of an account (the service's
+    API reference): those who share a look ask once.
+    """
+
+    def __init__(self, client: StreamClient, clock: Callable[[], float] = time.monotonic) -> None:
+        self._client = client
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._arn = ""
+        self._found: Consumer | None = None
+        self._until = float("-inf")
+
+    def __call__(self, consumer_arn: str) -> Consumer | None:
+        """The consumer with that ARN, if it is there; as of now, or of a moment ago.
+
+        Raises the errors of `StreamClient`; `StreamNotFoundError` if it is the stream that is gone.
+        """
+        with self._lock:
+            if consumer_arn != self._arn or self._clock() >= self._until:
+                self._client.describe()
+                self._found = describe_consumer_arn(self._client, consumer_arn)
+                self._arn, self._until = consumer_arn, self._clock() + _FRESH
+            return self._found
+
+
+def _describe(client: StreamClient, retry: Retry | None, **which: str) -> Consumer | None:
+    def describe(boto_client: Any) -> Consumer | None:
+        try:
+            answer = boto_client.describe_stream_consumer(**which)
+        except ClientError as error:
+            if error_code(error) != "ResourceNotFoundException":
+                raise
+            return None
+        return _consumer(answer["ConsumerDescription"])
+
+    return client.call("DescribeStreamConsumer", describe, retry=retry)
+
+
+def _consumer(answer: Mapping[str, Any]) -> Consumer:
+    return Consumer(answer["ConsumerName"], answer["ConsumerARN"], answer["ConsumerStatus"])

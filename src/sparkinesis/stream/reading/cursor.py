@@ -1,0 +1,81 @@
+"""A place in a shard from which GetRecords goes on: an iterator that renews itself."""
+
+from __future__ import annotations
+
+from sparkinesis.errors import ExpiredIteratorError
+from sparkinesis.stream.calls.client import Fetched, StreamClient
+from sparkinesis.stream.position import AfterRecord, Position
+from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL, ShardBudget
+from sparkinesis.stream.reading.divide import divide
+from sparkinesis.stream.reading.start_cut import StartCut
+
+
+class ShardCursor:
+    """Fetches a shard's pages one after the other; used by one thread at a time.
+
+    ``inclusive`` begins AT the record of an `AfterRecord` position, so that the caller sees whether
+    that record is still kept; the caller drops it. ``renews``: an iterator that has expired is
+    replaced; else `fetch` raises `ExpiredIteratorError`.
+    """
+
+    def __init__(
+        self,
+        client: StreamClient,
+        budget: ShardBudget,
+        shard_id: str,
+        position: Position,
+        *,
+        inclusive: bool = False,
+        renews: bool = True,
+    ) -> None:
+        self.shard_id = shard_id
+        self.at_end = False
+        """True once the shard is closed and every record of it was fetched."""
+        self._client = client
+        self._budget = budget
+        self._position = position
+        self._inclusive = inclusive
+        self._renews = renews
+        self._iterator: str | None = None
+        self._start_cut = StartCut(client.address, shard_id, position, inclusive=inclusive)
+
+    def fetch(self, limit: int = MAX_RECORDS_PER_CALL) -> Fetched:
+        """The next page, waiting for the shard's budget first. Not to be called `at_end`."""
+        while True:
+            if self._iterator is None:
+                self._iterator = self._client.shard_iterator(
+                    self.shard_id,
+                    self._position,
+                    inclusive=self._inclusive,
+                    turn=self._budget.iterators,
+                )
+            try:
+                fetched = self._client.get_records(
+                    self.shard_id, self._iterator, limit, turn=self._budget.records
+                )
+            except ExpiredIteratorError:
+                if not self._renews:
+                    raise
+                self._iterator = None
+                continue
+            break
+        page = fetched.page
+        self._iterator = page.next_shard_iterator
+        self.at_end = self._iterator is None
+        if page.records:
+            self._position = AfterRecord(page.records[-1].sequence_number)
+            self._inclusive = False
+            self._budget.records.spend(fetched.size)
+        return self._start_cut.cut(fetched)
+
+    def keep(self, fetched: Fetched, count: int) -> Fetched:
+        """Keep the first ``count`` records of the last page; the others are fetched again."""
+        if count >= len(fetched.page.records):
+            return fetched
+        kept, _ = divide(fetched, count)
+        last = kept.page.records[-1].sequence_number
+        self._position = AfterRecord(last)
+        self._start_cut.go_back(last)
+        self._iterator = None
+        self.at_end = False
+        return kept

@@ -1,0 +1,125 @@
+"""When to subscribe again."""
+
+from __future__ import annotations
+
+import pytest
+from botocore.exceptions import (
+    ClientError,
+    EndpointConnectionError,
+    EventStreamError,
+    NoCredentialsError,
+    ReadTimeoutError,
+    ResponseStreamingError,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkinesis.errors import CorruptEventStreamError
+from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.fan_out.interruption import (
+    NO_TROUBLE,
+    Cause,
+    Trouble,
+    cause_of,
+    pause_after,
+)
+
+causes = st.sampled_from([cause for cause in Cause if cause is not Cause.FINAL])
+ages = st.none() | st.floats(0, 1000)
+
+
+def refused(code: str, status: int = 400) -> ClientError:
+    return ClientError(
+        {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}},
+        "SubscribeToShard",
+    )
+
+
+def ended(code: str) -> EventStreamError:
+    return EventStreamError({"Error": {"Code": code}}, "SubscribeToShard")
+
+
+@pytest.mark.parametrize(
+    ("error", "had_begun", "cause"),
+    [
+        (None, True, Cause.OVER),
+        (refused("ResourceInUseException"), False, Cause.IN_USE),
+        (ended("ResourceInUseException"), True, Cause.TAKEN_OVER),
+        (refused("LimitExceededException"), False, Cause.BROKEN),
+        (refused("Strange", 500), False, Cause.BROKEN),
+        (EndpointConnectionError(endpoint_url="x"), False, Cause.BROKEN),
+        (ReadTimeoutError(endpoint_url="x"), True, Cause.BROKEN),
+        (ResponseStreamingError(error="x"), True, Cause.BROKEN),
+        (CorruptEventStreamError(), True, Cause.BROKEN),
+        (ended("InternalFailureException"), True, Cause.BROKEN),
+        (ended("KMSThrottlingException"), True, Cause.BROKEN),
+        (ended("KMSInvalidStateException"), True, Cause.FINAL),
+        (ended("KMSDisabledException"), True, Cause.FINAL),
+        (ended("ResourceNotFoundException"), True, Cause.FINAL),
+        (refused("ResourceNotFoundException"), False, Cause.FINAL),
+        (refused("AccessDeniedException"), False, Cause.FINAL),
+        (NoCredentialsError(), False, Cause.FINAL),
+    ],
+)
+def test_why_it_ended(error: Exception | None, had_begun: bool, cause: Cause) -> None:
+    assert cause_of(error, had_begun=had_begun) is cause
+
+
+@given(causes, st.integers(0, 50), st.floats(0, 1000), st.floats(0, 1))
+def test_never_within_five_seconds_of_a_success(
+    cause: Cause, failures: int, age: float, luck: float
+) -> None:
+    retry = Retry(base=0.5, cap=30, uniform=lambda least, most: least + luck * (most - least))
+    before = Trouble(failures, failures)
+    assert age + pause_after(cause, before, age, retry) >= 5 - 1e-9
+
+
+@given(causes, st.integers(0, 50), ages)
+def test_the_mean_wait_grows_with_failures_to_a_bound(
+    cause: Cause, failures: int, age: float | None
+) -> None:
+    retry = Retry(base=0.5, cap=30, uniform=lambda least, most: (least + most) / 2)
+    shorter, longer = (
+        pause_after(cause, Trouble(n, n), age, retry) for n in (failures, failures + 1)
+    )
+    assert 0 <= shorter <= longer <= 15 + 15
+    if failures:
+        assert shorter >= 0.25
+
+
+@given(ages.filter(lambda age: age is None or age >= 5))
+def test_only_what_was_over_after_events_is_followed_at_once(age: float | None) -> None:
+    retry = Retry(uniform=lambda _, most: most)
+    at_once = {cause for cause in Cause if pause_after(cause, NO_TROUBLE, age, retry) == 0}
+    assert at_once == {Cause.OVER}
+
+
+@given(st.floats(0, 1), st.integers(0, 50))
+def test_a_newer_subscription_has_at_least_ten_seconds(luck: float, failures: int) -> None:
+    retry = Retry(uniform=lambda least, most: least + luck * (most - least))
+    assert pause_after(Cause.TAKEN_OVER, Trouble(failures), 100, retry) >= 10
+
+
+def test_a_consumer_in_use_does_not_make_the_next_failure_wait_longer() -> None:
+    """Who takes a shard over is refused for five seconds; that tells nothing of the service."""
+    retry = Retry(base=0.5, cap=30, uniform=lambda _, most: most)
+    trouble = NO_TROUBLE
+    for second in range(8):
+        trouble = trouble.after(Cause.IN_USE, second)
+    assert pause_after(Cause.BROKEN, trouble, None, retry) == 0.5
+
+
+def test_a_consumer_that_stays_in_use_is_asked_less_often() -> None:
+    retry = Retry(base=0.5, cap=30, uniform=lambda _, most: most)
+    trouble, pauses = NO_TROUBLE, []
+    for _ in range(12):
+        pauses.append(pause_after(Cause.IN_USE, trouble, None, retry))
+        trouble = trouble.after(Cause.IN_USE, 0)
+    assert pauses == [1.5] * 10 + [30.0] * 2
+
+
+def test_trouble_lasts_from_its_first_failure() -> None:
+    trouble = NO_TROUBLE.after(Cause.IN_USE, 10).after(Cause.BROKEN, 20).after(Cause.BROKEN, 30)
+    assert (trouble.failures, trouble.refusals) == (2, 0)
+    assert trouble.lasts(35) == 25
+    assert NO_TROUBLE.lasts(35) == 0

@@ -1,0 +1,150 @@
+"""The hash-range filter: only user records of aggregates are dropped, and only other shards'."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import pytest
+from aws_kinesis_agg.aggregator import RecordAggregator
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from sparkinesis.stream.kpl import unpack as aggregation
+from sparkinesis.stream.kpl.unpack import aggregate
+from sparkinesis.stream.page import Record
+from sparkinesis.worker.batch import make_batch
+
+TOP = 2**128 - 1
+
+UserRecord = tuple[str, str | None, bytes]
+"""Partition key, explicit hash key, data."""
+
+
+@dataclass(frozen=True)
+class Put:
+    """What somebody put: one user record, or several that are packed by aws-kinesis-agg."""
+
+    users: tuple[UserRecord, ...]
+    is_packed: bool
+    is_damaged: bool = False
+    has_key: bool = True
+
+
+def place_of(user: UserRecord) -> int:
+    """The hash key of a user record, by the service's documentation."""
+    key, explicit, _ = user
+    return int(hashlib.md5(key.encode()).hexdigest(), 16) if explicit is None else int(explicit)
+
+
+def packed(users: tuple[UserRecord, ...]) -> bytes:
+    aggregator = RecordAggregator()
+    for key, explicit, data in users:
+        assert aggregator.add_user_record(key, data, explicit) is None
+    blob: bytes = aggregator.clear_and_get().get_contents()[2]
+    return blob
+
+
+def record_of(put: Put, number: int) -> Record:
+    data = packed(put.users) if put.is_packed else put.users[0][2]
+    if put.is_damaged:
+        data = data[:-1] + bytes([data[-1] ^ 1])
+    key = put.users[0][0] if put.has_key else None
+    return Record(data=data, partition_key=key, sequence_number=str(number))
+
+
+def expected_rows(
+    puts: list[Put], first: int, last: int, *, deaggregate: bool
+) -> tuple[list[tuple[str, int]], int]:
+    """The places of the rows to deliver, by the KCL's rule for each user record; and the drops."""
+    rows: list[tuple[str, int]] = []
+    dropped = 0
+    for number, put in enumerate(puts, 1):
+        if not put.is_packed or put.is_damaged or not deaggregate:
+            rows.append((str(number), 0))
+            continue
+        for sub, user in enumerate(put.users):
+            if not put.has_key or first <= place_of(user) <= last:
+                rows.append((str(number), sub))
+            else:
+                dropped += 1
+    return rows, dropped
+
+
+hash_keys = st.integers(0, TOP) | st.sampled_from((0, 1, 2**127 - 1, 2**127, TOP))
+users = st.tuples(st.text("ab\u00e9", min_size=1, max_size=3), st.none() | hash_keys.map(str)).map(
+    lambda keys: (*keys, b"data of " + keys[0].encode())
+)
+puts = st.builds(
+    Put,
+    st.lists(users, min_size=1, max_size=5).map(tuple),
+    st.booleans(),
+    st.sampled_from((False, False, True)),
+    st.sampled_from((True, True, False)),
+)
+
+
+@pytest.fixture(params=["at once", "one by one"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways to unpack: with numpy and without."""
+    if request.param == "one by one":
+        monkeypatch.setattr(aggregation, "np", None)
+
+
+@pytest.mark.usefixtures("way")
+class TestTheFilter:
+    @settings(deadline=None, max_examples=150)
+    @given(st.lists(puts, max_size=6), st.tuples(hash_keys, hash_keys), st.booleans())
+    @example([Put((("k", "5", b"plain"),), is_packed=False)], (6, 9), True)
+    @example([Put((("k", "5", b""), ("k", "7", b"")), is_packed=True)], (6, 9), True)
+    @example([Put((("k", "5", b""),), is_packed=True, is_damaged=True)], (6, 9), True)
+    @example([Put((("k", "5", b""),), is_packed=True)], (6, 9), False)
+    @example([Put((("k", "5", b""),), is_packed=True, has_key=False)], (6, 9), True)
+    def test_drops_the_strangers_inside_of_aggregates_and_nothing_else(
+        self, put: list[Put], bounds: tuple[int, int], deaggregate: bool
+    ) -> None:
+        first, last = min(bounds), max(bounds)
+        records = [record_of(each, number) for number, each in enumerate(put, 1)]
+        batch, dropped = make_batch(
+            records,
+            stream="s",
+            shard_id="shard",
+            millis_behind_latest=0,
+            deaggregate=deaggregate,
+            hash_range=(first, last),
+        )
+        rows = [(r.sequence_number, r.sub_sequence_number) for r in batch.records]
+        assert (rows, dropped) == expected_rows(put, first, last, deaggregate=deaggregate)
+
+    @pytest.mark.parametrize("explicit", ["-5", "1" * 60, "five", "1e3"])
+    def test_keeps_a_user_record_whose_hash_key_no_shard_takes(self, explicit: str) -> None:
+        """No producer puts that one again."""
+        blob = packed((("k", "7", b"x"), ("k", "1" * len(explicit), b"y")))
+        message = blob[4:-16].replace(b"1" * len(explicit), explicit.encode())
+        sealed = blob[:4] + message + hashlib.md5(message).digest()
+        batch, dropped = make_batch(
+            [Record(data=sealed, partition_key="k", sequence_number="1")],
+            stream="s",
+            shard_id="shard",
+            millis_behind_latest=0,
+            hash_range=(6, 9),
+        )
+        assert [record.data for record in batch.records] == [b"x", b"y"]
+        assert dropped == 0
+
+    def test_looks_at_all_chunks_of_a_large_page(self) -> None:
+        blobs = [
+            aggregate([("k", str(n % 10), bytes(400_000)), ("k", "9", b"")], 1 << 20)
+            for n in range(8)
+        ]
+        records = [
+            Record(data=blob.data, partition_key="k", sequence_number=str(number))
+            for number, (blob,) in enumerate(blobs, 1)
+        ]
+        batch, dropped = make_batch(
+            records, stream="s", shard_id="i", millis_behind_latest=0, hash_range=(4, 9)
+        )
+        assert [(r.sequence_number, r.sub_sequence_number) for r in batch.records] == [
+            (str(number), sub) for number in range(1, 9) for sub in (0, 1) if sub or number > 4
+        ]
+        assert dropped == 4

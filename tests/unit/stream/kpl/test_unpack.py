@@ -1,0 +1,474 @@
+"""Aggregated records: every user record comes out, in order, and nothing is lost to damage."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from aws_kinesis_agg.aggregator import RecordAggregator
+from aws_kinesis_agg.deaggregator import deaggregate_records
+from google.protobuf.message import DecodeError
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from sparkinesis.stream.kpl import unpack as aggregation
+from sparkinesis.stream.kpl.messages import MAGIC, AggregatedRecord
+from sparkinesis.stream.kpl.unpack import RecordTooLargeError, UserRecord, aggregate, deaggregate
+from sparkinesis.stream.page import Record
+
+Row = tuple[int, str | None, bytes, int, str | None]
+"""Place of the record, partition key, data, sub-sequence number, explicit hash key."""
+
+
+def rows(records: list[Record]) -> list[Row]:
+    columns = deaggregate(records)
+    arrays = [
+        columns.source,
+        columns.partition_key,
+        columns.data,
+        columns.sub_sequence_number,
+        columns.explicit_hash_key,
+    ]
+    for array in arrays:
+        array.validate(full=True)
+    return list(zip(*(array.to_pylist() for array in arrays), strict=True))
+
+
+def raw(record: Record, place: int = 0) -> list[Row]:
+    """The row of a record that is delivered as it is."""
+    return [(place, record.partition_key, record.data, 0, None)]
+
+
+def sealed(message: bytes) -> Record:
+    """An aggregated record around a message, sound or not, with the right digest."""
+    return Record(
+        data=MAGIC + message + hashlib.md5(message).digest(),
+        partition_key="outer",
+        sequence_number="7",
+        approximate_arrival_timestamp=1.5,
+    )
+
+
+def field(tag: int, value: bytes) -> bytes:
+    return bytes([tag]) + varint(len(value)) + value
+
+
+def varint(value: int, padding: int = 0) -> bytes:
+    """A protobuf varint, longer than needed by ``padding`` bytes."""
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    for _ in range(padding):
+        out[-1] |= 0x80
+        out.append(0)
+    return bytes(out)
+
+
+@pytest.fixture(params=["at once", "one by one"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways to unpack: with numpy and without."""
+    if request.param == "one by one":
+        monkeypatch.setattr(aggregation, "np", None)
+
+
+# The bytes of an aggregate, by hand from the format's description.
+GOLDEN_MESSAGE = bytes.fromhex(
+    "0a 02 6b31"  # partition key table: "k1"
+    "0a 02 6b32"  # and "k2"
+    "12 01 39"  # explicit hash key table: "9"
+    "1a 05 08 00 1a 01 41"  # a record: key 0, data "A"
+    "1a 08 08 01 10 00 1a 02 4243"  # a record: key 1, hash key 0, data "BC"
+    "1a 04 08 00 1a 00"  # a record: key 0, no data
+)
+GOLDEN = sealed(GOLDEN_MESSAGE)
+GOLDEN_USERS: list[UserRecord] = [("k1", None, b"A"), ("k2", "9", b"BC"), ("k1", None, b"")]
+GOLDEN_ROWS: list[Row] = [
+    (0, "k1", b"A", 0, None),
+    (0, "k2", b"BC", 1, "9"),
+    (0, "k1", b"", 2, None),
+]
+PLAIN = Record(
+    data=b"plain", partition_key="key", sequence_number="8", approximate_arrival_timestamp=2.5
+)
+
+
+@pytest.mark.usefixtures("way")
+class TestDeaggregate:
+    def test_golden_bytes(self) -> None:
+        assert rows([GOLDEN]) == GOLDEN_ROWS
+
+    def test_nothing_gives_nothing(self) -> None:
+        assert rows([]) == []
+
+    def test_a_mixed_page_keeps_its_order(self) -> None:
+        second = [(2, *row[1:]) for row in GOLDEN_ROWS]
+        assert rows([PLAIN, PLAIN, GOLDEN, PLAIN]) == [
+            *raw(PLAIN, 0),
+            *raw(PLAIN, 1),
+            *second,
+            *raw(PLAIN, 3),
+        ]
+
+    def test_a_record_without_a_key_is_delivered_with_none(self) -> None:
+        bare = Record(data=b"bare", sequence_number="9")
+        broken = Record(data=GOLDEN.data[:-1] + b"?", sequence_number="9")
+        packed = Record(data=GOLDEN.data, sequence_number="9")
+        assert rows([bare, packed, broken, PLAIN]) == [
+            (0, None, b"bare", 0, None),
+            *((1, *row[1:]) for row in GOLDEN_ROWS),
+            (2, None, broken.data, 0, None),
+            *raw(PLAIN, 3),
+        ]
+
+    def test_cut_short_anywhere_it_is_delivered_as_it_is(self) -> None:
+        for length in range(len(GOLDEN.data)):
+            cut = Record(
+                data=GOLDEN.data[:length],
+                partition_key="outer",
+                sequence_number="7",
+                approximate_arrival_timestamp=1.5,
+            )
+            assert rows([cut]) == raw(cut), length
+
+    def test_a_message_cut_short_anywhere_gives_what_is_whole_or_everything_raw(self) -> None:
+        for length in range(len(GOLDEN_MESSAGE)):
+            cut = sealed(GOLDEN_MESSAGE[:length])
+            # At the end of a field it is a sound message again, with fewer records.
+            whole = {18: 1, 28: 2}.get(length, 0)
+            assert rows([cut]) == (GOLDEN_ROWS[:whole] or raw(cut)), length
+
+    def test_any_flipped_bit_is_delivered_as_it_is(self) -> None:
+        for bit in range(8 * len(GOLDEN.data)):
+            data = bytearray(GOLDEN.data)
+            data[bit // 8] ^= 1 << bit % 8
+            flipped = Record(
+                data=bytes(data),
+                partition_key="outer",
+                sequence_number="7",
+                approximate_arrival_timestamp=1.5,
+            )
+            assert rows([flipped]) == raw(flipped), bit
+
+    @pytest.mark.parametrize(
+        "message",
+        [
+            pytest.param(b"", id="empty message"),
+            pytest.param(bytes.fromhex("0a016b"), id="no records"),
+            pytest.param(bytes.fromhex("0a016b 1a0508011a0141"), id="key index too high"),
+            pytest.param(bytes.fromhex("1a0508001a0141"), id="no key table"),
+            pytest.param(bytes.fromhex("0a016b 1a07080010001a0141"), id="no hash key table"),
+            pytest.param(
+                bytes.fromhex("0a016b 120139 1a07080010011a0141"), id="hash key index too high"
+            ),
+            pytest.param(
+                bytes.fromhex("0a016b 1a0508001a0141 1a0508011a0142"), id="second index too high"
+            ),
+            pytest.param(
+                bytes.fromhex("0a016b 1a0e08ffffffffffffffffff011a0141"), id="index of 2**64-1"
+            ),
+            pytest.param(
+                bytes.fromhex("0a016b 120139 1a10080010ffffffffffffffffff011a0141"),
+                id="hash key index of 2**64-1",
+            ),
+            pytest.param(bytes.fromhex("0a016b 1a031a0141"), id="key index missing"),
+            pytest.param(bytes.fromhex("0a016b 1a020800"), id="data missing"),
+            pytest.param(bytes.fromhex("0a016b 1a00"), id="empty record"),
+            pytest.param(bytes.fromhex("0a016b 1a0508001a0241"), id="data too long for record"),
+            pytest.param(bytes.fromhex("0a016b 1a070800 1a0141 2200"), id="tag without key"),
+            pytest.param(bytes.fromhex("0a01ff 1a0508001a0141"), id="key not UTF-8"),
+            pytest.param(bytes.fromhex("0a016b 0a01ff 1a0508001a0141"), id="key not UTF-8, unused"),
+            pytest.param(bytes.fromhex("0a016b 1201ff 1a0508001a0141"), id="hash key not UTF-8"),
+            # A number of five bytes whose last looks like the tag of the data that would follow.
+            pytest.param(bytes.fromhex("0a016b 1a0808808080801a0141"), id="key index of 33 bits"),
+            pytest.param(
+                bytes.fromhex("0a016b 120139 1a0a080010808080801a0141"),
+                id="hash key index of 33 bits",
+            ),
+            pytest.param(b"\xff\xff\xff", id="no protobuf"),
+        ],
+    )
+    def test_malformed_is_raw_and_spares_its_neighbours(self, message: bytes) -> None:
+        bad = sealed(message)
+        good = [(2, *row[1:]) for row in GOLDEN_ROWS]
+        assert rows([PLAIN, bad, GOLDEN]) == [*raw(PLAIN, 0), *raw(bad, 1), *good]
+
+    @pytest.mark.parametrize(
+        "message",
+        [
+            pytest.param(bytes.fromhex("1a0508001a0141 0a016b"), id="table after records"),
+            pytest.param(bytes.fromhex("0a016b 1a051a01410800"), id="data before key"),
+            pytest.param(bytes.fromhex("0a016b 1a060880001a0141"), id="long varint"),
+            pytest.param(bytes.fromhex("0a016b 1a0a08001a014122030a0174"), id="a tag"),
+            pytest.param(bytes.fromhex("0a016b 1a0708001a01412801"), id="unknown field"),
+            pytest.param(bytes.fromhex("0a016b 1a0808001a01421a0141"), id="data twice: the last"),
+        ],
+    )
+    def test_unusual_but_sound_is_unpacked(self, message: bytes) -> None:
+        assert rows([GOLDEN, sealed(message)]) == [*GOLDEN_ROWS, (1, "k", b"A", 0, None)]
+
+    def test_a_key_that_would_expand_without_bound_is_raw(self) -> None:
+        bomb = sealed(field(0x0A, b"k" * 100_000) + bytes.fromhex("1a0408001a00") * 20_000)
+        assert rows([bomb]) == raw(bomb)
+
+    def test_the_longest_keys_with_the_smallest_records_are_unpacked(self) -> None:
+        key = "\U0001f600" * 256
+        message = field(0x0A, key.encode()) + bytes.fromhex("1a0408001a00") * 1000
+        assert rows([sealed(message)]) == [(0, key, b"", n, None) for n in range(1000)]
+
+    def test_sub_sequence_numbers_count_from_zero_in_each_record(self) -> None:
+        users: list[UserRecord] = [(f"k{n % 7}", None, b"%d" % n) for n in range(1000)]
+        records = [
+            Record(data=b.data, partition_key="outer", sequence_number="1")
+            for b in aggregate(users, 2000)
+        ]
+        unpacked = rows(records)
+        assert [(key, None, data) for _, key, data, _, _ in unpacked] == users
+        for place in range(len(records)):
+            subs = [sub for source, _, _, sub, _ in unpacked if source == place]
+            assert subs == list(range(len(subs)))
+            assert len(subs) > 1
+
+
+# Messages near the format: sound ones, unusual ones, and broken ones.
+
+small = st.integers(0, 3)
+user_record_fields = st.one_of(
+    st.builds(lambda n, pad: b"\x08" + varint(n, pad), small, st.integers(0, 5)),
+    st.builds(lambda n, pad: b"\x10" + varint(n, pad), small, st.integers(0, 5)),
+    st.binary(max_size=4).map(lambda data: field(0x1A, data)),
+    st.binary(max_size=4).map(lambda key: field(0x22, field(0x0A, key))),
+    st.binary(max_size=4).map(lambda data: field(0x32, data)),
+    st.binary(max_size=3),
+)
+usual_user_records = st.builds(
+    lambda key, hash_key, data: (
+        b"\x08"
+        + varint(key)
+        + (b"" if hash_key is None else b"\x10" + varint(hash_key))
+        + field(0x1A, data)
+    ),
+    small,
+    st.none() | small,
+    st.binary(max_size=200),
+)
+user_records = st.one_of(
+    usual_user_records,
+    usual_user_records,
+    st.lists(user_record_fields, max_size=5).map(b"".join),
+)
+keys = st.text(max_size=3).map(lambda text: text.encode("utf-8", "replace"))
+message_parts = st.one_of(
+    (keys | st.binary(max_size=3)).map(lambda key: field(0x0A, key)),
+    keys.map(lambda key: field(0x12, key)),
+    user_records.map(lambda message: field(0x1A, message)),
+    st.binary(max_size=3).map(lambda data: field(0x22, data)),
+)
+tables = st.builds(
+    lambda keys, hash_keys: b"".join(
+        [*(field(0x0A, key) for key in keys), *(field(0x12, key) for key in hash_keys)]
+    ),
+    st.lists(keys, min_size=3, max_size=4),
+    st.lists(keys, min_size=3, max_size=4),
+)
+usual_messages = st.builds(
+    lambda table, messages: table + b"".join(field(0x1A, message) for message in messages),
+    tables,
+    st.lists(usual_user_records, max_size=6),
+)
+odd_messages = st.builds(
+    lambda table, parts: table + b"".join(parts), tables, st.lists(message_parts)
+)
+mutations = st.lists(st.tuples(st.integers(0), st.integers(0, 255)), max_size=2)
+
+
+def mutated(message: bytes, changes: list[tuple[int, int]]) -> bytes:
+    changed = bytearray(message)
+    for place, byte in changes:
+        if changed:
+            changed[place % len(changed)] = byte
+    return bytes(changed)
+
+
+messages = st.builds(mutated, usual_messages | odd_messages, mutations)
+
+
+def by_the_runtime(record: Record, place: int) -> list[Row]:
+    """What the protobuf runtime makes of an aggregated record with a right digest."""
+    aggregate = AggregatedRecord()
+    try:
+        aggregate.ParseFromString(record.data[4:-16])
+        keys = list(aggregate.partition_key_table)
+        hash_keys = list(aggregate.explicit_hash_key_table)
+    except (DecodeError, UnicodeDecodeError):
+        return raw(record, place)
+    if not aggregate.IsInitialized() or not aggregate.records:
+        return raw(record, place)
+    if any(isinstance(key, bytes) for key in keys + hash_keys):  # not UTF-8
+        return raw(record, place)
+    try:
+        return [
+            (
+                place,
+                keys[user.partition_key_index],
+                user.data,
+                sub,
+                hash_keys[user.explicit_hash_key_index]
+                if user.HasField("explicit_hash_key_index")
+                else None,
+            )
+            for sub, user in enumerate(aggregate.records)
+        ]
+    except IndexError:
+        return raw(record, place)
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.lists(messages, max_size=5), st.sampled_from([1, 100, 1 << 20]), st.booleans())
+@example([GOLDEN_MESSAGE], 1, True)
+def test_any_message_gives_what_the_protobuf_runtime_makes_of_it(
+    found: list[bytes], chunk_size: int, numpy: bool
+) -> None:
+    records = [PLAIN, *(sealed(message) for message in found), GOLDEN]
+    expected = raw(PLAIN, 0)
+    for place, record in enumerate(records[1:], 1):
+        expected += by_the_runtime(record, place)
+    with (
+        patch.object(aggregation, "_CHUNK_SIZE", chunk_size),
+        patch.object(aggregation, "np", aggregation.np if numpy else None),
+    ):
+        assert rows(records) == expected
+
+
+# Packing, and the aggregation library as the other side.
+
+partition_keys = st.text(
+    st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20
+) | st.sampled_from(["a", "b", "\U0001f600" * 256])
+hash_keys = st.integers(0, 2**128 - 1).map(str)
+data = st.binary(max_size=300)
+
+
+def users(hash_key: st.SearchStrategy[Any]) -> st.SearchStrategy[list[UserRecord]]:
+    return st.lists(st.tuples(partition_keys, hash_key, data), max_size=40)
+
+
+# The library gives a record without an explicit hash key the first of the table, if there is one.
+all_or_none = users(st.none()) | users(hash_keys)
+sizes = st.integers(1500, 4000)
+
+
+def with_library(records: list[bytes]) -> Iterator[UserRecord]:
+    given = [
+        {
+            "kinesis": {
+                "kinesisSchemaVersion": "1.0",
+                "partitionKey": "outer",
+                "sequenceNumber": "1",
+                "approximateArrivalTimestamp": 1.5,
+                "data": base64.b64encode(record),
+            }
+        }
+        for record in records
+    ]
+    for record in deaggregate_records(given):
+        user = record["kinesis"]
+        yield user["partitionKey"], user["explicitHashKey"], base64.b64decode(user["data"])
+
+
+@settings(deadline=None)
+@given(all_or_none, sizes)
+def test_aws_kinesis_agg_reads_what_we_pack(packed: list[UserRecord], size: int) -> None:
+    assert list(with_library([blob.data for blob in aggregate(packed, size)])) == packed
+
+
+@settings(deadline=None)
+@given(all_or_none, sizes)
+def test_we_read_what_aws_kinesis_agg_packs(packed: list[UserRecord], size: int) -> None:
+    aggregator = RecordAggregator(size)
+    full = [aggregator.add_user_record(key, data, hash_key) for key, hash_key, data in packed]
+    blobs = [blob for blob in [*full, aggregator.clear_and_get()] if blob is not None]
+    records = [
+        Record(data=blob.get_contents()[2], partition_key="outer", sequence_number="1")
+        for blob in blobs
+    ]
+    assert [(key, hash_key, data) for _, key, data, _, hash_key in rows(records)] == packed
+
+
+@settings(deadline=None)
+@given(users(st.none() | hash_keys), sizes)
+def test_aggregates_are_filled_to_the_byte(packed: list[UserRecord], size: int) -> None:
+    blobs = list(aggregate(packed, size))
+    assert sum(blob.count for blob in blobs) == len(packed)
+    first = 0
+    for blob in blobs:
+        end = first + blob.count
+        assert len(blob.data) <= size
+        assert (blob.partition_key, blob.explicit_hash_key) == packed[first][:2]
+        found = rows([Record(data=blob.data, partition_key="outer", sequence_number="1")])
+        assert [(key, hash_key, data) for _, key, data, _, hash_key in found] == packed[first:end]
+        if end < len(packed):
+            (one_more,) = aggregate(packed[first : end + 1], 1 << 20)
+            assert len(one_more.data) > size
+        first = end
+
+
+@settings(deadline=None)
+@given(st.tuples(partition_keys, st.none() | hash_keys, data))
+def test_a_record_fits_to_the_byte(user: UserRecord) -> None:
+    (blob,) = aggregate([user], 1 << 20)
+    assert list(aggregate([user], len(blob.data))) == [blob]
+    with pytest.raises(RecordTooLargeError, match=str(len(blob.data))):
+        aggregate([user], len(blob.data) - 1)
+
+
+def test_sizes_stay_right_where_varints_grow() -> None:
+    # Over 128 distinct keys make indices of two bytes; data of 127 and 128 bytes, lengths of two.
+    packed: list[UserRecord] = [(f"k{n}", str(n), bytes(n % 130)) for n in range(300)]
+    (whole,) = aggregate(packed, 1 << 20)
+    assert len(list(aggregate(packed, len(whole.data)))) == 1
+    assert len(list(aggregate(packed, len(whole.data) - 1))) == 2
+
+
+def test_golden_bytes_are_packed() -> None:
+    (blob,) = aggregate(GOLDEN_USERS)
+    assert blob.data == GOLDEN.data
+    assert (blob.partition_key, blob.explicit_hash_key, blob.count) == ("k1", None, 3)
+
+
+def test_nothing_packs_to_nothing() -> None:
+    assert list(aggregate([])) == []
+
+
+def test_a_record_too_large_is_an_error_before_any_aggregate() -> None:
+    with pytest.raises(RecordTooLargeError, match=r"record 1 .*'big'.* 1048576"):
+        aggregate([("small", None, b""), ("big", None, bytes(1 << 20))], 1 << 20)
+
+
+@pytest.mark.parametrize(
+    "user",
+    [
+        ("", None, b""),
+        ("k" * 257, None, b""),
+        ("k", "", b""),
+        ("k", "-1", b""),
+        ("k", "0x1", b""),
+        ("k", "1_0", b""),
+        ("k", "\u0661", b""),
+        ("k", str(2**128), b""),
+    ],
+)
+def test_keys_that_kinesis_refuses_are_refused(user: UserRecord) -> None:
+    with pytest.raises(ValueError, match="record 0"):
+        aggregate([user])
+
+
+@pytest.mark.parametrize("size", [0, 20, (1 << 20) + 1])
+def test_sizes_that_no_aggregate_has_are_refused(size: int) -> None:
+    with pytest.raises(ValueError, match="max_size"):
+        aggregate([], size)

@@ -1,0 +1,107 @@
+"""Arrow batches hold what the records hold, column by column."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from sparkinesis.stream.kpl.unpack import aggregate
+from sparkinesis.stream.page import Record, decode_page
+from sparkinesis.stream.reading.record import USER_RECORD_SCHEMA, to_arrow
+
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+def test_the_schema() -> None:
+    assert [(field.name, field.type, field.nullable) for field in USER_RECORD_SCHEMA] == [
+        ("partitionKey", pa.string(), True),
+        ("data", pa.binary(), True),
+        ("stream", pa.string(), True),
+        ("shardId", pa.string(), True),
+        ("sequenceNumber", pa.string(), True),
+        ("approximateArrivalTimestamp", pa.timestamp("us", tz="UTC"), True),
+        ("subSequenceNumber", pa.int64(), True),
+        ("explicitHashKey", pa.string(), True),
+    ]
+
+
+def test_a_mixed_page_row_by_row() -> None:
+    (blob,) = aggregate([("a", None, b"1"), ("b", "99", b"2")])
+    records = [
+        Record(
+            data=b"first",
+            partition_key="\u00e9",
+            sequence_number="100",
+            approximate_arrival_timestamp=1763705123.456,
+        ),
+        Record(
+            data=blob.data,
+            partition_key="outer",
+            sequence_number="200",
+            approximate_arrival_timestamp=1763705124.0,
+        ),
+        Record(
+            data=b"",
+            partition_key="last",
+            sequence_number="300",
+            approximate_arrival_timestamp=None,
+        ),
+    ]
+    batch = to_arrow(records, stream="s", shard_id="shardId-000000000000")
+    batch.validate(full=True)
+    assert batch.schema == USER_RECORD_SCHEMA
+    first = datetime(2025, 11, 21, 6, 5, 23, 456_000, tzinfo=timezone.utc)
+    second = datetime(2025, 11, 21, 6, 5, 24, tzinfo=timezone.utc)
+    shard = ("s", "shardId-000000000000")
+    assert [tuple(row.values()) for row in batch.to_pylist()] == [
+        ("\u00e9", b"first", *shard, "100", first, 0, None),
+        ("a", b"1", *shard, "200", second, 0, None),
+        ("b", b"2", *shard, "200", second, 1, "99"),
+        ("last", b"", *shard, "300", None, 0, None),
+    ]
+
+
+def test_without_de_aggregation_each_record_is_a_row() -> None:
+    (blob,) = aggregate([("a", "5", b"1"), ("b", "6", b"2")])
+    records = [
+        Record(
+            data=blob.data,
+            partition_key="outer",
+            sequence_number="200",
+            approximate_arrival_timestamp=1.5,
+        ),
+        Record(
+            data=b"x", partition_key="k", sequence_number="300", approximate_arrival_timestamp=2.5
+        ),
+    ]
+    batch = to_arrow(records, stream="s", shard_id="i", deaggregate=False)
+    assert batch.column("data").to_pylist() == [blob.data, b"x"]
+    assert batch.column("partitionKey").to_pylist() == ["outer", "k"]
+    assert batch.column("subSequenceNumber").to_pylist() == [0, 0]
+    assert batch.column("explicitHashKey").null_count == 2
+
+
+@pytest.mark.parametrize("deaggregate", [True, False])
+def test_no_records_are_a_batch_without_rows(deaggregate: bool) -> None:
+    batch = to_arrow([], stream="s", shard_id="i", deaggregate=deaggregate)
+    assert batch.num_rows == 0
+    assert batch.schema == USER_RECORD_SCHEMA
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 253_402_300_799_999), min_size=1))
+@example([1001, 1763705123001, 1763705123999, 4102444799999])
+def test_arrival_times_are_the_milliseconds_that_the_service_wrote(times: list[int]) -> None:
+    records = ",".join(
+        f'{{"Data":"","PartitionKey":"k","SequenceNumber":"1",'
+        f'"ApproximateArrivalTimestamp":{ms // 1000}.{ms % 1000:03d}}}'
+        for ms in times
+    )
+    page = decode_page(f'{{"Records":[{records}]}}'.encode())
+    batch = to_arrow(page.records, stream="s", shard_id="i")
+    expected = [EPOCH + timedelta(milliseconds=ms) for ms in times]
+    assert batch.column("approximateArrivalTimestamp").to_pylist() == expected

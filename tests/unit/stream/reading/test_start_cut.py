@@ -1,0 +1,138 @@
+"""The first records of a cursor: what lies before its position is dropped, and told once."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.calls.client import Fetched
+from sparkinesis.stream.page import Page, Record
+from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp, Position
+from sparkinesis.stream.reading import start_cut
+from sparkinesis.stream.reading.start_cut import StartCut
+
+ADDRESS = StreamAddress("s", None, "us-east-1", "http://127.0.0.1:1")
+SHARD = "shardId-000000000000"
+
+
+@pytest.fixture(autouse=True)
+def nothing_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(start_cut, "_told", set())
+
+
+def begin(position: Position, *, inclusive: bool = False, at: StreamAddress = ADDRESS) -> StartCut:
+    return StartCut(at, SHARD, position, inclusive=inclusive)
+
+
+def page(*records: Record) -> Fetched:
+    return Fetched(Page(list(records), "next", 0), 100, 0)
+
+
+def record(number: int, arrival_ms: int | None = 1_000_123) -> Record:
+    arrival = None if arrival_ms is None else arrival_ms / 1000
+    return Record(
+        data=b"",
+        partition_key="k",
+        sequence_number=str(number),
+        approximate_arrival_timestamp=arrival,
+    )
+
+
+def given_by(cut: StartCut, fetched: Fetched) -> list[int]:
+    return [int(one.sequence_number) for one in cut.cut(fetched).page.records]
+
+
+def test_what_lies_at_or_before_an_exclusive_start_is_dropped() -> None:
+    cut = begin(AfterRecord("100"))
+    assert given_by(cut, page(*map(record, (7, 8, 99)))) == []
+    assert given_by(cut, page(*map(record, (100, 101)))) == [101]
+
+
+def test_an_inclusive_start_keeps_its_own_record() -> None:
+    cut = begin(AfterRecord("100"), inclusive=True)
+    assert given_by(cut, page(*map(record, (7, 99)))) == []
+    assert given_by(cut, page(*map(record, (99, 100, 101)))) == [100, 101]
+
+
+def test_a_start_inside_a_record_keeps_that_record() -> None:
+    cut = begin(AfterRecord("100", sub_sequence_number=3))
+    assert given_by(cut, page(*map(record, (99, 100, 101)))) == [100, 101]
+
+
+def test_a_renewal_that_begins_anew_repeats_nothing() -> None:
+    cut = begin(TRIM_HORIZON)
+    assert given_by(cut, page(*map(record, (1, 2, 3)))) == [1, 2, 3]
+    assert given_by(cut, page(*map(record, (1, 2)))) == []
+    assert given_by(cut, page(*map(record, (3, 4)))) == [4]
+
+
+def test_a_gap_behind_the_start_is_left_to_the_retention_check() -> None:
+    assert given_by(begin(AfterRecord("100")), page(record(500))) == [500]
+
+
+def test_records_before_an_instant_are_dropped_up_to_the_first_since_then() -> None:
+    cut = begin(AtTimestamp(1_000_500))
+    assert given_by(cut, page(record(1, 990_100), record(2, 1_000_499))) == []
+    late = record(5, 1_000_200)
+    assert given_by(cut, page(record(3, 1_000_498), record(4, 1_000_500), late)) == [4, 5]
+    # What follows the first is wanted whatever its time: arrival times are in no strict order.
+    assert given_by(cut, page(record(6, 1_000_100))) == [6]
+
+
+@pytest.mark.parametrize("arrival_ms", [None, 1_000_000])
+def test_a_record_that_may_have_arrived_since_the_instant_is_kept(arrival_ms: int | None) -> None:
+    """Without an arrival time, or with one that may have been cut to its second."""
+    assert given_by(begin(AtTimestamp(1_000_500)), page(record(1, arrival_ms))) == [1]
+
+
+def test_a_page_that_begins_where_it_should_is_the_same_object() -> None:
+    fetched = page(record(101), record(102))
+    assert begin(AfterRecord("100")).cut(fetched) is fetched
+    assert begin(AtTimestamp(1_000_123)).cut(fetched) is fetched
+
+
+def test_one_warning_for_each_endpoint(caplog: pytest.LogCaptureFixture) -> None:
+    elsewhere = StreamAddress("s", None, "us-east-1", "http://127.0.0.1:2")
+    with caplog.at_level(logging.WARNING):
+        for at in (ADDRESS, ADDRESS, elsewhere):
+            begin(AfterRecord("100"), at=at).cut(page(record(100)))
+            begin(AtTimestamp(1_000_123), at=at).cut(page(record(1, 990_001)))
+    told = [one.getMessage() for one in caplog.records]
+    assert ["127.0.0.1:1" in text for text in told] == [True, False]
+    assert SHARD in told[0]
+    assert "elsewhere than asked" in told[0]
+
+
+def test_instants_that_a_client_cuts_to_the_second_are_no_fault_of_the_server(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        cut = begin(AtTimestamp(1_000_900))
+        assert given_by(cut, page(record(1, 1_000_100), record(2, 1_000_950))) == [2]
+    assert not caplog.records
+
+
+@given(
+    arrivals=st.lists(st.integers(0, 9_000), min_size=1, max_size=30),
+    since=st.integers(0, 9_000),
+    early=st.integers(0, 30),
+    sizes=st.lists(st.integers(1, 5), min_size=30, max_size=30),
+)
+def test_wherever_a_server_begins_before_an_instant_the_same_records_are_given(
+    arrivals: list[int], since: int, early: int, sizes: list[int]
+) -> None:
+    """A replay gives the same, in pages of any size: from the first one since the instant on."""
+    # None in whole seconds, which are taken for cut ones.
+    times = [ms + (ms % 1000 == 0) for ms in arrivals]
+    first = next((at for at, ms in enumerate(times) if ms >= since), len(times))
+    records = [record(at + 1, ms) for at, ms in enumerate(times)]
+    left = records[min(early, first) :]
+    cut, found = begin(AtTimestamp(since)), []
+    for size in sizes:
+        found += given_by(cut, page(*left[:size]))
+        left = left[size:]
+    assert found == [at + 1 for at in range(first, len(times))]
