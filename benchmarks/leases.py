@@ -21,11 +21,11 @@ import botocore.session
 import msgspec
 
 from benchmarks.report import Result, medians, print_table
-from sparkinesis.lease.client import dynamodb_client
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, decode_lease, encode_lease
 from sparkinesis.lease.renewer import LeaseRenewer
-from sparkinesis.lease.table import LeaseTable
+from sparkinesis.lease.table.client import dynamodb_client
+from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.worker.options import LeaseTableOptions, WorkerOptions
 
 LEASES = 5000

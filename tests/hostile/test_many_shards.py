@@ -14,16 +14,16 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from sparkinesis.lease.beginning import Beginning, new_lease
 from sparkinesis.lease.caretaker import CareSettings, Caretaker
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.renewer import LeaseRenewer
-from sparkinesis.lease.reset import plan_reset
-from sparkinesis.lease.shard_sync import leases_for_partial_table, orphaned_children
+from sparkinesis.lease.rules.beginning import Beginning, new_lease
+from sparkinesis.lease.rules.reset import plan_reset
+from sparkinesis.lease.rules.shard_sync import leases_for_partial_table, orphaned_children
+from sparkinesis.lease.rules.taker import TakeSettings
 from sparkinesis.lease.status import Watched
-from sparkinesis.lease.table import LeaseTable
-from sparkinesis.lease.taker import TakeSettings
+from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.top_view import top_view
 from sparkinesis.lease.view import render
 from sparkinesis.local import LocalKinesis

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from sparkinesis.lease import caretaker, shard_sync
-from sparkinesis.lease.beginning import Beginning, Unread
+from sparkinesis.lease import caretaker
+from sparkinesis.lease.rules import shard_sync
+from sparkinesis.lease.rules.beginning import Beginning, Unread
 from sparkinesis.stream.position import LATEST
 from sparkinesis.stream.reading import retention
 from sparkinesis.worker import consumer

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from sparkinesis.lease import batch as lease_batch
-from sparkinesis.lease import caretaker, held, requests, taker
-from sparkinesis.lease.batching import Batching
+from sparkinesis.lease import caretaker, held
 from sparkinesis.lease.caretaker import Caretaker
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.renewer import LeaseRenewer
-from sparkinesis.lease.table import LeaseTable
+from sparkinesis.lease.rules import taker
+from sparkinesis.lease.table import batch as lease_batch
+from sparkinesis.lease.table import requests
+from sparkinesis.lease.table.batching import Batching
+from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.stream import page
 from sparkinesis.stream.calls import client
 from sparkinesis.stream.reading.budget import Pace

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from sparkinesis.lease.batching import BATCHES_AGAIN
 from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.table.batching import BATCHES_AGAIN
 from tests.simulation.world import World
 
 _BATCH = 25

@@ -24,7 +24,7 @@ Item: TypeAlias = Mapping[str, Mapping[str, Any]]
 _TELL_NO_ROWS = {"dynalite", "older"}
 
 _TIMEOUT = 5.0
-"""Seconds: that of the clients of `sparkinesis.lease.client`."""
+"""Seconds: that of the clients of `sparkinesis.lease.table.client`."""
 _KEY = "leaseKey"
 _LONGEST_LAG = 2.0
 """Seconds that a read without consistency may be behind."""

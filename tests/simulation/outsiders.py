@@ -8,7 +8,7 @@ from typing import Any
 
 from sparkinesis.errors import OptionError, SparkinesisError
 from sparkinesis.lease.moving import make_moves, plan_move
-from sparkinesis.lease.table import LeaseTable
+from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry

@@ -12,9 +12,9 @@ from unittest import mock
 import msgspec
 import pyarrow as pa
 
-from sparkinesis.lease.batch import Failed
 from sparkinesis.lease.extended_sequence_number import LATEST, ExtendedSequenceNumber
-from sparkinesis.lease.refusal import Still
+from sparkinesis.lease.table.batch import Failed
+from sparkinesis.lease.table.refusal import Still
 from sparkinesis.stream.position import AfterRecord, AtTimestamp
 from sparkinesis.stream.routing import hash_key
 from sparkinesis.worker.on_error import DeadLetter

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from sparkinesis.lease.beginning import BEGINS_WITHIN_MS
 from sparkinesis.lease.extended_sequence_number import (
     AT_TIMESTAMP,
     LATEST,
@@ -18,6 +17,7 @@ from sparkinesis.lease.extended_sequence_number import (
     TRIM_HORIZON,
     ExtendedSequenceNumber,
 )
+from sparkinesis.lease.rules.beginning import BEGINS_WITHIN_MS
 from tests.simulation.history import DateAhead, Trouble
 from tests.simulation.journal import EPOCH_MS, Entry
 from tests.simulation.network import MAX_LATENCY, SLOWEST

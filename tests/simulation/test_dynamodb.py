@@ -15,9 +15,9 @@ from botocore.exceptions import ClientError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkinesis.lease import requests
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, PendingCheckpoint, decode_lease, encode_lease
+from sparkinesis.lease.table import requests
 from sparkinesis.local import LocalServer
 from tests.foreign_dynamodb import plain_moto
 from tests.kcl import create_table

@@ -14,8 +14,8 @@ from itertools import takewhile
 from typing import Any
 from unittest import mock
 
-from sparkinesis.lease.broken import BrokenLease, read_row
 from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.table.broken import BrokenLease, read_row
 from sparkinesis.local import Fault, FaultPlan, LocalKinesis, limits
 from sparkinesis.worker.options import WorkerOptions
 from tests.simulation import history as events
@@ -139,8 +139,8 @@ class World:
                     limits, "SUBSCRIPTION_LIFE_MS", round(self.history.subscription_life * 1000)
                 ),
                 mock.patch.object(limits, "MAX_EVENT_BYTES", self.history.event_bytes),
-                _replaced("sparkinesis.lease.table.dynamodb_client", self._dynamodb_client),
-                mock.patch("sparkinesis.lease.broken.read_row", self._read_once),
+                _replaced("sparkinesis.lease.table.table.dynamodb_client", self._dynamodb_client),
+                mock.patch("sparkinesis.lease.table.broken.read_row", self._read_once),
                 losses_noted(self.scheduler, self.told),
                 endings_noted(self.scheduler, self.endings),
             ):

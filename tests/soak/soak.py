@@ -14,7 +14,7 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
-from sparkinesis.lease.table import LeaseTable
+from sparkinesis.lease.table.table import LeaseTable
 from tests.soak.company import RETRIEVALS, Company
 from tests.soak.course import Act, course, reshard
 from tests.soak.setting import APPLICATION, FLEET_WORKERS, REGION, SHARDS, STREAM

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sparkinesis.lease.table import LeaseTable
+from sparkinesis.lease.table.table import LeaseTable
 from tests.spark.cluster import Cluster
 from tests.spark.query_process import group_process, kill, wait_until
 

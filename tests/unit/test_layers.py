@@ -73,7 +73,7 @@ def test_imports_point_down_only(module: str) -> None:
         ("stream/calls/client.py", "from sparkinesis.source.options import OPTIONS"),
         ("source/reader.py", "def f():\n    import sparkinesis.worker.consumer"),
         ("worker/consumer.py", "from sparkinesis import source"),
-        ("lease/taker.py", "from pyspark.sql import SparkSession"),
+        ("lease/rules/taker.py", "from pyspark.sql import SparkSession"),
         ("local/server.py", "from sparkinesis.stream.calls.client import StreamClient"),
     ],
 )

@@ -6,24 +6,23 @@ import logging
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from sparkinesis.lease.audit import Confidence, find_hole, missing_hash_ranges
-from sparkinesis.lease.beginning import (
+from sparkinesis.lease.extended_sequence_number import AT_TIMESTAMP, ExtendedSequenceNumber
+from sparkinesis.lease.held import HeldLease
+from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.resharding import through_reshard
+from sparkinesis.lease.rules.audit import Confidence, find_hole, missing_hash_ranges
+from sparkinesis.lease.rules.beginning import (
     Beginning,
     InitialPosition,
     beginning,
     first_instant,
     newest,
 )
-from sparkinesis.lease.broken import Look
-from sparkinesis.lease.cleanup import deletable
-from sparkinesis.lease.extended_sequence_number import AT_TIMESTAMP, ExtendedSequenceNumber
-from sparkinesis.lease.held import HeldLease
-from sparkinesis.lease.instants import place_at
-from sparkinesis.lease.java import may_read
-from sparkinesis.lease.leader import leader
-from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.resharding import through_reshard
-from sparkinesis.lease.shard_sync import (
+from sparkinesis.lease.rules.cleanup import deletable
+from sparkinesis.lease.rules.instants import place_at
+from sparkinesis.lease.rules.java import may_read
+from sparkinesis.lease.rules.leader import leader
+from sparkinesis.lease.rules.shard_sync import (
     UNSEEN,
     ShardEnd,
     expired_unread,
@@ -32,7 +31,8 @@ from sparkinesis.lease.shard_sync import (
     orphaned_children,
     plan_children,
 )
-from sparkinesis.lease.table import LeaseTable
+from sparkinesis.lease.table.broken import Look
+from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.listing import ShardListing
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp

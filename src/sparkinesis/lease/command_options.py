@@ -19,7 +19,7 @@ from sparkinesis.stream.address import (
 from sparkinesis.stream.credentials import CredentialSource
 
 if TYPE_CHECKING:
-    from sparkinesis.lease.table import LeaseTable
+    from sparkinesis.lease.table.table import LeaseTable
 
 AppName: TypeAlias = Annotated[
     str, typer.Argument(metavar="APP", help="The application's name, which its lease table has.")
@@ -54,7 +54,7 @@ def find_table(
     check_table_name("APP", name)
     check_place(region, endpoint)
     # boto3 is slow to import, and other commands do without.
-    from sparkinesis.lease.table import LeaseTable  # noqa: PLC0415
+    from sparkinesis.lease.table.table import LeaseTable  # noqa: PLC0415
 
     return LeaseTable(name, region, endpoint, CredentialSource(profile))
 

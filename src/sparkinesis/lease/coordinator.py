@@ -14,15 +14,15 @@ from sparkinesis.errors import (
     ServiceError,
     SparkinesisError,
 )
-from sparkinesis.lease.broken import Look
 from sparkinesis.lease.held import HeldLease
-from sparkinesis.lease.java import may_read
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.peers import Peers, watch
-from sparkinesis.lease.refusal import LeaseChangedError
 from sparkinesis.lease.renewer import LeaseRenewer
-from sparkinesis.lease.table import LeaseTable
-from sparkinesis.lease.taker import Observation, TakeSettings, is_expired, observe, plan_takes
+from sparkinesis.lease.rules.java import may_read
+from sparkinesis.lease.rules.peers import Peers, watch
+from sparkinesis.lease.rules.taker import Observation, TakeSettings, is_expired, observe, plan_takes
+from sparkinesis.lease.table.broken import Look
+from sparkinesis.lease.table.refusal import LeaseChangedError
+from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.troubles import Troubles
 
 _log = logging.getLogger(__name__)

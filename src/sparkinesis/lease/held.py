@@ -7,12 +7,12 @@ import threading
 from collections.abc import Callable, Sequence
 
 from sparkinesis.errors import LeaseLostError, LeaseTableError, SparkinesisError
-from sparkinesis.lease import requests
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, PendingCheckpoint
-from sparkinesis.lease.refusal import LeaseChangedError, Lost, judge
-from sparkinesis.lease.requests import Update
-from sparkinesis.lease.table import LeaseTable
+from sparkinesis.lease.table import requests
+from sparkinesis.lease.table.refusal import LeaseChangedError, Lost, judge
+from sparkinesis.lease.table.requests import Update
+from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.stream.position import AfterRecord, AtTimestamp
 
 _log = logging.getLogger(__name__)

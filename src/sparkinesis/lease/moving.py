@@ -16,12 +16,12 @@ from sparkinesis.errors import (
     PositionNotFoundError,
     SparkinesisError,
 )
-from sparkinesis.lease.beginning import InitialPosition
-from sparkinesis.lease.instants import place_at
-from sparkinesis.lease.refusal import LeaseChangedError
-from sparkinesis.lease.reset import InShard, Move, again, found, plan_reset
 from sparkinesis.lease.resharding import through_reshard
-from sparkinesis.lease.table import LeaseTable
+from sparkinesis.lease.rules.beginning import InitialPosition
+from sparkinesis.lease.rules.instants import place_at
+from sparkinesis.lease.rules.reset import InShard, Move, again, found, plan_reset
+from sparkinesis.lease.table.refusal import LeaseChangedError
+from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import AfterRecord
 

@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from sparkinesis.errors import SparkinesisError
-from sparkinesis.lease.batch import batches_of
-from sparkinesis.lease.batching import Batching
 from sparkinesis.lease.held import REFUSALS, HeldLease
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.refusal import LeaseChangedError
-from sparkinesis.lease.requests import Update
-from sparkinesis.lease.table import LeaseTable
+from sparkinesis.lease.table.batch import batches_of
+from sparkinesis.lease.table.batching import Batching
+from sparkinesis.lease.table.refusal import LeaseChangedError
+from sparkinesis.lease.table.requests import Update
+from sparkinesis.lease.table.table import LeaseTable
 
 _log = logging.getLogger(__name__)
 

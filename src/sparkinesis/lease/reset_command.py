@@ -28,7 +28,7 @@ from sparkinesis.lease.table_output import print_table
 from sparkinesis.stream.position import AtTimestamp
 
 if TYPE_CHECKING:
-    from sparkinesis.lease.reset import Move
+    from sparkinesis.lease.rules.reset import Move
 
 
 def reset(

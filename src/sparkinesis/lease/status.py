@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
 
-from sparkinesis.lease.audit import Hole, find_hole
-from sparkinesis.lease.broken import BrokenLease
 from sparkinesis.lease.extended_sequence_number import (
     AT_TIMESTAMP,
     LATEST,
@@ -19,6 +17,8 @@ from sparkinesis.lease.extended_sequence_number import (
     ExtendedSequenceNumber,
 )
 from sparkinesis.lease.lease import Lease, StreamIdentifier
+from sparkinesis.lease.rules.audit import Hole, find_hole
+from sparkinesis.lease.table.broken import BrokenLease
 from sparkinesis.stream import position as pos
 from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position
 

@@ -6,9 +6,9 @@ import re
 from datetime import datetime, timedelta, timezone
 
 from sparkinesis.errors import OptionError
-from sparkinesis.lease.beginning import InitialPosition
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.lease.reset import InShard
+from sparkinesis.lease.rules.beginning import InitialPosition
+from sparkinesis.lease.rules.reset import InShard
 from sparkinesis.stream.position import END_OF_TIME_MS, LATEST, TRIM_HORIZON, AtTimestamp
 
 _NAMED: dict[str, InitialPosition] = {"latest": LATEST, "trim_horizon": TRIM_HORIZON}

@@ -28,7 +28,7 @@ from sparkinesis.lease.view import View
 
 if TYPE_CHECKING:
     from sparkinesis.lease.lag_watch import LagWatch
-    from sparkinesis.lease.table import LeaseTable
+    from sparkinesis.lease.table.table import LeaseTable
     from sparkinesis.lease.watching import Lag
 
 _LINES = 10.0

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Iterable
 
 from sparkinesis.errors import SparkinesisError
-from sparkinesis.lease.broken import BrokenLease
-from sparkinesis.lease.table import LeaseTable
+from sparkinesis.lease.table.broken import BrokenLease
+from sparkinesis.lease.table.table import LeaseTable
 
 _log = logging.getLogger(__name__)
 

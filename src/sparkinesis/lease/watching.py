@@ -14,7 +14,7 @@ from sparkinesis.errors import (
 )
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.status import AT_SHARD_END, EXPIRED, GONE, Watched, next_record
-from sparkinesis.lease.table import LeaseTable
+from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.stream import position as pos
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient

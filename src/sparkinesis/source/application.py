@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from sparkinesis.errors import LeaseTableError
 from sparkinesis.lease.extended_sequence_number import AT_TIMESTAMP
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.table import LeaseTable
+from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.position import (
     LATEST,

@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from functools import partial
 
 from sparkinesis.errors import DataLossError, ServiceError
-from sparkinesis.lease.table import LeaseTable
+from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.source.admission import NO_LIMIT, Allowance
 from sparkinesis.source.application import leases_of, resume
 from sparkinesis.source.behind import follows_older

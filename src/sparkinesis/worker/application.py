@@ -12,14 +12,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Literal, overload
 
 from sparkinesis.errors import OptionError
-from sparkinesis.lease.beginning import InitialPosition
 from sparkinesis.lease.caretaker import Caretaker
 from sparkinesis.lease.coordinator import LeaseCoordinator
-from sparkinesis.lease.provisioning import Patience
 from sparkinesis.lease.renewer import LeaseRenewer
-from sparkinesis.lease.table import LeaseTable
-from sparkinesis.lease.taker import TakeSettings
-from sparkinesis.lease.worker_ids import default_worker_id
+from sparkinesis.lease.rules.beginning import InitialPosition
+from sparkinesis.lease.rules.taker import TakeSettings
+from sparkinesis.lease.rules.worker_ids import default_worker_id
+from sparkinesis.lease.table.provisioning import Patience
+from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.stream.address import (
     StreamAddress,
     check_endpoint,

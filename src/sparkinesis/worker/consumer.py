@@ -14,10 +14,10 @@ from functools import partial
 from typing import Protocol
 
 from sparkinesis.errors import LeaseLostError, ProcessorError, SparkinesisError
-from sparkinesis.lease.beginning import Unread, unread_of
 from sparkinesis.lease.extended_sequence_number import LATEST, ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
-from sparkinesis.lease.shard_sync import ShardEnd
+from sparkinesis.lease.rules.beginning import Unread, unread_of
+from sparkinesis.lease.rules.shard_sync import ShardEnd
 from sparkinesis.stream.position import AfterRecord, AtTimestamp
 from sparkinesis.stream.shard import Shard
 from sparkinesis.worker.calling import call

@@ -7,9 +7,9 @@ import threading
 from collections.abc import Callable, Sequence
 
 from sparkinesis.errors import PositionNotFoundError, ShardNotFoundError
-from sparkinesis.lease.beginning import Unread
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.lease.shard_sync import ShardEnd
+from sparkinesis.lease.rules.beginning import Unread
+from sparkinesis.lease.rules.shard_sync import ShardEnd
 from sparkinesis.stream.calls.client import Fetched, shard_of
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp, Position

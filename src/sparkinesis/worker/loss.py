@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from sparkinesis.errors import DataLossError, ServiceError
-from sparkinesis.lease.beginning import Unread
+from sparkinesis.lease.rules.beginning import Unread
 from sparkinesis.stream.calls.client import Fetched
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.position import (

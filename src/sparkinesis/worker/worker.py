@@ -18,7 +18,7 @@ from sparkinesis.lease.caretaker import Caretaker
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
-from sparkinesis.lease.shard_sync import ShardEnd
+from sparkinesis.lease.rules.shard_sync import ShardEnd
 from sparkinesis.stream.shard import Shard
 from sparkinesis.worker.closed_shards import ClosedShards
 from sparkinesis.worker.consumer import ShardConsumer

@@ -9,7 +9,7 @@ import pytest
 from sparkinesis.compat.kclpy.kcl import Checkpointer, CheckpointError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.renewer import LeaseRenewer
-from sparkinesis.lease.table import LeaseTable
+from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer
 from sparkinesis.worker.checkpointer import Checkpointer as WorkerCheckpointer
 from tests.integration.compat.conftest import Throttling

@@ -8,9 +8,9 @@ import pytest
 
 from sparkinesis.errors import LeaseTableUnavailableError
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.refusal import LeaseChangedError
 from sparkinesis.lease.renewer import LeaseRenewer
-from sparkinesis.lease.table import LeaseTable
+from sparkinesis.lease.table.refusal import LeaseChangedError
+from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import Call, Fault, LocalServer
 from tests.integration.lease.conftest import ManualTime, lease
 

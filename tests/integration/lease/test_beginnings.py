@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.lease.beginning import ANY_AGE, InitialPosition
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.table import LeaseTable
+from sparkinesis.lease.rules.beginning import ANY_AGE, InitialPosition
+from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON
 from tests.kcl import put_lease

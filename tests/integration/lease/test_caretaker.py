@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.lease.beginning import InitialPosition, new_lease
 from sparkinesis.lease.caretaker import CareSettings, Caretaker
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.renewer import LeaseRenewer
-from sparkinesis.lease.table import LeaseTable
+from sparkinesis.lease.rules.beginning import InitialPosition, new_lease
+from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient

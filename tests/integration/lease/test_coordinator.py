@@ -12,8 +12,8 @@ from sparkinesis.errors import LeaseTableError, LeaseTableUnavailableError
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.renewer import LeaseRenewer
-from sparkinesis.lease.table import LeaseTable
-from sparkinesis.lease.taker import TakeSettings
+from sparkinesis.lease.rules.taker import TakeSettings
+from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import Call, Fault, LocalServer
 from tests.integration.lease.conftest import ManualTime, lease
 

@@ -12,13 +12,13 @@ import boto3
 import pytest
 
 from sparkinesis.errors import LeaseTableError, LeaseTableUnavailableError
-from sparkinesis.lease.batching import BATCHES_AGAIN
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import REFUSALS, HeldLease
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.refusal import LeaseChangedError
 from sparkinesis.lease.renewer import LeaseRenewer
-from sparkinesis.lease.table import LeaseTable
+from sparkinesis.lease.table.batching import BATCHES_AGAIN
+from sparkinesis.lease.table.refusal import LeaseChangedError
+from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.stream.calls.retry import Retry
 from tests.foreign_dynamodb import Lacking, plain_moto
 from tests.integration.lease.conftest import ManualTime, lease

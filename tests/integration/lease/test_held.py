@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from sparkinesis.errors import LeaseLostError, LeaseTableUnavailableError, SparkinesisError
-from sparkinesis.lease.batching import BATCHES_AGAIN
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import KNOWN_EVERY_MS, HeldLease
 from sparkinesis.lease.lease import Lease, PendingCheckpoint
 from sparkinesis.lease.renewer import LeaseRenewer
-from sparkinesis.lease.table import LeaseTable
+from sparkinesis.lease.table.batching import BATCHES_AGAIN
+from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.position import AtTimestamp

@@ -10,7 +10,7 @@ import pytest
 
 from sparkinesis.errors import AccessDeniedError
 from sparkinesis.lease.extended_sequence_number import TRIM_HORIZON, ExtendedSequenceNumber
-from sparkinesis.lease.instants import place_at
+from sparkinesis.lease.rules.instants import place_at
 from sparkinesis.local import Call, Fault, LocalServer, ManualClock
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient

@@ -7,7 +7,7 @@ from typing import Any
 
 from sparkinesis.lease.lease import encode_lease
 from sparkinesis.lease.renewer import LeaseRenewer
-from sparkinesis.lease.table import LeaseTable
+from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer
 from tests.integration.lease.conftest import lease
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sparkinesis.errors import AccessDeniedError, LeaseTableError
-from sparkinesis.lease.provisioning import Patience
+from sparkinesis.lease.table.provisioning import Patience
 from sparkinesis.local import Fault, LocalServer
 from sparkinesis.worker.options import LeaseTableOptions
 from tests.integration.lease.conftest import table_of

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sparkinesis.lease.table import LeaseTable
+from sparkinesis.lease.table.table import LeaseTable
 
 MODULE = "tests.integration.worker.fleet_process"
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.lease.beginning import InitialPosition
-from sparkinesis.lease.shard_sync import ShardEnd
+from sparkinesis.lease.rules.beginning import InitialPosition
+from sparkinesis.lease.rules.shard_sync import ShardEnd
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.stream.kpl.unpack import aggregate
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AfterRecord, AtTimestamp

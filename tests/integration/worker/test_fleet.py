@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.lease.table import LeaseTable
+from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer
 from sparkinesis.stream.kpl.unpack import aggregate
 from sparkinesis.worker.options import WorkerOptions

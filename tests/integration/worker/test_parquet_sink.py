@@ -17,7 +17,7 @@ from pyarrow import fs
 
 from sparkinesis.errors import LeaseLostError
 from sparkinesis.lease.extended_sequence_number import TRIM_HORIZON
-from sparkinesis.lease.table import LeaseTable
+from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.checkpointer import Checkpointer

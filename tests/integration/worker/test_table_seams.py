@@ -12,9 +12,9 @@ from sparkinesis.lease.extended_sequence_number import (
     TRIM_HORIZON,
     ExtendedSequenceNumber,
 )
-from sparkinesis.lease.leader import leader
 from sparkinesis.lease.lease import Lease, encode_lease
-from sparkinesis.lease.table import LeaseTable
+from sparkinesis.lease.rules.leader import leader
+from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.worker import Worker

@@ -28,8 +28,8 @@ from sparkinesis.lease.moving import (
     move_application,
     plan_move,
 )
-from sparkinesis.lease.refusal import LeaseChangedError
-from sparkinesis.lease.reset import Move
+from sparkinesis.lease.rules.reset import Move
+from sparkinesis.lease.table.refusal import LeaseChangedError
 from sparkinesis.lease.target import parse_target
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.worker.application import Application

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from sparkinesis.errors import OptionError
-from sparkinesis.lease.beginning import InitialPosition
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.lease.reset import InShard
+from sparkinesis.lease.rules.beginning import InitialPosition
+from sparkinesis.lease.rules.reset import InShard
 from sparkinesis.lease.target import parse_target
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp
 

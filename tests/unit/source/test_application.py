@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sparkinesis.errors import LeaseTableError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, StreamIdentifier
-from sparkinesis.lease.table import LeaseTable
+from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.source.application import leases_of, resume
 from sparkinesis.source.offsets import ANY_SHARD, Positions, ranges
 from sparkinesis.source.plan import Finding, Finished, Quiet, is_worth_storing, missing, plan

@@ -21,7 +21,7 @@ import msgspec
 import pyarrow as pa
 
 from sparkinesis.errors import FleetError, ServiceError, SparkinesisError
-from sparkinesis.lease.worker_ids import default_worker_id
+from sparkinesis.lease.rules.worker_ids import default_worker_id
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.failures import describe
 from sparkinesis.worker.fleet.channel import ChannelClosedError

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from sparkinesis.errors import InconsistentShardsError
-from sparkinesis.lease.beginning import (
+from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
+from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.rules.beginning import (
     ANY_AGE,
     Beginning,
     InitialPosition,
@@ -15,9 +17,7 @@ from sparkinesis.lease.beginning import (
     first_instant,
     new_lease,
 )
-from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
-from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.shard_sync import (
+from sparkinesis.lease.rules.shard_sync import (
     ChildLeases,
     expired_unread,
     leases_for_empty_table,

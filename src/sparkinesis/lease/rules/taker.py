@@ -125,7 +125,7 @@ def plan_takes(
     ``held``: keys of the leases that this worker holds. ``asked``: those that it asked the handoff
     of (``Takes.steal``) and did not get yet. ``busy``: shards that this worker does not read now:
     that one of them is nobody's, maybe for good, is no reason not to steal others. ``older``:
-    workers that do not know handoffs (`sparkinesis.lease.peers`). Needs an observation of each
+    workers that do not know handoffs (`lease.rules.peers`). Needs an observation of each
     lease.
     """
     rows = [lease for lease in leases if not lease.is_finished]

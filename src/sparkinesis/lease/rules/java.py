@@ -6,10 +6,10 @@ whose worker id was not made here may be one: what is written must be understood
 
 from __future__ import annotations
 
-from sparkinesis.lease.broken import Look
 from sparkinesis.lease.extended_sequence_number import AT_TIMESTAMP, LATEST
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.worker_ids import is_default
+from sparkinesis.lease.rules.worker_ids import is_default
+from sparkinesis.lease.table.broken import Look
 
 
 def may_read(look: Look, worker_id: str) -> bool:

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sparkinesis.errors import AccessDeniedError, LeaseTableUnavailableError, SparkinesisError
-from sparkinesis.lease import requests
-from sparkinesis.lease.batch import BATCH, Failed
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.refusal import LeaseChangedError
-from sparkinesis.lease.requests import Update
-from sparkinesis.lease.table import LeaseTable
+from sparkinesis.lease.table import requests
+from sparkinesis.lease.table.batch import BATCH, Failed
+from sparkinesis.lease.table.refusal import LeaseChangedError
+from sparkinesis.lease.table.requests import Update
+from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.stream.calls.explain import ACCESS_DENIED
 from sparkinesis.stream.calls.retry import error_code, is_retryable
 

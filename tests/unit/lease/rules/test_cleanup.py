@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkinesis.lease.beginning import InitialPosition, beginning, new_lease
-from sparkinesis.lease.cleanup import deletable
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.shard_sync import (
+from sparkinesis.lease.rules.beginning import InitialPosition, beginning, new_lease
+from sparkinesis.lease.rules.cleanup import deletable
+from sparkinesis.lease.rules.shard_sync import (
     leases_for_partial_table,
     orphaned_children,
     plan_children,

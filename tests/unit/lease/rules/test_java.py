@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.lease.broken import Look, look_at
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.lease.java import may_read
 from sparkinesis.lease.lease import Lease, encode_lease
-from sparkinesis.lease.worker_ids import default_worker_id, is_default
+from sparkinesis.lease.rules.java import may_read
+from sparkinesis.lease.rules.worker_ids import default_worker_id, is_default
+from sparkinesis.lease.table.broken import Look, look_at
 from tests.kcl import COORDINATION, KCL_2, KCL_3
 
 ME = "my-own-name"

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from sparkinesis.errors import InconsistentShardsError, OptionError
-from sparkinesis.lease.beginning import InitialPosition, new_lease
 from sparkinesis.lease.extended_sequence_number import (
     AT_TIMESTAMP,
     LATEST,
@@ -16,7 +15,8 @@ from sparkinesis.lease.extended_sequence_number import (
     ExtendedSequenceNumber,
 )
 from sparkinesis.lease.lease import Lease, StreamIdentifier
-from sparkinesis.lease.reset import InShard, Move, again, plan_reset
+from sparkinesis.lease.rules.beginning import InitialPosition, new_lease
+from sparkinesis.lease.rules.reset import InShard, Move, again, plan_reset
 from sparkinesis.stream import position as pos
 from sparkinesis.stream.routing import MAX_HASH_KEY
 from sparkinesis.stream.shard import Shard

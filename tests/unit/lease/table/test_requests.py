@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.lease import requests
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, PendingCheckpoint
+from sparkinesis.lease.table import requests
 from sparkinesis.stream.position import AfterRecord, AtTimestamp
 
 AT = ExtendedSequenceNumber("500", 3)

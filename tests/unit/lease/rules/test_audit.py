@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkinesis.lease.audit import Confidence, Hole, find_hole, missing_hash_ranges
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.rules.audit import Confidence, Hole, find_hole, missing_hash_ranges
 from sparkinesis.stream.routing import MAX_HASH_KEY
 from sparkinesis.stream.shard import Shard
 

@@ -13,7 +13,7 @@ from sparkinesis.errors import LeaseTableError
 from sparkinesis.stream.calls.retry import error_code
 
 if TYPE_CHECKING:
-    from sparkinesis.lease.table import LeaseTable
+    from sparkinesis.lease.table.table import LeaseTable
 
 _USABLE = {"ACTIVE", "UPDATING"}
 

@@ -18,7 +18,7 @@ from sparkinesis.stream.calls.explain import ACCESS_DENIED, words
 from sparkinesis.stream.calls.retry import error_code, is_retryable
 
 if TYPE_CHECKING:
-    from sparkinesis.lease.table import LeaseTable
+    from sparkinesis.lease.table.table import LeaseTable
 
 _NEEDED = (
     "A worker needs dynamodb:DescribeTable, CreateTable (and TagResource for tags) to set the "

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
-from sparkinesis.lease.java_random import JavaRandom, java_order, java_shuffle
-from sparkinesis.lease.leader import leader
 from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.rules.java_random import JavaRandom, java_order, java_shuffle
+from sparkinesis.lease.rules.leader import leader
 
 
 @pytest.mark.parametrize(

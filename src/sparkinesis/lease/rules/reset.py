@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from sparkinesis.errors import InconsistentShardsError, OptionError
-from sparkinesis.lease.beginning import InitialPosition, new_lease
 from sparkinesis.lease.extended_sequence_number import (
     AT_TIMESTAMP,
     LATEST,
@@ -14,7 +13,8 @@ from sparkinesis.lease.extended_sequence_number import (
     ExtendedSequenceNumber,
 )
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.shard_sync import by_birth, require_tiling
+from sparkinesis.lease.rules.beginning import InitialPosition, new_lease
+from sparkinesis.lease.rules.shard_sync import by_birth, require_tiling
 from sparkinesis.stream import position as pos
 from sparkinesis.stream.position import AtTimestamp
 from sparkinesis.stream.shard import Lineage, Shard

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.lease import requests
-from sparkinesis.lease.batch import Failed, is_unsettled, outcome_of
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, encode_lease
+from sparkinesis.lease.table import requests
+from sparkinesis.lease.table.batch import Failed, is_unsettled, outcome_of
 from sparkinesis.stream.calls.retry import error_code
 
 KNOWN = Lease("s", "s", ExtendedSequenceNumber("100"), owner="me", counter=7)

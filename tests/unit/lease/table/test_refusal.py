@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from sparkinesis.lease import requests
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.refusal import Lost, Still, judge
+from sparkinesis.lease.table import requests
+from sparkinesis.lease.table.refusal import Lost, Still, judge
 
 AT = ExtendedSequenceNumber("500", 3)
 KNOWN = Lease("s", "s", ExtendedSequenceNumber("100"), owner="me", counter=7)

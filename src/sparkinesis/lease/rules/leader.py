@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 
-from sparkinesis.lease.java_random import java_order, java_shuffle
 from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.rules.java_random import java_order, java_shuffle
 
 _SEED = 1947
 """That of the KCL's ``DeterministicShuffleShardSyncLeaderDecider``."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from graphlib import TopologicalSorter
 
 from sparkinesis.errors import InconsistentShardsError
-from sparkinesis.lease.beginning import Beginning, InitialPosition
 from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.rules.beginning import Beginning, InitialPosition
 from sparkinesis.stream import position as pos
 from sparkinesis.stream.position import sequence_order
 from sparkinesis.stream.routing import MAX_HASH_KEY

@@ -9,15 +9,15 @@ from typing import Any, TypeVar
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sparkinesis.errors import LeaseTableError, SparkinesisError
-from sparkinesis.lease import requests
-from sparkinesis.lease.batch import BATCH, Failed, batches_of, write_batch
-from sparkinesis.lease.broken import BrokenLease, Look, look_at, read_row
-from sparkinesis.lease.client import dynamodb_client
-from sparkinesis.lease.explain import explain
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, PendingCheckpoint, encode_lease
-from sparkinesis.lease.provisioning import Patience, ProvisionOptions, provision
-from sparkinesis.lease.refusal import LeaseChangedError
+from sparkinesis.lease.table import requests
+from sparkinesis.lease.table.batch import BATCH, Failed, batches_of, write_batch
+from sparkinesis.lease.table.broken import BrokenLease, Look, look_at, read_row
+from sparkinesis.lease.table.client import dynamodb_client
+from sparkinesis.lease.table.explain import explain
+from sparkinesis.lease.table.provisioning import Patience, ProvisionOptions, provision
+from sparkinesis.lease.table.refusal import LeaseChangedError
 from sparkinesis.stream.address import place_of
 from sparkinesis.stream.calls.retry import Retry, error_code, is_in_doubt
 from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource

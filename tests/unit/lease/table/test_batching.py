@@ -13,11 +13,11 @@ from botocore.exceptions import (
 )
 
 from sparkinesis.errors import AccessDeniedError, LeaseTableUnavailableError
-from sparkinesis.lease.batch import Failed
-from sparkinesis.lease.batching import Result, Suspicion, suspect
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.refusal import LeaseChangedError
+from sparkinesis.lease.table.batch import Failed
+from sparkinesis.lease.table.batching import Result, Suspicion, suspect
+from sparkinesis.lease.table.refusal import LeaseChangedError
 
 DONE = Lease("s", "s", ExtendedSequenceNumber("100"))
 REFUSED = LeaseChangedError("refused", DONE)

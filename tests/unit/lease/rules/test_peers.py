@@ -9,7 +9,7 @@ import pytest
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.peers import Peers, watch
+from sparkinesis.lease.rules.peers import Peers, watch
 
 F = 9.0
 LOOK = F / 6

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.taker import (
+from sparkinesis.lease.rules.taker import (
     Observation,
     Takes,
     TakeSettings,
