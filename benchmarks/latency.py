@@ -27,7 +27,7 @@ from sparkinesis import (
     RecordProcessor,
     WorkerOptions,
 )
-from sparkinesis.worker.worker import Worker
+from sparkinesis.worker.lifecycle.worker import Worker
 
 STREAM = "latency"
 SHARDS = 4

@@ -49,24 +49,24 @@ from sparkinesis.errors import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from sparkinesis.fleet.fleet import Fleet
+    from sparkinesis.fleet.status import FleetStatus
     from sparkinesis.stream.credentials import CredentialSource
     from sparkinesis.worker.application import Application
     from sparkinesis.worker.batch import RecordBatch, UserRecord
     from sparkinesis.worker.checkpointer import Checkpointer, PreparedCheckpoint
-    from sparkinesis.worker.dead_letter import (
+    from sparkinesis.worker.dead_letters.targets import (
         DeadLetterDirectory,
         DeadLetterStream,
         FailedRecords,
     )
-    from sparkinesis.worker.fleet.fleet import Fleet
-    from sparkinesis.worker.fleet.options import FleetOptions
-    from sparkinesis.worker.fleet.status import FleetStatus
-    from sparkinesis.worker.log_context import LogContext
+    from sparkinesis.worker.fleet_options import FleetOptions
+    from sparkinesis.worker.lifecycle.worker import Worker
     from sparkinesis.worker.on_error import DeadLetter, Retry, Skip, Stop
     from sparkinesis.worker.options import FanOutOptions, LeaseTableOptions, WorkerOptions
     from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
-    from sparkinesis.worker.sink import ParquetSink
-    from sparkinesis.worker.worker import Worker
+    from sparkinesis.worker.reporting.log_context import LogContext
+    from sparkinesis.worker.sink.sink import ParquetSink
 
 __all__ = [
     "AccessDeniedError",
@@ -119,16 +119,16 @@ _LATER = {
     "worker.application": ("Application",),
     "worker.batch": ("RecordBatch", "UserRecord"),
     "worker.checkpointer": ("Checkpointer", "PreparedCheckpoint"),
-    "worker.dead_letter": ("DeadLetterDirectory", "DeadLetterStream", "FailedRecords"),
-    "worker.log_context": ("LogContext",),
-    "worker.fleet.fleet": ("Fleet",),
-    "worker.fleet.options": ("FleetOptions",),
-    "worker.fleet.status": ("FleetStatus",),
+    "worker.dead_letters.targets": ("DeadLetterDirectory", "DeadLetterStream", "FailedRecords"),
+    "worker.reporting.log_context": ("LogContext",),
+    "fleet.fleet": ("Fleet",),
+    "worker.fleet_options": ("FleetOptions",),
+    "fleet.status": ("FleetStatus",),
     "worker.on_error": ("DeadLetter", "Retry", "Skip", "Stop"),
     "worker.options": ("FanOutOptions", "LeaseTableOptions", "WorkerOptions"),
     "worker.processor": ("ProcessorShard", "RecordProcessor"),
-    "worker.sink": ("ParquetSink",),
-    "worker.worker": ("Worker",),
+    "worker.sink.sink": ("ParquetSink",),
+    "worker.lifecycle.worker": ("Worker",),
 }
 """Modules and their public names, imported when they are asked for: a Spark query needs none of
 them, and each of Spark's Python processes would wait for them."""

@@ -18,9 +18,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sparkinesis.worker.fleet.channel import MAX_MESSAGE, Channel, connect_to_driver
-from sparkinesis.worker.fleet.control import Control, Disconnected
-from sparkinesis.worker.fleet.messages import (
+from sparkinesis.fleet.channel.channel import MAX_MESSAGE, Channel, connect_to_driver
+from sparkinesis.fleet.channel.control import Control, Disconnected
+from sparkinesis.fleet.channel.messages import (
     Hello,
     Leaving,
     Ping,
@@ -29,7 +29,7 @@ from sparkinesis.worker.fleet.messages import (
     decode_for_worker,
     encode,
 )
-from tests.unit.worker.fleet.wire import IDENTITY, PASS, PATIENCE, read
+from tests.unit.fleet.wire import IDENTITY, PASS, PATIENCE, read
 
 HELLO = Hello("w1", 1, 1, 0, "host", 7, 3, 4)
 NOT_UTF8 = encode(Leaving("abcdef")).replace(b"abcdef", b"\xff\xfeabcd")

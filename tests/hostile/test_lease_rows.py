@@ -26,8 +26,8 @@ from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.top_view import top_object, top_view
 from sparkinesis.local import LocalServer
 from sparkinesis.worker.application import Application
+from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions
-from sparkinesis.worker.worker import Worker
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.kcl import create_table
 from tests.streams import put_at

@@ -28,7 +28,7 @@ from sparkinesis.stream.address import stream_address
 from sparkinesis.stream.calls.transport import call_client
 from sparkinesis.stream.position import AtTimestamp
 from sparkinesis.worker.application import Application
-from sparkinesis.worker.fleet.options import FleetOptions
+from sparkinesis.worker.fleet_options import FleetOptions
 from sparkinesis.worker.options import FanOutOptions, LeaseTableOptions, WorkerOptions
 from tests.journal import Journal, Journaling
 

@@ -9,7 +9,7 @@ from sparkinesis.lease.rules import shard_sync
 from sparkinesis.lease.rules.beginning import Beginning, Unread
 from sparkinesis.stream.position import LATEST
 from sparkinesis.stream.reading import retention
-from sparkinesis.worker import consumer
+from sparkinesis.worker.lifecycle import consumer
 from tests.simulation.patches import always
 from tests.simulation.subject import Bug, instead
 

@@ -19,16 +19,18 @@ from sparkinesis.stream.reading.cursor import ShardCursor
 from sparkinesis.stream.reading.retention import RetentionCheck
 from sparkinesis.stream.reading.start_cut import StartCut
 from sparkinesis.stream.shard import Lineage
-from sparkinesis.worker import batch, calling, consumer, delivery, intake, polling
+from sparkinesis.worker import batch
 from sparkinesis.worker.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer, Permitted
-from sparkinesis.worker.consumer import ShardConsumer
-from sparkinesis.worker.delivery import Deliverer
-from sparkinesis.worker.intake import Intake
-from sparkinesis.worker.memory import Hold, MemoryBudget
-from sparkinesis.worker.retrieval import FetchAhead
-from sparkinesis.worker.settings import ConsumerSettings
-from sparkinesis.worker.worker import Worker
+from sparkinesis.worker.lifecycle import calling, consumer, delivery, intake
+from sparkinesis.worker.lifecycle.consumer import ShardConsumer
+from sparkinesis.worker.lifecycle.delivery import Deliverer
+from sparkinesis.worker.lifecycle.intake import Intake
+from sparkinesis.worker.lifecycle.settings import ConsumerSettings
+from sparkinesis.worker.lifecycle.worker import Worker
+from sparkinesis.worker.retrieval import polling
+from sparkinesis.worker.retrieval.ahead import FetchAhead
+from sparkinesis.worker.retrieval.memory import Hold, MemoryBudget
 from tests.simulation.patches import (
     always,
     begin_anew,

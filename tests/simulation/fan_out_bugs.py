@@ -10,8 +10,8 @@ from sparkinesis.stream.calls.subscription import Subscription
 from sparkinesis.stream.fan_out import cursor as fanout
 from sparkinesis.stream.fan_out.cursor import FanOutCursor
 from sparkinesis.stream.position import TRIM_HORIZON
-from sparkinesis.worker.fan_out import FanOut, SubscribedShard
-from sparkinesis.worker.worker import Worker
+from sparkinesis.worker.lifecycle.worker import Worker
+from sparkinesis.worker.retrieval.fan_out import FanOut, SubscribedShard
 from tests.simulation.patches import take_repeats
 from tests.simulation.subject import Bug, instead
 

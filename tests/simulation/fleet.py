@@ -9,9 +9,9 @@ from datetime import datetime, timedelta, timezone
 
 from sparkinesis.errors import DuplicateWorkerIdError, SparkinesisError
 from sparkinesis.worker.application import Application
+from sparkinesis.worker.lifecycle.timing import Timing
+from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions
-from sparkinesis.worker.timing import Timing
-from sparkinesis.worker.worker import Worker
 from tests.simulation import history as events
 from tests.simulation.history import History
 from tests.simulation.journal import EPOCH_MS, Journal

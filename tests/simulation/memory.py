@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sparkinesis.worker.memory import Account, Hold, MemoryBudget
+from sparkinesis.worker.retrieval.memory import Account, Hold, MemoryBudget
 from tests.simulation.scheduler import Process, Scheduler
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from types import ModuleType, TracebackType
 from typing import Any
 from unittest import mock
 
+import sparkinesis.fleet
 import sparkinesis.lease
 import sparkinesis.source
 import sparkinesis.stream
@@ -325,6 +326,7 @@ def _modules() -> list[tuple[ModuleType, str]]:
         sparkinesis.stream,
         sparkinesis.lease,
         sparkinesis.worker,
+        sparkinesis.fleet,
         sparkinesis.source,
     ):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):

@@ -10,7 +10,7 @@ from sparkinesis.errors import SparkinesisError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.worker.batch import RecordBatch, UserRecord
 from sparkinesis.worker.checkpointer import Checkpointer
-from sparkinesis.worker.dead_letter import FailedRecords
+from sparkinesis.worker.dead_letters.targets import FailedRecords
 from sparkinesis.worker.on_error import DeadLetter, OnError, Retry, Skip, Stop
 from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
 from tests.simulation.history import History, Policy

@@ -23,9 +23,9 @@ from sparkinesis import (
     RecordProcessor,
     WorkerOptions,
 )
+from sparkinesis.fleet.status import FleetState
 from sparkinesis.local import LocalServer
 from sparkinesis.worker.checkpointer import Checkpointer
-from sparkinesis.worker.fleet.status import FleetState
 from tests.streams import put
 
 if TYPE_CHECKING:

@@ -71,8 +71,8 @@ def test_imports_point_down_only(module: str) -> None:
     ("module", "source"),
     [
         ("stream/calls/client.py", "from sparkinesis.source.options import OPTIONS"),
-        ("source/reader.py", "def f():\n    import sparkinesis.worker.consumer"),
-        ("worker/consumer.py", "from sparkinesis import source"),
+        ("source/reader.py", "def f():\n    import sparkinesis.worker.lifecycle.consumer"),
+        ("worker/lifecycle/consumer.py", "from sparkinesis import source"),
         ("lease/rules/taker.py", "from pyspark.sql import SparkSession"),
         ("local/server.py", "from sparkinesis.stream.calls.client import StreamClient"),
     ],

@@ -34,23 +34,23 @@ from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
 from sparkinesis.stream.position import END_OF_TIME_MS, LATEST, TRIM_HORIZON, AtTimestamp
 from sparkinesis.stream.reading.service_clock import ServiceClock
 from sparkinesis.stream.reading.shared_summary import SharedSummary
-from sparkinesis.worker.fan_out import FanOut
-from sparkinesis.worker.fleet.options import DEFAULT_FLEET_OPTIONS, FleetOptions
-from sparkinesis.worker.memory import MemoryBudget, budget_of_process
+from sparkinesis.worker.fleet_options import DEFAULT_FLEET_OPTIONS, FleetOptions
+from sparkinesis.worker.lifecycle.settings import ConsumerSettings
+from sparkinesis.worker.lifecycle.signals import graceful_on_signals
+from sparkinesis.worker.lifecycle.timing import MACHINE, Timing
+from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.on_error import RETRY, OnError, check_policy
 from sparkinesis.worker.options import DEFAULT_OPTIONS, WorkerOptions, check_consumer_name
-from sparkinesis.worker.polling import Polling
 from sparkinesis.worker.processor import ProcessorFactory, check_factory
-from sparkinesis.worker.retrieval import RetrievalMode
-from sparkinesis.worker.settings import ConsumerSettings
-from sparkinesis.worker.signals import graceful_on_signals
-from sparkinesis.worker.timing import MACHINE, Timing
-from sparkinesis.worker.worker import Worker
+from sparkinesis.worker.retrieval.ahead import RetrievalMode
+from sparkinesis.worker.retrieval.fan_out import FanOut
+from sparkinesis.worker.retrieval.memory import MemoryBudget, budget_of_process
+from sparkinesis.worker.retrieval.polling import Polling
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from sparkinesis.worker.fleet.fleet import Fleet
+    from sparkinesis.fleet.fleet import Fleet
 
 _log = logging.getLogger(__name__)
 
@@ -280,7 +280,7 @@ class Application:
         later.
         """
         if spark is not None:
-            from sparkinesis.worker.fleet.fleet import Fleet  # noqa: PLC0415 - needs PySpark
+            from sparkinesis.fleet.fleet import Fleet  # noqa: PLC0415 - needs PySpark
 
             return Fleet(self, spark, workers, fleet)
         self._run_here()

@@ -13,7 +13,7 @@ import pyarrow as pa
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.reading.record import to_arrow_within
-from sparkinesis.worker.footprint import in_batch
+from sparkinesis.worker.retrieval.footprint import in_batch
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 

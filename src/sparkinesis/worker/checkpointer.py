@@ -25,7 +25,7 @@ from sparkinesis.lease.lease import PendingCheckpoint
 from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position, Sentinel
 from sparkinesis.stream.reading.retention import CLOCK_MARGIN_MS
 from sparkinesis.worker.batch import RecordBatch, UserRecord
-from sparkinesis.worker.sink import ShardSinks
+from sparkinesis.worker.sink.sink import ShardSinks
 
 _END = ExtendedSequenceNumber(SHARD_END)
 

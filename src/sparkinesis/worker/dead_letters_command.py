@@ -19,7 +19,7 @@ from sparkinesis.lease.table_output import print_table
 
 if TYPE_CHECKING:
     from sparkinesis.stream.address import StreamAddress
-    from sparkinesis.worker.dead_letters import DeadLetters, Letter, Look, PutBack
+    from sparkinesis.worker.dead_letters.stored import DeadLetters, Letter, Look, PutBack
 
 _SHORT_ERROR = 100
 """Characters of an error in the table."""
@@ -65,7 +65,7 @@ def dead_letters(
 
     A file is moved or deleted when the stream has taken all of its records, and not before.
     """
-    from sparkinesis.worker.dead_letters import DeadLetters  # noqa: PLC0415 - slow to import
+    from sparkinesis.worker.dead_letters.stored import DeadLetters  # noqa: PLC0415 - slow to import
 
     with errors_in_one_line("dead-letters"):
         address = _checked(
@@ -119,7 +119,7 @@ def _put_back(
     as_json: bool,
 ) -> None:
     from sparkinesis.stream.calls.client import StreamClient  # noqa: PLC0415 - slow to import
-    from sparkinesis.worker.dead_letters import put_back  # noqa: PLC0415
+    from sparkinesis.worker.dead_letters.stored import put_back  # noqa: PLC0415
 
     summary = StreamClient(address).describe()  # A typing error is told before the question.
     if not look.letters:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from sparkinesis.errors import OptionError
-from sparkinesis.worker.dead_letter import DeadLetterTarget, check_target
+from sparkinesis.worker.dead_letters.targets import DeadLetterTarget, check_target
 
 
 @dataclass(frozen=True, slots=True)

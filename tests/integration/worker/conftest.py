@@ -13,8 +13,8 @@ from moto.server import ThreadedMotoServer
 
 from sparkinesis.local import Limits, LocalServer
 from sparkinesis.worker.application import Application
+from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions
-from sparkinesis.worker.worker import Worker
 from tests.journal import Journal, Journaling
 
 FAILOVER_TIME = 2.0

@@ -18,9 +18,9 @@ from sparkinesis.errors import LeaseLostError
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
+from sparkinesis.worker.lifecycle.signals import graceful_on_signals
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
-from sparkinesis.worker.signals import graceful_on_signals
 
 _acquisitions = itertools.count()
 

@@ -21,9 +21,9 @@ from sparkinesis.errors import (
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.worker.application import Application
+from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.on_error import OnError, Retry, Skip
 from sparkinesis.worker.processor import RecordProcessor
-from sparkinesis.worker.worker import Worker
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.streams import put_at, split
 

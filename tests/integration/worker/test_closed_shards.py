@@ -21,7 +21,7 @@ from sparkinesis.stream.reading.budget import Pace, ShardBudget
 from sparkinesis.stream.reading.cursor import ShardCursor
 from sparkinesis.stream.reading.range import read_range
 from sparkinesis.stream.reading.retention import RetentionCheck
-from sparkinesis.worker.closed_shards import ClosedShards
+from sparkinesis.worker.retrieval.closed_shards import ClosedShards
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.streams import put, split
 
@@ -150,7 +150,7 @@ def test_a_worker_tells_of_a_shard_that_does_not_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The minute is shortened; all else is as it is."""
-    monkeypatch.setattr("sparkinesis.worker.closed_shards.WORTH_A_WORD", 0.5)
+    monkeypatch.setattr("sparkinesis.worker.retrieval.closed_shards.WORTH_A_WORD", 0.5)
     told = threading.Event()
 
     class Told(logging.Handler):

@@ -27,10 +27,10 @@ from sparkinesis.stream.kpl.unpack import aggregate
 from sparkinesis.stream.reading.record import USER_RECORD_SCHEMA
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.batch import RecordBatch
-from sparkinesis.worker.dead_letter import DeadLetterDirectory, FailedRecords
-from sparkinesis.worker.dead_letters import DeadLetters, put_back
+from sparkinesis.worker.dead_letters.stored import DeadLetters, put_back
+from sparkinesis.worker.dead_letters.targets import DeadLetterDirectory, FailedRecords
+from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.on_error import DeadLetter
-from sparkinesis.worker.worker import Worker
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.streams import create_auto, put_at, shard_ids
 

@@ -18,8 +18,8 @@ from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AfterRecord, AtTim
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
+from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions
-from sparkinesis.worker.worker import Worker
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.streams import put
 from tests.timed_stream import HOUR, SHARDS, TimedStream

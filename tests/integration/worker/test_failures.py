@@ -12,9 +12,9 @@ import pytest
 
 from sparkinesis import LogContext
 from sparkinesis.worker.application import Application
+from sparkinesis.worker.lifecycle.signals import graceful_on_signals
+from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.on_error import Retry, Skip
-from sparkinesis.worker.signals import graceful_on_signals
-from sparkinesis.worker.worker import Worker
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.streams import put_at
 

@@ -14,8 +14,8 @@ import pytest
 from sparkinesis.errors import AccessDeniedError, ConsumerLimitError
 from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.worker.application import Application
+from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import FanOutOptions
-from sparkinesis.worker.worker import Worker
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.streams import put_at, shard_ids
 

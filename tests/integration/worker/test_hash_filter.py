@@ -10,7 +10,7 @@ import pytest
 
 from sparkinesis.stream.kpl.unpack import aggregate
 from sparkinesis.worker.application import Application
-from sparkinesis.worker.worker import Worker
+from sparkinesis.worker.lifecycle.worker import Worker
 from tests.journal import Journal
 from tests.streams import create_auto, put_at
 

@@ -14,12 +14,12 @@ from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import TRIM_HORIZON
-from sparkinesis.worker.intake import Intake
+from sparkinesis.worker.lifecycle.intake import Intake
+from sparkinesis.worker.lifecycle.settings import ConsumerSettings
 from sparkinesis.worker.on_error import Retry
 from sparkinesis.worker.options import WorkerOptions
-from sparkinesis.worker.polling import Polling
 from sparkinesis.worker.processor import RecordProcessor
-from sparkinesis.worker.settings import ConsumerSettings
+from sparkinesis.worker.retrieval.polling import Polling
 from tests.journal import PATIENCE
 from tests.streams import put
 

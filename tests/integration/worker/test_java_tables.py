@@ -11,7 +11,7 @@ from typing import Any
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.stream.kpl.unpack import aggregate
 from sparkinesis.worker.application import Application
-from sparkinesis.worker.worker import Worker
+from sparkinesis.worker.lifecycle.worker import Worker
 from tests.integration.worker.conftest import FAILOVER_TIME
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.kcl import COORDINATION, KCL_2, KCL_3, create_table, java_refuses, put_rows

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sparkinesis.worker.application import Application
-from sparkinesis.worker.worker import Worker
+from sparkinesis.worker.lifecycle.worker import Worker
 from tests.integration.worker.conftest import FAILOVER_TIME
 from tests.journal import Journal, Journaling
 from tests.streams import put_at

@@ -19,7 +19,7 @@ from sparkinesis.lease.watching import Lag, lag_client, lags
 from sparkinesis.local import LocalServer
 from sparkinesis.local.faults import Call, Fault
 from sparkinesis.worker.application import Application
-from sparkinesis.worker.worker import Worker
+from sparkinesis.worker.lifecycle.worker import Worker
 from tests.integration.worker.conftest import FAILOVER_TIME
 from tests.journal import Journal, Journaling
 from tests.streams import split

@@ -16,11 +16,11 @@ from sparkinesis.local import LocalServer, limits
 from sparkinesis.stream.kpl.unpack import aggregate
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.batch import RecordBatch
-from sparkinesis.worker.memory import MemoryBudget, floor_of
+from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
-from sparkinesis.worker.retrieval import FetchedPage
-from sparkinesis.worker.worker import Worker
+from sparkinesis.worker.retrieval.ahead import FetchedPage
+from sparkinesis.worker.retrieval.memory import MemoryBudget, floor_of
 from tests.journal import PATIENCE
 
 RETRIEVALS = ("polling", "efo")

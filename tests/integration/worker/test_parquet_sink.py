@@ -21,10 +21,10 @@ from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.checkpointer import Checkpointer
-from sparkinesis.worker.dead_letter import FailedRecords
+from sparkinesis.worker.dead_letters.targets import FailedRecords
+from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.on_error import DeadLetter
 from sparkinesis.worker.processor import ProcessorShard
-from sparkinesis.worker.worker import Worker
 from tests.flaky import flaky
 from tests.integration.worker.sink_process import SCHEMA, Storing
 from tests.journal import PATIENCE, Journal, Journaling

@@ -11,7 +11,7 @@ import pytest
 from sparkinesis.errors import LeaseLostError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.worker.application import Application
-from sparkinesis.worker.worker import Worker
+from sparkinesis.worker.lifecycle.worker import Worker
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.streams import put_at
 

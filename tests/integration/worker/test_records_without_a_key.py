@@ -17,10 +17,10 @@ from sparkinesis.compat.kclpy.v3.processor import RecordProcessorBase as Version
 from sparkinesis.local import LocalServer
 from sparkinesis.stream.kpl.unpack import aggregate
 from sparkinesis.worker.application import Application
-from sparkinesis.worker.dead_letter import DeadLetterDirectory, DeadLetterStream
+from sparkinesis.worker.dead_letters.targets import DeadLetterDirectory, DeadLetterStream
+from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.on_error import DeadLetter
 from sparkinesis.worker.processor import RecordProcessor
-from sparkinesis.worker.worker import Worker
 from tests.journal import Journal, Journaling
 from tests.lake import visible_files, visible_rows
 from tests.streams import create_auto, shard_ids

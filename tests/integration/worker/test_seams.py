@@ -20,8 +20,8 @@ from sparkinesis.stream.kpl.unpack import aggregate
 from sparkinesis.stream.page import decode_page
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.batch import make_batch
+from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.on_error import DeadLetter, Stop
-from sparkinesis.worker.worker import Worker
 from tests.journal import PATIENCE, Journal, Journaling
 
 Start = Callable[[Application], Worker]
@@ -98,7 +98,7 @@ def test_a_page_that_could_not_be_unpacked_is_fetched_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     no_memory = first_times(2, MemoryError(), make_batch)
-    monkeypatch.setattr("sparkinesis.worker.intake.make_batch", no_memory)
+    monkeypatch.setattr("sparkinesis.worker.lifecycle.intake.make_batch", no_memory)
     put(kinesis, stream, b"1")
     start(application())
     journal.wait(lambda: bool(journal.calls("initialize")))

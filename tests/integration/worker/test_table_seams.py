@@ -17,7 +17,7 @@ from sparkinesis.lease.rules.leader import leader
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer
 from sparkinesis.worker.application import Application
-from sparkinesis.worker.worker import Worker
+from sparkinesis.worker.lifecycle.worker import Worker
 from tests.journal import PATIENCE, Journal
 from tests.kcl import create_table, put_lease
 

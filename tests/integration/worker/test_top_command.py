@@ -29,7 +29,7 @@ from sparkinesis.lease.watching import Lag, lag_client
 from sparkinesis.local import LocalServer
 from sparkinesis.local.faults import Call, Fault
 from sparkinesis.worker.application import Application
-from sparkinesis.worker.worker import Worker
+from sparkinesis.worker.lifecycle.worker import Worker
 from tests.journal import Journal
 
 Start = Callable[[Application], Worker]

@@ -10,7 +10,7 @@ import pytest
 from sparkinesis.lease.watching import Lag, lag_client, lag_of
 from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.worker.application import Application
-from sparkinesis.worker.worker import Worker
+from sparkinesis.worker.lifecycle.worker import Worker
 from tests.integration.worker.test_w1_order import in_order_of_first_sight, parents_of
 from tests.journal import Journal, Journaling
 from tests.streams import merge_neighbours, put, split

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sparkinesis.worker.application import Application
-from sparkinesis.worker.worker import Worker
+from sparkinesis.worker.lifecycle.worker import Worker
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.streams import merge_neighbours, put, put_at, split
 

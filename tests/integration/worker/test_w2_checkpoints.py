@@ -13,7 +13,7 @@ from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.local import LocalServer
 from sparkinesis.stream.kpl.unpack import aggregate
 from sparkinesis.worker.application import Application
-from sparkinesis.worker.worker import Worker
+from sparkinesis.worker.lifecycle.worker import Worker
 from tests.journal import Journal, Journaling
 from tests.kcl import COORDINATION, create_table, put_rows
 from tests.streams import split

@@ -19,9 +19,13 @@ from sparkinesis.stream.kpl.messages import AggregatedRecord
 from sparkinesis.stream.kpl.unpack import aggregate
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.checkpointer import Checkpointer
-from sparkinesis.worker.dead_letter import DeadLetterDirectory, DeadLetterStream, FailedRecords
+from sparkinesis.worker.dead_letters.targets import (
+    DeadLetterDirectory,
+    DeadLetterStream,
+    FailedRecords,
+)
+from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.on_error import DeadLetter, Retry, Skip, Stop
-from sparkinesis.worker.worker import Worker
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.streams import put_at
 from tests.unit.stream.kpl.test_unpack import sealed

@@ -18,10 +18,10 @@ from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.local import LocalServer
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.checkpointer import Checkpointer
+from sparkinesis.worker.lifecycle.signals import graceful_on_signals
+from sparkinesis.worker.lifecycle.states import State
+from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions
-from sparkinesis.worker.signals import graceful_on_signals
-from sparkinesis.worker.states import State
-from sparkinesis.worker.worker import Worker
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.streams import put_at
 

@@ -33,7 +33,7 @@ from sparkinesis.lease.table.refusal import LeaseChangedError
 from sparkinesis.lease.target import parse_target
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.worker.application import Application
-from sparkinesis.worker.worker import Worker
+from sparkinesis.worker.lifecycle.worker import Worker
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.streams import put, shard_ids, split
 

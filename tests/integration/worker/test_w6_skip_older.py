@@ -15,7 +15,7 @@ import pytest
 from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.local.clock import system_clock
 from sparkinesis.worker.application import Application
-from sparkinesis.worker.worker import Worker
+from sparkinesis.worker.lifecycle.worker import Worker
 from tests.integration.worker.conftest import AT_ONCE
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.streams import merge_neighbours, put_at, split

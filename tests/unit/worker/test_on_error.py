@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import pytest
 
 from sparkinesis.errors import OptionError
-from sparkinesis.worker.dead_letter import (
+from sparkinesis.worker.dead_letters.targets import (
     DeadLetterDirectory,
     DeadLetterStream,
     FailedRecords,

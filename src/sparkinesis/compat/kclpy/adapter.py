@@ -25,8 +25,8 @@ from sparkinesis.compat.kclpy.v2 import processor as v2
 from sparkinesis.compat.kclpy.v3 import processor as v3
 from sparkinesis.errors import ProcessorError, SparkinesisError
 from sparkinesis.worker.batch import RecordBatch
-from sparkinesis.worker.calling import call, made_by, refuse_asynchronous, refuse_factory
 from sparkinesis.worker.checkpointer import Checkpointer as WorkerCheckpointer
+from sparkinesis.worker.lifecycle.calling import call, made_by, refuse_asynchronous, refuse_factory
 from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
 
 _log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from sparkinesis.compat.kclpy.messages import (
     ShutdownRequestedInput,
 )
 from sparkinesis.compat.kclpy.unwritten import unwritten
-from sparkinesis.worker.calling import call
+from sparkinesis.worker.lifecycle.calling import call
 
 
 class RecordProcessorBase:

@@ -1,0 +1,424 @@
+"""A fleet: an application's workers on Spark executors, and the driver's handle on them."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from sparkinesis.errors import FleetError, OptionError
+from sparkinesis.fleet import notes
+from sparkinesis.fleet.channel.control import Control, Disconnected
+from sparkinesis.fleet.channel.messages import (
+    Ended,
+    Hello,
+    Leaving,
+    Ping,
+    Report,
+    ShutDown,
+    Start,
+    Wait,
+)
+from sparkinesis.fleet.channel.tls import DriverIdentity
+from sparkinesis.fleet.hosted import Posting
+from sparkinesis.fleet.interrupt import own_interrupt
+from sparkinesis.fleet.jobs import SparkJobs, check_can_travel
+from sparkinesis.fleet.ledger import Ledger
+from sparkinesis.fleet.roster import (
+    Action,
+    Cancel,
+    Drop,
+    Roster,
+    Submit,
+    TellShutDown,
+    TellStart,
+    TellWait,
+)
+from sparkinesis.fleet.status import FleetState, FleetStatus, WorkerState
+from sparkinesis.fleet.view import watch
+from sparkinesis.worker.application import Application
+from sparkinesis.worker.dead_letters.targets import DeadLetterDirectory
+from sparkinesis.worker.fleet_options import FleetOptions
+from sparkinesis.worker.on_error import DeadLetter, last_resort
+from sparkinesis.worker.reporting.failures import describe
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
+
+_LONG_WAIT = 30.0
+"""Seconds that Spark may take to run a task before it is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class _JobEnded:
+    job: int
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    workers: int
+
+
+@dataclass(frozen=True, slots=True)
+class _ShutDown:
+    within: float
+    """Seconds that workers have."""
+
+
+class Fleet:
+    """Workers of one application, one for each task slot of Spark that they are given.
+
+    Made by `Application.run`. All methods are for any thread; one thread of the fleet's own decides
+    and acts. As a context manager, it shuts down at the end of the block, and raises `FleetError`
+    if it has failed; it also shuts down when the driver's program ends.
+    """
+
+    def __init__(
+        self,
+        application: Application,
+        spark: SparkSession,
+        workers: int,
+        options: FleetOptions,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Raises `OptionError`, `ProcessorError` and `FleetError` before any job is submitted."""
+        _check_workers(workers)
+        if application.worker_id is not None:
+            raise OptionError(
+                "worker_id is set, and the workers of a fleet must differ: leave it out."
+            )
+        self._application = application
+        self._options = options
+        self._clock = clock
+        self._stream = application.address().name
+        # A comma would end Spark's tag.
+        group = (options.job_group or f"sparkinesis {application.name}").replace(",", " ")
+        self._jobs = SparkJobs(spark, group, f"{application.name} on stream {self._stream}")
+        place = self._jobs.place(options)
+        identity = DriverIdentity.new()
+        posting = Posting(
+            application,
+            place.host,
+            options.port,
+            identity.worker_pass,
+            options.heartbeat_interval,
+            options.lost_after,
+            options.log_level,
+        )
+        check_can_travel(posting)
+        self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._roster = Roster(options, self._jobs.max_failures()).scaled(workers)
+        self._ledger = Ledger()
+        self._waiting = 0
+        """Workers that were said to wait for a free core."""
+        self._are_graceful = True
+        """No worker had to be forced so far."""
+        self._deadline: float | None = None
+        """When a shutdown has taken too long."""
+        self._shutdown_within = application.options.shutdown_timeout
+        if not self._jobs.are_on_this_machine:
+            self._warn_of_local_dead_letters()
+        self._status = self._ledger.status(application.name, self._stream, self._roster, clock())
+        self._changed = threading.Condition()
+        self._control = Control(
+            place.bind,
+            options.port,
+            identity,
+            lambda worker, what: self._events.put((worker, what)),
+        )
+        self._posting = replace(posting, port=self._control.port)
+        self._thread = threading.Thread(target=self._run, name=f"{group}-fleet", daemon=True)
+        try:
+            self._thread.start()
+        except BaseException:
+            self._control.close()
+            raise
+        atexit.register(self._at_exit)
+
+    def _warn_of_local_dead_letters(self) -> None:
+        resort = last_resort(self._application.on_error)
+        target = resort.target if isinstance(resort, DeadLetter) else None
+        if isinstance(target, DeadLetterDirectory) and target.is_local:
+            self._note(notes.dead_letters_stay_there(str(target.path)))
+
+    # --- for any thread
+
+    def status(self) -> FleetStatus:
+        """The fleet, at most a heartbeat interval old."""
+        return self._status
+
+    def scale(self, workers: int) -> None:
+        """Have so many workers from now on; returns at once.
+
+        Workers that are not wanted shut down gracefully. Raises `OptionError` for less than one,
+        and `FleetError` for a fleet that is ending.
+        """
+        _check_workers(workers)
+        if self._status.state is not FleetState.RUNNING:
+            raise FleetError(f"The fleet is {self._status.state.value}; start another one.")
+        self._events.put(_Scale(workers))
+
+    def request_shutdown(self, timeout: float | None = None) -> None:
+        """Begin to shut down gracefully; returns at once. See `shutdown`."""
+        seconds = self._application.options.shutdown_timeout if timeout is None else timeout
+        self._events.put(_ShutDown(seconds))
+
+    def shutdown(self, timeout: float | None = None) -> bool:
+        """Shut down gracefully, and wait for it.
+
+        Every worker finishes the batches at hand, lets its processors checkpoint, releases its
+        leases, and ends its Spark task. timeout: seconds that they have for it; None: the
+        application's ``shutdown_timeout``. Jobs of workers that have not ended after it, and what
+        it takes to lose one, are cancelled. Returns whether all ended gracefully; False for a
+        fleet that has failed.
+        """
+        seconds = self._application.options.shutdown_timeout if timeout is None else timeout
+        self.request_shutdown(seconds)
+        self._wait(seconds + 2 * self._options.lost_after)  # by then what is left was cancelled
+        has_ended = self._status.state is FleetState.ENDED
+        return has_ended and not self._roster.is_abandoned and self._are_graceful
+
+    def await_termination(self, timeout: float | None = None) -> bool:
+        """Wait for the fleet's end, at most ``timeout`` seconds; whether it has ended.
+
+        It ends by `shutdown`, or when a record processor asks for it. Raises `FleetError` if it
+        has failed. Ctrl-C raises KeyboardInterrupt, and leaves the fleet as it is.
+        """
+        ended = self._wait(timeout)
+        self._raise_failure()
+        return ended
+
+    def _raise_failure(self) -> None:
+        if self._status.state is FleetState.FAILED:
+            raise FleetError(
+                f"The fleet of {self._application.name!r} has failed: {self._status.error}"
+            )
+
+    def watch(self) -> None:
+        """Show the fleet on the terminal, updated in place, until it ends or Ctrl-C.
+
+        Ctrl-C ends the view only.
+        """
+        watch(self.status, wait=self._wait)
+
+    def __enter__(self) -> Fleet:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.shutdown()
+        if error is None:
+            self._raise_failure()
+
+    def _wait(self, timeout: float | None) -> bool:
+        # Who leaves by Ctrl-C leaves the workers the time that a graceful shutdown takes.
+        with own_interrupt(only_for_spark=True), self._changed:
+            return self._changed.wait_for(lambda: self._status.state.is_over, timeout)
+
+    def _at_exit(self) -> None:
+        if not self._status.state.is_over:
+            _log.info("The program ends: shutting the fleet down")
+            self.shutdown()
+
+    # --- the fleet's own thread
+
+    def _run(self) -> None:
+        try:
+            self._decide()
+        except BaseException as error:  # noqa: BLE001 - or who waits for the end waits for ever
+            _log.exception("Fleet of %s: cannot go on", self._application.name)
+            self._roster = self._roster.failed(describe(error))
+            self._publish_failure()
+        self._control.close()  # workers that are still there have lost their driver
+        atexit.unregister(self._at_exit)
+
+    def _decide(self) -> None:
+        next_beat = self._clock()
+        while not self._roster.state.is_over:
+            now = self._clock()
+            if now >= next_beat:
+                next_beat = now + self._options.heartbeat_interval
+                self._beat()
+            self._watch_shutdown(now)
+            self._settle()
+            due = min(next_beat, self._roster.next_at(now))
+            try:
+                self._handle(self._events.get(timeout=max(0.0, due - self._clock())))
+                while True:
+                    self._handle(self._events.get_nowait())
+            except queue.Empty:
+                pass
+
+    def _watch_shutdown(self, now: float) -> None:
+        """Whoever asked for it: it ends."""
+        roster = self._roster
+        if roster.state is not FleetState.SHUTTING_DOWN or roster.is_abandoned:
+            return
+        if self._deadline is None:
+            self._deadline = now + self._shutdown_within + self._options.lost_after
+        elif now >= self._deadline:
+            self._note("The shutdown took too long: cancelling what is left")
+            self._roster = roster.abandoned()
+
+    def _beat(self) -> None:
+        self._control.send_to_all(Ping())
+        self._tell_of_waiting()
+        for member in self._roster.members.values():
+            if member.must_leave or member.state not in {WorkerState.RUNNING, WorkerState.STARTING}:
+                continue
+            hello = self._ledger.workers[member.worker_id].hello
+            if self._jobs.is_decommissioned(hello.stage_id, hello.task_attempt_id):
+                self._note(notes.decommissioned(hello))
+                self._roster = self._roster.moved(member.worker_id)
+
+    def _tell_of_waiting(self) -> None:
+        late = self._clock() - _LONG_WAIT
+        slots = self._roster.slots.values()
+        waiting = sum(s.job is not None and not s.has_joined and s.emptied < late for s in slots)
+        if waiting > self._waiting:
+            self._note(notes.waiting(waiting, len(slots)))
+        self._waiting = waiting
+
+    def _settle(self) -> None:
+        now = self._clock()
+        self._roster, actions = self._roster.settle(now)
+        for action in actions:
+            self._act(action)
+        self._publish(now)
+
+    def _publish(self, now: float) -> None:
+        self._ledger = self._ledger.only(self._roster.members)
+        status = self._ledger.status(self._application.name, self._stream, self._roster, now)
+        with self._changed:
+            self._status = status
+            self._changed.notify_all()
+
+    def _publish_failure(self) -> None:
+        # The rest stays as it was last seen: what cannot be worked out may be why it failed.
+        with self._changed:
+            self._status = replace(self._status, state=FleetState.FAILED, error=self._roster.error)
+            self._changed.notify_all()
+
+    def _act(self, action: Action) -> None:
+        _log.debug("Fleet of %s: %s", self._application.name, action)
+        if isinstance(action, Submit):
+            self._submit(action)
+        elif isinstance(action, Cancel):
+            self._jobs.cancel(action.job)
+        elif isinstance(action, TellStart):
+            self._control.send(action.worker_id, Start())
+        elif isinstance(action, TellWait):
+            self._control.send(action.worker_id, Wait())
+        elif isinstance(action, TellShutDown):
+            self._control.send(action.worker_id, ShutDown(self._shutdown_within))
+        elif isinstance(action, Drop):
+            self._control.drop(action.worker_id)
+
+    def _submit(self, submit: Submit) -> None:
+        def on_end(error: str | None) -> None:
+            self._events.put(_JobEnded(submit.job, error))
+
+        self._jobs.submit(submit.job, submit.slots, self._posting, on_end)
+
+    def _handle(self, event: Any) -> None:
+        _log.debug("Fleet of %s: %s", self._application.name, event)
+        now = self._clock()
+        if isinstance(event, tuple):
+            worker_id, message = event
+            self._hear(worker_id, message, now)
+        elif isinstance(event, _JobEnded):
+            self._job_ended(event, now)
+        elif isinstance(event, _Scale):
+            self._note(f"scaled to {event.workers} workers", logging.INFO)
+            self._roster = self._roster.scaled(event.workers)
+        elif isinstance(event, _ShutDown):
+            self._shutdown_within = event.within
+            self._deadline = None
+            self._roster = self._roster.shut_down()
+
+    def _hear(self, worker_id: str, message: Any, now: float) -> None:
+        if isinstance(message, Hello):
+            self._ledger = self._ledger.hello(message, now)
+            if worker_id not in self._roster.members:
+                self._note(notes.joined(message), logging.INFO)
+            self._roster = self._roster.joined(
+                worker_id,
+                message.slot,
+                message.job,
+                now,
+                attempt=message.attempt,
+                is_running=message.is_running,
+                is_leaving=message.is_leaving,
+            )
+        elif isinstance(message, Report):
+            self._ledger, new = self._ledger.report(worker_id, message, now)
+            for failure in new:
+                _log.error(
+                    "%s, on worker %s: %s\n%s",
+                    failure.what,
+                    worker_id,
+                    failure.error,
+                    failure.traceback,
+                )
+            self._roster = self._roster.heard(worker_id, now, is_running=message.is_running)
+        elif isinstance(message, Leaving):
+            self._note(f"Worker {worker_id} shuts down: {message.why}")
+            self._roster = self._roster.leaving(worker_id, is_for_all=message.is_for_all)
+        elif isinstance(message, Ended):
+            self._are_graceful = self._are_graceful and message.was_graceful
+            if (text := notes.ended(worker_id, message)) is not None:
+                self._note(text)
+            self._roster = self._roster.ended(
+                worker_id, message.error, now, is_transient=message.is_transient
+            )
+        elif isinstance(message, Disconnected):
+            self._disconnected(worker_id, now)
+
+    def _disconnected(self, worker_id: str, now: float) -> None:
+        member = self._roster.members.get(worker_id)
+        if member is not None and member.state is not WorkerState.STANDBY:
+            self._note(notes.lost(self._ledger.workers[worker_id]))
+        self._roster = self._roster.disconnected(worker_id, now)
+
+    def _job_ended(self, event: _JobEnded, now: float) -> None:
+        before = self._roster
+        if (
+            event.error is not None
+            and before.state is FleetState.RUNNING
+            and self._jobs.is_stopped()
+        ):
+            why = "the Spark session was stopped. Call the fleet's shutdown() before spark.stop()"
+            self._note(f"No worker can be had any more: {why}")
+            before = before.shut_down(why)
+        self._roster = before.job_ended(event.job, event.error, now)
+        if before.error is None and self._roster.error is not None:
+            self._note(f"The first workers cannot be had, and the fleet fails: {event.error}")
+        again = [
+            slot
+            for number, slot in self._roster.slots.items()
+            if slot.job is None and before.slots[number].job == event.job
+        ]
+        if again:
+            self._note(notes.submitted_again(again, event.error, now))
+
+    def _note(self, text: str, level: int = logging.WARNING) -> None:
+        _log.log(level, "Fleet of %s: %s", self._application.name, text)
+        self._ledger = self._ledger.note(text)
+
+
+def _check_workers(workers: int) -> None:
+    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
+        raise OptionError(f"workers is {workers!r}; a fleet has at least one.")

@@ -1,0 +1,356 @@
+"""What runs on a Spark executor: one worker, for as long as its driver wants it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import os
+import queue
+import random
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from types import FrameType
+from typing import Any, TypeAlias
+
+import msgspec
+import pyarrow as pa
+
+from sparkinesis.errors import FleetError, ServiceError, SparkinesisError
+from sparkinesis.fleet.channel.channel import ChannelClosedError
+from sparkinesis.fleet.channel.link import DriverLink
+from sparkinesis.fleet.channel.messages import (
+    Ended,
+    Hello,
+    Leaving,
+    Report,
+    ShutDown,
+    Start,
+    Wait,
+)
+from sparkinesis.fleet.channel.tls import NotAuthenticatedError, WorkerPass
+from sparkinesis.lease.rules.worker_ids import default_worker_id
+from sparkinesis.worker.application import Application
+from sparkinesis.worker.lifecycle.signals import handling
+from sparkinesis.worker.lifecycle.worker import Worker
+from sparkinesis.worker.reporting.failures import describe
+from sparkinesis.worker.reporting.log_context import LogPlace, log_to_stderr
+from sparkinesis.worker.reporting.status import Failure
+
+_log = logging.getLogger(__name__)
+
+RESULT = "slot INT, worker_id STRING, records BIGINT, error STRING"
+"""The row that a task returns, for those who look at the job's result."""
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""SIGHUP is what PySpark's daemon sends to Python processes whose executor has died."""
+
+
+@dataclass(frozen=True)
+class Posting:
+    """All that a worker of a fleet has to know; travels in the closure of its task."""
+
+    application: Application
+    host: str
+    port: int
+    worker_pass: WorkerPass = field(repr=False)
+    heartbeat_interval: float
+    lost_after: float
+    log_level: int | str
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Which of Spark's tasks a worker runs in."""
+
+    stage_id: int
+    attempt_id: int
+    """Among all of the application's."""
+    attempt: int
+    """Of this task, from 0."""
+
+
+def task_of(
+    posting: Posting, job: int, slots: Sequence[int], this_task: Callable[[], Task]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function of a job's tasks, for ``mapInArrow``: a task's one row is an index of slots.
+
+    this_task: tells, within a task, which one it is.
+    """
+
+    def host_worker(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = [index for batch in batches for index in batch.column(0).to_pylist()]
+        for index in rows:
+            yield HostedWorker(posting, job, slots[index], this_task()).run()
+
+    return host_worker
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """The worker has started, or could not."""
+
+    worker: Worker | None
+    error: BaseException | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Gone:
+    """The worker has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Signal:
+    number: int
+
+
+_Event: TypeAlias = Start | Wait | ShutDown | _Ready | _Gone | _Signal
+
+
+class HostedWorker:
+    """Runs one worker within `run`, in the thread that calls it; others only put events."""
+
+    def __init__(self, posting: Posting, job: int, slot: int, task: Task) -> None:
+        self._posting = posting
+        rng = random.Random(random.SystemRandom().getrandbits(64))  # noqa: S311 - no secret
+        host, pid = socket.gethostname(), os.getpid()
+        self._worker_id = default_worker_id(host, pid, rng)
+        self._hello = Hello(
+            self._worker_id, slot, job, task.attempt, host, pid, task.stage_id, task.attempt_id
+        )
+        # Signal handlers put into it: of all queues, this one permits that.
+        self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._link = DriverLink(
+            posting.host,
+            posting.port,
+            posting.worker_pass,
+            self._say_hello,
+            self._events.put,
+            lost_after=posting.lost_after,
+        )
+        self._log_place = LogPlace(posting.application.name, self._worker_id)
+        self._worker: Worker | None = None
+        self._is_starting = False
+        self._begun: Worker | None = None
+        """The worker, also while it starts."""
+        self._stop_starting = threading.Event()
+        self._give_up_at = math.inf
+        """When starting has taken too long for a shutdown that was asked for; an instant."""
+        self._shutdown_within: float | None = None
+        """Seconds; a shutdown was asked for, and not by a record processor."""
+        self._is_leaving = False
+        self._counts: dict[str, int] = {}
+        """Of failures that were reported, by fingerprint, ..."""
+        self._counts_of = 0
+        """... on this connection: earlier reports may be lost."""
+
+    def run(self) -> pa.RecordBatch:
+        """Work until the end.
+
+        Raises `FleetError` if the driver cannot be reached at first, or has never answered. Then
+        the driver does not know the worker, nor that its task is over: Spark has to run it again.
+        """
+        with log_to_stderr(self._posting.log_level), handling(_SIGNALS, self._on_signal):
+            ended = self._log_place.run(self._work_for_driver)
+        records = self._worker.records_total() if self._worker is not None else 0
+        row: list[list[object]] = [[self._hello.slot], [self._worker_id], [records], [ended.error]]
+        types = [pa.int32(), pa.string(), pa.int64(), pa.string()]
+        columns = [pa.array(value, type_) for value, type_ in zip(row, types, strict=True)]
+        return pa.RecordBatch.from_arrays(columns, ["slot", "worker_id", "records", "error"])
+
+    def _work_for_driver(self) -> Ended:
+        try:
+            self._link.open()
+        except (ChannelClosedError, NotAuthenticatedError) as error:
+            raise FleetError(
+                f"A worker of {self._posting.application.name!r} on {self._hello.host} found no "
+                f"driver: {error} Executors have to reach the driver: set host, bind and port of "
+                "FleetOptions where there is a firewall or another network between."
+            ) from None
+        try:
+            ended = self._work()
+            self._link.send_last(ended)
+        finally:
+            self._link.close()
+            if self._begun is not None:
+                # After an error in here too: Spark uses the process again, with what runs in it.
+                self._begun.request_shutdown()
+        if not self._link.has_answer:
+            raise FleetError(
+                f"A worker of {self._posting.application.name!r} on {self._hello.host} reached its "
+                "driver, and had no answer until its end. The driver may not know of it: Spark "
+                "runs its task again."
+            )
+        return ended
+
+    def _say_hello(self) -> Hello:
+        is_running = self._is_starting or self._worker is not None
+        is_leaving = self._is_leaving or self._shutdown_within is not None
+        return msgspec.structs.replace(self._hello, is_running=is_running, is_leaving=is_leaving)
+
+    def _work(self) -> Ended:
+        next_report = time.monotonic()
+        while True:
+            event = self._next_event(next_report)
+            if event is not None:
+                ended = self._handle(event)
+                if ended is not None:
+                    return ended
+                continue
+            if self._is_starting and time.monotonic() >= self._give_up_at:
+                _log.warning("The worker was still starting when its time was up")
+                return Ended(False)
+            next_report = time.monotonic() + self._posting.heartbeat_interval
+            self._link.send(self._report())
+            if self._link.is_lost and self._shutdown_within is None:
+                _log.warning(
+                    "The driver was not heard of for %.1f s: shutting down gracefully",
+                    self._link.silent_for,
+                )
+                ended = self._leave("the driver is lost")
+                if ended is not None:
+                    return ended
+            self._notice_request()
+
+    def _next_event(self, until: float) -> _Event | None:
+        try:
+            event: _Event = self._events.get(timeout=max(0.0, until - time.monotonic()))
+        except queue.Empty:
+            return None
+        return event
+
+    def _handle(self, event: _Event) -> Ended | None:
+        if isinstance(event, Start):
+            if not self._is_starting and self._worker is None and self._shutdown_within is None:
+                self._start()
+        elif isinstance(event, ShutDown):
+            _log.info("The driver asks for a shutdown within %g s", event.timeout)
+            return self._shut_down(event.timeout)
+        elif isinstance(event, _Signal):
+            name = signal.Signals(event.number).name
+            _log.warning("%s: shutting down gracefully", name)
+            return self._leave(f"it was sent {name}, as when its executor dies")
+        elif isinstance(event, _Ready):
+            return self._started(event)
+        elif isinstance(event, _Gone):
+            return self._gone()
+        return None
+
+    def _start(self) -> None:
+        """Begin to start the worker: it takes calls, during which heartbeats go on."""
+        self._is_starting = True
+
+        def start() -> None:
+            try:
+                # Checks what it is made of: a region that the driver found may be missing here.
+                application = replace(self._posting.application, worker_id=self._worker_id)
+                worker = self._begun = application.worker()
+                if self._stop_starting.is_set():
+                    worker.request_shutdown()
+                worker.start()
+            except BaseException as error:  # noqa: BLE001 - told to the driver
+                self._events.put(_Ready(None, error))
+            else:
+                self._events.put(_Ready(worker))
+
+        threading.Thread(
+            target=self._log_place.run, args=(start,), name="start-worker", daemon=True
+        ).start()
+
+    def _started(self, ready: _Ready) -> Ended | None:
+        self._is_starting = False
+        if ready.worker is None:
+            assert ready.error is not None
+            trace = None if isinstance(ready.error, SparkinesisError) else ready.error
+            _log.error("The worker could not start: %s", ready.error, exc_info=trace)
+            is_transient = isinstance(ready.error, ServiceError)
+            return Ended(False, describe(ready.error), is_transient)
+        self._worker = ready.worker
+        worker = ready.worker
+
+        def wait() -> None:
+            with contextlib.suppress(BaseException):  # raised again where it is told
+                worker.wait()
+            self._events.put(_Gone())
+
+        threading.Thread(target=wait, name="wait-for-worker", daemon=True).start()
+        if self._shutdown_within is not None:
+            self._shut_down_worker(self._shutdown_within)
+        return None
+
+    def _leave(self, why: str) -> Ended | None:
+        """Shut down without having been told to."""
+        if not self._is_leaving:
+            self._is_leaving = True
+            self._link.send(Leaving(why))
+        return self._shut_down(self._posting.application.options.shutdown_timeout)
+
+    def _shut_down(self, timeout: float) -> Ended | None:
+        again = self._shutdown_within is not None
+        self._shutdown_within = timeout
+        if self._worker is None:
+            if not self._is_starting:
+                return Ended(True)
+            self._stop_starting.set()
+            if self._begun is not None:
+                self._begun.request_shutdown()
+            self._give_up_at = min(self._give_up_at, time.monotonic() + timeout)
+        elif not again:
+            self._shut_down_worker(timeout)
+        return None
+
+    def _shut_down_worker(self, timeout: float) -> None:
+        assert self._worker is not None
+        threading.Thread(
+            target=self._log_place.run,
+            args=(self._worker.shutdown, timeout),
+            name="shutdown",
+            daemon=True,
+        ).start()
+
+    def _notice_request(self) -> None:
+        """Tell the driver if a record processor has asked for the application's shutdown.
+
+        That, and a failure, end the worker, in time even if some record processor does not return.
+        """
+        worker = self._worker
+        if worker is None or self._shutdown_within is not None or not worker.is_shutting_down:
+            return
+        if worker.failure is None:
+            self._is_leaving = True
+            self._link.send(Leaving("a record processor asked for it", is_for_all=True))
+        self._shut_down(self._posting.application.options.shutdown_timeout)
+
+    def _gone(self) -> Ended:
+        assert self._worker is not None
+        self._notice_request()
+        self._link.send(self._report())
+        error = self._worker.failure
+        return Ended(self._worker.was_graceful, None if error is None else describe(error))
+
+    def _report(self) -> Report:
+        worker = self._worker
+        if worker is None:
+            return Report((), 0)
+        return Report(
+            tuple(worker.status()), worker.records_total(), True, self._new_failures(worker)
+        )
+
+    def _new_failures(self, worker: Worker) -> tuple[Failure, ...]:
+        connection = self._link.connections
+        if connection != self._counts_of:
+            self._counts, self._counts_of = {}, connection
+        found = tuple(
+            failure
+            for failure in worker.failures()
+            if failure.count != self._counts.get(failure.fingerprint)
+        )
+        self._counts.update((failure.fingerprint, failure.count) for failure in found)
+        return found
+
+    def _on_signal(self, number: int, _: FrameType | None) -> None:
+        self._events.put(_Signal(number))

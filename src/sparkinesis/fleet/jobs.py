@@ -1,0 +1,223 @@
+"""A fleet's Spark jobs; classic sessions and Spark Connect."""
+
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from sparkinesis.errors import OptionError, ProcessorError
+from sparkinesis.fleet.hosted import RESULT, Posting, Task, task_of
+from sparkinesis.worker.fleet_options import FleetOptions
+from sparkinesis.worker.reporting.failures import cut
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
+
+_LONGEST_REASON = 2_000
+"""Characters of what Spark says when a job fails; stack traces of its own follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the driver listens, and by which name executors find it."""
+
+    bind: str
+    host: str
+
+
+class SparkJobs:
+    """Submits and cancels; for one thread, but for the threads of its own that wait for jobs."""
+
+    def __init__(self, spark: SparkSession, group: str, description: str) -> None:
+        self._spark = spark
+        self._group = group
+        self._description = description
+        self._run_id = secrets.token_hex(4)
+        """Another fleet of the application, in the same session, has jobs of the same numbers."""
+        self._executors: dict[int, str] = {}
+        """By task attempt id."""
+        self._is_connect = type(spark).__module__.startswith("pyspark.sql.connect")
+        self._tells_of_decommissioning = (
+            not self._is_connect
+            and spark.sparkContext.getConf().get("spark.decommission.enabled") == "true"
+        )
+
+    def place(self, options: FleetOptions) -> Place:
+        """Raises `OptionError` if nothing tells."""
+        if self._is_connect:
+            host = options.host or self._address_towards_server()
+            return Place(options.bind or host, host)
+        conf = self._spark.sparkContext.getConf()
+        is_local = self.are_on_this_machine
+        known = "127.0.0.1" if is_local else conf.get("spark.driver.host", "")
+        host = options.host or known
+        if not host:
+            raise OptionError("Spark does not tell the driver's host; set host of FleetOptions.")
+        bind = options.bind or (None if is_local else conf.get("spark.driver.bindAddress"))
+        return Place(bind or host, host)
+
+    @property
+    def are_on_this_machine(self) -> bool:
+        """Whether tasks run in this machine's local Spark; False too where Spark does not tell."""
+        if self._is_connect:
+            return False
+        master = self._spark.sparkContext.getConf().get("spark.master") or ""
+        return master.startswith("local") and not master.startswith("local-cluster")
+
+    def max_failures(self) -> int:
+        """How often one of Spark's tasks may fail until its job is given up."""
+        try:
+            master = "" if self._is_connect else self._spark.sparkContext.master or ""
+            if local := re.fullmatch(r"local(?:\[[^,\]]*(?:,\s*(\d+)\s*)?\])?", master):
+                return int(local[1] or 1)  # Spark's option does not count there
+            return int(self._spark.conf.get("spark.task.maxFailures", "4") or 4)
+        except Exception as error:  # noqa: BLE001 - whatever a server does not tell
+            _log.debug("Spark does not tell of spark.task.maxFailures: %s", error)
+            return 4
+
+    def _address_towards_server(self) -> str:
+        client: Any = self._spark.client
+        server = urlsplit("//" + str(client.host))
+        try:
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+                # Of a datagram socket, this sends nothing.
+                probe.connect((server.hostname or "localhost", server.port or 15002))
+                return str(probe.getsockname()[0])
+        except OSError as error:
+            raise OptionError(
+                f"This machine's address for the executors cannot be told ({error}); set host of "
+                "FleetOptions."
+            ) from None
+
+    def submit(
+        self,
+        job: int,
+        slots: Sequence[int],
+        posting: Posting,
+        on_end: Callable[[str | None], None],
+    ) -> None:
+        """Submit a job with a task for each slot.
+
+        ``on_end`` is told, in another thread, why it failed, or None.
+        """
+
+        def run() -> None:
+            error: str | None = None
+            try:
+                self._run(job, slots, posting)
+            except BaseException as raised:  # noqa: BLE001 - whatever Spark raises is the reason
+                error = reason(raised)
+            on_end(error)
+
+        thread = threading.Thread(target=run, name=f"{self._group}-{job}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # the interpreter is ending
+            on_end(reason(error))
+
+    def _run(self, job: int, slots: Sequence[int], posting: Posting) -> None:
+        # Tags and group are the thread's: nothing else of the session has them.
+        self._spark.addTag(self._tag(job))
+        self._spark.addTag(self._group)
+        if not self._is_connect:
+            self._spark.sparkContext.setJobGroup(self._group, self._description)
+        rows = self._spark.range(0, len(slots), 1, len(slots))
+        rows.mapInArrow(task_of(posting, job, slots, _this_task), RESULT).collect()
+
+    def is_stopped(self) -> bool:
+        """Whether the session has been stopped, or its JVM is gone: it runs no job any more."""
+        if self._is_connect:
+            return bool(self._spark.client.is_closed)
+        from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]  # noqa: PLC0415
+
+        context: Any = self._spark.sparkContext
+        try:
+            return context._jsc is None or bool(context._jsc.sc().isStopped())
+        except (OSError, Py4JNetworkError) as error:
+            _log.debug("Spark's JVM does not answer: %s", error)
+            return True
+        except Exception as error:  # noqa: BLE001 - not a public interface of Spark's
+            _log.debug("Spark does not tell whether it was stopped: %s", error)
+            return False
+
+    def cancel(self, job: int) -> None:
+        """Kill a job's tasks, if any run."""
+        try:
+            self._spark.interruptTag(self._tag(job))
+        except Exception as error:  # noqa: BLE001 - the session may be gone, and the job with it
+            _log.warning("Cancelling a job of %s failed: %s", self._group, reason(error))
+
+    def _tag(self, job: int) -> str:
+        return f"{self._group}/{self._run_id}/{job}"
+
+    def is_decommissioned(self, stage_id: int, task_attempt_id: int) -> bool:
+        """Whether the executor of a task is to go, as far as Spark tells (not with Connect)."""
+        if not self._tells_of_decommissioning:
+            return False
+        try:
+            context: Any = self._spark.sparkContext._jsc.sc()
+            executor = self._executors.get(task_attempt_id)
+            if executor is None:
+                tasks = context.statusStore().taskList(stage_id, 0, 1_000)
+                found = (tasks.apply(index) for index in range(tasks.size()))
+                executor = next(t.executorId() for t in found if t.taskId() == task_attempt_id)
+                self._executors[task_attempt_id] = executor
+            state = context.taskScheduler().getExecutorDecommissionState(executor)
+            return bool(state.isDefined())
+        except Exception as error:  # noqa: BLE001 - not a public interface of Spark's
+            _log.debug("Spark does not tell of decommissioning: %s", error)
+            return False
+
+
+def _this_task() -> Task:
+    from pyspark import TaskContext  # noqa: PLC0415 - on executors only
+
+    context = TaskContext.get()
+    assert context is not None, "not within a task"
+    return Task(context.stageId(), context.taskAttemptId(), context.attemptNumber())
+
+
+def check_can_travel(posting: Posting) -> None:
+    """Raise `ProcessorError` if executors could not be sent the application."""
+    from pyspark import cloudpickle  # noqa: PLC0415
+
+    try:
+        cloudpickle.dumps(task_of(posting, 0, (), _this_task))  # type: ignore[no-untyped-call]
+    except Exception as error:
+        raise ProcessorError(
+            f"The application {posting.application.name!r} cannot be sent to executors: {error}. "
+            "What its processor refers to has to be pickled: create connections, locks, files and "
+            "clients in the processor's initialize(), where each shard has one of its own."
+        ) from error
+
+
+def reason(error: BaseException) -> str:
+    """Why a job failed, without the Java stack that Spark puts behind it; and what to do."""
+    text = str(error)
+    java = getattr(error, "java_exception", None)
+    if java is not None:
+        text = str(java.getMessage() or text)
+    for end in ("\nDriver stacktrace:", "\n\tat ", "\nJVM stacktrace:", "\n SQLSTATE:"):
+        text = text.split(end)[0]
+    return cut(_own_words(text.strip()), _LONGEST_REASON) or type(error).__name__
+
+
+def _own_words(text: str) -> str:
+    """Without the traceback, of Spark's code and ours, where what was raised says what to do."""
+    if ours := re.search(r"^sparkinesis\.errors\.(\w+: .*)", text, re.MULTILINE | re.DOTALL):
+        return ours[1]
+    if missing := re.search(r"^ModuleNotFoundError: No module named '([^']+)'", text, re.MULTILINE):
+        return (
+            f"{missing[0]}. Executors cannot import it: install it there, or ship it by --py-files "
+            "or spark.addArtifacts(..., pyfile=True)."
+        )
+    return text

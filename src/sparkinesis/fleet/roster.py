@@ -1,0 +1,427 @@
+"""Which workers a fleet has, which it should have, and what to do about it. Pure.
+
+A fleet has a slot for each worker that is wanted. The tasks of slots that are due together are one
+Spark job, so that Spark spreads them over the executors. Spark gives up on a job, and kills all its
+tasks, once one of them has failed ``spark.task.maxFailures`` times. So a task that has used up all
+but two of its tries only says that it is there and ends, and its slot gets another job: failures
+never add up to where others are killed. Where one failure is enough, each slot has its own job.
+
+Facts come in by the methods that return a new roster; `Roster.settle` compares them with what is
+wanted, and returns what is to be done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TypeAlias
+
+from sparkinesis.fleet.status import FleetState, WorkerState
+from sparkinesis.worker.fleet_options import FleetOptions
+
+_AT_WORK = frozenset({WorkerState.STARTING, WorkerState.RUNNING})
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """Submit a job with a task for each of these slots."""
+
+    job: int
+    slots: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Cancel a job: nobody wants its tasks, and no worker of it is known."""
+
+    job: int
+
+
+@dataclass(frozen=True, slots=True)
+class TellStart:
+    worker_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class TellWait:
+    worker_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class TellShutDown:
+    worker_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Close the connection of a worker that has been silent for too long."""
+
+    worker_id: str
+
+
+Action: TypeAlias = Submit | Cancel | TellStart | TellWait | TellShutDown | Drop
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A worker that has joined. Instants are of the driver's monotonic clock."""
+
+    worker_id: str
+    slot: int
+    job: int
+    joined: float
+    heard: float
+    state: WorkerState = WorkerState.STANDBY
+    is_connected: bool = True
+    is_told: bool = False
+    """A standby that knows that it is one."""
+    must_leave: bool = False
+    """Its executor is being decommissioned."""
+    began: float | None = None
+    """When it was first seen to run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One worker that is wanted."""
+
+    number: int
+    job: int | None = None
+    """The job with its task."""
+    has_joined: bool = False
+    """A worker of this job has joined."""
+    emptied: float = 0.0
+    """When its last worker was gone."""
+    retry_at: float = 0.0
+    failures: int = 0
+    """In a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A Spark job that has not ended."""
+
+    number: int
+    has_joined: bool = False
+    cancelled: float | None = None
+    """When it was cancelled last: in vain, if Spark did not know it yet."""
+    emptied: float = 0.0
+    """When the last connection of a worker of it ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Roster:
+    """A fleet's slots, jobs and workers at one moment."""
+
+    options: FleetOptions
+    max_failures: int = 4
+    """Of one task, until Spark gives up on its job."""
+    slots: Mapping[int, Slot] = field(default_factory=lambda: MappingProxyType({}))
+    """Those that are wanted."""
+    jobs: Mapping[int, Job] = field(default_factory=lambda: MappingProxyType({}))
+    members: Mapping[str, Member] = field(default_factory=lambda: MappingProxyType({}))
+    state: FleetState = FleetState.RUNNING
+    submitted: int = 0
+    """Jobs so far."""
+    has_started: bool = False
+    """Some worker has run: what ends others from here on is worth another try."""
+    is_abandoned: bool = False
+    """A shutdown took too long: jobs are cancelled."""
+    error: str | None = None
+    """Why the fleet fails."""
+
+    # --- what happens
+
+    def scaled(self, workers: int) -> Roster:
+        """So many workers are wanted from here on."""
+        if self.state is not FleetState.RUNNING:
+            return self
+        slots = dict(self.slots)
+        free = (number for number in range(len(slots) + workers) if number not in slots)
+        for number in sorted(free)[: max(0, workers - len(slots))]:
+            slots[number] = Slot(number)
+        # Those without a worker go first, then the latest.
+        ranked = sorted(slots.values(), key=lambda slot: (self._is_manned(slot), -slot.number))
+        for slot in ranked[: max(0, len(slots) - workers)]:
+            del slots[slot.number]
+        return replace(self, slots=slots)
+
+    def shut_down(self, error: str | None = None) -> Roster:
+        """No worker is wanted any more; ``error``: since the fleet has failed."""
+        if self.state.is_over:
+            return self
+        error = self.error or error
+        return replace(self, slots={}, state=FleetState.SHUTTING_DOWN, error=error)
+
+    def failed(self, error: str) -> Roster:
+        """Nothing can be done any more, not even shut down."""
+        return replace(self, slots={}, state=FleetState.FAILED, error=self.error or error)
+
+    def abandoned(self) -> Roster:
+        """The shutdown takes too long: cancel what is left."""
+        return replace(self, is_abandoned=True)
+
+    def joined(
+        self,
+        worker_id: str,
+        slot: int,
+        job: int,
+        now: float,
+        *,
+        attempt: int = 0,
+        is_running: bool = False,
+        is_leaving: bool = False,
+    ) -> Roster:
+        """A worker has connected, for the first time or again. ``attempt``: its task's, from 0.
+
+        What it says of itself counts: what it was told last may have been lost.
+        """
+        state = WorkerState.RUNNING if is_running else WorkerState.STANDBY
+        if is_leaving:
+            state = WorkerState.LEAVING
+        known = self.members.get(worker_id)
+        if known is not None:
+            return self._with(
+                replace(known, state=state, is_connected=True, is_told=False, heard=now)
+            )
+        roster = self._with(Member(worker_id, slot, job, now, now, state))
+        if job in self.jobs:
+            roster = roster._with_job(replace(self.jobs[job], has_joined=True))
+        mine = self.slots.get(slot)
+        if mine is None or mine.job != job:
+            return roster
+        is_last_try = attempt >= max(1, self.max_failures - 2)
+        if is_last_try and not is_running and not self._is_manned(mine):
+            return roster._vacated(mine, now, is_failure=True)
+        return roster._with_slot(replace(mine, has_joined=True))
+
+    def heard(self, worker_id: str, now: float, *, is_running: bool) -> Roster:
+        """A worker has reported."""
+        member = self.members.get(worker_id)
+        if member is None:
+            return self
+        member = replace(member, heard=now)
+        roster = self
+        if is_running and member.state in _AT_WORK:
+            began = now if member.began is None else member.began
+            member = replace(member, state=WorkerState.RUNNING, began=began)
+            slot = self.slots.get(member.slot)
+            if slot is not None and slot.failures and now - began > self.options.longest_backoff:
+                roster = roster._with_slot(replace(slot, failures=0))
+            roster = replace(roster, has_started=True)
+        return roster._with(member)
+
+    def leaving(self, worker_id: str, *, is_for_all: bool) -> Roster:
+        """A worker shuts down without having been told to."""
+        member = self.members.get(worker_id)
+        roster = self
+        if member is not None:
+            roster = roster._with(replace(member, state=WorkerState.LEAVING))
+        return roster.shut_down() if is_for_all else roster
+
+    def moved(self, worker_id: str) -> Roster:
+        """A worker's executor is to go: it has to run elsewhere."""
+        member = self.members.get(worker_id)
+        return self if member is None else self._with(replace(member, must_leave=True))
+
+    def ended(
+        self, worker_id: str, error: str | None, now: float, *, is_transient: bool = False
+    ) -> Roster:
+        """A worker has said its last word: its task is over."""
+        member = self.members.get(worker_id)
+        if member is None:
+            return self
+        if error is not None and not is_transient and not self.has_started:
+            return self._without(worker_id, now).shut_down(error)
+        roster = self._without(worker_id, now)
+        slot = roster.slots.get(member.slot)
+        if slot is None or slot.job != member.job or roster._is_manned(slot):
+            return roster
+        is_leaving = member.state is WorkerState.LEAVING
+        return roster._vacated(slot, now, is_failure=error is not None or not is_leaving)
+
+    def disconnected(self, worker_id: str, now: float) -> Roster:
+        """A worker's connection has broken; it may come again."""
+        member = self.members.get(worker_id)
+        if member is None:
+            return self
+        if member.state is WorkerState.STANDBY:
+            return self._without(worker_id, now)  # it has nothing to lose
+        return self._cut_off(member, now)
+
+    def job_ended(self, job: int, error: str | None, now: float) -> Roster:
+        """Spark is done with a job, well (no ``error``) or not."""
+        if job not in self.jobs:
+            return self
+        roster = replace(self, jobs={n: each for n, each in self.jobs.items() if n != job})
+        for member in self.members.values():
+            if member.job == job and not member.is_connected:
+                roster = roster._without(member.worker_id, now)
+        mine = [slot for slot in roster.slots.values() if slot.job == job]
+        if error is not None and mine and not self.has_started:
+            return roster.shut_down(error)
+        for slot in mine:
+            roster = roster._vacated(slot, now, is_failure=True)
+        return roster
+
+    # --- what to do
+
+    def settle(self, now: float) -> tuple[Roster, tuple[Action, ...]]:
+        """The roster once these actions are taken, in this order."""
+        actions: list[Action] = []
+        roster = self._without_silent(now, actions)
+        for number in sorted(roster.slots):
+            roster = roster._settle_slot(number, now, actions)
+        roster = roster._dismiss_others(actions)
+        due = [s for _, s in sorted(roster.slots.items()) if s.job is None and s.retry_at <= now]
+        if roster.state is FleetState.RUNNING:
+            together = [due] if self.max_failures > 1 else [[slot] for slot in due]
+            for slots in filter(None, together):
+                roster = roster._submit(slots, now, actions)
+        for job in roster.jobs.values():
+            roster = roster._settle_job(job, now, actions)
+        if roster.state is FleetState.SHUTTING_DOWN and not roster.jobs:
+            state = FleetState.ENDED if roster.error is None else FleetState.FAILED
+            roster = replace(roster, state=state)
+        return roster, tuple(actions)
+
+    def next_at(self, now: float) -> float:
+        """When `settle` has something to do again if nothing happens; an instant."""
+        due = [now + self.options.heartbeat_interval]
+        due += [slot.retry_at for slot in self.slots.values() if slot.job is None]
+        return min(due)
+
+    def _without_silent(self, now: float, actions: list[Action]) -> Roster:
+        roster = self
+        for member in self.members.values():
+            if now - member.heard < self.options.lost_after:
+                continue
+            if member.is_connected:
+                actions.append(Drop(member.worker_id))
+                roster = roster._cut_off(member, now)
+            else:
+                roster = roster._without(member.worker_id, now)
+        return roster
+
+    def _settle_slot(self, number: int, now: float, actions: list[Action]) -> Roster:
+        """One worker at work, others stand by."""
+        slot = self.slots[number]
+        here = [m for m in self._connected() if m.slot == number and m.job == slot.job]
+        here.sort(key=lambda member: member.joined)
+        roster = self
+        at_work = [m for m in here if m.state in _AT_WORK]
+        # Of two, Spark knows the later one only: it began it since it had lost the other.
+        keep = [m for m in at_work if not m.must_leave][-1:]
+        for member in at_work:
+            if member not in keep:
+                actions.append(TellShutDown(member.worker_id))
+                roster = roster._with(replace(member, state=WorkerState.LEAVING))
+        for member in (m for m in here if m.state is WorkerState.STANDBY):
+            if not keep:
+                keep = [member]
+                actions.append(TellStart(member.worker_id))
+                roster = roster._with(replace(member, state=WorkerState.STARTING))
+            elif not member.is_told:
+                actions.append(TellWait(member.worker_id))
+                roster = roster._with(replace(member, is_told=True))
+        patience = 2 * self.options.lost_after
+        if slot.has_joined and not roster._is_known(slot) and now - slot.emptied >= patience:
+            # Spark has not run its task again: it must have ended, without our hearing of it.
+            return roster._vacated(slot, now, is_failure=True)
+        return roster
+
+    def _dismiss_others(self, actions: list[Action]) -> Roster:
+        """Workers whose slot is not wanted any more, or has another job."""
+        roster = self
+        # One that leaves and is cut off may be finishing its batch.
+        busy_tasks = {
+            (m.job, m.slot)
+            for m in self.members.values()
+            if m.state is WorkerState.LEAVING or (m.is_connected and m.state in _AT_WORK)
+        }
+        for member in self._connected():
+            slot = self.slots.get(member.slot)
+            if member.state is WorkerState.LEAVING or (slot and slot.job == member.job):
+                continue
+            if member.state is WorkerState.STANDBY and (member.job, member.slot) in busy_tasks:
+                continue  # Spark would kill the other copy of its task, which is not done yet
+            actions.append(TellShutDown(member.worker_id))
+            roster = roster._with(replace(member, state=WorkerState.LEAVING))
+        return roster
+
+    def _submit(self, due: list[Slot], now: float, actions: list[Action]) -> Roster:
+        job = self.submitted + 1
+        actions.append(Submit(job, tuple(slot.number for slot in due)))
+        slots = {slot.number: replace(slot, job=job, has_joined=False, emptied=now) for slot in due}
+        jobs = {**self.jobs, job: Job(job, emptied=now)}
+        return replace(self, slots={**self.slots, **slots}, jobs=jobs, submitted=job)
+
+    def _settle_job(self, job: Job, now: float, actions: list[Action]) -> Roster:
+        pause = self.options.heartbeat_interval
+        if job.cancelled is not None and now - job.cancelled < pause:
+            return self
+        is_wanted = any(slot.job == job.number for slot in self.slots.values())
+        is_manned = any(member.job == job.number for member in self._connected())
+        if not self.is_abandoned:
+            if is_wanted or is_manned:
+                return self
+            if job.has_joined and now - job.emptied < self.options.lost_after:
+                return self  # its tasks are about to end
+        actions.append(Cancel(job.number))
+        return self._with_job(replace(job, cancelled=now))
+
+    def _vacated(self, slot: Slot, now: float, *, is_failure: bool) -> Roster:
+        """Nobody is in this slot any more: it needs another job."""
+        failures = slot.failures + 1 if is_failure else 0
+        pause = backoff(self.options, failures)
+        return self._with_slot(
+            replace(slot, job=None, has_joined=False, failures=failures, retry_at=now + pause)
+        )
+
+    def _connected(self) -> list[Member]:
+        return [member for member in self.members.values() if member.is_connected]
+
+    def _is_manned(self, slot: Slot) -> bool:
+        """Whether a worker of the slot's job works, or could at once."""
+        return any(
+            m.slot == slot.number and m.job == slot.job and m.state is not WorkerState.LEAVING
+            for m in self._connected()
+        )
+
+    def _is_known(self, slot: Slot) -> bool:
+        """Whether the slot's job has a worker, though it be lost just now."""
+        return any(m.slot == slot.number and m.job == slot.job for m in self.members.values())
+
+    def _with(self, member: Member) -> Roster:
+        return replace(self, members={**self.members, member.worker_id: member})
+
+    def _without(self, worker_id: str, now: float) -> Roster:
+        gone = self.members[worker_id]
+        members = {key: member for key, member in self.members.items() if key != worker_id}
+        roster = replace(self, members=members)
+        slot, job = self.slots.get(gone.slot), self.jobs.get(gone.job)
+        if slot is not None and slot.job == gone.job:
+            roster = roster._with_slot(replace(slot, emptied=now))
+        if job is not None and gone.is_connected:
+            roster = roster._with_job(replace(job, emptied=now))
+        return roster
+
+    def _cut_off(self, member: Member, now: float) -> Roster:
+        """Without its connection, and with some time to make another one."""
+        roster = self._with(replace(member, is_connected=False, heard=now))
+        job = self.jobs.get(member.job)
+        return roster if job is None else roster._with_job(replace(job, emptied=now))
+
+    def _with_slot(self, slot: Slot) -> Roster:
+        return replace(self, slots={**self.slots, slot.number: slot})
+
+    def _with_job(self, job: Job) -> Roster:
+        return replace(self, jobs={**self.jobs, job.number: job})
+
+
+def backoff(options: FleetOptions, failures: int) -> float:
+    """Seconds until a slot gets another job, after so many failures in a row."""
+    if not failures:
+        return 0.0
+    return float(min(options.longest_backoff, options.first_backoff * 2.0 ** min(failures - 1, 30)))

@@ -1,0 +1,115 @@
+"""The Parquet file of a dead letter: records that could not be processed, and why. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+import pyarrow as pa
+
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.stream.reading.record import USER_RECORD_SCHEMA
+from sparkinesis.worker.reporting.failures import describe, traceback_of
+
+MAX_ERROR = 8_000
+"""Characters of an error's message that are kept: readers of Parquet refuse a footer too long."""
+_LONGEST_NAME = 160
+"""Bytes of a name; with what is put around it, a file system takes 255."""
+_PLACE = ("stream", "shardId", "sequenceNumber", "subSequenceNumber")
+
+
+class NotADeadLetterError(ValueError):
+    """A Parquet file holds no dead letter. Says what it lacks."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterFile:
+    """What a file tells of its records without their data."""
+
+    stream: str
+    shard_id: str
+    first: ExtendedSequenceNumber
+    last: ExtendedSequenceNumber
+    records: int
+    application: str | None
+    error: str | None
+    traceback: str | None
+    failed_at: datetime | None
+    """In UTC, by the clock of the worker's machine. None: not known, as in older files."""
+
+
+def file_name(name: str) -> str:
+    """A file's name for records that ``name`` tells apart; always the same for the same records."""
+    encoded = name.encode()
+    if len(encoded) > _LONGEST_NAME:
+        # Streams and shards may have names of 128 characters, and sequence numbers as many digits.
+        digest = hashlib.blake2b(encoded, digest_size=16).hexdigest()
+        name = f"{encoded[: _LONGEST_NAME - len(digest) - 1].decode(errors='ignore')}-{digest}"
+    return f"{name}.parquet"
+
+
+def to_table(
+    records: pa.RecordBatch, error: BaseException, application: str, failed_at: datetime
+) -> pa.Table:
+    """The rows and metadata of a file. Texts that no file could hold are written out, or cut."""
+    metadata = {
+        "error": describe(error, MAX_ERROR),
+        "traceback": traceback_of(error),
+        "application": application,
+        "failed_at": failed_at.isoformat(timespec="milliseconds"),
+    }
+    return pa.Table.from_batches([records]).replace_schema_metadata(metadata)
+
+
+SUMMARY_COLUMNS = _PLACE
+"""Columns that `summary` needs."""
+
+
+def summary(table: pa.Table) -> DeadLetterFile:
+    """What a file's rows and metadata tell. Raises `NotADeadLetterError`."""
+    check_columns(table, SUMMARY_COLUMNS)
+    if not table.num_rows:
+        raise NotADeadLetterError("it has no rows")
+    rows = [{name: table.column(name)[at].as_py() for name in _PLACE} for at in (0, -1)]
+    places = [
+        ExtendedSequenceNumber(str(row["sequenceNumber"]), row["subSequenceNumber"] or 0)
+        for row in rows
+    ]
+    if not all(place.sequence_number.isdecimal() for place in places):
+        raise NotADeadLetterError(f"{places[0]} is not a record's place")
+    known: Mapping[bytes, bytes] = table.schema.metadata or {}
+    return DeadLetterFile(
+        str(rows[0]["stream"]),
+        str(rows[0]["shardId"]),
+        places[0],
+        places[1],
+        table.num_rows,
+        _text(known, "application"),
+        _text(known, "error"),
+        _text(known, "traceback"),
+        _instant(_text(known, "failed_at")),
+    )
+
+
+def check_columns(table: pa.Table, names: tuple[str, ...]) -> None:
+    """Raise `NotADeadLetterError` unless these are there, of a user record's types."""
+    for name in names:
+        expected = USER_RECORD_SCHEMA.field(name).type
+        if name not in table.schema.names:
+            raise NotADeadLetterError(f"it has no column {name!r}")
+        if table.schema.field(name).type != expected:
+            raise NotADeadLetterError(f"its column {name!r} is not of type {expected}")
+
+
+def _text(metadata: Mapping[bytes, bytes], key: str) -> str | None:
+    found = metadata.get(key.encode())
+    return None if found is None else found.decode(errors="replace")
+
+
+def _instant(text: str | None) -> datetime | None:
+    try:
+        return None if text is None else datetime.fromisoformat(text).astimezone(timezone.utc)
+    except ValueError:
+        return None

@@ -1,0 +1,266 @@
+"""A place of dead letters: what is in it, and putting it back into a stream."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+
+import pyarrow as pa
+from pyarrow import fs
+
+from sparkinesis.errors import DeadLetterError, SparkinesisError
+from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.entry import random_key, why_refused
+from sparkinesis.stream.kpl.unpack import UserRecord
+from sparkinesis.stream.putting.putter import RETRY, PutPlan, Putter
+from sparkinesis.stream.reading.record import USER_RECORD_SCHEMA
+from sparkinesis.worker.dead_letters.file import (
+    SUMMARY_COLUMNS,
+    DeadLetterFile,
+    NotADeadLetterError,
+    check_columns,
+    summary,
+)
+from sparkinesis.worker.sink.storage import Storage, open_storage
+
+PUT_BACK = "put-back"
+"""The folder, beside the files, that takes those whose records are in a stream again."""
+_READERS = 8
+"""Files that are read at a time: an object store takes its time for each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A file of dead letters, and what it tells."""
+
+    file: str
+    about: DeadLetterFile
+
+    @property
+    def order(self) -> tuple[str, int, int]:
+        """By stream, and within it as the records were put: a parent shard's before its children's.
+
+        Sequence numbers grow with time, over all shards of a stream.
+        """
+        first = self.about.first
+        return self.about.stream, int(first.sequence_number), first.sub_sequence_number
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A file that is no dead letter, or cannot be read."""
+
+    file: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Everything in a place."""
+
+    letters: Sequence[Letter] = ()
+    """In the order in which their records were put."""
+    unreadable: Sequence[Unreadable] = ()
+
+
+@dataclass(frozen=True)
+class DeadLetters:
+    """The directory that a `DeadLetterDirectory` writes to, or one of its files."""
+
+    storage: Storage
+    only: str | None = None
+    """The one file that is meant."""
+
+    @classmethod
+    def at(cls, path: str) -> DeadLetters:
+        """A directory or a file, named as `DeadLetterDirectory` takes it.
+
+        Raises `OptionError` for what is no path, `SinkUnavailableError` if the storage cannot be
+        reached, and `DeadLetterError` if there is nothing at the path.
+        """
+        storage = open_storage(path)
+        with _told(storage.name):
+            found = storage.filesystem.get_file_info(storage.root)
+        if found.type is fs.FileType.NotFound:
+            raise DeadLetterError(
+                f"There is no directory and no file {storage.name}. A dead-letter directory is "
+                "made with its first file: either no record was given up yet, or the path is not "
+                "the one that DeadLetterDirectory has."
+            )
+        if not found.is_file:
+            return cls(storage)
+        root = PurePosixPath(storage.root)
+        name = storage.name.rpartition("/")[0] or "."
+        return cls(replace(storage, root=str(root.parent), name=name), root.name)
+
+    def look(self) -> Look:
+        """Read what the files tell, but for their data. Raises `DeadLetterError`."""
+        with _told(self.storage.name):
+            files = self.storage.files() if self.only is None else [self.only]
+        with ThreadPoolExecutor(_READERS, thread_name_prefix="dead-letters") as threads:
+            found = list(threads.map(self._look_at, files))
+        letters = sorted((f for f in found if isinstance(f, Letter)), key=lambda f: f.order)
+        return Look(letters, [f for f in found if isinstance(f, Unreadable)])
+
+    def _look_at(self, file: str) -> Letter | Unreadable:
+        try:
+            return Letter(file, summary(self.storage.read(file, SUMMARY_COLUMNS)))
+        except Exception as error:  # noqa: BLE001 - whatever a file system or the file's bytes cause
+            return Unreadable(file, _why(error))
+
+    def rows(self, letter: Letter) -> pa.Table:
+        """All columns of a letter's records. Raises `DeadLetterError`."""
+        try:
+            table = self.storage.read(letter.file)
+            check_columns(table, tuple(USER_RECORD_SCHEMA.names))
+        except Exception as error:
+            raise DeadLetterError(
+                f"The file {letter.file} in {self.storage.name} cannot be read: {_why(error)}."
+            ) from error
+        return table
+
+    def put_away(self, letter: Letter, *, delete: bool) -> None:
+        """Delete a letter's file, or move it into `PUT_BACK`. Raises `DeadLetterError`."""
+        try:
+            if delete:
+                self.storage.delete(letter.file)
+            else:
+                self.storage.move(letter.file, f"{PUT_BACK}/{letter.file}")
+        except Exception as error:
+            doing = "deleted" if delete else "moved"
+            raise DeadLetterError(
+                f"The records of {letter.file} are in the stream, but the file in "
+                f"{self.storage.name} cannot be {doing}: {_why(error)}. Do it yourself, or its "
+                "records are put again next time."
+            ) from error
+
+
+@dataclass
+class PutBack:
+    """What became of letters whose records were to be put back."""
+
+    done: list[Letter] = field(default_factory=list)
+    left: dict[str, str] = field(default_factory=dict)
+    """Why a file is where it was."""
+    error: SparkinesisError | None = None
+    """What ended it before its time."""
+
+
+def put_back(
+    place: DeadLetters,
+    letters: Sequence[Letter],
+    stream: StreamAddress,
+    *,
+    delete: bool,
+    needs_keys: bool = True,
+    retry: Retry = RETRY,
+) -> PutBack:
+    """Put the letters' records into a stream, each with its keys, in the order of each key.
+
+    needs_keys: a record without a partition key gets a random one; else it is put without.
+
+    A file is moved away, or deleted, once the stream has taken all of its records, and not before:
+    at worst records are put twice. A letter that cannot be put leaves the others alone. Errors of
+    the stream are in what is returned.
+    """
+    result = PutBack()
+    awaited = _Awaited()
+
+    def put_away() -> None:
+        for letter in awaited.complete():
+            try:
+                place.put_away(letter, delete=delete)
+            except DeadLetterError as error:
+                result.left[letter.file] = str(error)
+            else:
+                result.done.append(letter)
+
+    try:
+        with Putter(stream, PutPlan(ordered=True), retry, awaited.stored) as putter:
+            for letter in letters:
+                try:
+                    records = _records(place.rows(letter), letter.file, needs_keys=needs_keys)
+                except DeadLetterError as error:
+                    result.left[letter.file] = str(error)
+                    continue
+                awaited.add(letter, records)
+                putter.put(records)
+                put_away()
+    except SparkinesisError as error:
+        result.error = error
+    finally:
+        put_away()  # also when Ctrl-C ends it
+    settled = {*result.left, *(letter.file for letter in result.done)}
+    for letter in letters:
+        if letter.file not in settled:
+            result.left[letter.file] = "not all of its records were accepted"
+    return result
+
+
+def _records(table: pa.Table, file: str, *, needs_keys: bool) -> list[UserRecord]:
+    """The records to put. Raises `DeadLetterError` if one of them cannot be."""
+    columns = (table.column(n).to_pylist() for n in ("partitionKey", "explicitHashKey", "data"))
+    records: list[UserRecord] = []
+    for key, explicit, data in zip(*columns, strict=True):
+        why = "it has no data" if data is None else None
+        if key is not None:
+            why = why or why_refused(key, explicit)
+        if why is not None:
+            raise DeadLetterError(
+                f"A record of {file} cannot be put: {why}. Read the file with pyarrow or "
+                "Spark, and put it with a key of your own."
+            )
+        if key is None:
+            records.append((random_key() if needs_keys else "", None, data))
+        else:
+            records.append((key, explicit, data))
+    return records
+
+
+class _Awaited:
+    """Letters whose records were given to a putter, and what of them is not stored yet."""
+
+    def __init__(self) -> None:
+        self._letters: dict[str, Letter] = {}
+        self._open: dict[str, int] = {}
+        self._of: dict[int, tuple[UserRecord, str]] = {}
+        """By identity; the record is kept, so that no other has it."""
+
+    def add(self, letter: Letter, records: Iterable[UserRecord]) -> None:
+        given = {id(record): (record, letter.file) for record in records}
+        self._letters[letter.file] = letter
+        self._open[letter.file] = len(given)
+        self._of.update(given)
+
+    def stored(self, records: Iterable[UserRecord]) -> None:
+        for record in records:
+            _, file = self._of.pop(id(record))
+            self._open[file] -= 1
+
+    def complete(self) -> list[Letter]:
+        """Those of which everything is stored, each once."""
+        files = [file for file, count in self._open.items() if not count]
+        for file in files:
+            del self._open[file]
+        return [self._letters.pop(file) for file in files]
+
+
+@contextlib.contextmanager
+def _told(name: str) -> Iterator[None]:
+    """Turns whatever a file system raises into `DeadLetterError`."""
+    try:
+        yield
+    except Exception as error:
+        raise DeadLetterError(
+            f"The dead letters in {name} cannot be read: {_why(error)}"
+        ) from error
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, NotADeadLetterError):
+        return f"it is no dead letter of user records: {error}"
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"

@@ -1,1 +1,0 @@
-"""The fleet: workers hosted by Spark executors, and the driver's handle on them."""

@@ -1,0 +1,386 @@
+"""A shard consumer: one shard, one acquisition of its lease, one record processor.
+
+Its life is the table in `sparkinesis.worker.lifecycle.states`. A consumer runs in a thread of its
+own, step by step: a step runs the task of the present state once and says how long to wait for the
+next.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Protocol
+
+from sparkinesis.errors import LeaseLostError, ProcessorError, SparkinesisError
+from sparkinesis.lease.extended_sequence_number import LATEST, ExtendedSequenceNumber
+from sparkinesis.lease.held import HeldLease
+from sparkinesis.lease.rules.beginning import Unread, unread_of
+from sparkinesis.lease.rules.shard_sync import ShardEnd
+from sparkinesis.stream.position import AfterRecord, AtTimestamp
+from sparkinesis.stream.shard import Shard
+from sparkinesis.worker.checkpointer import Checkpointer
+from sparkinesis.worker.lifecycle.calling import call
+from sparkinesis.worker.lifecycle.delivery import Deliverer, RepeatedError, backoff
+from sparkinesis.worker.lifecycle.intake import Intake
+from sparkinesis.worker.lifecycle.settings import ConsumerSettings
+from sparkinesis.worker.lifecycle.starting import not_before, start_position
+from sparkinesis.worker.lifecycle.states import (
+    TABLE,
+    ShutdownReason,
+    State,
+    Task,
+    after_task,
+    before_task,
+    outranks,
+)
+from sparkinesis.worker.processor import ProcessorShard, RecordProcessor, make_processor
+from sparkinesis.worker.retrieval.ahead import OpenRetrieval
+from sparkinesis.worker.sink.sink import ShardSinks
+
+_log = logging.getLogger(__name__)
+
+_IDLE = 1.0
+"""Seconds between two looks for a page that nobody has announced."""
+
+
+class Surroundings(Protocol):
+    """What a consumer asks of its worker."""
+
+    def are_finished(self, shard_ids: Sequence[str]) -> bool:
+        """Whether all these parents are done, or were never leased. Raises service errors."""
+
+    def lease_children(self, parent: HeldLease, children: Sequence[Shard], end: ShardEnd) -> bool:
+        """Make leases for the shards that follow; False: not yet, ask again. Raises as above."""
+
+    @property
+    def open_retrieval(self) -> OpenRetrieval:
+        """Begins to fetch a shard."""
+
+    def place_at(self, shard_id: str, instant_ms: int) -> ExtendedSequenceNumber | None:
+        """What to write for an instant where a Java KCL may read it, too; None: the instant.
+
+        Raises service errors.
+        """
+
+    def request_shutdown(self) -> None:
+        """The application asks to be shut down."""
+
+    def fail(self, error: BaseException) -> None:
+        """No shard can go on: what was given as a record processor is none, or defers its work."""
+
+
+class ShardConsumer:
+    """Consumes one shard. `step` is for one thread; what stands before it, for any."""
+
+    def __init__(
+        self, held: HeldLease, settings: ConsumerSettings, surroundings: Surroundings
+    ) -> None:
+        self.held = held
+        self.shard_id = held.shard_id
+        self.state = State.WAITING_ON_PARENT_SHARDS
+        self.intake = Intake(
+            held.shard_id,
+            held.lease.hash_range,
+            settings,
+            surroundings.open_retrieval,
+            self.wake,
+        )
+        self._settings = settings
+        self._options = settings.options
+        self._around = surroundings
+        self._woken = threading.Event()
+        self._lock = threading.Lock()
+        self._reason: ShutdownReason | None = None
+        self._is_leaving = False
+        """A shutdown was requested, whatever else ends this consumer."""
+        self._processor: RecordProcessor | None = None
+        self._checkpointer: Checkpointer | None = None
+        self._deliverer: Deliverer | None = None
+        """There is one from the moment that the processor is initialized."""
+        self._was_told_of_end = False
+        """``shard_ended`` was called, which may checkpoint all."""
+        self._failures = 0
+        self._errors = RepeatedError(settings.failures, held.shard_id)
+        self._tasks: dict[Task, Callable[[], float | None]] = {
+            Task.BLOCK_ON_PARENT: self._block_on_parent,
+            Task.INITIALIZE: self._initialize,
+            Task.PROCESS: self._process,
+            Task.SHUTDOWN_NOTIFICATION: self._notify_of_shutdown,
+            Task.SHUTDOWN: self._shut_down,
+        }
+        """Each returns None when it is done, or the seconds to wait until it is run again."""
+
+    def __str__(self) -> str:
+        return self._settings.describe_shard(self.shard_id)
+
+    def request(self, reason: ShutdownReason) -> None:
+        """End this consumer; a reason gives way to a higher one only."""
+        with self._lock:
+            self._is_leaving = self._is_leaving or reason is ShutdownReason.REQUESTED
+            if outranks(reason, self._reason):
+                self._reason = reason
+        if reason is ShutdownReason.LEASE_LOST:
+            # Even while a record is processed: the next owner's subscription would be disturbed.
+            self.intake.end()
+        self.wake()
+
+    def wake(self) -> None:
+        """Something may have changed: look at once."""
+        self._woken.set()
+
+    @property
+    def is_complete(self) -> bool:
+        return self.state is State.SHUTDOWN_COMPLETE
+
+    @property
+    def processing_since(self) -> float | None:
+        """When the present call of ``process_records`` began, by the worker's clock."""
+        return self._deliverer.processing_since if self._deliverer is not None else None
+
+    @property
+    def millis_behind_latest(self) -> int | None:
+        """By the last page; None where that is not known, as at the end of the shard.
+
+        What follows lies in other shards then, which may have no leases yet.
+        """
+        if self._reason is ShutdownReason.SHARD_END:
+            return None
+        return self.intake.millis_behind_latest
+
+    @property
+    def records(self) -> int:
+        """User records processed, those of failed calls not."""
+        return self._deliverer.records if self._deliverer is not None else 0
+
+    @property
+    def stopped_by(self) -> BaseException | None:
+        """The error for which ``on_error`` stopped the shard."""
+        return self._deliverer.stopped_by if self._deliverer is not None else None
+
+    def run(self) -> None:
+        """Step until the end."""
+        try:
+            while not self.is_complete:
+                self._woken.clear()
+                pause = self.step()
+                if pause > 0 and not self.is_complete:
+                    self._woken.wait(pause)
+        finally:
+            self.intake.close()
+
+    def step(self) -> float:
+        """Run the task of the present state once; returns seconds until the next is due."""
+        self.state = before_task(self.state, self._reason)
+        task = TABLE[self.state].task
+        if task is None:
+            self._leave()
+            return 0.0
+        try:
+            pause = self._tasks[task]()
+        except LeaseLostError as error:
+            self.held.lose(str(error))
+            self.request(ShutdownReason.LEASE_LOST)
+            return 0.0
+        except BaseException as error:  # noqa: BLE001 - nor may a user's sys.exit() end its thread
+            return self._task_failed(task, error)
+        if pause is not None:
+            return pause
+        self._failures = 0
+        self._errors.forget()
+        self.state = after_task(self.state, self._reason)
+        return 0.0
+
+    def _is_ending(self) -> bool:
+        return self._reason is not None or not self.held.is_held()
+
+    def _ask_for_shutdown(self) -> None:
+        self._around.request_shutdown()
+        # At once: the worker may take a moment, in which more would be delivered.
+        self.request(ShutdownReason.REQUESTED)
+
+    def _task_failed(self, task: Task, error: BaseException) -> float:
+        if isinstance(error, ProcessorError):
+            self._around.fail(error)  # says so, and counts it
+        else:
+            what = f"The task {task.value!r} failed, and is tried again, on {self}"
+            self._errors.log(what, error)
+        if task is Task.SHUTDOWN and self._is_leaving:
+            self._leave_its_end()
+            return 0.0
+        self._failures += 1
+        return backoff(self._options.task_backoff, self._failures)
+
+    def _leave(self) -> None:
+        """Let another worker have the shard: release the lease, then see to the rest."""
+        self._release()
+        self.request(ShutdownReason.LEASE_LOST)
+
+    def _leave_its_end(self) -> None:
+        """Whoever has the shard next ends it; this processor may still checkpoint what it did."""
+        is_at_end = self._reason is ShutdownReason.SHARD_END and self.held.is_held()
+        if is_at_end and not self._was_told_of_end:
+            self._notify_of_shutdown()
+        self._leave()
+
+    def _release(self) -> None:
+        try:
+            self.held.release()
+        except SparkinesisError as error:
+            _log.warning("The lease of %s is left to expire: %s", self, error)
+
+    def _block_on_parent(self) -> float | None:
+        if self._around.are_finished(self.held.lease.parent_ids):
+            return None
+        return self._options.parent_poll_interval
+
+    def _initialize(self) -> None:
+        settings = self._settings
+        lease = self.held.lease
+        if lease.checkpoint.sequence_number == LATEST and lease.timestamp_ms is None:
+            # As a KCL wrote it. From here on it means this instant, also after a restart.
+            self.held.fix_instant(settings.service_time_ms())
+            lease = self.held.lease
+        start = start_position(
+            lease, settings.initial, settings.started_ms, deaggregate=self._options.deaggregate
+        )
+        unread = unread_of(lease, settings.initial)
+        if (skip := self._options.skip_older_than) is not None:
+            bound_ms = settings.skip_before(settings.service_time_ms() if skip else 0)
+            assert bound_ms is not None
+            start = not_before(start, bound_ms)
+            unread = unread.not_before(bound_ms)
+        if self._processor is None:
+            self._processor = make_processor(settings.factory)
+        sinks = ShardSinks(settings.clock)
+        checkpointer = Checkpointer(
+            self.held,
+            settings.service_time_ms,
+            sinks,
+            partial(self._around.place_at, self.shard_id),
+        )
+        call(
+            self._processor.initialize,
+            ProcessorShard(
+                id=self.shard_id,
+                application=settings.application,
+                stream=settings.client.address.name,
+                worker_id=settings.worker_id,
+                checkpoint=lease.checkpoint,
+                pending_checkpoint=lease.pending,
+                request_shutdown=self._ask_for_shutdown,
+                sinks=sinks,
+            ),
+        )
+        self._checkpointer = checkpointer
+        self._deliverer = Deliverer(
+            self.shard_id, self._processor, checkpointer, settings, self._is_ending
+        )
+        is_unread = lease.checkpoint.is_sentinel
+        self.intake.begin(start, lease.checkpoint, unread if is_unread else None)
+
+    def _process(self) -> float | None:
+        assert self._checkpointer is not None
+        assert self._deliverer is not None
+        intake, deliverer = self.intake, self._deliverer
+        reset_to = self._checkpointer.take_reset()
+        if reset_to is not None:
+            deliverer.clear()
+            unread = Unread(reset_to) if isinstance(reset_to, AtTimestamp) else None
+            intake.begin(reset_to, unread=unread)
+        if not deliverer:
+            batch = intake.take()
+            if batch is None and not intake.at_end:
+                return _IDLE
+            if batch is not None and (
+                len(batch)
+                or self._options.call_even_for_empty_batches
+                or self._checkpointer.sinks.is_due
+            ):
+                deliverer.add(batch)
+        if not self.held.is_held():
+            self.request(ShutdownReason.LEASE_LOST)
+            return None
+        if not deliverer:
+            self._note_silence(self._checkpointer)
+        pause = deliverer.step()
+        if deliverer.stopped_by is not None:
+            _log.error("Stopped %s, as on_error says", self)
+            self._leave()
+            return None
+        if intake.at_end and not deliverer and not self._checkpointer.is_reset:
+            self.request(ShutdownReason.SHARD_END)
+        return pause if pause > 0 else None
+
+    def _note_silence(self, checkpointer: Checkpointer) -> None:
+        """Let the lease tell up to when nothing arrived behind a checkpoint that is all there was.
+
+        So a quiet shard's reader of later does not take the silence for lost records.
+        """
+        at, reached = checkpointer.settled, self.intake.reached
+        if at is None or self.intake.at_end:
+            return
+        if isinstance(reached, AfterRecord) and reached.sequence_number == at.sequence_number:
+            self.held.known = at, replace(reached, sub_sequence_number=None)
+        elif isinstance(reached, AtTimestamp) and at.is_sentinel:
+            self.held.known = at, reached
+
+    def _notify_of_shutdown(self) -> None:
+        self.intake.stop()
+        if self._deliverer is None:
+            return  # not initialized: the processor knows nothing of the shard
+        assert self._processor is not None
+        assert self._checkpointer is not None
+        try:
+            call(self._processor.shutdown_requested, self._checkpointer)
+        except BaseException as error:  # noqa: BLE001 - the lease goes to another worker anyway
+            self._last_call_failed("shutdown_requested", error)
+
+    def _last_call_failed(self, name: str, error: BaseException) -> None:
+        """Report a call that is not repeated."""
+        if isinstance(error, ProcessorError):
+            self._around.fail(error)
+        else:
+            self._errors.log(f"{name} raised on {self}", error)
+
+    def _shut_down(self) -> float | None:
+        self.intake.stop()
+        if self._reason is ShutdownReason.SHARD_END and self.held.is_held():
+            return self._end_shard()
+        if self._deliverer is not None:
+            assert self._processor is not None
+            assert self._checkpointer is not None
+            try:
+                call(self._processor.lease_lost)
+            except BaseException as error:  # noqa: BLE001 - there is nothing to try again for
+                self._last_call_failed("lease_lost", error)
+            self._checkpointer.sinks.close()
+        self._release()
+        return None
+
+    def _end_shard(self) -> float | None:
+        """Leases for the children, then the processor's last word, then the lease is let go."""
+        assert self._processor is not None
+        assert self._checkpointer is not None
+        intake = self.intake
+        if not self._around.lease_children(self.held, intake.children, intake.shard_end):
+            if self._is_leaving:
+                self._leave_its_end()
+                return 0.0
+            return self._options.task_backoff
+        self._was_told_of_end = True
+        self._checkpointer.end()
+        if not self._checkpointer.last.is_shard_end:
+            call(self._processor.shard_ended, self._checkpointer)
+        if not self._checkpointer.last.is_shard_end:
+            raise SparkinesisError(
+                f"shard_ended returned without a checkpoint on {self}, so the shards that follow "
+                "cannot begin: call checkpointer.checkpoint() in it. It is called again."
+            )
+        # What was written behind it: no other one follows, which would store that.
+        self._checkpointer.checkpoint()
+        self._checkpointer.sinks.close()
+        self._release()
+        return None

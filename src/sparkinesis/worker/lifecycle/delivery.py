@@ -1,0 +1,278 @@
+"""Handing batches to a record processor, and what ``on_error`` says when it raises."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from sparkinesis.errors import (
+    AccessDeniedError,
+    LeaseLostError,
+    LeaseTableError,
+    LeaseTableUnavailableError,
+    ProcessorError,
+    SinkUnavailableError,
+)
+from sparkinesis.worker.batch import RecordBatch
+from sparkinesis.worker.checkpointer import Checkpointer
+from sparkinesis.worker.dead_letters.targets import FailedRecords, hand_over
+from sparkinesis.worker.lifecycle.calling import call
+from sparkinesis.worker.lifecycle.settings import ConsumerSettings
+from sparkinesis.worker.on_error import DeadLetter, Stop, last_resort, wait_before_retry
+from sparkinesis.worker.processor import RecordProcessor
+from sparkinesis.worker.reporting.failures import Failures, describe
+
+_log = logging.getLogger(__name__)
+
+LONGEST_BACKOFF = 30.0
+"""Seconds at most between two tries of what must succeed for the shard to go on."""
+
+
+def backoff(base: float, failures: int) -> float:
+    """Seconds to wait after so many failures in a row: doubled each time, up to a limit."""
+    return min(base * 2.0 ** min(max(failures - 1, 0), 16), LONGEST_BACKOFF)
+
+
+class RepeatedError:
+    """Logs and counts a shard's errors: a failure's traceback once in a worker, else a line.
+
+    Each line names its failure, by which the traceback is found.
+    """
+
+    def __init__(self, failures: Failures, shard_id: str) -> None:
+        self._failures = failures
+        self._shard_id = shard_id
+        self._last: str | None = None
+
+    def log(self, what: str, error: BaseException) -> None:
+        failure = self._failures.note(self._shard_id, what, error)
+        mark = failure.fingerprint
+        if failure.count > 1 and mark == self._last:
+            _log.warning("%s, again: %s [failure %s]", what, failure.error, mark)
+        else:
+            new = error if failure.count == 1 else None
+            _log.error("%s: %s [failure %s]", what, failure.error, mark, exc_info=new)
+        self._last = mark
+
+    def forget(self) -> None:
+        """It went well in between."""
+        self._last = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """Records to deliver, and what became of earlier tries."""
+
+    batch: RecordBatch
+    failures: int = 0
+    not_before: float = float("-inf")
+    given_up: BaseException | None = None
+    """Not to be delivered again: they go to the dead letters, for this error."""
+    refusals: int = 0
+    """By the dead-letter target, which has nothing to do with the processor's failures."""
+    denials: int = 0
+    """Of its checkpoints, by the lease table: nor have these."""
+
+
+class Deliverer:
+    """Delivers one shard's batches in order; used by one thread, that of the shard's consumer.
+
+    What may be checkpointed moves with what was delivered, and back when that has failed.
+    """
+
+    def __init__(
+        self,
+        shard_id: str,
+        processor: RecordProcessor,
+        checkpointer: Checkpointer,
+        settings: ConsumerSettings,
+        is_ending: Callable[[], bool],
+    ) -> None:
+        self.processing_since: float | None = None
+        """When the present call of ``process_records`` began; may be read from any thread."""
+        self.records = 0
+        """User records of successful calls; may be read from any thread."""
+        self.stopped_by: BaseException | None = None
+        """The error for which the shard is to be stopped."""
+        self._shard_id = shard_id
+        self._name = settings.describe_shard(shard_id)
+        self._processor = processor
+        self._checkpointer = checkpointer
+        self._settings = settings
+        self._is_ending = is_ending
+        self._queue: deque[_Attempt] = deque()
+        self._done = checkpointer.last
+        self._errors = RepeatedError(settings.failures, shard_id)
+
+    def __bool__(self) -> bool:
+        """Whether something is left to deliver."""
+        return bool(self._queue)
+
+    def add(self, batch: RecordBatch) -> None:
+        self._queue.append(_Attempt(batch))
+
+    def clear(self) -> None:
+        """Forget what is left: the processor has moved its shard."""
+        self._queue.clear()
+        self._done = self._checkpointer.last
+
+    def step(self) -> float:
+        """Deliver the next batch, if one is due; returns seconds until the next try, 0 if done.
+
+        Raises `ProcessorError` if the processor is none; the batch is still to be delivered then.
+        """
+        if not self._queue:
+            return 0.0
+        attempt = self._queue[0]
+        wait = attempt.not_before - self._settings.clock()
+        if wait > 0:
+            return wait
+        if attempt.given_up is not None:
+            return self._give_up(attempt, attempt.given_up)
+        batch = attempt.batch
+        if len(batch):
+            self._checkpointer.deliver(batch.last, batch)
+        self._checkpointer.sinks.begin_call()
+        self.processing_since = self._settings.clock()
+        try:
+            call(self._processor.process_records, batch, self._checkpointer)
+        except ProcessorError:
+            # A mistake in the program, which every other batch would meet as well.
+            self._take_back()
+            raise
+        except BaseException as error:  # noqa: BLE001 - a user's code may call sys.exit() too
+            return self._failed(attempt, error)
+        finally:
+            self.processing_since = None
+            self._checkpointer.end_call()
+        self._errors.forget()
+        self.records += len(batch)
+        self._pass(batch)
+        return 0.0
+
+    def _put_off(self, attempt: _Attempt, pause: float) -> float:
+        """Try again in ``pause`` seconds, which are returned."""
+        self._queue[0] = replace(attempt, not_before=self._settings.clock() + pause)
+        return pause
+
+    def _pass(self, batch: RecordBatch) -> None:
+        """These records are behind us."""
+        self._queue.popleft()
+        if len(batch):
+            self._done = batch.last
+
+    def _take_back(self) -> None:
+        """The present call has done nothing that may be checkpointed."""
+        self._checkpointer.take_back(self._done)
+        self._checkpointer.sinks.take_back()
+
+    def _failed(self, attempt: _Attempt, error: BaseException) -> float:
+        records = f"{_range(attempt.batch)} of {self._name}"
+        self._take_back()
+        if self._is_ending():
+            # Whoever has the shard next finds out whether it is the records' fault.
+            self._failed_at_the_end(
+                f"process_records raised on {records}, which is given up just now", error
+            )
+            return 0.0
+        self._errors.log(f"process_records raised on {records}", error)
+        if self._checkpointer.is_reset:
+            return 0.0  # these records are not wanted any more
+        rest = attempt.batch
+        if len(rest):
+            rest = rest.after(self._checkpointer.last)
+            if not len(rest):
+                self._pass(attempt.batch)
+                return 0.0
+        if _is_outage(error):
+            # No fault of the records either: the policy would give up good ones.
+            return self._wait_out(replace(attempt, batch=rest), error)
+        policy = self._settings.on_error
+        failures = attempt.failures + 1
+        pause = wait_before_retry(policy, failures, self._settings.uniform)
+        if pause is not None:
+            return self._put_off(_Attempt(rest, failures), pause)
+        if isinstance(last_resort(policy), Stop):
+            self.stopped_by = error
+            return 0.0
+        if len(rest) > 1:
+            # Find the bad ones: only they are given up.
+            self._queue.popleft()
+            self._queue.extendleft(_Attempt(half, failures) for half in reversed(rest.halves()))
+            return 0.0
+        if len(rest) < len(attempt.batch):
+            # It failed together with others, which are checkpointed now.
+            return self._put_off(_Attempt(rest, failures), 0.0)
+        return self._give_up(_Attempt(rest, failures), error)
+
+    def _wait_out(self, attempt: _Attempt, error: BaseException) -> float:
+        """An outage took its time already; a refusal comes at once, and may last for hours."""
+        denials = attempt.denials + 1 if _cause(error, _DENIALS) else 0
+        pause = backoff(self._settings.options.task_backoff, max(1, denials))
+        return self._put_off(replace(attempt, denials=denials), pause)
+
+    def _failed_at_the_end(self, what: str, error: BaseException) -> None:
+        if isinstance(error, LeaseLostError):
+            # A checkpoint told so, as it should: no failure.
+            _log.warning("%s: %s", what, describe(error))
+            return
+        failure = self._settings.failures.note(self._shard_id, what, error)
+        new = error if failure.count == 1 else None
+        _log.warning("%s: %s [failure %s]", what, failure.error, failure.fingerprint, exc_info=new)
+
+    def _give_up(self, attempt: _Attempt, error: BaseException) -> float:
+        """Skip a record that cannot be processed, or hand it to the dead letters first."""
+        batch = attempt.batch
+        resort = last_resort(self._settings.on_error)
+        if len(batch) and isinstance(resort, DeadLetter):
+            try:
+                hand_over(resort.target, self._failed_records(batch, error))
+            except BaseException as refusal:  # noqa: BLE001 - a user's function, or a service
+                self._errors.log(
+                    f"The dead-letter target refused {_range(batch)} of {self._name}", refusal
+                )
+                refusals = attempt.refusals + 1
+                pause = backoff(self._settings.options.task_backoff, refusals)
+                return self._put_off(replace(attempt, refusals=refusals, given_up=error), pause)
+            _log.error("%s of %s went to the dead letters", _range(batch), self._name)
+        else:
+            _log.error("Skipped %s of %s, as on_error says", _range(batch), self._name)
+        if len(batch):
+            self._checkpointer.deliver(batch.last, batch)
+            self._checkpointer.end_call()
+        self._pass(batch)
+        return 0.0
+
+    def _failed_records(self, batch: RecordBatch, error: BaseException) -> FailedRecords:
+        settings = self._settings
+        return FailedRecords(
+            batch, error, settings.application, settings.client.address.name, self._shard_id
+        )
+
+
+_DENIALS = (AccessDeniedError, LeaseTableError)
+_OUTAGES = (*_DENIALS, LeaseTableUnavailableError, SinkUnavailableError)
+
+
+def _is_outage(error: BaseException) -> bool:
+    """Whether it failed for a lease table or storage that does not answer, or refuses to serve."""
+    return _cause(error, _OUTAGES)
+
+
+def _cause(error: BaseException, kinds: tuple[type[BaseException], ...]) -> bool:
+    """Whether it is, or comes from, one of these."""
+    cause: BaseException | None = error
+    for _ in range(10):  # of a chain that may be a circle
+        if cause is None or isinstance(cause, kinds):
+            break
+        cause = cause.__cause__
+    return isinstance(cause, kinds)
+
+
+def _range(batch: RecordBatch) -> str:
+    if not len(batch):
+        return "an empty batch"
+    first, last = batch.slice(0, 1).last, batch.last
+    return f"record {first}" if first == last else f"records {first} to {last}"

@@ -1,0 +1,147 @@
+"""Errors that a worker met, counted: one entry for all that the same line of code raised."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import threading
+import traceback
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from sparkinesis.worker.reporting.status import Failure
+
+MAX_FAILURES = 50
+"""Different ones that are kept; the one not seen for longest makes room."""
+MAX_SHARDS = 8
+MAX_ERROR = 500
+MAX_TRACEBACK = 8_000
+"""Characters."""
+
+_MAX_CHAIN = 10
+_MAX_LINES = 200
+
+
+def fingerprint(error: BaseException) -> str:
+    """12 hex digits, the same for errors of one type that the same lines raised.
+
+    Neither the message counts, nor how often a line occurs in the traceback: a recursion is one
+    failure at any depth, and so is an error object that is raised again and again.
+    """
+    digest = hashlib.blake2b(digest_size=6)
+    for part in dict.fromkeys(_parts(each) for each in _chain(error)):
+        digest.update(part.encode("utf-8", "backslashreplace"))
+    return digest.hexdigest()
+
+
+def merge(groups: Iterable[Iterable[Failure]]) -> tuple[Failure, ...]:
+    """The failures of several workers as one list; of later groups, as if they came later."""
+    merged: dict[str, Failure] = {}
+    for group in groups:
+        for failure in group:
+            before = merged.pop(failure.fingerprint, None)
+            merged[failure.fingerprint] = failure if before is None else _add(before, failure)
+    return tuple(merged.values())
+
+
+class Failures:
+    """The failures of one worker; for any thread. Holds texts only, and no error objects."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._seen: dict[str, Failure] = {}
+        """By fingerprint, in order of the last occurrence."""
+
+    def note(self, shard_id: str | None, what: str, error: BaseException) -> Failure:
+        """Count an error; returns its failure so far, of count 1 if it is new.
+
+        what: what failed, in the words of the log. shard_id: None if it concerns the whole worker.
+        """
+        mark = fingerprint(error)
+        shards = () if shard_id is None else (shard_id,)
+        now = Failure(mark, cut(what, MAX_ERROR), describe(error), "", 1, shards)
+        with self._lock:
+            before = self._seen.pop(mark, None)
+            if before is None:
+                now = replace(now, traceback=traceback_of(error))
+                while len(self._seen) >= MAX_FAILURES:
+                    del self._seen[next(iter(self._seen))]
+            else:
+                now = _add(before, now)
+            self._seen[mark] = now
+        return now
+
+    def snapshot(self) -> tuple[Failure, ...]:
+        """In order of the last occurrence, the latest last."""
+        with self._lock:
+            return tuple(self._seen.values())
+
+
+def describe(error: BaseException, limit: int = MAX_ERROR) -> str:
+    """Type and message, shortened to ``limit`` characters."""
+    try:
+        message = str(error)
+    except Exception:  # noqa: BLE001 - a user's class may do anything
+        message = "<its message could not be made>"
+    name = type(error).__name__
+    return cut(f"{name}: {message}" if message else name, limit)
+
+
+def _add(before: Failure, after: Failure) -> Failure:
+    shards = dict.fromkeys(before.shard_ids + after.shard_ids)
+    return replace(
+        after,
+        traceback=before.traceback or after.traceback,
+        count=before.count + after.count,
+        shard_ids=tuple(shards)[:MAX_SHARDS],
+    )
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The error, and those that a traceback shows with it; not all, as a chain may be a circle."""
+    todo = [error]
+    for _ in range(_MAX_CHAIN):
+        if not todo:
+            return
+        this = todo.pop(0)
+        yield this
+        if this.__cause__ is not None:
+            todo.append(this.__cause__)
+        elif this.__context__ is not None and not this.__suppress_context__:
+            todo.append(this.__context__)
+        if sys.version_info >= (3, 11) and isinstance(this, BaseExceptionGroup):  # noqa: F821
+            todo.extend(this.exceptions[:_MAX_CHAIN])
+
+
+def _parts(error: BaseException) -> str:
+    lines: dict[str, None] = {}
+    at = error.__traceback__
+    while at is not None and len(lines) < _MAX_LINES:
+        code = at.tb_frame.f_code
+        name = code.co_filename.replace("\\", "/").rpartition("/")[2]
+        lines[f"{name} {code.co_name} {at.tb_lineno}"] = None
+        at = at.tb_next
+    kind = type(error)
+    return "\n".join([f"{kind.__module__}.{kind.__qualname__}", *lines, ""])
+
+
+def traceback_of(error: BaseException) -> str:
+    """The traceback's text, shortened to `MAX_TRACEBACK` characters."""
+    try:
+        text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    except Exception:  # noqa: BLE001 - as above
+        text = "<its traceback could not be made>"
+    return cut(text, MAX_TRACEBACK)
+
+
+def cut(text: str, limit: int) -> str:
+    """Without its middle, if it is too long: a traceback's ends tell most.
+
+    What is no character, such as half of a surrogate pair, is written out: it cannot be sent.
+    """
+    text = text.encode("utf-8", "backslashreplace").decode()
+    if len(text) <= limit:
+        return text
+    gap = " [...] "
+    half = (limit - len(gap)) // 2
+    return text[:half] + gap + text[-half:]

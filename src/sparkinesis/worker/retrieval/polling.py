@@ -1,0 +1,171 @@
+"""Retrieval by GetRecords."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from sparkinesis.stream.calls.client import Fetched, StreamClient
+from sparkinesis.stream.position import Position
+from sparkinesis.stream.reading.budget import Pace, ShardBudget
+from sparkinesis.stream.reading.cursor import ShardCursor
+from sparkinesis.worker.options import WorkerOptions
+from sparkinesis.worker.retrieval.ahead import FetchAhead
+from sparkinesis.worker.retrieval.footprint import LARGEST_RECORD, WHOLE_PAGE, in_flight
+from sparkinesis.worker.retrieval.memory import Account
+
+_PACE = Pace(calls_per_second=4.0)
+"""Of the five GetRecords calls that a shard takes a second, one is left for others."""
+
+_BYTES_A_SECOND = 1_048_576
+_RECORDS_A_SECOND = 1000
+"""What a shard takes from producers (Kinesis' quotas)."""
+
+_FORGOTTEN_AFTER = 60.0
+"""Seconds: who has not called a shard for so long has all of its budget."""
+
+
+class Polling:
+    """Polls each shard within a budget of its own. Nothing has to be prepared for that."""
+
+    def __init__(
+        self,
+        application: str,
+        client: StreamClient,
+        options: WorkerOptions,
+        clock: Callable[[], float],
+        sleep: Callable[[float], None],
+    ) -> None:
+        self._application = application
+        self._client = client
+        self._options = options
+        self._clock = clock
+        self._sleep = sleep
+        self._lock = threading.Lock()
+        self._budgets: dict[str, ShardBudget] = {}
+        self._most_budgets = 0
+        """As soon as there are so many, those of shards that are not read any more go."""
+
+    def prepare(self, wait: Callable[[float], bool]) -> None:
+        del wait
+
+    def open(
+        self,
+        shard_id: str,
+        start: Position,
+        on_page: Callable[[], None],
+        *,
+        inclusive: bool,
+        memory: Account,
+    ) -> FetchAhead:
+        return FetchAhead(
+            lambda: self.source(shard_id, start, inclusive=inclusive),
+            on_page=on_page,
+            memory=memory,
+            limits=self._options.ahead,
+            name=f"{self._application}-{shard_id}-fetch",
+            clock=self._clock,
+        ).start()
+
+    def source(self, shard_id: str, start: Position, *, inclusive: bool) -> PolledShard:
+        """What follows ``start``, or begins AT its record."""
+        budget = self._budget_of(shard_id)
+        return PolledShard(
+            ShardCursor(self._client, budget, shard_id, start, inclusive=inclusive),
+            max_records=self._options.max_records,
+            idle_time=self._options.idle_time,
+            clock=self._clock,
+        )
+
+    def _budget_of(self, shard_id: str) -> ShardBudget:
+        """A shard's only one: who begins anew to read it has no more calls for that."""
+        with self._lock:
+            if len(self._budgets) >= self._most_budgets:
+                self._budgets = {
+                    known: budget
+                    for known, budget in self._budgets.items()
+                    if budget.records.idle_for() < _FORGOTTEN_AFTER
+                }
+                self._most_budgets = 2 * len(self._budgets) + 64
+            new = ShardBudget(_PACE, self._clock, self._sleep)
+            return self._budgets.setdefault(shard_id, new)
+
+    def finish(self, is_last: Callable[[], bool]) -> None:
+        del is_last
+
+
+class PolledShard:
+    """A shard's pages, one GetRecords call each; used by one thread, but for `stop`.
+
+    No wait between calls while the shard has more to give than was fetched, beyond what its budget
+    asks for; ``idle_time`` seconds at the tip, also if records trickle in there.
+
+    A call may ask for a number of records, not of bytes. So that a page fits into its memory, the
+    records are taken to be as large as those of the page before, and very large before the first.
+    """
+
+    is_divisible = True
+
+    def __init__(
+        self,
+        cursor: ShardCursor,
+        *,
+        max_records: int,
+        idle_time: float,
+        clock: Callable[[], float],
+    ) -> None:
+        self._cursor = cursor
+        self._most = max_records
+        self._idle_time = idle_time
+        self._clock = clock
+        self._due = clock()
+        self._size = LARGEST_RECORD
+        """The size of a record, as far as it is known."""
+        self._at_tip_since: float | None = None
+        """When the shard had nothing more to give, if it had not at the last call."""
+        self._stopped = threading.Event()
+
+    @property
+    def at_end(self) -> bool:
+        return self._cursor.at_end
+
+    @property
+    def wanted(self) -> int:
+        """The memory of the next call: that of a whole page, but at the tip less.
+
+        There, no more is to come than a shard takes until then.
+        """
+        since = self._at_tip_since
+        if since is None:
+            return self._whole
+        seconds = self._clock() - since + 1.0
+        written = in_flight(int(_BYTES_A_SECOND * seconds), int(_RECORDS_A_SECOND * seconds))
+        return min(self._whole, written)
+
+    @property
+    def _whole(self) -> int:
+        return min(WHOLE_PAGE, self._most * in_flight(self._size, 1))
+
+    def wait(self) -> bool:
+        return not self._stopped.wait(max(0.0, self._due - self._clock()))
+
+    def fetch(self, room: int) -> Fetched | None:
+        limit = self._most
+        if room < self._whole:
+            limit = min(limit, max(1, room // in_flight(self._size, 1)))
+        fetched = self._cursor.fetch(limit)
+        records = fetched.page.records
+        if records:
+            self._size = max(1, fetched.size // len(records))
+        self._at_tip_since = None
+        if not fetched.page.millis_behind_latest and len(records) < limit:
+            self._at_tip_since = self._clock()
+            self._due = self._at_tip_since + self._idle_time
+        return fetched
+
+    def keep(self, fetched: Fetched, count: int) -> Fetched:
+        self._at_tip_since, self._due = None, self._clock()
+        return self._cursor.keep(fetched, count)
+
+    def stop(self) -> None:
+        self._stopped.set()

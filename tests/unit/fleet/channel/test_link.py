@@ -1,0 +1,370 @@
+"""Both ends of the control channel, over real connections that break."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import pytest
+
+from sparkinesis.errors import FleetError
+from sparkinesis.fleet.channel.channel import (
+    Channel,
+    ChannelClosedError,
+    connect_to_driver,
+)
+from sparkinesis.fleet.channel.control import Control, Disconnected
+from sparkinesis.fleet.channel.link import DriverLink
+from sparkinesis.fleet.channel.messages import (
+    Ended,
+    Hello,
+    Leaving,
+    Ping,
+    Report,
+    ShutDown,
+    Start,
+    encode,
+)
+from sparkinesis.fleet.channel.tls import DriverIdentity, NotAuthenticatedError, WorkerPass
+from tests.unit.fleet.wire import (
+    IDENTITY,
+    OTHER_RUN,
+    PASS,
+    PATIENCE,
+    in_thread,
+    listening,
+    port_of,
+)
+
+_T = TypeVar("_T")
+
+
+class Driver:
+    """A control, and what it was told."""
+
+    def __init__(self, port: int = 0, identity: DriverIdentity = IDENTITY, **options: Any) -> None:
+        self.events: queue.Queue[tuple[str, Any]] = queue.Queue()
+        self.control = Control(
+            "127.0.0.1", port, identity, lambda *event: self.events.put(event), **options
+        )
+
+    def next(self) -> tuple[str, Any]:
+        return self.events.get(timeout=PATIENCE)
+
+    def expect(self, kind: type[_T], worker: str = "w") -> _T:
+        who, what = self.next()
+        assert who == worker
+        assert isinstance(what, kind), what
+        return what
+
+    def expect_again(self) -> Hello:
+        """A worker that comes again may be faster than the news that it has gone."""
+        _, what = self.next()
+        if isinstance(what, Disconnected):
+            _, what = self.next()
+        assert isinstance(what, Hello), what
+        return what
+
+
+@pytest.fixture
+def driver() -> Iterator[Driver]:
+    running = Driver()
+    yield running
+    running.control.close()
+
+
+def hello(worker: str = "w") -> Hello:
+    return Hello(worker, 0, 1, 0, "host", 1, 2, 3)
+
+
+class Worker:
+    """A link, and what it heard."""
+
+    def __init__(
+        self,
+        port: int,
+        lost_after: float = PATIENCE,
+        *,
+        says: Callable[[], Hello] = hello,
+        worker_pass: WorkerPass = PASS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.heard: queue.Queue[Any] = queue.Queue()
+        self.link = DriverLink(
+            "127.0.0.1", port, worker_pass, says, self.heard.put, lost_after=lost_after, clock=clock
+        )
+
+
+@contextlib.contextmanager
+def joined(driver: Driver, lost_after: float = 2.0) -> Iterator[Worker]:
+    worker = Worker(driver.control.port, lost_after)
+    worker.link.open()
+    try:
+        assert driver.expect(Hello) == hello()
+        yield worker
+    finally:
+        worker.link.close()
+
+
+def as_worker(driver: Driver, first: Any = None) -> Channel:
+    """A bare connection of a worker that has said this much; whoever has it closes it."""
+    channel = connect_to_driver("127.0.0.1", driver.control.port, PASS)
+    channel.send(encode(hello() if first is None else first))
+    return channel
+
+
+def test_both_sides_hear_each_other_in_order(driver: Driver) -> None:
+    with joined(driver) as worker:
+        for count in range(20):
+            worker.link.send(Report((), count))
+            driver.control.send("w", ShutDown(float(count)))
+        assert [driver.expect(Report).records for _ in range(20)] == list(range(20))
+        heard = [worker.heard.get(timeout=PATIENCE).timeout for _ in range(20)]
+        assert heard == list(range(20))
+
+
+def test_a_ping_is_a_sign_of_life_and_nothing_more(driver: Driver) -> None:
+    now = [0.0]
+    worker = Worker(driver.control.port, 10.0, clock=lambda: now[0])
+    worker.link.open()
+    driver.expect(Hello)
+    now[0] = 11.0
+    assert worker.link.is_lost
+    driver.control.send_to_all(Ping())
+    driver.control.send_to_all(Start())
+    assert worker.heard.get(timeout=PATIENCE) == Start(), "the ping is not handed on"
+    assert worker.link.silent_for == 0.0
+    worker.link.close()
+
+
+def test_a_link_that_is_closed_is_told_of_once(driver: Driver) -> None:
+    with joined(driver) as worker:
+        worker.link.send(Ended(True))
+        worker.link.close()
+        assert driver.expect(Ended) == Ended(True)
+        driver.expect(Disconnected)
+    assert driver.events.empty()
+    driver.control.send("w", Start())  # to nobody: no error
+
+
+def test_a_dropped_worker_comes_again(driver: Driver) -> None:
+    with joined(driver) as worker:
+        for connections in (2, 3):
+            driver.control.drop("w")
+            driver.expect_again()
+            driver.control.send("w", Start())
+            assert worker.heard.get(timeout=PATIENCE) == Start()
+            assert worker.link.connections == connections
+        worker.link.send(Report((), 7))
+        assert driver.expect(Report).records == 7
+
+
+def test_hello_tells_what_is_so_at_the_time(driver: Driver) -> None:
+    slots = iter([5, 6])
+    worker = Worker(
+        driver.control.port, says=lambda: Hello("w", next(slots), 1, 0, "host", 1, 2, 3)
+    )
+    worker.link.open()
+    assert driver.expect(Hello).slot == 5
+    driver.control.drop("w")
+    assert driver.expect_again().slot == 6
+    worker.link.close()
+
+
+def test_a_driver_that_comes_back_on_its_port_has_its_workers_again() -> None:
+    driver = Driver()
+    port = driver.control.port
+    with joined(driver, PATIENCE) as worker:
+        driver.control.close()
+        driver.expect(Disconnected)
+        worker.link.send(Leaving("it was told so"))
+        again = Driver(port)
+        again.expect(Hello)
+        assert again.expect(Leaving).why == "it was told so", "said while there was no driver"
+        assert not worker.link.is_lost
+        again.control.close()
+
+
+def test_a_driver_that_never_comes_back_is_lost() -> None:
+    driver = Driver()
+    with joined(driver, 0.5) as worker:
+        driver.control.close()
+        until = time.monotonic() + PATIENCE
+        while not worker.link.is_lost:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        assert not worker.link.send(Report((), 1))
+        worker.link.send_last(Ended(True))  # returns: there is nobody to wait for
+
+
+def test_another_driver_on_the_port_is_not_ones_own() -> None:
+    driver = Driver()
+    port = driver.control.port
+    with joined(driver, 0.5) as worker:
+        driver.control.close()
+        other = Driver(port, OTHER_RUN)
+        until = time.monotonic() + PATIENCE
+        while not worker.link.is_lost:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        assert other.events.empty()
+        other.control.close()
+
+
+def test_the_last_word_waits_for_a_connection() -> None:
+    driver = Driver()
+    port = driver.control.port
+    with joined(driver, PATIENCE) as worker:
+        driver.control.close()
+        driver.expect(Disconnected)
+        # What is given to TCP before it knows that nobody is there is gone.
+        until = time.monotonic() + PATIENCE
+        while worker.link.send(Report((), 0)):
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        saying = in_thread(worker.link.send_last, Ended(True, "an error"))
+        again = Driver(port)
+        again.expect(Hello)
+        assert again.expect(Ended).error == "an error"
+        saying.result(PATIENCE)
+        again.control.close()
+
+
+def test_a_leaving_that_is_said_while_a_connection_is_made_is_not_lost(driver: Driver) -> None:
+    saying = threading.Event()
+
+    def says() -> Hello:
+        if saying.is_set():
+            worker.link.send(Leaving("now"))
+        return hello()
+
+    worker = Worker(driver.control.port, says=says)
+    worker.link.open()
+    driver.expect(Hello)
+    saying.set()
+    driver.control.drop("w")
+    driver.expect_again()
+    assert driver.expect(Leaving).why == "now"
+    worker.link.close()
+
+
+def test_a_driver_that_is_not_there_at_first_is_waited_for() -> None:
+    with listening() as listener:
+        port = port_of(listener)
+    worker = Worker(port, PATIENCE)
+    opening = in_thread(worker.link.open)
+    driver = Driver(port)
+    driver.expect(Hello)
+    opening.result(PATIENCE)
+    worker.link.close()
+    driver.control.close()
+
+
+def test_a_driver_that_is_never_there_is_given_up() -> None:
+    with listening() as listener:
+        port = port_of(listener)
+    with pytest.raises(ChannelClosedError, match=str(port)):
+        Worker(port, 0.3).link.open()
+
+
+def test_a_driver_of_another_run_is_refused_at_once(driver: Driver) -> None:
+    worker = Worker(driver.control.port, worker_pass=OTHER_RUN.worker_pass)
+    with pytest.raises(NotAuthenticatedError, match="certificate"):
+        in_thread(worker.link.open).result(PATIENCE)
+    assert driver.events.empty()
+
+
+# --- the driver's end
+
+
+def test_a_second_connection_of_a_worker_replaces_the_first(driver: Driver) -> None:
+    first = as_worker(driver)
+    driver.expect(Hello)
+    second = as_worker(driver)
+    driver.expect(Hello)
+    with pytest.raises(ChannelClosedError):
+        first.receive()
+    first.close()
+    driver.control.send("w", Start())
+    said = in_thread(second.receive)
+    try:
+        assert said.result(PATIENCE) == encode(Start()), "to the one that is there"
+    finally:
+        second.close()
+    driver.expect(Disconnected)
+    assert driver.events.empty(), "the first one's end is nobody's"
+
+
+def test_events_of_a_worker_that_comes_and_goes_are_in_order(driver: Driver) -> None:
+    reported = []
+    for count in range(20):
+        channel = as_worker(driver)
+        while not isinstance(event := driver.next()[1], Hello):
+            reported += [event.records] if isinstance(event, Report) else []
+        channel.send(encode(Report((), count)))
+        channel.close()
+    while not isinstance(event := driver.next()[1], Disconnected):
+        reported += [event.records] if isinstance(event, Report) else []
+    assert reported == sorted(reported), "what came late was handed on after newer things"
+    assert reported[-1] == 19, "the last connection was not followed by another"
+    assert driver.events.empty()
+
+
+@pytest.mark.parametrize("first", [Report((), 1), Ended(True), Ping()])
+def test_who_does_not_say_hello_first_is_sent_away(driver: Driver, first: Any) -> None:
+    channel = as_worker(driver, first)
+    with pytest.raises(ChannelClosedError):
+        channel.receive()
+    channel.close()
+    assert driver.events.empty()
+
+
+def test_a_message_that_is_none_ends_the_connection(driver: Driver) -> None:
+    channel = as_worker(driver)
+    driver.expect(Hello)
+    channel.send(b"\xc1 no message")
+    driver.expect(Disconnected)
+    with pytest.raises(ChannelClosedError):
+        channel.receive()
+    channel.close()
+
+
+def test_many_workers_at_once(driver: Driver) -> None:
+    names = [f"w{number}" for number in range(40)]
+    channels = [as_worker(driver, hello(name)) for name in names]
+    assert sorted(driver.next()[0] for _ in names) == sorted(names)
+    driver.control.send_to_all(Start())
+    assert {channel.receive() for channel in channels} == {encode(Start())}
+    for channel in channels:
+        channel.close()
+    assert sorted(driver.next()[0] for _ in names) == sorted(names)
+
+
+def test_closing_ends_connections_and_threads_and_frees_the_port() -> None:
+    before = set(threading.enumerate())
+    driver = Driver()
+    channel = as_worker(driver)
+    driver.expect(Hello)
+    driver.control.close()
+    with pytest.raises(ChannelClosedError):
+        channel.receive()
+    channel.close()
+    driver.expect(Disconnected)
+    for thread in set(threading.enumerate()) - before:
+        thread.join(PATIENCE)
+        assert not thread.is_alive(), thread
+    Driver(driver.control.port).control.close()
+
+
+def test_an_address_that_is_not_this_machines_is_named() -> None:
+    with pytest.raises(FleetError, match=r"203\.0\.113\.1"):
+        Control("203.0.113.1", 0, IDENTITY, lambda *_: None)
+
+
+def test_a_port_that_is_taken_is_named(driver: Driver) -> None:
+    with pytest.raises(FleetError, match=str(driver.control.port)):
+        Driver(driver.control.port)

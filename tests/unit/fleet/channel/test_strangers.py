@@ -1,0 +1,312 @@
+"""Who connects to a fleet's driver and proves nothing: turned away, and in no worker's way."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from sparkinesis.fleet.channel.channel import Channel, connect_to_driver
+from sparkinesis.fleet.channel.control import Control
+from sparkinesis.fleet.channel.link import DriverLink
+from sparkinesis.fleet.channel.messages import Hello, Report, encode
+from sparkinesis.fleet.channel.strangers import (
+    MAX_OF_ADDRESS,
+    MAX_STRANGERS,
+    SILENCE,
+    Stranger,
+    Strangers,
+    too_many,
+)
+from tests.unit.fleet.wire import IDENTITY, PASS, PATIENCE, read
+
+
+def stranger(since: float, address: str = "a", *, has_spoken: bool = False) -> Stranger[str]:
+    return Stranger(f"{address}{since:g}", address, since, has_spoken)
+
+
+def gone(*known: Stranger[str], newest: str = "a", of_address: int = 3) -> str | None:
+    found = too_many([*known], stranger(100.0, newest), limit=4, of_address=of_address)
+    return found.connection if found else None
+
+
+# --- who has to go
+
+
+def test_nobody_has_to_go_while_there_is_room() -> None:
+    assert gone() is None
+    assert gone(stranger(1), stranger(2)) is None
+    assert gone(stranger(1), stranger(2), stranger(3, "b")) is None
+
+
+def test_the_one_that_is_silent_for_longest_goes() -> None:
+    four = [stranger(3), stranger(1, "b"), stranger(2, "c"), stranger(4, "d")]
+    assert gone(*four) == "b1"
+
+
+def test_too_many_of_an_address_are_at_the_cost_of_that_address() -> None:
+    three = [stranger(3), stranger(2), stranger(4)]
+    assert gone(stranger(1, "b"), *three) == "a2"
+    assert gone(stranger(1, "b"), *three, newest="b") == "b1", "there are too many in all"
+
+
+def test_who_has_spoken_goes_last() -> None:
+    """A worker that has just begun its handshake."""
+    begun = [stranger(n, has_spoken=True) for n in (1, 2)]
+    assert gone(*begun, stranger(50)) == "a50"
+    assert gone(*begun, stranger(3, has_spoken=True)) == "a1", "or slow ones would keep others out"
+
+
+def test_the_newest_is_never_the_one() -> None:
+    known = [stranger(n, has_spoken=True) for n in range(4)]
+    newest = stranger(100)
+    assert too_many([*known, newest], newest, limit=4, of_address=9) is known[0]
+
+
+def test_a_silent_one_has_its_time_and_no_more() -> None:
+    strangers: Strangers[str] = Strangers(silence=3.0)
+    assert strangers.time_left(0.0) is None
+    first, second = stranger(10.0), stranger(11.0)
+    for each in (first, second):
+        assert strangers.add(each) is None
+    assert strangers.time_left(12.0) == 1.0
+    assert strangers.silent_for_too_long(12.9) == []
+    assert strangers.silent_for_too_long(13.0) == [first]
+    strangers.spoke(first)
+    assert strangers.silent_for_too_long(13.5) == []
+    assert strangers.silent_for_too_long(14.0) == [second]
+    assert strangers.remove(second)
+    assert not strangers.remove(second)
+    assert strangers.time_left(14.0) is None, "who has spoken has another deadline"
+    assert strangers.clear() == [first]
+
+
+# --- over real connections
+
+
+class Driver:
+    def __init__(self, **options: Any) -> None:
+        self.events: queue.Queue[tuple[str, Any]] = queue.Queue()
+        self.control = Control(
+            "127.0.0.1", 0, IDENTITY, lambda *event: self.events.put(event), **options
+        )
+
+    def connect(self) -> socket.socket:
+        connection = socket.create_connection(("127.0.0.1", self.control.port))
+        connection.settimeout(PATIENCE)
+        return connection
+
+    def expect(self, worker: str) -> None:
+        who, what = self.events.get(timeout=PATIENCE)
+        assert (who, type(what)) == (worker, Hello)
+
+
+@pytest.fixture
+def drivers() -> Iterator[Callable[..., Driver]]:
+    made: list[Driver] = []
+
+    def make(**options: Any) -> Driver:
+        made.append(Driver(**options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.control.close()
+
+
+def hello(worker: str) -> Hello:
+    return Hello(worker, 0, 1, 0, "host", 1, 2, 3)
+
+
+def join(driver: Driver, worker: str) -> Channel:
+    """When this returns, the driver has looked at everybody who came before."""
+    channel = connect_to_driver("127.0.0.1", driver.control.port, PASS)
+    channel.send(encode(hello(worker)))
+    driver.expect(worker)
+    return channel
+
+
+def is_open(connection: socket.socket) -> bool:
+    connection.setblocking(False)
+    try:
+        return bool(connection.recv(1))
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+
+
+class Flood:
+    """Strangers that say nothing, and come again when they are turned away."""
+
+    def __init__(self, driver: Driver, count: int) -> None:
+        self.came_again = 0
+        self.is_in_full_swing = threading.Event()
+        self._driver = driver
+        self._ended = threading.Event()
+        self.connections = [driver.connect() for _ in range(count)]
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            for at, connection in enumerate(self.connections):
+                if not is_open(connection):
+                    connection.close()
+                    with contextlib.suppress(OSError):
+                        self.connections[at] = self._driver.connect()
+                    self.came_again += 1
+                    if self.came_again == 2 * MAX_STRANGERS:
+                        self.is_in_full_swing.set()
+                if self._ended.is_set():
+                    return
+
+    def end(self) -> None:
+        self._ended.set()
+        self._thread.join()
+        for connection in self.connections:
+            connection.close()
+
+
+def test_silent_strangers_that_come_again_and_again_keep_no_worker_out(
+    drivers: Callable[..., Driver],
+) -> None:
+    """All from one address, as with a local Spark."""
+    driver = drivers()
+    flood = Flood(driver, 2 * MAX_STRANGERS)
+    links = []
+    try:
+        assert flood.is_in_full_swing.wait(PATIENCE)
+        before = flood.came_again
+        for number in range(25):
+            says = hello(f"w{number}")
+            link = DriverLink(
+                "127.0.0.1",
+                driver.control.port,
+                PASS,
+                lambda says=says: says,  # type: ignore[misc]
+                lambda _: None,
+                lost_after=PATIENCE,
+            )
+            link.open()
+            links.append(link)
+        heard = {driver.events.get(timeout=PATIENCE)[0] for _ in links}
+        assert heard == {f"w{number}" for number in range(25)}
+        assert flood.came_again > before, "they were turned away, and came again"
+        for link in links:
+            assert link.send(Report((), 1))
+        reports = [driver.events.get(timeout=PATIENCE) for _ in links]
+        assert {type(what) for _, what in reports} == {Report}, "no worker had to come again"
+    finally:
+        flood.end()
+        for link in links:
+            link.close()
+
+
+def test_silent_strangers_take_no_threads(drivers: Callable[..., Driver]) -> None:
+    driver = drivers()
+    strangers = [driver.connect() for _ in range(MAX_OF_ADDRESS)]
+    worker = join(driver, "w")
+    serving = [t for t in threading.enumerate() if t.name == "fleet-control" and t.is_alive()]
+    mine = [t for t in serving if getattr(t, "_target", None) == driver.control._serve]
+    assert len(mine) <= 1, "the worker's"
+    worker.close()
+    for each in strangers:
+        each.close()
+
+
+def test_the_first_bytes_are_due_soon_by_the_clock(drivers: Callable[..., Driver]) -> None:
+    now = [1000.0]
+    driver = drivers(clock=lambda: now[0])
+    silent = driver.connect()
+    join(driver, "before").close()
+    driver.events.get(timeout=PATIENCE)  # it is gone
+    now[0] += SILENCE - 0.1
+    join(driver, "in time").close()
+    driver.events.get(timeout=PATIENCE)
+    assert is_open(silent)
+    now[0] += 0.2
+    join(driver, "too late").close()
+    driver.events.get(timeout=PATIENCE)
+    silent.setblocking(True)
+    silent.settimeout(PATIENCE)
+    assert silent.recv(1) == b"", "it was turned away"
+    silent.close()
+
+
+def client_hello() -> bytes:
+    """TLS's first message, by software that is not ours."""
+    import ssl  # noqa: PLC0415
+
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = ssl.create_default_context().wrap_bio(incoming, outgoing, server_hostname="driver")
+    with contextlib.suppress(ssl.SSLWantReadError):
+        tls.do_handshake()
+    return outgoing.read()
+
+
+@pytest.mark.parametrize("share", [0.5, 1.0], ids=["half a hello", "a whole hello"])
+def test_strangers_that_stop_within_tls_hold_up_nobody(
+    drivers: Callable[..., Driver], share: float
+) -> None:
+    driver = drivers(handshake_timeout=PATIENCE)
+    words = client_hello()
+    strangers = [driver.connect() for _ in range(MAX_OF_ADDRESS + 10)]
+    for each in strangers:
+        with contextlib.suppress(OSError):  # turned away for a newer one
+            each.sendall(words[: int(len(words) * share)])
+    workers = [join(driver, f"w{number}") for number in range(5)]
+    for worker in workers:
+        worker.close()
+    for each in strangers:
+        each.close()
+
+
+def test_a_stranger_that_stops_within_tls_has_to_go(drivers: Callable[..., Driver]) -> None:
+    driver = drivers(handshake_timeout=0.5)
+    with driver.connect() as stranger:
+        stranger.sendall(client_hello()[:50])
+        assert read(stranger, 1) == b""
+
+
+def test_who_is_gone_before_it_spoke_is_forgotten(
+    drivers: Callable[..., Driver], caplog: pytest.LogCaptureFixture
+) -> None:
+    driver = drivers()
+    for _ in range(20):
+        driver.connect().close()
+    join(driver, "w").close()
+    assert len(driver.control._strangers) == 0
+    assert "Refused" not in caplog.text, "a port that is looked at is no trouble"
+
+
+def test_a_flood_is_told_of_and_does_not_flood_the_log(
+    drivers: Callable[..., Driver], caplog: pytest.LogCaptureFixture
+) -> None:
+    now = [1000.0]
+    driver = drivers(clock=lambda: now[0])
+    strangers = []
+    for _ in range(2):
+        strangers += [driver.connect() for _ in range(MAX_OF_ADDRESS + 50)]
+        join(driver, "w").close()
+        driver.events.get(timeout=PATIENCE)
+        now[0] += 61.0
+    told = [record.getMessage() for record in caplog.records if "Turned away" in record.message]
+    assert 1 <= len(told) <= 2
+    assert f"port {driver.control.port}" in told[0]
+    for each in strangers:
+        each.close()
+
+
+def test_closing_ends_those_that_are_silent_too(drivers: Callable[..., Driver]) -> None:
+    driver = drivers()
+    silent = driver.connect()
+    join(driver, "w").close()
+    driver.control.close()
+    assert read(silent, 1) == b""
+    silent.close()

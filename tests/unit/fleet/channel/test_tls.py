@@ -1,0 +1,333 @@
+"""What goes over the wire between a fleet's driver and its workers is for these two alone."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import queue
+import socket
+import ssl
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+
+from sparkinesis.errors import FleetError
+from sparkinesis.fleet.channel.channel import (
+    ChannelClosedError,
+    accept_worker,
+    connect_to_driver,
+)
+from sparkinesis.fleet.channel.control import Control
+from sparkinesis.fleet.channel.link import DriverLink
+from sparkinesis.fleet.channel.messages import Hello, Leaving, Ping, Report, ShutDown
+from sparkinesis.fleet.channel.tls import (
+    DriverIdentity,
+    NotAuthenticatedError,
+    WorkerPass,
+    worker_context,
+)
+from sparkinesis.worker.reporting.status import Failure
+from tests.unit.fleet.wire import (
+    IDENTITY,
+    PASS,
+    PATIENCE,
+    SECRET,
+    in_thread,
+    listening,
+    port_of,
+    read,
+)
+
+HELLO = Hello("w1", 1, 1, 0, "host", 7, 3, 4)
+TRACE = "Traceback (most recent call last):\n  ValueError: card 4111-1111-1111-1111 of Ada\n"
+
+
+class Proxy:
+    """Somebody between a worker and its driver, who passes everything on and writes it down."""
+
+    def __init__(self, port: int) -> None:
+        self.recorded = {"worker": bytearray(), "driver": bytearray()}
+        self._port = port
+        self._ends: list[socket.socket] = []
+        self._passing: list[Any] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = port_of(self._listener)
+        in_thread(self._serve)
+
+    def _serve(self) -> None:
+        self._ends.append(self._listener.accept()[0])
+        self._ends.append(socket.create_connection(("127.0.0.1", self._port)))
+        near, far = self._ends
+        self._passing = [
+            in_thread(self._pass_on, near, far, self.recorded["worker"]),
+            in_thread(self._pass_on, far, near, self.recorded["driver"]),
+        ]
+
+    @staticmethod
+    def _pass_on(source: socket.socket, target: socket.socket, record: bytearray) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65_536):
+                record += data
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        """When both sides have closed."""
+        for each in self._passing:
+            each.result(PATIENCE)
+        for each in (self._listener, *self._ends):
+            each.close()
+
+
+@pytest.fixture
+def said() -> queue.Queue[tuple[str, Any]]:
+    return queue.Queue()
+
+
+@pytest.fixture
+def driver(said: queue.Queue[tuple[str, Any]]) -> Iterator[Control]:
+    server = Control("127.0.0.1", 0, IDENTITY, lambda who, what: said.put((who, what)))
+    yield server
+    server.close()
+
+
+def test_what_goes_over_the_wire_is_not_readable(
+    driver: Control, said: queue.Queue[tuple[str, Any]]
+) -> None:
+    proxy = Proxy(driver.port)
+    heard: queue.Queue[Any] = queue.Queue()
+    link = DriverLink("127.0.0.1", proxy.port, PASS, lambda: HELLO, heard.put, lost_after=PATIENCE)
+    link.open()
+    assert said.get(timeout=PATIENCE) == ("w1", HELLO)
+    failure = Failure("3f0c9a", "process_records raised", "ValueError: Ada", TRACE, 1, ("s-7",))
+    reported: list[Report | Leaving] = [
+        Report((), 5, failures=(failure,)),
+        Leaving("because card 4111-1111-1111-1111 was refused"),
+    ]
+    for message in reported:
+        link.send(message)
+        assert said.get(timeout=PATIENCE) == ("w1", message), "it came through the proxy"
+    driver.send("w1", ShutDown(1234.5))
+    assert heard.get(timeout=PATIENCE) == ShutDown(1234.5)
+    link.close()
+    proxy.close()
+    for side, record in proxy.recorded.items():
+        assert len(record) > 200, f"the {side}'s words were recorded"
+        for text in (b"Ada", b"4111", b"Traceback", b"hello", b"shut down", b"s-7", b"w1", SECRET):
+            assert text not in record
+
+
+class Impostor:
+    """Has a certificate of its own, and the run's secret: the worker must not tell anything."""
+
+    def __init__(self, then: Callable[[ssl.SSLSocket], None] | None = None) -> None:
+        self.heard = b""
+        self.error: Exception | None = None
+        self._then = then
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = port_of(self._listener)
+        self.done = in_thread(self._serve)
+
+    def _serve(self) -> None:
+        connection, _ = self._listener.accept()
+        connection.settimeout(PATIENCE)
+        try:
+            with DriverIdentity.new(SECRET).context.wrap_socket(
+                connection, server_side=True
+            ) as secured:
+                self.heard = secured.recv(100)
+        except OSError as error:
+            self.error = error
+        self._listener.close()
+
+
+def test_a_man_in_the_middle_with_a_certificate_of_his_own_is_refused() -> None:
+    """He may even know the secret."""
+    impostor = Impostor()
+    with pytest.raises(NotAuthenticatedError, match="certificate") as caught:
+        connect_to_driver("127.0.0.1", impostor.port, PASS)
+    impostor.done.result(PATIENCE)
+    assert impostor.heard == b"", "the worker said nothing"
+    assert isinstance(impostor.error, ssl.SSLError), "and ended the handshake"
+    assert SECRET.hex() not in str(caught.value)
+
+
+def test_a_man_in_the_middle_who_passes_on_to_the_driver_is_refused_by_both(
+    driver: Control, said: queue.Queue[tuple[str, Any]]
+) -> None:
+    """TLS to either side: what one says, the other one gets."""
+    with listening() as listener:
+        worker = in_thread(connect_to_driver, "127.0.0.1", port_of(listener), PASS)
+        near, _ = listener.accept()
+        # Towards the driver he is a worker without its pass: he can do TLS, and prove nothing.
+        far = worker_context(PASS.certificate).wrap_socket(
+            socket.create_connection(("127.0.0.1", driver.port))
+        )
+        greeting = far.recv(100)
+        assert greeting.startswith(b"sparkinesis-1\n")
+        with pytest.raises(ssl.SSLError):
+            DriverIdentity.new(SECRET).context.wrap_socket(near, server_side=True)
+        near.close()
+        assert isinstance(worker.exception(PATIENCE), NotAuthenticatedError)
+        far.sendall(bytes(64))
+        assert far.recv(100) == b"", "the driver has closed"
+        far.close()
+    assert said.empty()
+
+
+def test_the_driver_is_refused_that_has_the_secret_and_another_certificate() -> None:
+    other = DriverIdentity.new(SECRET)
+    with listening() as listener:
+        worker = in_thread(connect_to_driver, "127.0.0.1", port_of(listener), PASS)
+        answer = in_thread(accept_worker, listener.accept()[0], other)
+        assert isinstance(worker.exception(PATIENCE), NotAuthenticatedError)
+        assert isinstance(answer.exception(PATIENCE), NotAuthenticatedError)
+
+
+def test_a_certificate_of_another_run_is_trusted_by_nobody_whatever_it_is_called() -> None:
+    one, two = (DriverIdentity.new(SECRET).worker_pass.certificate for _ in range(2))
+    assert one != two
+    subjects = {x509.load_der_x509_certificate(each).subject for each in (one, two)}
+    assert len(subjects) == 1
+    context = worker_context(one)
+    assert context.get_ca_certs(binary_form=True) in ([one], [])
+    assert context.verify_mode is ssl.CERT_REQUIRED
+
+
+def test_who_does_not_speak_tls_is_refused(
+    driver: Control, said: queue.Queue[tuple[str, Any]]
+) -> None:
+    for words in (b"GET / HTTP/1.1\r\n\r\n", bytes(100), b"\x16\x03\x01\x00\x05hello"):
+        with socket.create_connection(("127.0.0.1", driver.port)) as stranger:
+            stranger.settimeout(PATIENCE)
+            stranger.sendall(words)
+            assert b"sparkinesis" not in read(stranger, 1_000), "it is told nothing"
+    assert said.empty()
+
+
+def test_older_tls_is_refused(driver: Control) -> None:
+    context = worker_context(PASS.certificate)
+    context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_2
+    with (
+        socket.create_connection(("127.0.0.1", driver.port)) as stranger,
+        pytest.raises(ssl.SSLError),
+    ):
+        context.wrap_socket(stranger)
+
+
+def test_the_end_of_tls_by_the_book_is_the_end_of_the_connection() -> None:
+    """Python's own socket says goodbye, which ours does not."""
+    with listening() as listener:
+        near = socket.create_connection(listener.getsockname())
+        driver = in_thread(accept_worker, listener.accept()[0], IDENTITY)
+        with worker_context(PASS.certificate).wrap_socket(near) as secured:
+            assert secured.version() == "TLSv1.3"
+            assert secured.recv(14) == b"sparkinesis-1\n"
+            with contextlib.suppress(OSError):
+                secured.unwrap()
+            assert isinstance(driver.exception(PATIENCE), ChannelClosedError)
+
+
+def test_a_changed_byte_is_noticed(driver: Control, said: queue.Queue[tuple[str, Any]]) -> None:
+    class Changing(Proxy):
+        @staticmethod
+        def _pass_on(source: socket.socket, target: socket.socket, record: bytearray) -> None:
+            with contextlib.suppress(OSError):
+                while data := source.recv(65_536):
+                    if changing.is_set():
+                        data = data[:-1] + bytes([data[-1] ^ 1])
+                    target.sendall(data)
+                target.shutdown(socket.SHUT_WR)
+
+    changing = threading.Event()
+    proxy = Changing(driver.port)
+    channel = connect_to_driver("127.0.0.1", proxy.port, PASS)
+    driver_said = in_thread(channel.receive)
+    changing.set()
+    channel.send(b"report")
+    with pytest.raises((ChannelClosedError, NotAuthenticatedError)):
+        driver_said.result(PATIENCE)
+    channel.close()
+    proxy.close()
+    assert said.empty()
+
+
+# --- the certificate and its key
+
+
+def test_the_private_key_is_on_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While Python's ssl reads it from a file, that is encrypted, and the user's alone."""
+    seen: list[tuple[int, bytes]] = []
+
+    def watched(context: ssl.SSLContext, certfile: str, password: bytes) -> None:
+        path = Path(certfile)
+        seen.append((stat.S_IMODE(path.stat().st_mode), path.read_bytes()))
+        load(context, certfile, password=password)
+
+    load = ssl.SSLContext.load_cert_chain
+    monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", watched)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    identity = DriverIdentity.new()
+    ((mode, text),) = seen
+    assert mode == 0o600
+    assert b"BEGIN ENCRYPTED PRIVATE KEY" in text
+    assert b"BEGIN PRIVATE KEY" not in text
+    assert not list(tmp_path.iterdir())
+    assert "PRIVATE" not in repr(identity)
+
+
+def test_a_pass_travels_and_shows_nothing() -> None:
+    assert pickle.loads(pickle.dumps(PASS)) == PASS
+    assert len(pickle.dumps(PASS)) < 1_000
+    assert repr(PASS) == str(PASS) == "WorkerPass()"
+    with pytest.raises(TypeError):
+        pickle.dumps(IDENTITY)
+
+
+def test_each_run_has_a_secret_and_a_certificate_of_its_own_for_as_long_as_it_lasts() -> None:
+    one, two = DriverIdentity.new().worker_pass, DriverIdentity.new().worker_pass
+    assert one.secret != two.secret
+    assert one.certificate != two.certificate
+    certificate = x509.load_der_x509_certificate(one.certificate)
+    # Executors' clocks may be wrong by years, and a run may last for years.
+    assert certificate.not_valid_before_utc.year == 2000
+    assert certificate.not_valid_after_utc.year == 9999
+
+
+def test_without_the_package_for_certificates_it_is_said_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    with pytest.raises(FleetError, match=r"pip install 'sparkinesis\[spark\]'"):
+        DriverIdentity.new()
+
+
+def test_a_worker_and_the_core_do_without_that_package() -> None:
+    """Executors have what plain processes have; only the driver makes a certificate."""
+    program = """if True:
+        import sys
+        sys.modules["cryptography"] = None
+        import sparkinesis.cli, sparkinesis.worker.application, sparkinesis.fleet.hosted
+        from sparkinesis.fleet.channel.tls import worker_context
+        worker_context(bytes.fromhex(sys.argv[1]))
+        """
+    given = [sys.executable, "-c", program, PASS.certificate.hex()]
+    result = subprocess.run(given, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_a_pass_of_the_right_certificate_and_a_wrong_secret_is_refused_by_the_driver(
+    driver: Control, said: queue.Queue[tuple[str, Any]]
+) -> None:
+    with pytest.raises((ChannelClosedError, NotAuthenticatedError)):
+        connect_to_driver("127.0.0.1", driver.port, WorkerPass(bytes(32), PASS.certificate))
+    driver.send_to_all(Ping())
+    assert said.empty()

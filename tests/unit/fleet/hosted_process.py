@@ -1,0 +1,44 @@
+"""A worker of a fleet in a process of its own, as a task of Spark has it; tests send it signals.
+
+Usage: python -m tests.unit.fleet.hosted_process PORT ENDPOINT STREAM, the secret and
+the certificate (hex, a line each) by stdin.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from sparkinesis.fleet.channel.tls import WorkerPass
+from sparkinesis.fleet.hosted import HostedWorker, Posting, Task
+from sparkinesis.worker.application import Application
+from sparkinesis.worker.batch import RecordBatch
+from sparkinesis.worker.checkpointer import Checkpointer
+from sparkinesis.worker.options import WorkerOptions
+from sparkinesis.worker.processor import RecordProcessor
+
+
+class Processor(RecordProcessor):
+    def process_records(self, batch: RecordBatch, checkpointer: Checkpointer) -> None:
+        pass
+
+    def shutdown_requested(self, checkpointer: Checkpointer) -> None:
+        checkpointer.checkpoint()
+
+
+def main(port: int, endpoint: str, stream: str) -> None:
+    application = Application(
+        stream,
+        stream,
+        Processor,
+        region="us-east-1",
+        endpoint=endpoint,
+        initial_position="trim_horizon",
+        options=WorkerOptions(failover_time=2.0, idle_time=0.2),
+    )
+    worker_pass = WorkerPass(*(bytes.fromhex(sys.stdin.readline()) for _ in range(2)))
+    posting = Posting(application, "127.0.0.1", port, worker_pass, 0.2, 60.0, "DEBUG")
+    HostedWorker(posting, 1, 0, Task(2, 3, 0)).run()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), *sys.argv[2:])

@@ -1,0 +1,442 @@
+"""A fleet's handle where Spark is not needed: what goes wrong at its start, in it, and at its end.
+
+In Spark's place stands a session whose jobs run nothing: they last until they are cancelled.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sparkinesis.errors import FleetError, OptionError, ProcessorError
+from sparkinesis.fleet.channel.control import Disconnected
+from sparkinesis.fleet.channel.messages import Ended, Hello, Ping, Report
+from sparkinesis.fleet.fleet import Fleet
+from sparkinesis.fleet.status import FleetState
+from sparkinesis.worker.application import Application
+from sparkinesis.worker.dead_letters.targets import DeadLetterDirectory
+from sparkinesis.worker.fleet_options import FleetOptions
+from sparkinesis.worker.lifecycle.states import State
+from sparkinesis.worker.on_error import DeadLetter, Retry
+from sparkinesis.worker.options import WorkerOptions
+from sparkinesis.worker.processor import RecordProcessor
+from sparkinesis.worker.reporting.status import ShardStatus
+from tests.unit.fleet.wire import PATIENCE, listening, port_of
+
+OPTIONS = FleetOptions(heartbeat_interval=0.1, lost_after=0.5, first_backoff=0.1)
+
+
+class IdleSpark:
+    """Knows of a session what a fleet calls."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Condition()
+        self.tags = threading.local()
+        self.jobs: dict[frozenset[str], threading.Event] = {}
+        self.cancels = 0
+        self.is_slow = False
+        """Its jobs are not known until some cancel has been in vain."""
+        self.sparkContext = self
+        self.error = "cancelled"
+        self._jsc: Any = self
+        self.is_stopped: bool | Exception = False
+        self.master = "local[2]"
+
+    # the context
+
+    def getConf(self) -> dict[str, str]:
+        return {"spark.master": self.master, "spark.driver.host": "127.0.0.1"}
+
+    def sc(self) -> IdleSpark:
+        return self
+
+    def isStopped(self) -> bool:
+        if isinstance(self.is_stopped, Exception):
+            raise self.is_stopped
+        return self.is_stopped
+
+    def setJobGroup(self, group: str, description: str) -> None:
+        pass
+
+    # the session
+
+    def addTag(self, tag: str) -> None:
+        self.tags.mine = {*getattr(self.tags, "mine", ()), tag}
+
+    def interruptTag(self, tag: str) -> None:
+        with self.lock:
+            self.cancels += 1
+            self.lock.notify_all()
+            for tags, cancelled in self.jobs.items():
+                if tag in tags:
+                    cancelled.set()
+
+    def range(self, *_: int) -> IdleSpark:
+        return self
+
+    def mapInArrow(self, *_: Any) -> IdleSpark:
+        return self
+
+    def collect(self) -> None:
+        cancelled = threading.Event()
+        with self.lock:
+            if self.is_slow:
+                assert self.lock.wait_for(lambda: self.cancels, PATIENCE)
+            self.jobs[frozenset(self.tags.mine)] = cancelled
+            self.lock.notify_all()
+        assert cancelled.wait(PATIENCE)
+        raise RuntimeError(self.error)
+
+    def wait_for_jobs(self, count: int) -> None:
+        with self.lock:
+            assert self.lock.wait_for(lambda: len(self.jobs) >= count, PATIENCE)
+
+
+class Processor(RecordProcessor):
+    def process_records(self, batch: Any, checkpointer: Any) -> None:
+        pass
+
+
+def application(processor: Any = Processor, **given: Any) -> Application:
+    return Application(
+        "app",
+        "stream",
+        processor,
+        region="us-east-1",
+        options=WorkerOptions(shutdown_timeout=1.0),
+        **given,
+    )
+
+
+@pytest.fixture
+def spark() -> Iterator[Any]:
+    idle = IdleSpark()
+    yield idle
+    for cancelled in idle.jobs.values():
+        cancelled.set()
+
+
+def make(spark: Any, workers: int = 1, options: FleetOptions = OPTIONS, **given: Any) -> Fleet:
+    return Fleet(application(**given), spark, workers, options)
+
+
+def threads() -> set[str]:
+    return {thread.name for thread in threading.enumerate() if "fleet" in thread.name}
+
+
+@pytest.mark.parametrize("workers", [0, -1, True, 1.5, "2"])
+def test_a_number_of_workers_that_is_none(spark: Any, workers: Any) -> None:
+    with pytest.raises(OptionError, match="workers"):
+        make(spark, workers)
+    assert not spark.jobs
+
+
+def test_workers_must_differ(spark: Any) -> None:
+    with pytest.raises(OptionError, match="worker_id"):
+        make(spark, worker_id="me")
+
+
+@pytest.mark.parametrize(
+    ("master", "path", "is_told"),
+    [
+        ("spark://host:7077", "/var/dead", True),
+        ("spark://host:7077", "file:///var/dead", True),
+        ("spark://host:7077", "s3://lake/dead", False),
+        ("local[2]", "/var/dead", False),
+    ],
+)
+def test_a_local_directory_for_dead_letters_is_told_where_executors_are_elsewhere(
+    spark: Any, caplog: pytest.LogCaptureFixture, *, master: str, path: str, is_told: bool
+) -> None:
+    spark.master = master
+    fleet = make(spark, on_error=Retry(3, then=DeadLetter(DeadLetterDirectory(path))))
+    told = [note for note in fleet.status().notes if "dead-letter directory" in note]
+    fleet.shutdown()
+    assert len(told) == is_told
+    assert (f"The dead-letter directory {path} is a local one" in caplog.text) == is_told
+
+
+def test_a_processor_that_cannot_travel_is_an_error_before_anything_listens(spark: Any) -> None:
+    with listening() as listener:
+        port = port_of(listener)
+    lock = threading.Lock()
+    before = threads()
+    with pytest.raises(ProcessorError, match=r"initialize\(\)"):
+        make(spark, 1, FleetOptions(port=port), processor=lambda: lock and Processor())
+    assert threads() == before
+    assert not spark.jobs
+    make(spark, 1, FleetOptions(port=port, lost_after=5)).shutdown()  # the port is free
+
+
+def test_a_processor_that_defers_its_work_is_refused_before_anything_is_submitted(
+    spark: Any,
+) -> None:
+    class Asynchronous(Processor):
+        async def process_records(self, batch: Any, checkpointer: Any) -> None: ...  # type: ignore[override]
+
+    before = threads()
+    with pytest.raises(ProcessorError, match="is `async def`"):
+        make(spark, processor=Asynchronous)
+    with pytest.raises(ProcessorError, match="make it the method process_records"):
+        make(spark, processor=lambda batch, checkpointer: None)
+    assert threads() == before
+    assert not spark.jobs
+
+
+def test_without_the_package_for_certificates_nothing_is_submitted(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = threads()
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    with pytest.raises(FleetError, match="cryptography"):
+        make(spark)
+    assert threads() == before
+    assert not spark.jobs
+
+
+def test_a_fleet_whose_thread_cannot_begin_leaves_nothing_open(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with listening() as listener:
+        port = port_of(listener)
+
+    def start(thread: threading.Thread) -> None:
+        if thread.name.endswith("-fleet"):
+            raise RuntimeError("can't start new thread")
+        real_start(thread)
+
+    real_start = threading.Thread.start
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        with pytest.raises(RuntimeError, match="new thread"):
+            make(spark, 1, FleetOptions(port=port))
+    make(spark, 1, FleetOptions(port=port, lost_after=5)).shutdown()  # the port is free
+
+
+def test_a_shutdown_before_any_worker_has_come(spark: Any) -> None:
+    fleet = make(spark, 2)
+    spark.wait_for_jobs(1)
+    assert fleet.status().wanted == 2
+    assert fleet.shutdown()
+    assert fleet.status().state is FleetState.ENDED
+    assert fleet.await_termination(0)
+    with pytest.raises(FleetError, match="ended"):
+        fleet.scale(3)
+    assert fleet.shutdown(), "once more does no harm"
+
+
+def test_a_shutdown_faster_than_spark_cancels_the_job_once_it_is_known(spark: Any) -> None:
+    spark.is_slow = True
+    fleet = make(spark)
+    assert fleet.shutdown()
+    assert spark.cancels >= 2, "the first was in vain"
+
+
+def test_fleets_of_one_application_do_not_cancel_each_other(spark: Any) -> None:
+    first, second = make(spark), make(spark)
+    spark.wait_for_jobs(2)
+    second.shutdown()
+    assert second.status().state is FleetState.ENDED
+    assert sum(cancelled.is_set() for cancelled in spark.jobs.values()) == 1
+    assert first.status().state is FleetState.RUNNING
+    first.shutdown()
+
+
+def test_a_job_that_cannot_be_submitted_as_the_program_ends_ends_no_fleet(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From Python 3.12 on, no thread may be begun once the interpreter ends."""
+
+    def start(thread: threading.Thread) -> None:
+        if thread.name.startswith("sparkinesis app-") and not thread.name.endswith("-fleet"):
+            tried.set()
+            raise RuntimeError("can't create new thread at interpreter shutdown")
+        real_start(thread)
+
+    real_start, tried = threading.Thread.start, threading.Event()
+    monkeypatch.setattr(threading.Thread, "start", start)
+    fleet = make(spark)
+    assert tried.wait(PATIENCE)
+    fleet.shutdown()
+    assert fleet.status().state is FleetState.FAILED
+    with pytest.raises(FleetError, match="interpreter shutdown"):
+        fleet.await_termination(PATIENCE)
+
+
+def test_an_error_of_the_fleets_own_ends_it(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = make(spark)
+
+    def beat() -> None:
+        raise KeyError("a mistake")
+
+    monkeypatch.setattr(fleet, "_beat", beat)
+    with pytest.raises(FleetError, match="a mistake"):
+        fleet.await_termination(PATIENCE)
+    assert fleet.status().state is FleetState.FAILED
+    assert not fleet.shutdown()
+    fleet._thread.join(PATIENCE)
+    fleet._control.send_to_all(Ping())  # to nobody
+
+
+def test_a_status_that_cannot_be_made_any_more_ends_the_fleet_too(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet = make(spark)
+
+    def publish(now: float) -> None:
+        raise KeyError("a mistake")
+
+    monkeypatch.setattr(fleet, "_publish", publish)
+    with pytest.raises(FleetError, match="a mistake"):
+        fleet.await_termination(PATIENCE)
+
+
+@pytest.mark.parametrize("how", [True, ConnectionRefusedError("the JVM is dead"), None])
+def test_a_session_that_was_stopped_ends_the_fleet(spark: Any, how: Any) -> None:
+    fleet = make(spark)
+    spark.wait_for_jobs(1)
+    fleet._roster = replace(fleet._roster, has_started=True)  # from here on, jobs are run again
+    if how is None:
+        spark._jsc = None  # as SparkContext.stop() leaves it
+    else:
+        spark.is_stopped = how
+    for cancelled in spark.jobs.values():
+        cancelled.set()
+    with pytest.raises(FleetError, match=r"shutdown\(\) before spark.stop\(\)"):
+        fleet.await_termination(PATIENCE)
+    assert len(spark.jobs) == 1, "it was not submitted again"
+    assert "spark.stop()" in fleet.status().notes[-1]
+
+
+def test_what_keeps_the_first_job_from_running_is_noted_with_advice(spark: Any) -> None:
+    spark.error = (
+        "An exception was thrown from the Python worker: Traceback (most recent call last):\n"
+        '  File "pyspark.zip/pyspark/worker.py", line 1, in main\n'
+        "ModuleNotFoundError: No module named 'flights.processors'\n SQLSTATE: 38000"
+    )
+    fleet = make(spark)
+    spark.wait_for_jobs(1)
+    for cancelled in spark.jobs.values():
+        cancelled.set()
+    with pytest.raises(FleetError, match=r"'flights.processors'. Executors .*--py-files") as raised:
+        fleet.await_termination(PATIENCE)
+    assert "worker.py" not in str(raised.value), "what Spark was doing is no help"
+    assert "'flights.processors'. Executors" in fleet.status().notes[-1]
+    assert not fleet.shutdown(), "it has not ended gracefully"
+
+
+def test_a_shutdown_that_nobody_waits_for_ends_though_a_worker_does_not(spark: Any) -> None:
+    fleet = make(spark)
+    spark.wait_for_jobs(1)
+    fleet._events.put(("w", Hello("w", 0, 1, 0, "host", 1, 0, 0, is_running=True)))
+    fleet.request_shutdown(0.2)
+    for _ in range(int(PATIENCE / 0.1)):
+        fleet._events.put(("w", Report((), 0, is_running=True)))  # it is alive, and goes on
+        if fleet.await_termination(0.1):
+            break
+    status = fleet.status()
+    assert status.state is FleetState.ENDED
+    assert "took too long" in status.notes[-1]
+    assert not fleet.shutdown(), "not all was graceful"
+
+
+@pytest.mark.parametrize("raised", [None, ZeroDivisionError()])
+def test_a_block_whose_fleet_has_failed_ends_with_an_error(
+    spark: Any, raised: Exception | None
+) -> None:
+    def run() -> None:
+        with make(spark) as fleet:
+            spark.wait_for_jobs(1)
+            fleet._events.put(("w", Hello("w", 0, 1, 0, "host", 1, 0, 0)))
+            fleet._events.put(("w", Ended(False, "no such stream")))
+            if raised is not None:
+                raise raised
+
+    with pytest.raises(ZeroDivisionError if raised else FleetError) as caught:
+        run()
+    assert raised or "no such stream" in str(caught.value)
+
+
+def notes_after(spark: Any, *messages: Any) -> tuple[str, ...]:
+    """Of a fleet that heard these of a running worker."""
+    fleet = make(spark)
+    spark.wait_for_jobs(1)
+    hello = Hello("w", 0, 1, 0, "host", 1, 0, 0, is_running=True)
+    for message in (hello, *messages):
+        fleet._events.put(("w", message))
+    fleet.shutdown()
+    return fleet.status().notes
+
+
+def test_a_worker_that_was_out_of_time_is_noted(spark: Any) -> None:
+    assert "out of time" in notes_after(spark, Ended(False))[-1]
+    assert "has joined" in notes_after(spark, Ended(True))[-1]
+
+
+@pytest.mark.parametrize(
+    ("count", "had"),
+    [(0, "had no shards"), (1, "had s0: other workers"), (6, "s4 and more: other workers")],
+)
+def test_a_lost_worker_is_noted_with_its_shards(spark: Any, count: int, had: str) -> None:
+    shards = tuple(ShardStatus(f"s{n}", State.PROCESSING, 0, None) for n in range(count))
+    notes = notes_after(spark, Report(shards, 0, is_running=True), Disconnected("w"))
+    (lost,) = (note for note in notes if note.startswith("Lost worker w on host"))
+    assert had in lost
+
+
+def test_an_interrupt_while_waiting_cancels_no_jobs(spark: Any) -> None:
+    cancelled = []
+
+    def cancel_all_jobs(number: int, _: Any) -> None:
+        cancelled.append(number)
+
+    cancel_all_jobs.__module__ = "pyspark.core.context"  # whose handler does so
+    before = signal.signal(signal.SIGINT, cancel_all_jobs)
+    fleet = make(spark)
+    try:
+        # Once it waits, or it would be the handler of before that is called.
+        with (
+            interrupted_when(lambda: signal.getsignal(signal.SIGINT) is not cancel_all_jobs),
+            pytest.raises(KeyboardInterrupt),
+        ):
+            fleet.await_termination(PATIENCE)
+        assert signal.getsignal(signal.SIGINT) is cancel_all_jobs
+    finally:
+        signal.signal(signal.SIGINT, before)
+        fleet.shutdown()
+    assert cancelled == []
+
+
+@contextmanager
+def interrupted_when(condition: Callable[[], bool]) -> Iterator[None]:
+    """Within the block, Ctrl-C once the condition holds."""
+    left = threading.Event()
+
+    def interrupt() -> None:
+        while not condition():
+            if left.wait(0.01):
+                return
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        yield
+    finally:
+        left.set()
+        thread.join(PATIENCE)
+
+
+def test_at_exit_a_fleet_is_shut_down(spark: Any) -> None:
+    fleet = make(spark)
+    fleet._at_exit()
+    assert fleet.status().state is FleetState.ENDED
+    assert fleet.await_termination(0)

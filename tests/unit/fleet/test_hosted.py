@@ -1,0 +1,514 @@
+"""A fleet's worker without Spark: a real driver's end, a real stream, a thread or a process."""
+
+from __future__ import annotations
+
+import base64
+import logging
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from sparkinesis.errors import FleetError
+from sparkinesis.fleet.channel.channel import accept_worker
+from sparkinesis.fleet.channel.control import Control, Disconnected
+from sparkinesis.fleet.channel.messages import (
+    Ended,
+    Hello,
+    Leaving,
+    Ping,
+    Report,
+    ShutDown,
+    Start,
+    Wait,
+    decode_for_driver,
+)
+from sparkinesis.fleet.hosted import HostedWorker, Posting, Task, task_of
+from sparkinesis.local import LocalServer
+from sparkinesis.worker.application import Application
+from sparkinesis.worker.options import WorkerOptions
+from tests.journal import Journal, Journaling
+from tests.streams import put
+from tests.unit.fleet.hosted_process import Processor
+from tests.unit.fleet.wire import (
+    IDENTITY,
+    OTHER_RUN,
+    PASS,
+    PATIENCE,
+    SECRET,
+    in_thread,
+    listening,
+    port_of,
+)
+
+DATA = [b"%d" % number for number in range(20)]
+BEAT = 0.2
+
+
+@pytest.fixture(autouse=True)
+def surroundings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    level = logging.getLogger().level
+    yield
+    logging.getLogger().setLevel(level)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[LocalServer]:
+    with LocalServer(port=0, dynamodb=True) as running:
+        yield running
+
+
+@pytest.fixture
+def journal() -> Journal:
+    return Journal()
+
+
+@pytest.fixture
+def application(server: LocalServer, journal: Journal) -> Callable[..., Application]:
+    """Makes applications on a stream of two shards."""
+    kinesis = server.client("kinesis")
+    name = f"s-{uuid.uuid4().hex[:8]}"
+    kinesis.create_stream(StreamName=name, ShardCount=2)
+    put(kinesis, name, DATA)
+
+    def make(**given: Any) -> Application:
+        arguments: dict[str, Any] = {
+            "name": name,
+            "stream": name,
+            "processor": lambda: Journaling(journal, on_shutdown=lambda c: c.checkpoint()),
+            "region": "us-east-1",
+            "endpoint": server.endpoint_url,
+            "initial_position": "trim_horizon",
+            "options": WorkerOptions(failover_time=2.0, idle_time=0.2, shutdown_timeout=20.0),
+        }
+        return Application(**{**arguments, **given})
+
+    return make
+
+
+class Driver:
+    """A control that shows signs of life, and what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+        self.worker_id = ""
+        self._changed = threading.Condition()
+        self.control = Control("127.0.0.1", 0, IDENTITY, self._on_message)
+        self._gone = threading.Event()
+        self._beating = threading.Thread(target=self._beat, daemon=True)
+        self._beating.start()
+
+    def close(self) -> None:
+        self._gone.set()
+        self._beating.join()
+        self.control.close()
+
+    def say(self, message: Any) -> None:
+        self.control.send(self.worker_id, message)
+
+    def wait_for(self, kind: type, condition: Callable[[Any], bool] = lambda _: True) -> Any:
+        def found() -> list[Any]:
+            return [each for each in self.told if isinstance(each, kind) and condition(each)]
+
+        with self._changed:
+            assert self._changed.wait_for(found, PATIENCE), (kind, self.told)
+            return found()[0]
+
+    def kinds(self, *among: type) -> list[type]:
+        return [type(each) for each in self.told if isinstance(each, among)]
+
+    def forget(self) -> None:
+        with self._changed:
+            self.told.clear()
+
+    def _on_message(self, worker_id: str, message: Any) -> None:
+        with self._changed:
+            self.worker_id = worker_id
+            self.told.append(message)
+            self._changed.notify_all()
+
+    def _beat(self) -> None:
+        while not self._gone.wait(BEAT):
+            self.control.send_to_all(Ping())
+
+
+@pytest.fixture
+def driver() -> Iterator[Driver]:
+    running = Driver()
+    yield running
+    running.close()
+
+
+def posting(application: Application, driver: Driver, lost_after: float = PATIENCE) -> Posting:
+    return Posting(
+        application, "127.0.0.1", driver.control.port, PASS, BEAT, lost_after, logging.INFO
+    )
+
+
+def hosted(post: Posting) -> Future[pa.RecordBatch]:
+    """The worker's row, one day."""
+    return in_thread(HostedWorker(post, 5, 7, Task(2, 3, 0)).run)
+
+
+def has_all(report: Report) -> bool:
+    return report.records == len(DATA)
+
+
+def assert_released(application: Application, *, is_checkpointed: bool = True) -> None:
+    leases = application.table().leases()
+    assert leases
+    for lease in leases:
+        assert lease.owner is None, lease
+        assert not is_checkpointed or lease.checkpoint.sequence_number.isdigit(), lease
+
+
+def test_a_worker_from_start_to_shutdown(
+    application: Callable[..., Application], driver: Driver, journal: Journal
+) -> None:
+    row = hosted(posting(application(), driver))
+    hello = driver.wait_for(Hello)
+    assert (hello.slot, hello.job, hello.attempt, hello.stage_id) == (7, 5, 0, 2)
+    assert (hello.pid, hello.task_attempt_id) == (os.getpid(), 3)
+    assert not hello.is_running
+    assert not hello.is_leaving
+    assert driver.wait_for(Report) == Report((), 0), "it waits to be told"
+    driver.say(Start())
+    report = driver.wait_for(Report, has_all)
+    assert report.is_running
+    assert not report.failures
+    assert len(report.shards) == 2
+    assert sum(shard.records for shard in report.shards) == len(DATA)
+    driver.say(ShutDown(PATIENCE))
+    assert driver.wait_for(Ended) == Ended(True)
+    assert row.result(PATIENCE).to_pylist() == [
+        {"slot": 7, "worker_id": driver.worker_id, "records": len(DATA), "error": None}
+    ]
+    assert len(journal.calls("shutdown_requested")) == 2
+    assert not driver.kinds(Leaving), "it was told to"
+    assert_released(application())
+
+
+def test_a_standby_does_nothing_until_it_is_told(
+    application: Callable[..., Application], driver: Driver, journal: Journal
+) -> None:
+    row = hosted(posting(application(), driver))
+    driver.wait_for(Hello)
+    driver.say(Wait())
+    driver.wait_for(Report)
+    driver.say(ShutDown(PATIENCE))
+    assert driver.wait_for(Ended) == Ended(True)
+    assert row.result(PATIENCE).to_pylist()[0]["records"] == 0
+    assert not journal.entries
+    assert all(not report.is_running for report in driver.told if isinstance(report, Report))
+
+
+def test_a_standby_can_be_started(application: Callable[..., Application], driver: Driver) -> None:
+    row = hosted(posting(application(), driver))
+    driver.wait_for(Hello)
+    for message in (Wait(), Start(), Start(), Wait()):
+        driver.say(message)
+    driver.wait_for(Report, has_all)
+    driver.say(ShutDown(PATIENCE))
+    driver.wait_for(Ended)
+    row.result(PATIENCE)
+
+
+def test_a_record_processor_ends_the_application(
+    application: Callable[..., Application], driver: Driver, journal: Journal
+) -> None:
+    def make() -> Journaling:
+        processor = Journaling(journal, lambda *_: processor.shard.request_shutdown())
+        return processor
+
+    row = hosted(posting(application(processor=make), driver))
+    driver.wait_for(Hello)
+    driver.say(Start())
+    assert driver.wait_for(Ended) == Ended(True)
+    assert driver.wait_for(Leaving).is_for_all
+    assert driver.kinds(Leaving, Ended) == [Leaving, Ended]
+    row.result(PATIENCE)
+    assert_released(application(), is_checkpointed=False)
+
+
+def test_a_processor_that_is_stuck_does_not_hold_up_what_another_asked_for(
+    application: Callable[..., Application], driver: Driver, journal: Journal
+) -> None:
+    is_over, first = threading.Event(), threading.Lock()
+
+    def make() -> Journaling:
+        def ask_or_wait(*_: Any) -> None:
+            if first.acquire(blocking=False):
+                is_over.wait(PATIENCE)
+            else:
+                processor.shard.request_shutdown()
+
+        processor = Journaling(journal, ask_or_wait)
+        return processor
+
+    options = WorkerOptions(failover_time=2.0, idle_time=0.2, shutdown_timeout=0.5)
+    row = hosted(posting(application(processor=make, options=options), driver))
+    driver.wait_for(Hello)
+    driver.say(Start())
+    assert driver.wait_for(Ended) == Ended(False)
+    assert driver.wait_for(Leaving).is_for_all
+    row.result(PATIENCE)
+    is_over.set()
+
+
+def test_a_worker_that_cannot_start_says_why(
+    application: Callable[..., Application], driver: Driver
+) -> None:
+    row = hosted(posting(application(stream="no-such-stream"), driver))
+    driver.wait_for(Hello)
+    driver.say(Start())
+    ended = driver.wait_for(Ended)
+    assert not ended.was_graceful
+    assert "no-such-stream" in ended.error
+    assert ended.error.startswith("StreamNotFoundError")
+    assert row.result(PATIENCE).to_pylist()[0]["error"] == ended.error
+
+
+def test_without_its_driver_a_worker_shuts_down_gracefully(
+    application: Callable[..., Application], driver: Driver, journal: Journal
+) -> None:
+    row = hosted(posting(application(), driver, 1.0))
+    driver.wait_for(Hello)
+    driver.say(Start())
+    driver.wait_for(Report, has_all)
+    driver.close()
+    assert row.result(PATIENCE).to_pylist()[0]["error"] is None
+    assert len(journal.calls("shutdown_requested")) == 2
+    assert_released(application())
+
+
+def test_a_standby_without_driver_ends(
+    application: Callable[..., Application], driver: Driver
+) -> None:
+    worker = HostedWorker(posting(application(), driver, 0.5), 5, 7, Task(2, 3, 0))
+    row = in_thread(worker.run)
+    driver.wait_for(Hello)
+    while not worker._link.has_answer:
+        driver.forget()
+        driver.wait_for(Report)
+    driver.close()
+    assert row.result(PATIENCE).num_rows == 1
+
+
+def test_a_worker_that_never_had_an_answer_fails_its_task(
+    application: Callable[..., Application],
+) -> None:
+    """Its driver may not know of it, and would wait for ever for a task that has ended well."""
+    with listening() as listener:
+        port = port_of(listener)
+        post = Posting(application(), "127.0.0.1", port, PASS, BEAT, 0.5, logging.INFO)
+        row = hosted(post)
+        silent = accept_worker(listener.accept()[0], IDENTITY)
+        assert isinstance(decode_for_driver(silent.receive()), Hello)
+        with pytest.raises(FleetError, match="had no answer"):
+            row.result(PATIENCE)
+        silent.close()
+
+
+def test_a_connection_that_breaks_costs_nothing(
+    application: Callable[..., Application], driver: Driver, journal: Journal
+) -> None:
+    """Failures too are told again: the last report on the old connection may be lost."""
+
+    def fail(*_: Any) -> None:
+        raise ValueError("no good")
+
+    row = hosted(posting(application(processor=lambda: Journaling(journal, fail)), driver))
+    driver.wait_for(Hello)
+    driver.say(Start())
+    before = driver.wait_for(Report, lambda report: bool(report.failures)).failures[0]
+    driver.forget()
+    driver.control.drop(driver.worker_id)
+    assert driver.wait_for(Hello).is_running
+    driver.forget()
+    again = driver.wait_for(Report, lambda report: bool(report.failures)).failures[0]
+    assert again.fingerprint == before.fingerprint
+    assert again.count >= before.count
+    driver.say(ShutDown(PATIENCE))
+    assert driver.wait_for(Ended).was_graceful
+    row.result(PATIENCE)
+
+
+def test_a_shutdown_while_it_starts_leaves_nothing_behind(
+    application: Callable[..., Application], driver: Driver, journal: Journal
+) -> None:
+    row = hosted(posting(application(), driver))
+    driver.wait_for(Hello)
+    driver.say(Start())
+    driver.say(ShutDown(PATIENCE))
+    assert driver.wait_for(Ended) == Ended(True)
+    row.result(PATIENCE)
+    assert not any("start-worker" in thread.name for thread in threading.enumerate())
+    assert journal.calls("initialize") == [] or len(journal.calls("shutdown_requested")) == 2
+
+
+def test_a_start_that_hangs_does_not_hold_up_a_shutdown(
+    application: Callable[..., Application], driver: Driver
+) -> None:
+    with listening() as silent:  # accepts, by the kernel's backlog, and never answers
+        endpoint = f"http://127.0.0.1:{port_of(silent)}"
+        row = hosted(posting(application(endpoint=endpoint), driver))
+        driver.wait_for(Hello)
+        driver.say(Start())
+        with silent.accept()[0]:
+            driver.say(ShutDown(0.5))
+            assert driver.wait_for(Ended) == Ended(False)
+            row.result(PATIENCE)
+
+
+def test_a_shutdown_that_is_heard_late_in_a_start_has_its_limit_all_the_same(
+    application: Callable[..., Application], driver: Driver, journal: Journal
+) -> None:
+    """As when a report could not be sent for a while, and the worker has begun meanwhile."""
+    is_stuck, is_over = threading.Event(), threading.Event()
+
+    def stick(*_: Any) -> None:
+        is_stuck.set()
+        is_over.wait(PATIENCE)
+
+    app = application(processor=lambda: Journaling(journal, stick))
+    worker = HostedWorker(posting(app, driver), 5, 7, Task(2, 3, 0))
+    worker._handle(Start())
+    ready = worker._events.get(timeout=PATIENCE)
+    assert is_stuck.wait(PATIENCE)
+    assert worker._handle(ShutDown(0.5)) is None, "it is not over yet"
+    worker._handle(ready)
+    gone = worker._events.get(timeout=PATIENCE / 4)
+    assert worker._handle(gone) == Ended(False)
+    is_over.set()
+
+
+def test_an_error_in_its_own_loop_leaves_no_worker_behind(
+    application: Callable[..., Application],
+    driver: Driver,
+    journal: Journal,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Spark uses the Python process again: the worker would go on in it, unseen."""
+    worker = HostedWorker(posting(application(), driver), 5, 7, Task(2, 3, 0))
+    row = in_thread(worker.run)
+    driver.wait_for(Hello)
+    driver.say(Start())
+    driver.wait_for(Report, has_all)
+    monkeypatch.setattr(worker, "_report", lambda: 1 / 0)
+    assert isinstance(row.exception(PATIENCE), ZeroDivisionError)
+    journal.wait(lambda: len(journal.calls("shutdown_requested")) == 2)
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+def test_a_process_that_is_sent_a_signal_checkpoints_releases_and_exits(
+    application: Callable[..., Application], driver: Driver, number: signal.Signals
+) -> None:
+    """SIGHUP is what a Python worker of Spark gets when its executor dies."""
+    app = application()
+    module = "tests.unit.fleet.hosted_process"
+    arguments = [str(driver.control.port), str(app.endpoint), app.stream]
+    with subprocess.Popen(
+        [sys.executable, "-m", module, *arguments],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdin is not None
+            process.stdin.write(f"{SECRET.hex()}\n{PASS.certificate.hex()}\n")
+            process.stdin.flush()
+            hello = driver.wait_for(Hello)
+            driver.say(Start())
+            driver.wait_for(Report, has_all)
+            os.kill(hello.pid, number)
+            assert driver.wait_for(Ended) == Ended(True)
+            _, said = process.communicate(timeout=PATIENCE)
+        finally:
+            process.kill()
+    assert process.returncode == 0, said
+    leaving = driver.wait_for(Leaving)
+    assert number.name in leaving.why
+    assert not leaving.is_for_all, "others go on"
+    assert_released(app)
+    for form in forms_of_secret():
+        assert form not in said, "all of its log, from DEBUG on"
+
+
+# --- the secret
+
+
+def forms_of_secret() -> list[str]:
+    """As it would look in a text."""
+    return [
+        SECRET.hex(),
+        base64.b64encode(SECRET).decode(),
+        repr(SECRET)[2:20],
+        str(list(SECRET))[1:20],
+    ]
+
+
+def test_a_posting_shows_no_secret(application: Callable[..., Application], driver: Driver) -> None:
+    post = posting(application(), driver)
+    worker = HostedWorker(post, 1, 2, Task(3, 4, 0))
+    task = task_of(post, 1, (0,), lambda: Task(3, 4, 0))
+    for shown in (repr(post), str(post), f"{post}", repr(worker), repr(vars(worker)), repr(task)):
+        assert not any(form in shown for form in forms_of_secret())
+
+
+def test_a_posting_takes_its_secret_along(driver: Driver, server: LocalServer) -> None:
+    app = Application("app", "s", Processor, region="us-east-1", endpoint=server.endpoint_url)
+    post = posting(app, driver)
+    assert pickle.loads(pickle.dumps(post)) == post
+
+
+def test_no_driver_is_an_error_that_tells_what_to_set_and_no_secret(
+    application: Callable[..., Application], caplog: pytest.LogCaptureFixture
+) -> None:
+    with listening() as listener:
+        port = port_of(listener)
+    post = Posting(application(), "127.0.0.1", port, PASS, BEAT, 0.5, logging.DEBUG)
+    with caplog.at_level(logging.DEBUG), pytest.raises(FleetError, match="FleetOptions") as raised:
+        HostedWorker(post, 1, 2, Task(3, 4, 0)).run()
+    assert f"127.0.0.1:{port}" in str(raised.value)
+    for form in forms_of_secret():
+        assert form not in caplog.text + repr(raised.value)
+
+
+def test_a_driver_of_another_run_is_an_error(
+    application: Callable[..., Application], driver: Driver, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = OTHER_RUN.worker_pass
+    port = driver.control.port
+    post = Posting(application(), "127.0.0.1", port, other, BEAT, 0.5, logging.DEBUG)
+    with caplog.at_level(logging.DEBUG), pytest.raises(FleetError):
+        HostedWorker(post, 1, 2, Task(3, 4, 0)).run()
+    assert not driver.told
+    for form in forms_of_secret():
+        assert form not in caplog.text
+
+
+def test_a_task_hosts_a_worker_for_its_slot(
+    application: Callable[..., Application], driver: Driver
+) -> None:
+    """As Spark calls it: batches of one row, which is an index of the job's slots."""
+    task = task_of(posting(application(), driver), 9, (4, 6), lambda: Task(3, 4, 1))
+    batch = pa.RecordBatch.from_pydict({"id": [1]})
+    rows = in_thread(lambda: list(task(iter([batch]))))
+    hello = driver.wait_for(Hello)
+    assert (hello.job, hello.slot, hello.attempt) == (9, 6, 1)
+    driver.say(ShutDown(PATIENCE))
+    assert [row["slot"] for each in rows.result(PATIENCE) for row in each.to_pylist()] == [6]
+    driver.wait_for(Disconnected)
+    assert socket.gethostname() == hello.host

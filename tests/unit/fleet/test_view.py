@@ -1,0 +1,180 @@
+"""A fleet as its driver sees it, and when the view of it ends."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from sparkinesis.fleet.status import (
+    FleetShard,
+    FleetState,
+    FleetStatus,
+    WorkerState,
+    WorkerStatus,
+)
+from sparkinesis.fleet.view import fleet_view, watch
+from sparkinesis.lease.view import OwnerRow, ShardRow
+from sparkinesis.worker.lifecycle.states import State
+from sparkinesis.worker.reporting.status import Failure
+
+FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
+
+
+def worker(
+    worker_id: str, state: WorkerState = WorkerState.RUNNING, **given: float
+) -> WorkerStatus:
+    status = WorkerStatus(worker_id, state, "host", 7, 1, 100, 12.5, 300, 0.5)
+    return replace(status, **given)  # type: ignore[arg-type]
+
+
+def failure(number: int, count: int = 1) -> Failure:
+    what = f"process_records of shard {number}"
+    return Failure(str(number), what, f"ValueError: {number}", "Traceback ...", count, (FIRST,))
+
+
+RUNNING = FleetStatus(
+    "delays",
+    "flights",
+    FleetState.RUNNING,
+    3,
+    (
+        worker("a"),
+        worker("b", WorkerState.STARTING, shards=0, records_per_second=0.0),
+        worker("c", WorkerState.LEAVING, heard_ago=7.4),
+    ),
+    (
+        FleetShard(FIRST, "a", State.PROCESSING, 300, 100, 12.5, 2.0),
+        FleetShard(SECOND, "c", State.INITIALIZING, None, 0, 0.0, 41.7),
+    ),
+    (failure(1), failure(2, 3), failure(3), failure(4)),
+    ("the worker x was lost", "the worker c took its place"),
+)
+
+
+def test_a_fleet_that_ends_wants_no_workers() -> None:
+    ending = replace(RUNNING, state=FleetState.SHUTTING_DOWN, wanted=0)
+    assert fleet_view(ending).summary == "shutting down, 3 workers left"
+
+
+def test_a_fleet() -> None:
+    view = fleet_view(RUNNING)
+    assert (view.title, view.summary) == ("delays, stream flights", "running, 3 of 3 workers")
+    assert view.rate_unit == "records/s"
+    assert view.owners == (
+        OwnerRow("a", 1, 300, 12.5),
+        OwnerRow("b", 0, 300, 0.0, "starting"),
+        OwnerRow("c", 1, 300, 12.5, "leaving, not heard of for 7 s", is_amiss=True),
+    )
+    assert view.shards == (
+        ShardRow(FIRST, "a", "processing", 300, 12.5),
+        ShardRow(SECOND, "c", "initializing", None, None, "in one call for 42 s"),
+    )
+    assert view.messages == (
+        "once: ValueError: 4: process_records of shard 4",
+        "once: ValueError: 3: process_records of shard 3",
+        "3 times: ValueError: 2: process_records of shard 2",
+        "the worker c took its place",
+        "the worker x was lost",
+    )
+    assert (view.rate, view.millis_behind) == (25.0, 300)
+
+
+class Fleet:
+    """Gives one status after the other; the last one from then on."""
+
+    def __init__(self, *statuses: FleetStatus) -> None:
+        self._statuses: Iterator[FleetStatus] = iter(statuses)
+        self._last = statuses[0]
+        self.asked = 0
+
+    def __call__(self) -> FleetStatus:
+        self.asked += 1
+        self._last = next(self._statuses, self._last)
+        return self._last
+
+
+def terminal(width: int = 80) -> Console:
+    return Console(
+        file=io.StringIO(), width=width, height=24, force_terminal=True, _environ={"TERM": "xterm"}
+    )
+
+
+def pipe() -> Console:
+    return Console(file=io.StringIO(), width=40, _environ={})
+
+
+def written(console: Console) -> str:
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+ENDED = replace(RUNNING, state=FleetState.ENDED, workers=(), shards=())
+FAILED = replace(ENDED, state=FleetState.FAILED)
+
+
+@pytest.mark.parametrize("last", [ENDED, FAILED])
+def test_it_ends_with_the_fleet_and_leaves_the_last_view(last: FleetStatus) -> None:
+    console = terminal()
+    waits: list[float] = []
+
+    def wait(seconds: float) -> bool:
+        waits.append(seconds)
+        return False
+
+    watch(Fleet(RUNNING, RUNNING, last), console=console, wait=wait)
+    assert waits == [1.0, 1.0]
+    before, _, after = written(console).partition("\x1b[?1049l")
+    assert before.startswith("\x1b[?1049h"), "the alternate screen"
+    assert before.count("running, 3 of 3 workers") == 2
+    assert f"{last.state.value}, 0 of 3 workers" in after
+    assert "once: ValueError: 4: process_records of shard 4" in after
+
+
+def test_off_a_terminal_a_line_every_ten_refreshes_and_when_the_state_changes() -> None:
+    console = pipe()
+    leaving = replace(RUNNING, state=FleetState.SHUTTING_DOWN)
+    fleet = Fleet(*[RUNNING] * 22, leaving, ENDED)
+    watch(fleet, console=console, refresh=0.5, wait=lambda seconds: seconds != 0.5)
+    lines = written(console).splitlines()
+    states = [line.split(": ")[1].split(",")[0] for line in lines]
+    assert states == ["running"] * 3 + ["shutting down", "ended"]
+    assert lines[0] == (
+        "delays, stream flights: running, 3 of 3 workers; "
+        "2 shards (1 processing, 1 initializing), 3 owners, 0.3 s behind, 25.0 records/s"
+    )
+    assert "\x1b" not in written(console)
+
+
+def test_it_looks_once_more_after_the_wait_has_said_enough() -> None:
+    fleet = Fleet(RUNNING)
+    watch(fleet, console=pipe(), wait=lambda _: True)
+    assert fleet.asked == 2
+
+
+@pytest.mark.parametrize("console", [terminal(), pipe()], ids=["terminal", "pipe"])
+def test_an_interrupt_ends_the_view_only(console: Console) -> None:
+    """A SparkContext's handler, which cancels all jobs, is not called, and is there afterwards."""
+    cancelled: list[int] = []
+
+    def cancel_all_jobs(number: int, _: object) -> None:
+        cancelled.append(number)
+
+    def interrupt(_: float) -> bool:
+        os.kill(os.getpid(), signal.SIGINT)
+        return False
+
+    before = signal.signal(signal.SIGINT, cancel_all_jobs)
+    try:
+        watch(Fleet(*[RUNNING] * 5, ENDED), console=console, wait=interrupt)
+        assert signal.getsignal(signal.SIGINT) is cancel_all_jobs
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert cancelled == []
+    assert written(console).count("running, 3 of 3 workers") == (2 if console.is_terminal else 1)
+    assert "ended" not in written(console)

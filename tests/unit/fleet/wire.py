@@ -1,0 +1,132 @@
+"""Real connections for tests of the control channel, and somebody in the middle of one."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from sparkinesis.fleet.channel.channel import (
+    HANDSHAKE_TIMEOUT,
+    Channel,
+    Connection,
+    accept_worker,
+    authenticated,
+    connect_to_driver,
+)
+from sparkinesis.fleet.channel.tls import DriverIdentity, WorkerPass
+
+PATIENCE = 60.0
+"""Seconds that a test waits for what should take few: only a failure takes as long."""
+SECRET = bytes(range(200, 232))
+IDENTITY = DriverIdentity.new(SECRET)
+PASS = IDENTITY.worker_pass
+OTHER_RUN = DriverIdentity.new(bytes(32))
+GREETING, ANSWER, PROOF = 14 + 32, 32 + 32, 32
+"""Bytes of the three messages by which both prove the secret, within TLS."""
+LENGTH, MAC = 4, 32
+
+
+@contextlib.contextmanager
+def listening() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(PATIENCE)
+        yield listener
+
+
+def port_of(listener: socket.socket) -> int:
+    return int(listener.getsockname()[1])
+
+
+def in_thread(call: Callable[..., Any], *args: Any, **given: Any) -> Future[Any]:
+    """What it comes to, one day."""
+    pool = ThreadPoolExecutor(1)
+    future = pool.submit(call, *args, **given)
+    pool.shutdown(wait=False)
+    return future
+
+
+def prove(connection: socket.socket, timeout: float = HANDSHAKE_TIMEOUT, **given: Any) -> Channel:
+    """A side's channel without TLS."""
+    return authenticated(connection, SECRET, time.monotonic() + timeout, **given)
+
+
+@contextlib.contextmanager
+def handshake(identity: DriverIdentity, worker_pass: WorkerPass) -> Iterator[tuple[Any, Any]]:
+    """Futures of both ends' channels."""
+    with listening() as listener:
+        worker = in_thread(connect_to_driver, "127.0.0.1", port_of(listener), worker_pass)
+        driver = in_thread(accept_worker, listener.accept()[0], identity)
+        try:
+            yield driver, worker
+        finally:
+            for future in (driver, worker):
+                if future.exception(PATIENCE) is None:
+                    future.result().close()
+
+
+@contextlib.contextmanager
+def channels() -> Iterator[tuple[Channel, Channel]]:
+    """The driver's end and the worker's."""
+    with handshake(IDENTITY, PASS) as (driver, worker):
+        yield driver.result(PATIENCE), worker.result(PATIENCE)
+
+
+def read(connection: Connection, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        piece = connection.recv(count - len(data))
+        if not piece:
+            break
+        data += piece
+    return data
+
+
+@dataclass
+class Tap:
+    """Somebody between a driver and a worker, who reads all and passes on what he likes."""
+
+    driver: Channel
+    worker: Channel
+    to_driver: socket.socket
+    to_worker: socket.socket
+    seen: list[bytes] = field(default_factory=list)
+
+    def take(self, *, from_worker: bool) -> bytes:
+        """The next message, as it is on the wire."""
+        source = self.to_worker if from_worker else self.to_driver
+        head = read(source, LENGTH)
+        frame = head + read(source, int.from_bytes(head, "big") + MAC)
+        self.seen.append(frame)
+        return frame
+
+
+@contextlib.contextmanager
+def tapped() -> Iterator[Tap]:
+    """What TLS hides: a connection without it, through somebody who let the proofs pass."""
+    with contextlib.ExitStack() as stack:
+        listener, middle = stack.enter_context(listening()), stack.enter_context(listening())
+        near = stack.enter_context(socket.create_connection(middle.getsockname()))
+        worker = in_thread(prove, near, is_driver=False)
+        to_worker = stack.enter_context(middle.accept()[0])
+        to_driver = stack.enter_context(socket.create_connection(("127.0.0.1", port_of(listener))))
+        for each in (to_worker, to_driver):
+            each.settimeout(PATIENCE)
+        far = stack.enter_context(listener.accept()[0])
+        driver = in_thread(prove, far, is_driver=True)
+        seen = []
+        for source, target, count in (
+            (to_driver, to_worker, GREETING),
+            (to_worker, to_driver, ANSWER),
+            (to_driver, to_worker, PROOF),
+        ):
+            seen.append(read(source, count))
+            target.sendall(seen[-1])
+        tap = Tap(driver.result(PATIENCE), worker.result(PATIENCE), to_driver, to_worker, seen)
+        stack.callback(tap.driver.close)
+        stack.callback(tap.worker.close)
+        yield tap

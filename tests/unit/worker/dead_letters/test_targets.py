@@ -1,0 +1,277 @@
+"""Dead letters that are files: whatever the records and the error are, wherever the files go."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sparkinesis.errors import OptionError, SinkUnavailableError
+from sparkinesis.stream.page import Record
+from sparkinesis.worker.batch import make_batch
+from sparkinesis.worker.dead_letters.file import NotADeadLetterError, summary
+from sparkinesis.worker.dead_letters.targets import (
+    DeadLetterDirectory,
+    DeadLetterStream,
+    FailedRecords,
+)
+from tests.flaky import flaky
+
+SHARD = "shardId-000000000007"
+NUMBER = "49590338271490256608559692538361571095921575989136588898"
+ERROR = ValueError("no")
+
+
+def failed(
+    error: BaseException = ERROR,
+    *,
+    stream: str = "s",
+    shard: str = SHARD,
+    data: bytes = b"data",
+) -> FailedRecords:
+    record = Record(data=data, partition_key="k", sequence_number=NUMBER)
+    batch, _ = make_batch([record], stream=stream, shard_id=shard, millis_behind_latest=0)
+    return FailedRecords(batch, error, "app", stream, shard)
+
+
+def stored(folder: Path) -> pa.Table:
+    (path,) = folder.iterdir()
+    return pq.read_table(path)
+
+
+class UnspeakableError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+class NoTextError(Exception):
+    def __str__(self) -> str:
+        return cast(str, None)
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ValueError('{"city":"\ud800"}'), r'ValueError: {"city":"\ud800"}'),
+        (ValueError("a\0b"), "ValueError: a\0b"),
+        (ValueError(b"\xff\0"), "ValueError: b'\\xff\\x00'"),
+        (ValueError("Z\u00fcrich \U0001f600"), "ValueError: Z\u00fcrich \U0001f600"),
+        (UnspeakableError(), "UnspeakableError: <its message could not be made>"),
+        (NoTextError(), "NoTextError: <its message could not be made>"),
+        (SystemExit(), "SystemExit"),
+    ],
+    ids=lambda value: type(value).__name__.encode("ascii", "replace").decode(),
+)
+def test_an_error_of_any_text_is_stored(error: BaseException, text: str, tmp_path: Path) -> None:
+    DeadLetterDirectory(tmp_path)(failed(error))
+    table = stored(tmp_path)
+    assert table.schema.metadata[b"error"].decode() == text
+    assert table.column("data").to_pylist() == [b"data"]
+
+
+def test_an_error_of_any_length_leaves_a_file_that_can_be_read(tmp_path: Path) -> None:
+    DeadLetterDirectory(tmp_path)(failed(ValueError("begin" + "x" * 10_000_000 + "end")))
+    (path,) = tmp_path.iterdir()
+    assert path.stat().st_size < 100_000
+    told = pq.read_table(path).schema.metadata[b"error"]
+    assert told.startswith(b"ValueError: begin")
+    assert told.endswith(b"end"), "the ends tell most"
+
+
+def test_a_file_tells_when_and_where_it_failed(tmp_path: Path) -> None:
+    def fail() -> None:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no") as caught:
+        fail()
+    at = datetime(2026, 11, 21, 8, 30, 0, 125_000, timezone.utc)
+    DeadLetterDirectory(tmp_path, clock=at.timestamp)(failed(caught.value))
+    told = summary(stored(tmp_path))
+    assert (told.failed_at, told.application, told.stream) == (at, "app", "s")
+    assert (told.shard_id, told.records) == (SHARD, 1)
+    assert told.first.sequence_number == told.last.sequence_number == NUMBER
+    assert told.traceback is not None
+    assert "in fail\n" in told.traceback
+
+
+def test_a_file_of_an_older_version_is_a_dead_letter_too() -> None:
+    rows = pa.Table.from_batches([failed().batch.to_arrow()])
+    told = summary(rows.replace_schema_metadata({"error": "E: x", "application": "app"}))
+    assert (told.error, told.application) == ("E: x", "app")
+    assert (told.failed_at, told.traceback) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("table", "why"),
+    [
+        (pa.table({"n": [1]}), "no column 'stream'"),
+        (pa.Table.from_batches([failed().batch.to_arrow()]).slice(0, 0), "no rows"),
+        (
+            pa.table(
+                {
+                    "stream": ["s"],
+                    "shardId": [SHARD],
+                    "sequenceNumber": ["x"],
+                    "subSequenceNumber": [0],
+                }
+            ),
+            "x:0 is not a record's place",
+        ),
+    ],
+)
+def test_another_table_is_no_dead_letter(table: pa.Table, why: str) -> None:
+    with pytest.raises(NotADeadLetterError, match=why):
+        summary(table)
+
+
+def test_the_longest_names_make_a_file_name_that_file_systems_take(tmp_path: Path) -> None:
+    """Streams and shards have 128 characters at most, and sequence numbers 128 digits."""
+    for stream in ("a" * 127 + "b", "a" * 127 + "c"):
+        for _ in range(2):
+            DeadLetterDirectory(tmp_path)(failed(stream=stream, shard="s" * 128))
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert len(names) == 2, "one for the records of each stream, the same each time"
+    assert all(name.startswith("a" * 100) for name in names)
+
+
+def test_a_file_and_its_directories_survive_a_power_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "new" / "dead"
+    synced: list[tuple[int, int]] = []
+    """What was synced, and how many files could be seen then."""
+
+    def note(opened: int) -> None:
+        sync(opened)
+        seen = [path for path in folder.glob("*.parquet") if path.name[0] != "."]
+        synced.append((os.fstat(opened).st_ino, len(seen)))
+
+    sync = os.fsync
+    monkeypatch.setattr(os, "fsync", note)
+    DeadLetterDirectory(folder)(failed())
+    (file,) = folder.iterdir()
+    assert synced[0] == (file.stat().st_ino, 0), "the file, before it can be seen"
+    for parent in (folder, folder.parent, tmp_path):
+        assert (parent.stat().st_ino, 1) in synced, "behind the move"
+
+
+@pytest.mark.parametrize("call", ["open", "move"])
+def test_what_cannot_be_stored_is_told_and_leaves_nothing(tmp_path: Path, call: str) -> None:
+    filesystem, faults = flaky()
+    target = DeadLetterDirectory(str(tmp_path), filesystem)
+    faults.fail(call)
+    with pytest.raises(SinkUnavailableError, match="no answer") as caught:
+        target(failed())
+    assert str(tmp_path) in str(caught.value)
+    assert not list(tmp_path.iterdir()), "no hidden file either"
+    faults.mend()
+    target(failed())
+    assert stored(tmp_path).num_rows == 1
+
+
+def test_an_error_that_no_file_holds_would_leave_nothing_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise pa.ArrowInvalid("no such codec")
+
+    monkeypatch.setattr(pq, "write_table", refuse)
+    with pytest.raises(SinkUnavailableError, match="no such codec"):
+        DeadLetterDirectory(tmp_path)(failed())
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("place", ["path", "file URI", "memory", "moves onto nothing"])
+def test_a_repetition_replaces_the_file_wherever_it_is(tmp_path: Path, place: str) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    memory = fsspec.filesystem("memory")
+    folder = f"/{tmp_path.name}-{place.replace(' ', '-')}"
+    if place == "path":
+        target = DeadLetterDirectory(tmp_path / "dead")
+    elif place == "file URI":
+        target = DeadLetterDirectory(f"file://{tmp_path}/dead")
+    elif place == "memory":
+        target = DeadLetterDirectory(f"memory:/{folder}")
+    else:
+        target = DeadLetterDirectory(folder, StrictMemory())
+    for text in ("first", "second"):
+        target(failed(ValueError(text)))
+    if place in {"path", "file URI"}:
+        told = summary(stored(tmp_path / "dead"))
+    else:
+        (name,) = memory.ls(folder, detail=False)
+        told = summary(pq.read_table(memory.open(name)))
+    assert told.error == "ValueError: second"
+
+
+def StrictMemory() -> Any:
+    from fsspec.implementations.memory import MemoryFileSystem  # noqa: PLC0415
+
+    class Strict(MemoryFileSystem):  # type: ignore[misc]
+        cachable = False
+
+        def mv(self, path1: str, path2: str, **options: Any) -> None:
+            if self.exists(path2):
+                raise FileExistsError(path2)
+            super().mv(path1, path2, **options)
+
+    return Strict()
+
+
+# --- what cannot be a target
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ([""], "path is ''"),
+        ([None], "path is None"),
+        ([7], "path is 7"),
+        (["a\0b"], "path is 'a"),
+        (["nosuch://bucket/x"], "nosuch://bucket/x cannot be used|Install fsspec"),
+        (["s3://"], "s3:// names no place"),
+        (["s3://key:hush@bucket/x"], "s3://bucket/x has a password"),
+        (["x", "s3"], "filesystem is of type str"),
+    ],
+)
+def test_a_directory_that_is_none_is_refused_at_once(arguments: list[Any], why: str) -> None:
+    with pytest.raises(OptionError, match=why) as caught:
+        DeadLetterDirectory(*arguments)
+    assert "hush" not in str(caught.value)
+
+
+def test_an_object_store_is_not_asked_before_the_first_dead_letter() -> None:
+    # Nobody is there; and this may be a machine that is not meant to reach it.
+    target = DeadLetterDirectory("s3://lake/dead?region=us-east-1&endpoint_override=127.0.0.1:1")
+    assert not target.is_local
+    assert pickle.loads(pickle.dumps(target)) == target
+
+
+def test_a_place_on_this_machine_is_known_by_any_name(tmp_path: Path) -> None:
+    fs = pytest.importorskip("pyarrow").fs
+    subtree = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+    for arguments in ([tmp_path], [f"file://{tmp_path}"], ["dead", subtree]):
+        assert DeadLetterDirectory(*arguments).is_local
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"stream": "a b"}, "stream is 'a b'"),
+        ({"stream": None}, "stream of DeadLetterStream is None"),
+        ({"stream": "arn:aws:s3:::x"}, "a stream's ARN looks like"),
+        ({"region": "mars"}, "region is 'mars'"),
+        ({"region": 7}, "region of DeadLetterStream is 7"),
+        ({"endpoint": "localhost"}, "endpoint is 'localhost'"),
+        ({"credentials": "me"}, "CredentialSource"),
+    ],
+)
+def test_a_stream_that_is_none_is_refused_at_once(given: dict[str, Any], why: str) -> None:
+    with pytest.raises(OptionError, match=why):
+        DeadLetterStream(**{"stream": "dead", **given})

@@ -1,0 +1,430 @@
+"""Delivering with ``on_error``: what is tried again and when, by a clock that a test moves."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from typing import Any, cast
+from unittest.mock import patch
+
+import pytest
+
+from sparkinesis.errors import (
+    AccessDeniedError,
+    LeaseLostError,
+    LeaseTableError,
+    LeaseTableUnavailableError,
+    ProcessorError,
+    SparkinesisError,
+)
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.lease.held import HeldLease
+from sparkinesis.lease.lease import Lease
+from sparkinesis.stream.page import Record
+from sparkinesis.worker.batch import RecordBatch, make_batch
+from sparkinesis.worker.checkpointer import Checkpointer
+from sparkinesis.worker.lifecycle.delivery import LONGEST_BACKOFF, Deliverer, RepeatedError, backoff
+from sparkinesis.worker.on_error import DeadLetter, OnError, Retry, Skip, Stop
+from sparkinesis.worker.options import WorkerOptions
+from sparkinesis.worker.processor import RecordProcessor
+from sparkinesis.worker.reporting.failures import Failures
+
+SHARD = "shardId-000000000000"
+
+
+class Held:
+    """A lease at its start, which takes every checkpoint while it is held."""
+
+    lease = Lease(SHARD, SHARD, ExtendedSequenceNumber("TRIM_HORIZON"))
+    held = True
+
+    def is_held(self) -> bool:
+        return self.held
+
+    def checkpoint(self, at: Any, timestamp_ms: int | None = None, **more: Any) -> None:
+        """It is written."""
+
+
+@dataclass
+class Setting:
+    """As much of `ConsumerSettings` as delivering needs."""
+
+    on_error: OnError
+    options: WorkerOptions = field(default_factory=WorkerOptions)
+    now: float = 1000.0
+    failures: Failures = field(default_factory=Failures)
+    application = "app"
+
+    @property
+    def client(self) -> Any:
+        return self
+
+    @property
+    def address(self) -> Any:
+        return self
+
+    name = "s"
+
+    def clock(self) -> float:
+        return self.now
+
+    def uniform(self, low: float, high: float) -> float:
+        return high
+
+    def describe_shard(self, shard_id: str) -> str:
+        return f"shard {shard_id}"
+
+
+class Picky(RecordProcessor):
+    """Refuses a batch with a bad record in it; checkpoints up to a record before, if told to."""
+
+    def __init__(self, *bad: str) -> None:
+        self.bad = set(bad)
+        self.given: list[list[str]] = []
+        self.checkpoint_at: str | None = None
+
+    def process_records(self, batch: RecordBatch, checkpointer: Checkpointer) -> None:
+        self.given.append([record.sequence_number for record in batch.records])
+        if self.checkpoint_at in self.given[-1]:
+            checkpointer.checkpoint(self.checkpoint_at)
+        if not len(batch) and "empty" in self.bad:
+            raise ValueError("empty")
+        if self.bad & set(self.given[-1]):
+            raise ValueError("bad")
+
+
+class Shard:
+    """A deliverer and what it works with."""
+
+    def __init__(self, on_error: OnError, *bad: str, **options: Any) -> None:
+        self.held = Held()
+        self.setting = Setting(on_error, WorkerOptions(**options))
+        self.processor = Picky(*bad)
+        self.checkpointer = Checkpointer(cast(HeldLease, self.held), lambda: 0)
+        self.deliverer = Deliverer(
+            SHARD,
+            self.processor,
+            self.checkpointer,
+            cast(Any, self.setting),
+            lambda: not self.held.is_held(),
+        )
+
+    def add(self, *numbers: int) -> None:
+        records = [Record(data=b"", partition_key="k", sequence_number=str(n)) for n in numbers]
+        batch, _ = make_batch(records, stream="s", shard_id=SHARD, millis_behind_latest=0)
+        self.deliverer.add(batch)
+
+    def step_all(self) -> None:
+        while self.deliverer:
+            assert self.deliverer.step() == 0.0
+
+    @property
+    def given(self) -> list[list[str]]:
+        return self.processor.given
+
+    def may_checkpoint(self) -> str:
+        return str(self.checkpointer._permitted.largest)
+
+
+def test_a_retry_waits_its_time_and_no_less() -> None:
+    shard = Shard(Retry(base=1.0), "2")
+    shard.add(1, 2)
+    assert shard.deliverer.step() == 1.0
+    shard.setting.now += 0.75
+    assert shard.deliverer.step() == 0.25
+    assert len(shard.given) == 1, "too early"
+    shard.setting.now += 0.25
+    assert shard.deliverer.step() == 2.0
+    shard.processor.bad.clear()
+    shard.setting.now += 2.0
+    assert shard.deliverer.step() == 0.0
+    assert shard.given == [["1", "2"]] * 3
+    assert not shard.deliverer
+    assert shard.may_checkpoint() == "2:0"
+
+
+def test_the_count_of_failures_begins_anew_with_each_batch() -> None:
+    shard = Shard(Retry(base=1.0), "1", "2")
+    for n in (1, 2):
+        shard.add(n)
+    assert shard.deliverer.step() == 1.0
+    shard.processor.bad.remove("1")
+    shard.setting.now += 1.0
+    assert shard.deliverer.step() == 0.0
+    assert shard.deliverer.step() == 1.0
+
+
+def test_what_failed_may_not_be_checkpointed_but_what_came_before() -> None:
+    shard = Shard(Retry(base=1.0), "4")
+    shard.add(1, 2)
+    shard.add(3, 4)
+    shard.deliverer.step()
+    shard.deliverer.step()
+    assert shard.may_checkpoint() == "2:0"
+    shard.checkpointer.checkpoint()
+    shard.processor.checkpoint_at = "3"
+    shard.setting.now += 1.0
+    shard.deliverer.step()
+    assert shard.may_checkpoint() == "3:0", "its own checkpoint, made before it failed"
+    shard.setting.now += 100.0
+    shard.deliverer.step()
+    assert shard.given[-1] == ["4"]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 8, 33])
+def test_each_record_that_is_given_up_was_tried_alone(count: int) -> None:
+    bad = {str(n) for n in range(1, count + 1, 3)}
+    shard = Shard(Skip(), *bad)
+    shard.add(*range(1, count + 1))
+    shard.step_all()
+    for each in bad:
+        assert [each] in shard.given
+    succeeded = [batch for batch in shard.given if not bad & set(batch)]
+    numbers = [n for batch in succeeded for n in batch]
+    assert numbers == [str(n) for n in range(1, count + 1) if str(n) not in bad]
+    assert shard.may_checkpoint() == f"{count}:0"
+
+
+@pytest.mark.parametrize("last_is_bad", [False, True])
+def test_one_that_is_left_behind_a_checkpoint_is_tried_alone(*, last_is_bad: bool) -> None:
+    taken: list[str] = []
+    letter = DeadLetter(
+        lambda failed: taken.extend(r.sequence_number for r in failed.batch.records)
+    )
+    shard = Shard(letter, "1", *(["3"] if last_is_bad else []))
+    shard.processor.checkpoint_at = "2"
+    shard.add(1, 2, 3)
+    shard.step_all()
+    assert shard.given == [["1", "2", "3"], ["3"]]
+    assert taken == (["3"] if last_is_bad else [])
+
+
+def test_finding_few_bad_records_costs_few_calls() -> None:
+    shard = Shard(Skip(), "777")
+    shard.add(*range(1000))
+    shard.step_all()
+    assert len(shard.given) <= 2 * 10 + 1
+
+
+def test_halves_are_not_tried_as_often_as_the_whole() -> None:
+    shard = Shard(Retry(3, base=1.0, then=Skip()), "1")
+    shard.add(1, 2)
+    waits = []
+    while shard.deliverer:
+        waits.append(shard.deliverer.step())
+        shard.setting.now += waits[-1]
+    assert shard.given == [["1", "2"]] * 3 + [["1"], ["2"]]
+
+
+def test_stop_says_why_and_keeps_the_records() -> None:
+    shard = Shard(Stop(), "1")
+    shard.add(1, 2)
+    shard.deliverer.step()
+    assert isinstance(shard.deliverer.stopped_by, ValueError)
+    assert shard.deliverer
+    assert shard.may_checkpoint() == "TRIM_HORIZON"
+
+
+def test_an_empty_batch_that_fails_is_given_up_without_a_letter() -> None:
+    letters: list[Any] = []
+    shard = Shard(DeadLetter(letters.append), "empty")
+    shard.add()
+    shard.step_all()
+    assert shard.given == [[]]
+    assert not letters
+
+
+def test_a_refusing_target_is_asked_again_ever_more_slowly_and_the_processor_is_not() -> None:
+    asked: list[float] = []
+
+    def target(failed: Any) -> None:
+        asked.append(shard.setting.now)
+        if len(asked) < 5:
+            raise SystemExit("a target may do anything")
+
+    shard = Shard(DeadLetter(target), "1", task_backoff=1.0)
+    shard.add(1)
+    waits = []
+    while shard.deliverer:
+        waits.append(shard.deliverer.step())
+        if shard.deliverer:
+            assert shard.may_checkpoint() == "TRIM_HORIZON", "not before the letter is delivered"
+        shard.setting.now += waits[-1]
+    assert waits == [1.0, 2.0, 4.0, 8.0, 0.0]
+    assert shard.given == [["1"]]
+    assert shard.may_checkpoint() == "1:0"
+
+
+def test_a_refusing_target_is_not_waited_for_on_account_of_the_processor() -> None:
+    """However often a record has failed, in a large batch and by itself."""
+    asked: list[str] = []
+
+    def target(failed: Any) -> None:
+        asked.append(failed.batch.records[0].sequence_number)
+        if asked.count(asked[-1]) == 1:
+            raise OSError("not now")
+
+    shard = Shard(Retry(9, base=0.0, then=DeadLetter(target)), "50", "51", task_backoff=1.0)
+    shard.add(*range(100))
+    waits = []
+    while shard.deliverer:
+        waits.append(shard.deliverer.step())
+        shard.setting.now += waits[-1]
+    assert [wait for wait in waits if wait] == [1.0, 1.0]
+    assert asked == ["50", "50", "51", "51"]
+
+
+def test_a_lost_lease_asks_nobody() -> None:
+    shard = Shard(Stop(), "1")
+    shard.held.held = False
+    shard.add(1)
+    assert shard.deliverer.step() == 0.0
+    assert shard.deliverer.stopped_by is None
+    assert shard.may_checkpoint() == "TRIM_HORIZON"
+
+
+@pytest.mark.parametrize("policy", [Retry(attempts=1, then=Skip()), Skip(), Stop()])
+@pytest.mark.parametrize("kind", [AccessDeniedError, LeaseTableError, LeaseTableUnavailableError])
+def test_a_checkpoint_that_is_refused_is_no_fault_of_the_records(
+    kind: type[SparkinesisError], policy: OnError
+) -> None:
+    shard = Shard(policy, task_backoff=2.0)
+    shard.processor.checkpoint_at = "1"
+    refusals: list[SparkinesisError] = [kind("no"), kind("no")]
+
+    def refuse(at: Any, timestamp_ms: int | None = None, **more: Any) -> None:
+        if refusals:
+            raise refusals.pop()
+
+    shard.held.checkpoint = refuse  # type: ignore[method-assign]
+    shard.add(1, 2)
+    # What is denied is so at once, and maybe for hours; an outage has taken its time.
+    for pause in (2.0, 2.0 if kind is LeaseTableUnavailableError else 4.0):
+        assert shard.deliverer.step() == pause
+        shard.setting.now += pause
+    assert shard.deliverer.step() == 0.0
+    assert shard.given == [["1", "2"]] * 3
+    assert shard.deliverer.stopped_by is None
+    assert not shard.deliverer
+
+
+def test_a_reset_drops_what_is_left_even_if_the_call_fails() -> None:
+    shard = Shard(Stop(), "1")
+    shard.processor.checkpoint_at = None
+    shard.add(1)
+    shard.add(2)
+    reset = shard.checkpointer.reset
+
+    def process(batch: RecordBatch, checkpointer: Checkpointer) -> None:
+        reset("TRIM_HORIZON")
+        raise ValueError("after the reset")
+
+    shard.processor.process_records = process  # type: ignore[method-assign]
+    assert shard.deliverer.step() == 0.0
+    assert shard.deliverer.stopped_by is None
+    assert shard.checkpointer.take_reset() is not None
+    shard.deliverer.clear()
+    assert not shard.deliverer
+
+
+def test_backoff_doubles_up_to_a_limit() -> None:
+    assert [backoff(0.5, failures) for failures in (0, 1, 2, 3)] == [0.5, 0.5, 1.0, 2.0]
+    assert backoff(0.5, 10**9) == LONGEST_BACKOFF
+    assert backoff(0.0, 9) == 0.0
+
+
+def test_a_repeated_error_is_logged_in_a_line(caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever its message, on whichever shard; other lines of code, other failures."""
+    failures = Failures()
+    here, there = RepeatedError(failures, "here"), RepeatedError(failures, "there")
+    for text in ("a", "a", "b"):
+        here.log("what", ValueError(text))
+    there.log("what", ValueError("c"))
+    here.forget()
+    here.log("what", ValueError("d"))
+    here.log("what", KeyError("e"))
+    here.log("what", ValueError("f"))
+    traced = [bool(record.exc_info) for record in caplog.records]
+    assert traced == [True, False, False, False, False, True, False]
+    again = [record.levelname for record in caplog.records if ", again: " in record.message]
+    assert again == ["WARNING"] * 2
+    values = {failure.fingerprint for failure in failures.snapshot()}
+    for record in caplog.records:
+        assert any(record.message.endswith(f"[failure {value}]") for value in values)
+
+
+def test_what_fails_while_the_shard_goes_is_counted_but_a_lost_lease_is_no_failure() -> None:
+    shard = Shard(Stop(), "1")
+    shard.held.held = False
+    shard.add(1)
+    shard.deliverer.step()
+    (failure,) = shard.setting.failures.snapshot()
+    assert failure.error == "ValueError: bad"
+    assert "given up just now" in failure.what
+    assert failure.shard_ids == (SHARD,)
+
+    def lose(batch: RecordBatch, checkpointer: Checkpointer) -> None:
+        raise LeaseLostError("another worker has it")
+
+    shard.processor.process_records = lose  # type: ignore[method-assign]
+    shard.deliverer.step()
+    assert shard.setting.failures.snapshot() == (failure,)
+
+
+def test_records_of_successful_calls_are_counted() -> None:
+    shard = Shard(Skip(), "2")
+    shard.add(1, 2, 3)
+    shard.step_all()
+    assert shard.given == [["1", "2", "3"], ["1"], ["2", "3"], ["2"], ["3"]]
+    assert shard.deliverer.records == 2
+    shard.add()
+    shard.add(4, 5)
+    shard.step_all()
+    assert shard.deliverer.records == 4
+
+
+def test_a_dead_letter_target_that_only_promises_to_store_has_refused() -> None:
+    taken: list[Any] = []
+
+    async def store(failed: Any) -> None:
+        taken.append(failed)
+
+    shard = Shard(DeadLetter(lambda failed: cast(None, store(failed))), "1")
+    shard.add(1)
+    assert shard.deliverer.step() > 0.0, "it is given to the target again, and not passed"
+    assert shard.deliverer
+    assert not taken
+    (failure,) = [f for f in shard.setting.failures.snapshot() if "dead-letter" in f.what]
+    assert "returned coroutine" in failure.error
+
+
+async def _later() -> None: ...
+
+
+@pytest.mark.parametrize(
+    "policy", [Retry(), Retry(1, then=Skip()), Skip(), Stop(), DeadLetter(print)], ids=str
+)
+def test_a_call_that_returns_a_coroutine_is_asked_of_no_policy(policy: OnError) -> None:
+    """Its records are neither checkpointed nor skipped: they come again."""
+    shard = Shard(policy)
+    shard.add(1, 2)
+    shard.deliverer.step()
+    process = shard.processor.process_records
+
+    def forget(batch: RecordBatch, checkpointer: Checkpointer) -> Any:
+        process(batch, checkpointer)
+        return _later()
+
+    shard.add(3, 4)
+    with patch.object(shard.processor, "process_records", forget), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(3):
+            with pytest.raises(ProcessorError, match=r"forget returned a coroutine"):
+                shard.deliverer.step()
+            assert shard.may_checkpoint() == "2:0"
+    assert shard.deliverer.processing_since is None
+    assert shard.deliverer.records == 2
+    assert shard.deliverer.stopped_by is None
+    shard.step_all()
+    assert shard.given == [["1", "2"], *[["3", "4"]] * 4]
+    assert shard.may_checkpoint() == "4:0"

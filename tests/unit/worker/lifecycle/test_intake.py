@@ -1,0 +1,478 @@
+"""From pages to batches: where reading goes on, what is skipped, and what errors mean."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Any, cast
+
+import pytest
+
+from sparkinesis.errors import PositionNotFoundError, ServiceError, ShardNotFoundError
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.lease.rules.shard_sync import ShardEnd
+from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.calls.client import Fetched, StreamSummary
+from sparkinesis.stream.kpl.unpack import aggregate
+from sparkinesis.stream.page import ChildShard, HashKeyRange, Page, Record
+from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp, Position
+from sparkinesis.stream.reading.retention import CLOCK_MARGIN_MS
+from sparkinesis.stream.shard import Shard
+from sparkinesis.worker.lifecycle.intake import Intake
+from sparkinesis.worker.lifecycle.settings import ConsumerSettings
+from sparkinesis.worker.options import DEFAULT_HELD_BYTES, WorkerOptions
+from sparkinesis.worker.retrieval.ahead import FetchedPage
+from sparkinesis.worker.retrieval.memory import Account, MemoryBudget
+
+SHARD = "shardId-000000000000"
+NOW_MS = 1_790_000_000_000
+WORKER_CLOCK = 500.0
+
+
+@dataclass
+class Service:
+    """The retrievals that were opened, and what the next ones give."""
+
+    opened: list[tuple[Position, bool]] = field(default_factory=list)
+    stopped: int = 0
+    pages: list[FetchedPage | Exception] = field(default_factory=list)
+    listed: list[Shard] = field(default_factory=list)
+    next_from: float = 0.0
+
+    def open(
+        self,
+        shard_id: str,
+        start: Position,
+        on_page: Callable[[], None],
+        *,
+        inclusive: bool,
+        memory: Account,
+    ) -> Service:
+        self.opened.append((start, inclusive))
+        return self
+
+    def take(self) -> FetchedPage | None:
+        page = self.pages.pop(0) if self.pages else None
+        if isinstance(page, Exception):
+            raise page
+        return page
+
+    def stop(self) -> None:
+        self.stopped += 1
+
+    # of the client
+
+    @property
+    def address(self) -> StreamAddress:
+        return StreamAddress("s", None, "us-east-1")
+
+    def describe(self) -> StreamSummary:
+        return StreamSummary(86_400_000, NOW_MS)
+
+    def list_shards(self) -> tuple[list[Shard], int]:
+        return self.listed, NOW_MS
+
+
+def record(number: int, age_s: float = 0.0) -> Record:
+    return Record(
+        data=b"%d" % number,
+        partition_key="k",
+        sequence_number=str(number),
+        approximate_arrival_timestamp=NOW_MS / 1000 - age_s,
+    )
+
+
+def page(*records: Record, end: bool = False, waited: float = 0.0) -> FetchedPage:
+    children = None
+    if end:
+        whole = HashKeyRange("0", str(2**128 - 1))
+        children = [ChildShard("shardId-000000000001", [SHARD], whole)]
+    behind = Page(list(records), None if end else "next", 10, children)
+    return FetchedPage(Fetched(behind, 100, NOW_MS), end, WORKER_CLOCK - waited)
+
+
+@pytest.fixture
+def service() -> Service:
+    return Service()
+
+
+def intake(
+    service: Service,
+    started_ms: int = NOW_MS,
+    memory: MemoryBudget | None = None,
+    **options: Any,
+) -> Intake:
+    settings = ConsumerSettings(
+        application="app",
+        worker_id="w",
+        client=cast(Any, service),
+        factory=cast(Any, None),
+        on_error=cast(Any, None),
+        initial=TRIM_HORIZON,
+        started_ms=started_ms,
+        service_time_ms=lambda: NOW_MS,
+        options=WorkerOptions(**options),
+        clock=lambda: WORKER_CLOCK,
+        uniform=lambda low, high: high,
+        memory=memory or MemoryBudget(DEFAULT_HELD_BYTES),
+    )
+    return Intake(SHARD, None, settings, service.open, lambda: None)
+
+
+def take(reading: Intake) -> list[bytes] | None:
+    batch = reading.take()
+    return None if batch is None else [each.data for each in batch.records]
+
+
+def test_a_checkpoints_own_record_is_read_to_see_that_it_is_kept_and_dropped(
+    service: Service,
+) -> None:
+    reading = intake(service)
+    reading.begin(AfterRecord("1", sub_sequence_number=0), ExtendedSequenceNumber("1"))
+    service.pages = [page(), page(record(1), record(2)), page(record(3))]
+    assert [take(reading) for _ in range(4)] == [[], [b"2"], [b"3"], None]
+    assert service.opened == [(AfterRecord("1", sub_sequence_number=0), True)]
+
+
+def test_user_records_that_are_done_are_dropped(service: Service) -> None:
+    (packed,) = aggregate([("k", None, b"%d" % n) for n in range(4)])
+    reading = intake(service)
+    done = ExtendedSequenceNumber("7", 1)
+    reading.begin(AfterRecord("7", sub_sequence_number=1), done)
+    service.pages = [
+        page(
+            Record(
+                data=packed.data,
+                partition_key="a",
+                sequence_number="7",
+                approximate_arrival_timestamp=NOW_MS / 1000,
+            ),
+            record(8),
+        )
+    ]
+    assert take(reading) == [b"2", b"3", b"8"]
+
+
+def test_a_failure_goes_on_behind_what_was_taken(service: Service) -> None:
+    reading = intake(service)
+    reading.begin(TRIM_HORIZON)
+    service.pages = [page(record(1), record(2)), ServiceError("throttled"), page(record(3))]
+    assert take(reading) == [b"1", b"2"]
+    with pytest.raises(ServiceError):
+        reading.take()
+    assert take(reading) == [b"3"]
+    # With what is known of the time: nothing that followed had arrived by then.
+    behind = AfterRecord("2", clear_until=NOW_MS - CLOCK_MARGIN_MS, arrived_ms=NOW_MS)
+    assert service.opened == [(TRIM_HORIZON, False), (behind, False)]
+    assert service.stopped == 1
+
+
+def test_a_failure_that_nobody_expects_opens_anew_too(service: Service) -> None:
+    reading = intake(service)
+    reading.begin(TRIM_HORIZON)
+    service.pages = [RuntimeError("a bug"), page(record(1))]
+    with pytest.raises(RuntimeError):
+        reading.take()
+    assert take(reading) == [b"1"]
+    assert len(service.opened) == 2
+
+
+def test_a_failure_before_the_checkpoints_record_was_seen_reads_it_again(service: Service) -> None:
+    reading = intake(service)
+    start = AfterRecord("1", sub_sequence_number=0)
+    reading.begin(start, ExtendedSequenceNumber("1"))
+    service.pages = [ServiceError("throttled"), page(record(1), record(2))]
+    with pytest.raises(ServiceError):
+        reading.take()
+    assert take(reading) == [b"2"]
+    assert service.opened == [(start, True), (start, True)]
+
+
+def test_a_position_that_is_gone_goes_on_with_what_is_kept(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    reading = intake(service)
+    reading.begin(AfterRecord("1", sub_sequence_number=3), ExtendedSequenceNumber("1", 3))
+    service.pages = [PositionNotFoundError("1 is gone."), page(record(5))]
+    assert take(reading) is None
+    assert take(reading) == [b"5"]
+    assert service.opened[-1] == (TRIM_HORIZON, False)
+    assert f"the checkpoint 1:3 of shard {SHARD}" in caplog.text
+    assert "going on with the oldest kept" in caplog.text
+
+
+def test_a_shard_that_is_gone_has_ended(service: Service, caplog: pytest.LogCaptureFixture) -> None:
+    reading = intake(service)
+    reading.begin(TRIM_HORIZON)
+    service.pages = [ShardNotFoundError("It is gone.")]
+    assert take(reading) is None
+    assert reading.at_end
+    assert reading.children == ()
+    assert f"What was left to read of shard {SHARD}" in caplog.text
+    assert take(reading) is None
+    assert len(service.opened) == 1
+
+
+def test_the_end_comes_with_the_last_records_and_tells_the_children(service: Service) -> None:
+    reading = intake(service)
+    reading.begin(TRIM_HORIZON)
+    service.pages = [page(record(1), end=True)]
+    assert take(reading) == [b"1"]
+    assert reading.at_end
+    assert [child.id for child in reading.children] == ["shardId-000000000001"]
+    assert service.stopped == 1
+    # A processor that resets its shard reads it again.
+    reading.begin(TRIM_HORIZON)
+    assert not reading.at_end
+
+
+def test_what_follows_a_shard_is_no_older_than_its_last_record(service: Service) -> None:
+    """That the end is seen late, and that silence came before it, say nothing of the children."""
+    reading = intake(service)
+    reading.begin(TRIM_HORIZON)
+    assert reading.shard_end == ShardEnd(None, None)
+    service.pages = [page(record(1, age_s=9000), record(2, age_s=7200)), page(), page(end=True)]
+    assert [take(reading) for _ in range(3)] == [[b"1", b"2"], [], []]
+    assert reading.shard_end == ShardEnd(NOW_MS, NOW_MS - 7_200_000 - CLOCK_MARGIN_MS)
+
+
+def test_what_follows_a_shard_is_no_older_than_the_checkpoint_behind_which_nothing_came(
+    service: Service,
+) -> None:
+    reading = intake(service)
+    start = AfterRecord("1", sub_sequence_number=0, arrived_ms=NOW_MS - 5000)
+    reading.begin(start, ExtendedSequenceNumber("1"))
+    service.pages = [page(record(1, age_s=5), end=True)]
+    assert take(reading) == []
+    assert reading.shard_end == ShardEnd(NOW_MS, NOW_MS - 5000 - CLOCK_MARGIN_MS)
+
+
+def test_a_page_that_is_too_old_is_left_for_the_bound(service: Service) -> None:
+    reading = intake(service, skip_older_than=60.0)
+    reading.begin(TRIM_HORIZON)
+    service.pages = [page(record(1, age_s=100), record(2, age_s=60.001))]
+    assert take(reading) is None
+    service.pages = [page(record(3, age_s=61), record(4, age_s=60), record(5))]
+    assert take(reading) == [b"4", b"5"]
+    assert service.opened[-1] == (AtTimestamp(NOW_MS - 60_000), False)
+
+
+def test_a_jump_does_not_go_back(service: Service) -> None:
+    """Arrival times are approximate: an instant may begin before what was taken already."""
+    (packed,) = aggregate([("k", None, b"%d" % n) for n in range(3)])
+    half_done = Record(
+        data=packed.data,
+        partition_key="a",
+        sequence_number="1",
+        approximate_arrival_timestamp=NOW_MS / 1000,
+    )
+    reading = intake(service, skip_older_than=60)
+    reading.begin(AfterRecord("1", sub_sequence_number=1), ExtendedSequenceNumber("1", 1))
+    service.pages = [page(half_done, record(2, 70)), page(half_done, record(2, 70), record(3))]
+    assert [take(reading) for _ in range(2)] == [None, [b"2", b"3"]]
+    service.pages += [page(record(9), record(10, 70)), page(half_done, record(3))]
+    service.pages += [page(record(3)), page(record(9), record(10, 50), record(11))]
+    assert [take(reading) for _ in range(4)] == [None, [], [], [b"9", b"10", b"11"]]
+    bound = AtTimestamp(NOW_MS - 60_000)
+    assert [start for start, _ in service.opened][1:] == [bound, bound]
+
+
+def test_while_a_jump_would_have_to_wait_what_is_too_old_is_dropped(service: Service) -> None:
+    """A subscription that would be refused brings the bound no nearer."""
+    reading = intake(service, skip_older_than=60.0)
+    reading.begin(TRIM_HORIZON)
+    service.next_from = WORKER_CLOCK + 0.1
+    service.pages = [page(record(1, age_s=100)), page(record(2, age_s=99))]
+    assert take(reading) == []
+    assert len(service.opened) == 1
+    service.next_from = WORKER_CLOCK
+    assert take(reading) is None
+    take(reading)
+    assert service.opened[-1] == (AtTimestamp(NOW_MS - 60_000), False)
+
+
+def test_once_ended_nothing_is_taken_and_nothing_opened(service: Service) -> None:
+    reading = intake(service)
+    reading.begin(TRIM_HORIZON)
+    service.pages = [page(record(1))]
+    assert take(reading) == [b"1"]
+    reading.end()
+    assert service.stopped == 1
+    service.pages = [page(record(2))]
+    reading.begin(TRIM_HORIZON)
+    assert take(reading) is None
+    assert len(service.opened) == 1
+
+
+def test_a_page_grows_old_while_it_waits(service: Service) -> None:
+    reading = intake(service, skip_older_than=60.0)
+    reading.begin(TRIM_HORIZON)
+    service.pages = [page(record(1, age_s=50), record(2, age_s=40), waited=15.0)]
+    assert take(reading) == [b"2"]
+    service.pages = [page(record(3, age_s=50), waited=15.0)]
+    assert take(reading) is None
+    service.pages = []
+    take(reading)
+    assert service.opened[-1] == (AtTimestamp(NOW_MS + 15_000 - 60_000), False)
+
+
+def test_the_last_page_of_an_ended_shard_is_not_left(service: Service) -> None:
+    """There is nothing behind it, and the end must be seen."""
+    reading = intake(service, skip_older_than=60.0)
+    reading.begin(TRIM_HORIZON)
+    service.pages = [page(record(1, age_s=100), end=True)]
+    assert take(reading) == []
+    assert reading.at_end
+
+
+def test_0_is_the_workers_start(service: Service) -> None:
+    reading = intake(service, started_ms=NOW_MS - 5000, skip_older_than=0)
+    reading.begin(TRIM_HORIZON)
+    service.pages = [page(record(1, age_s=5.001), record(2, age_s=5), waited=1e6)]
+    assert take(reading) == [b"2"]
+
+
+def test_a_record_without_an_arrival_time_is_never_too_old(service: Service) -> None:
+    reading = intake(service, skip_older_than=60.0)
+    reading.begin(TRIM_HORIZON)
+    service.pages = [page(Record(data=b"x", partition_key="k", sequence_number="1"))]
+    assert take(reading) == [b"x"]
+
+
+def test_bytes_are_counted_once(service: Service) -> None:
+    reading = intake(service)
+    reading.begin(TRIM_HORIZON)
+    service.pages = [page(record(1)), page(record(2))]
+    take(reading)
+    take(reading)
+    assert (reading.take_bytes(), reading.take_bytes()) == (200, 0)
+
+
+def crowded() -> MemoryBudget:
+    """What is left of it: room for four records or so in a batch."""
+    budget = MemoryBudget(64 * 2_500)
+    budget.account().ask(1).force(64 * 2_500)
+    return budget
+
+
+def held_page(budget: MemoryBudget, *records: Record, **of: Any) -> FetchedPage:
+    return replace(page(*records, **of), hold=budget.account().ask(1_000))
+
+
+def test_a_page_that_is_too_large_for_a_batch_comes_in_parts(service: Service) -> None:
+    """Each record once, in order, and the shard's end with the last part."""
+    budget = crowded()
+    others = budget.held
+    reading = intake(service, memory=budget)
+    reading.begin(TRIM_HORIZON)
+    service.pages = [held_page(budget, *map(record, range(1, 14)), end=True)]
+    parts: list[list[bytes]] = []
+    while not reading.at_end:
+        batch = reading.take()
+        assert batch is not None
+        parts.append([each.data for each in batch.records])
+        assert batch.millis_behind_latest is not None
+        assert budget.held - others < 1_000 + 2_500 + 600
+    assert list(chain.from_iterable(parts)) == [b"%d" % number for number in range(1, 14)]
+    assert len(parts) > 2
+    assert [child.id for child in reading.children] == ["shardId-000000000001"]
+    assert reading.take() is None
+    assert budget.held == others, "of page and batches"
+
+
+def test_a_failure_in_the_midst_of_a_page_goes_on_behind_the_parts_that_were_taken(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    budget = crowded()
+    others = budget.held
+    reading = intake(service, memory=budget)
+    reading.begin(TRIM_HORIZON)
+    service.pages = [held_page(budget, *map(record, range(1, 11)))]
+    first = take(reading)
+    assert first
+    with monkeypatch.context() as patch:
+        patch.setattr("sparkinesis.worker.lifecycle.intake.make_batch", lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            reading.take()
+    assert budget.held - others < 2_500, "the page is fetched again"
+    reading.take()
+    place = service.opened[-1][0]
+    assert isinstance(place, AfterRecord)
+    assert place.sequence_number == first[-1].decode()
+
+
+def test_parts_grow_too_old_while_those_before_are_processed(service: Service) -> None:
+    budget = crowded()
+    clock = [WORKER_CLOCK]
+    reading = intake(service, memory=budget, skip_older_than=60.0)
+    object.__setattr__(reading._settings, "clock", lambda: clock[0])
+    reading.begin(TRIM_HORIZON)
+    service.next_from = float("inf")  # another retrieval may not begin yet
+    service.pages = [
+        held_page(budget, *[record(number, age_s=50.0) for number in range(1, 9)], record(9))
+    ]
+    first = take(reading)
+    assert first
+    clock[0] += 20.0
+    rest = [data for _ in range(8) for data in take(reading) or []]
+    assert rest == [b"9"]
+
+
+@pytest.mark.parametrize("way", ["stop", "begin", "close", "jump", "error"])
+def test_however_reading_ends_its_memory_comes_back(service: Service, way: str) -> None:
+    budget = crowded()
+    others = budget.held
+    reading = intake(service, memory=budget, skip_older_than=60.0)
+    reading.begin(TRIM_HORIZON)
+    age = 3600.0 if way == "jump" else 0.0
+    service.pages = [
+        held_page(budget, *[record(number, age_s=age) for number in range(1, 11)]),
+        ServiceError("no"),
+    ]
+    reading.take()
+    if way == "stop":
+        reading.stop()
+    elif way == "begin":
+        reading.begin(AtTimestamp(NOW_MS))
+    elif way == "close":
+        reading.close()
+    elif way == "error":
+        while service.pages[:1] != []:
+            with contextlib.suppress(ServiceError):
+                reading.take()
+    assert budget.held - others <= (2_500 if way in {"stop", "begin"} else 0)
+    if way in {"stop", "begin"}:  # the batch is still with the processor
+        service.pages = []
+        assert reading.take() is None
+        assert budget.held == others
+
+
+def test_aggregates_are_taken_a_few_at_a_time_until_their_expansion_is_known(
+    service: Service,
+) -> None:
+    budget = MemoryBudget(64 * 20_000)
+    budget.account().ask(1).force(64 * 20_000)
+    others = budget.held
+    reading = intake(service, memory=budget)
+    reading.begin(TRIM_HORIZON)
+    blobs = [
+        blob.data for blob in aggregate([("k", None, bytes(40)) for _ in range(400)], max_size=500)
+    ]
+    records = [
+        Record(data=blob, partition_key="k", sequence_number=str(number + 1))
+        for number, blob in enumerate(blobs)
+    ]
+    size = sum(map(len, blobs))
+    whole = FetchedPage(Fetched(Page(records, "next", 10), size, NOW_MS), False, WORKER_CLOCK)
+    service.pages = [whole]
+    counts: list[int] = []
+    for _ in range(len(records)):
+        batch = reading.take()
+        if batch is None:
+            break
+        counts.append(len(batch))
+        assert budget.held - others <= 1.2 * 20_000
+    assert sum(counts) == 400
+    assert counts[0] < counts[1]

@@ -1,0 +1,473 @@
+"""Fetching ahead: how much, how fast, and what becomes of errors."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from sparkinesis.errors import ServiceError
+from sparkinesis.stream.calls.client import Fetched
+from sparkinesis.stream.page import Page, Record
+from sparkinesis.stream.reading.divide import divide
+from sparkinesis.worker.options import DEFAULT_OPTIONS
+from sparkinesis.worker.retrieval.ahead import FetchAhead
+from sparkinesis.worker.retrieval.fan_out import SubscribedShard
+from sparkinesis.worker.retrieval.footprint import RECORD, WHOLE_PAGE, decoded, in_flight
+from sparkinesis.worker.retrieval.memory import Account, Hold, MemoryBudget
+from sparkinesis.worker.retrieval.polling import PolledShard
+
+PATIENCE = 30.0
+MIB = 1_048_576
+LIMITS = DEFAULT_OPTIONS.ahead
+
+
+def roomy() -> Account:
+    """Memory for whatever the limits of one shard let in."""
+    return MemoryBudget(2**30).account()
+
+
+def page(count: int = 1, behind: int = 1, size: int = 100) -> Fetched:
+    records = [Record(data=b"x", partition_key="k", sequence_number="1") for _ in range(count)]
+    return Fetched(Page(records, "next", behind, None), size, 0)
+
+
+def ahead(
+    open_source: Callable[[], Any],
+    on_page: Callable[[], None],
+    clock: Callable[[], float] = time.monotonic,
+    next_after: float = 0.0,
+) -> FetchAhead:
+    return FetchAhead(
+        open_source,
+        on_page=on_page,
+        memory=roomy(),
+        limits=LIMITS,
+        name="test",
+        clock=clock,
+        next_after=next_after,
+    )
+
+
+class Script:
+    """A cursor that answers as written, then says that there is no more; counts its calls."""
+
+    def __init__(self, *answers: Fetched | Exception, ends: bool = False) -> None:
+        self.limits: list[int] = []
+        self.at_end = False
+        self._answers = list(answers)
+        self._ends = ends
+        self._changed = threading.Condition()
+        self._blocked = threading.Event()
+
+    def fetch(self, limit: int) -> Fetched:
+        with self._changed:
+            self.limits.append(limit)
+            self._changed.notify_all()
+        answer = self._answers.pop(0) if self._answers else page(0, 0)
+        if isinstance(answer, Exception):
+            raise answer
+        self.at_end = self._ends and not self._answers
+        return answer
+
+    def wait_for_calls(self, count: int) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.limits) >= count, PATIENCE)
+
+
+class Reader:
+    """A fetching ahead by polling, and a count of what it announced."""
+
+    def __init__(
+        self,
+        cursor: Any,
+        idle_time: float = 3600.0,
+        clock: Callable[[], float] = time.monotonic,
+        memory: Account | None = None,
+        max_records: int = 7,
+    ) -> None:
+        self._announced = threading.Semaphore(0)
+        self.fetching = FetchAhead(
+            lambda: PolledShard(cursor, max_records=max_records, idle_time=idle_time, clock=clock),
+            on_page=self._announced.release,
+            memory=memory or roomy(),
+            limits=LIMITS,
+            name="test",
+            clock=clock,
+        ).start()
+
+    def wait(self, pages: int) -> None:
+        for _ in range(pages):
+            assert self._announced.acquire(timeout=PATIENCE)
+
+
+@pytest.fixture
+def read() -> Any:
+    readers: list[Reader] = []
+
+    def make(cursor: Any, **given: Any) -> Reader:
+        readers.append(Reader(cursor, **given))
+        return readers[-1]
+
+    yield make
+    for reader in readers:
+        reader.fetching.stop()
+
+
+@pytest.mark.parametrize(
+    ("answers", "fetched"),
+    [
+        ([page()] * 20, LIMITS.pages),
+        ([page(size=LIMITS.bytes // 2)] * 20, 2),
+        ([page(count=LIMITS.records // 2)] * 20, 2),
+        ([page(size=LIMITS.bytes)] * 20, 1),
+    ],
+    ids=["pages", "bytes", "records", "one large page"],
+)
+def test_no_more_is_fetched_ahead_than_the_limits_say(
+    read: Callable[..., Reader], answers: list[Fetched], fetched: int
+) -> None:
+    cursor = Script(*answers)
+    reader = read(cursor)
+    reader.wait(fetched)
+    assert cursor.limits == [7] * fetched
+    # Each page that is taken makes room for one.
+    for n in range(1, 4):
+        taken = reader.fetching.take()
+        assert taken is not None
+        reader.wait(1)
+        assert len(cursor.limits) == fetched + n
+
+
+def test_the_end_of_a_shard_comes_with_its_last_page(read: Callable[..., Reader]) -> None:
+    reader = read(Script(page(), page(), ends=True))
+    reader.wait(3)
+    taken = [reader.fetching.take() for _ in range(3)]
+    assert [each and each.at_shard_end for each in taken] == [False, True, None]
+
+
+def test_an_error_is_raised_behind_the_pages_that_came_before(read: Callable[..., Reader]) -> None:
+    error = ServiceError("no")
+    reader = read(Script(page(), error))
+    reader.wait(2)
+    assert reader.fetching.take() is not None
+    for _ in range(2):
+        with pytest.raises(ServiceError) as raised:
+            reader.fetching.take()
+        assert raised.value is error
+
+
+def test_an_error_that_nobody_expects_is_raised_too(read: Callable[..., Reader]) -> None:
+    """A shard must not stand still without a word."""
+    reader = read(Script(RuntimeError("a bug")))
+    reader.wait(1)
+    with pytest.raises(RuntimeError, match="a bug"):
+        reader.fetching.take()
+
+
+def test_what_opening_raises_is_raised_too() -> None:
+    def refuse() -> Any:
+        raise ServiceError("no iterator")
+
+    announced = threading.Event()
+    fetching = ahead(refuse, announced.set)
+    fetching.start()
+    assert announced.wait(PATIENCE)
+    with pytest.raises(ServiceError, match="no iterator"):
+        fetching.take()
+
+
+def test_it_idles_at_the_tip_only(read: Callable[..., Reader]) -> None:
+    """An empty page is no tip while the shard is behind, nor is one that is full."""
+    cursor = Script(page(0, behind=9), page(7, behind=0), page(1, behind=0), page())
+    read(cursor).wait(3)
+    assert len(cursor.limits) == 3, "the fourth comes after the idle time, an hour"
+
+
+def test_stopping_ends_an_idle_time_at_once(read: Callable[..., Reader]) -> None:
+    reader = read(Script(page(0, 0)))
+    reader.wait(1)
+    reader.fetching.stop()
+    reader.wait(1)  # the last word of its thread
+    assert reader.fetching.take() is None
+
+
+def test_pages_know_when_they_were_fetched(read: Callable[..., Reader]) -> None:
+    reader = read(Script(page(), ends=True), clock=lambda: 77.0)
+    reader.wait(1)
+    taken = reader.fetching.take()
+    assert taken is not None
+    assert taken.since == 77.0
+
+
+class Pushed:
+    """A source that waits for an event until it is stopped."""
+
+    at_end = False
+    wanted = 1_000_000
+    is_divisible = False
+
+    def __init__(self) -> None:
+        self.is_waiting = threading.Event()
+        self.stopped = threading.Event()
+
+    def fetch(self, room: int) -> Fetched | None:
+        self.is_waiting.set()
+        assert self.stopped.wait(PATIENCE)
+        return None
+
+    def wait(self) -> bool:
+        return True
+
+    def keep(self, fetched: Fetched, count: int) -> Fetched:
+        del count
+        return fetched
+
+    def stop(self) -> None:
+        self.stopped.set()
+
+
+def test_stopping_stops_a_source_that_waits() -> None:
+    source, announced = Pushed(), threading.Event()
+    fetching = ahead(lambda: source, announced.set)
+    fetching.start()
+    assert source.is_waiting.wait(PATIENCE)
+    fetching.stop()
+    assert announced.wait(PATIENCE), "the last word of its thread"
+    assert fetching.take() is None
+
+
+def test_a_source_that_is_opened_too_late_is_stopped_unread() -> None:
+    """As when a lease is lost while the consumer is being registered."""
+    source, go_on, announced = Pushed(), threading.Event(), threading.Event()
+
+    def open_late() -> Pushed:
+        assert go_on.wait(PATIENCE)
+        return source
+
+    fetching = ahead(open_late, announced.set)
+    fetching.start()
+    fetching.stop()
+    go_on.set()
+    assert announced.wait(PATIENCE)
+    assert source.stopped.is_set()
+    assert not source.is_waiting.is_set()
+
+
+def test_a_source_that_fails_is_let_go_of(read: Callable[..., Reader]) -> None:
+    class Failing(Pushed):
+        def fetch(self, room: int) -> Fetched | None:
+            raise ServiceError("no")
+
+    source, announced = Failing(), threading.Event()
+    ahead(lambda: source, announced.set).start()
+    assert announced.wait(PATIENCE)
+    assert source.stopped.is_set()
+
+
+def test_the_next_may_begin_a_while_after_the_first_page() -> None:
+    """A subscription that had to wait for its turn is young when its first page comes."""
+    now, announced = [100.0], threading.Semaphore(0)
+
+    class Subscription(Pushed):
+        def fetch(self, room: int) -> Fetched | None:
+            now[0] += 7.0
+            return page()
+
+    fetching = ahead(Subscription, announced.release, lambda: now[0], 5.0)
+    assert fetching.next_from == 105.0
+    fetching.start()
+    for _ in range(LIMITS.pages):
+        assert announced.acquire(timeout=PATIENCE)
+    assert fetching.next_from == 112.0
+    fetching.stop()
+
+
+def sized(count: int, each: int, behind: int = 1) -> Fetched:
+    records = [
+        Record(data=bytes(each), partition_key="", sequence_number=str(number + 1))
+        for number in range(count)
+    ]
+    return Fetched(Page(records, "next", behind, None), count * each, 0)
+
+
+class Divisible(Script):
+    """Gives pages of as many records as it is asked for, of a size that may change."""
+
+    def __init__(self, *sizes: int) -> None:
+        super().__init__()
+        self._sizes = list(sizes)
+        self.kept: list[int] = []
+
+    def fetch(self, limit: int) -> Fetched:
+        super().fetch(limit)
+        return sized(limit, self._sizes.pop(0) if len(self._sizes) > 1 else self._sizes[0])
+
+    def keep(self, fetched: Fetched, count: int) -> Fetched:
+        self.kept.append(count)
+        return divide(fetched, count)[0]
+
+
+def crowded(mib: int = 64) -> tuple[MemoryBudget, Hold]:
+    """A budget that others have used up; the second is what they hold."""
+    budget = MemoryBudget(mib * MIB)
+    others = budget.account().ask(1)
+    others.force(mib * MIB)
+    return budget, others
+
+
+def test_a_page_is_asked_for_that_fits_into_the_memory_that_is_left() -> None:
+    """The first is of one record, as its size is not known; then of as many as fit."""
+    budget, others = crowded()
+    cursor = Divisible(1_000)
+    source = PolledShard(cast(Any, cursor), max_records=10_000, idle_time=0.0, clock=lambda: 0.0)
+    hold = budget.account().ask(source.wanted)
+    assert source.fetch(hold.wait()) is not None
+    hold.release()
+    room = budget.account().ask(source.wanted).wait()
+    assert room == budget.floor == MIB
+    assert source.fetch(room) is not None
+    assert cursor.limits == [1, MIB // in_flight(1_000, 1)]
+    others.release()
+    assert source.fetch(budget.account().ask(source.wanted).wait()) is not None
+    assert cursor.limits[2] > 20 * cursor.limits[1]
+
+
+def test_at_the_tip_no_more_memory_is_asked_for_than_a_shard_takes_until_then() -> None:
+    now = [0.0]
+    cursor = Script(sized(10, 1_000, behind=0))
+    source = PolledShard(cast(Any, cursor), max_records=10_000, idle_time=1.0, clock=lambda: now[0])
+    whole = source.wanted
+    assert whole == WHOLE_PAGE
+    assert source.fetch(whole) is not None
+    now[0] = 1.0
+    assert source.wanted == in_flight(2 * MIB, 2_000), "of a second, and one more"
+    now[0] = 100.0
+    assert source.wanted == WHOLE_PAGE
+
+
+def test_fetching_waits_for_memory_and_goes_on_as_it_becomes_free(
+    read: Callable[..., Reader],
+) -> None:
+    budget, others = crowded()
+    cursor = Divisible(1_000)
+    reader = read(cursor, memory=budget.account())
+    reader.wait(1)
+    assert budget.held > budget.limit, "a shard that has nothing is not kept waiting"
+    # One page of a record is there, and no memory for another one.
+    others.release()
+    reader.wait(1)
+    assert len(cursor.limits) > 1
+
+
+def test_a_shard_that_idles_holds_nothing_meanwhile(read: Callable[..., Reader]) -> None:
+    """A thousand of them would leave nothing for the busy ones."""
+    budget = MemoryBudget(64 * MIB)
+    reader = read(Script(page(1, 0)), memory=budget.account(), idle_time=3600.0)
+    reader.wait(1)
+    taken = reader.fetching.take()
+    assert taken is not None
+    assert taken.hold is not None
+    taken.hold.release()
+    assert not budget.held
+
+
+def test_a_page_that_turns_out_too_large_is_kept_in_part(read: Callable[..., Reader]) -> None:
+    """The first record was small, and those behind it are not."""
+    budget, _ = crowded()
+    cursor = Divisible(10, 100_000)
+    reader = read(cursor, memory=budget.account(), max_records=10_000)
+    reader.wait(1)
+    first = reader.fetching.take()
+    assert first is not None
+    assert first.hold is not None
+    first.hold.release()
+    reader.wait(1)
+    second = reader.fetching.take()
+    assert second is not None
+    assert cursor.kept == [MIB // (100_000 + RECORD)]
+    assert len(second.fetched.page.records) == cursor.kept[0] < cursor.limits[1]
+    assert second.hold is not None
+    assert second.hold.size <= MIB
+
+
+def test_stopping_ends_a_wait_for_memory_and_gives_all_back() -> None:
+    budget, others = crowded()
+    announced = threading.Semaphore(0)
+    cursor = Divisible(1_000)
+    fetching = FetchAhead(
+        lambda: PolledShard(cast(Any, cursor), max_records=7, idle_time=0.0, clock=lambda: 0.0),
+        on_page=announced.release,
+        memory=budget.account(),
+        limits=LIMITS,
+        name="test",
+        clock=lambda: 0.0,
+    ).start()
+    assert announced.acquire(timeout=PATIENCE)
+    assert budget.held > others.size
+    fetching.stop()
+    assert announced.acquire(timeout=PATIENCE), "the last word of its thread"
+    assert budget.held == others.size
+
+
+@pytest.mark.parametrize("how", ["fails", "is stopped"])
+def test_memory_of_a_fetch_that_gives_nothing_comes_back(how: str) -> None:
+    class Nothing(Pushed):
+        def fetch(self, room: int) -> Fetched | None:
+            if how == "fails":
+                raise ServiceError("no")
+            return None
+
+    budget, announced = MemoryBudget(64 * MIB), threading.Event()
+    FetchAhead(
+        Nothing,
+        on_page=announced.set,
+        memory=budget.account(),
+        limits=LIMITS,
+        name="test",
+        clock=lambda: 0.0,
+    ).start()
+    assert announced.wait(PATIENCE)
+    assert budget.most_held
+    assert not budget.held
+
+
+def test_an_event_is_not_divided_and_the_next_one_waits_until_it_fits() -> None:
+    class Events:
+        """A cursor of enhanced fan-out."""
+
+        at_end = False
+
+        def __init__(self) -> None:
+            self.given = 0
+
+        def fetch(self) -> Fetched:
+            self.given += 1
+            return sized(1_000, 1_000)
+
+        def stop(self) -> None:
+            pass
+
+    budget, others = crowded()
+    others.force(60 * MIB)
+    cursor, announced = Events(), threading.Semaphore(0)
+    fetching = FetchAhead(
+        lambda: SubscribedShard(cast(Any, cursor), lambda: None),
+        on_page=announced.release,
+        memory=budget.account(),
+        limits=LIMITS,
+        name="test",
+        clock=lambda: 0.0,
+    ).start()
+    assert announced.acquire(timeout=PATIENCE)
+    event = fetching.take()
+    assert event is not None
+    assert event.hold is not None
+    assert event.hold.size == decoded(event.fetched) > budget.floor
+    assert cursor.given == 1, "for the next one there is no memory"
+    others.release()
+    assert announced.acquire(timeout=PATIENCE)
+    fetching.stop()

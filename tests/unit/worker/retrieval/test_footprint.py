@@ -1,0 +1,124 @@
+"""The estimates of memory hold against what is allocated."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import tracemalloc
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from sparkinesis.stream.calls.client import Fetched
+from sparkinesis.stream.calls.transport import data_size
+from sparkinesis.stream.kpl.unpack import aggregate
+from sparkinesis.stream.page import Page, decode_page
+from sparkinesis.worker.batch import RecordBatch, make_batch
+from sparkinesis.worker.retrieval import footprint
+
+RNG = random.Random(1)
+FIRST = 49590338271490256608559692538361571095921575989136588898
+
+
+def plain(size: int) -> list[bytes]:
+    return [RNG.randbytes(size) for _ in range(max(100, 200_000 // size))]
+
+
+def kpl(size: int) -> list[bytes]:
+    users = [(f"key-{n % 300}", None, RNG.randbytes(size)) for n in range(400_000 // size)]
+    return [blob.data for blob in aggregate(users)]
+
+
+KINDS = {
+    "10 B": plain(10),
+    "200 B": plain(200),
+    "10 KB": plain(10_000),
+    "KPL, 20 B": kpl(20),
+    "KPL, 500 B": kpl(500),
+}
+
+
+def body(datas: Sequence[bytes], key: str = "partition-key") -> bytes:
+    records = [
+        {
+            "SequenceNumber": str(FIRST + number),
+            "ApproximateArrivalTimestamp": 1_790_000_000.123,
+            "Data": base64.b64encode(data).decode(),
+            "PartitionKey": f"{key}-{number}",
+        }
+        for number, data in enumerate(datas)
+    ]
+    return json.dumps({"Records": records, "NextShardIterator": "x"}).encode()
+
+
+def fetched(datas: Sequence[bytes]) -> Fetched:
+    answer = body(datas)
+    page = decode_page(answer)
+    return Fetched(page, data_size(len(answer), page), 0)
+
+
+def allocated(make: Callable[[], Any]) -> tuple[Any, int]:
+    """What is made, and the bytes that it takes as Python objects."""
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    made = make()
+    size = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    return made, size
+
+
+def batch_of(page: Page) -> RecordBatch:
+    return make_batch(
+        page.records,
+        stream="flights",
+        shard_id="shardId-000000000000",
+        millis_behind_latest=0,
+    )[0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_page_takes_what_it_is_said_to_take(kind: str) -> None:
+    answer = body(KINDS[kind])
+    page, size = allocated(lambda: decode_page(answer))
+    estimate = footprint.decoded(Fetched(page, data_size(len(answer), page), 0))
+    assert 0.9 * size <= estimate <= 1.2 * size
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_batch_takes_what_it_is_said_to_take_with_its_objects(kind: str) -> None:
+    batch = batch_of(fetched(KINDS[kind]).page)
+    _, objects = allocated(lambda: batch.records)
+    size = batch.to_arrow().nbytes + objects
+    assert 0.9 * size <= batch.memory <= 1.3 * size
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_page_takes_as_a_batch_is_known_before_or_thought_larger(kind: str) -> None:
+    page = fetched(KINDS[kind])
+    memory = batch_of(page.page).memory
+    estimate = footprint.batch_of(page, footprint.FIRST_EXPANSION)
+    assert memory * 0.9 <= estimate <= footprint.batch_at_most(page, footprint.FIRST_EXPANSION)
+    if not kind.startswith("KPL"):
+        assert estimate <= 1.1 * memory
+
+
+@pytest.mark.parametrize("kind", ["KPL, 20 B", "KPL, 500 B"])
+def test_aggregates_take_what_those_before_took(kind: str) -> None:
+    page = fetched([*KINDS[kind], *KINDS["200 B"][:50]])
+    memory = batch_of(page.page).memory
+    expansion = footprint.expansion_of(page.page.records, memory)
+    assert footprint.batch_of(page, expansion) == pytest.approx(memory, rel=0.05)
+
+
+def test_so_many_records_as_fit_and_one_in_any_case() -> None:
+    page = fetched(KINDS["200 B"])
+    records = page.page.records
+    each = footprint.decoded(page) / len(records)
+    assert footprint.decoded_within(page, round(each * 10.5)) == 10
+    assert footprint.decoded_within(page, 1) == 1
+    assert footprint.decoded_within(page, 10**9) == len(records)
+    room = footprint.batch_of(page, 1.0) // 2
+    assert footprint.batch_within(records, room, 1.0) == pytest.approx(len(records) / 2, rel=0.05)
+    assert footprint.batch_within(records, 1, 1.0) == 1

@@ -1,0 +1,275 @@
+"""The budget of memory: who is granted how much, who waits, and what comes back."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from sparkinesis.worker.retrieval.memory import (
+    Account,
+    Hold,
+    MemoryBudget,
+    allowance,
+    budget_of_process,
+    floor_of,
+)
+
+MIB = 1_048_576
+PATIENCE = 30.0
+
+
+def test_an_account_may_hold_half_of_what_the_others_leave() -> None:
+    budget = MemoryBudget(900)
+    holds = [budget.account().ask(10_000) for _ in range(3)]
+    assert [hold.size for hold in holds[:2]] == [450, 225]
+    assert allowance(900, 300) == 300
+
+
+@pytest.mark.parametrize("shards", [2, 10, 50])
+def test_busy_accounts_come_to_hold_the_same(shards: int) -> None:
+    """Each is done with what it had, and asks for more than there is, in turn."""
+    limit = 100 * MIB
+    budget = MemoryBudget(limit)
+    accounts = [budget.account() for _ in range(shards)]
+    holds = [account.ask(limit) for account in accounts]
+    for _ in range(8 * shards):
+        for place, account in enumerate(accounts):
+            holds[place].release()
+            holds[place] = account.ask(limit)
+    sizes = [hold.size for hold in holds]
+    assert max(sizes) <= 1.1 * min(sizes)
+    assert sum(sizes) >= 0.6 * limit, "and leave little unused"
+    assert sum(sizes) <= limit
+
+
+def test_who_holds_nothing_gets_a_floor_though_all_is_taken() -> None:
+    budget = MemoryBudget(128 * MIB)
+    budget.account().ask(1).force(128 * MIB)
+    late = budget.account()
+    assert late.ask(10 * MIB).wait() == floor_of(128 * MIB, 2) == MIB
+    more = late.ask(10 * MIB)
+    assert not more.size, "but no more than that"
+
+
+def test_who_waits_is_granted_what_becomes_free_and_who_holds_least_is_first() -> None:
+    budget = MemoryBudget(64 * MIB)
+    sleeper = budget.account().ask(1)
+    sleeper.force(64 * MIB)
+    much, little = budget.account(), budget.account()
+    much.ask(1).force(4 * MIB)
+    little.ask(1).force(MIB)
+    waiting = [much.ask(8 * MIB), little.ask(8 * MIB)]
+    assert [hold.size for hold in waiting] == [0, 0]
+    sleeper.force(40 * MIB)
+    assert waiting[0].size < waiting[1].size > MIB
+    sleeper.release()
+    assert min(hold.size for hold in waiting) > MIB
+
+
+def test_who_gives_back_all_that_it_holds_waits_no_more() -> None:
+    """Even if nothing else becomes free."""
+    budget = MemoryBudget(64 * MIB)
+    budget.account().ask(1).force(64 * MIB)
+    account = budget.account()
+    held, waiting = account.ask(MIB), account.ask(MIB)
+    assert not waiting.size
+    held.release()
+    assert waiting.wait() == MIB
+
+
+def test_what_cannot_be_divided_waits_until_all_of_it_fits() -> None:
+    budget = MemoryBudget(64 * MIB)
+    other = budget.account().ask(1)
+    other.force(40 * MIB)
+    account = budget.account()
+    account.ask(1).force(6 * MIB)
+    event = account.ask(7 * MIB, 7 * MIB)
+    assert not event.size
+    other.force(30 * MIB)
+    assert event.size == 7 * MIB
+
+
+def test_a_grant_grows_only_while_there_is_room() -> None:
+    budget = MemoryBudget(64 * MIB)
+    hold = budget.account().ask(10 * MIB)
+    assert hold.resize(20 * MIB) == 20 * MIB
+    assert hold.resize(60 * MIB) == 32 * MIB
+    hold.force(60 * MIB)
+    assert hold.resize(59 * MIB) == 59 * MIB, "what is there is not taken away"
+
+
+def test_waiting_ends_with_the_account() -> None:
+    budget = MemoryBudget(64 * MIB)
+    account = budget.account()
+    account.ask(1).force(64 * MIB)
+    waiting = account.ask(MIB)
+    granted: list[int] = []
+    thread = threading.Thread(target=lambda: granted.append(waiting.wait()))
+    thread.start()
+    account.close()
+    thread.join(PATIENCE)
+    assert granted == [0]
+    assert account.ask(MIB).wait() == 0
+    assert budget.held == 64 * MIB, "until it is given back"
+
+
+def test_another_thread_wakes_who_waits() -> None:
+    budget = MemoryBudget(64 * MIB)
+    sleeper = budget.account().ask(1)
+    sleeper.force(64 * MIB)
+    account = budget.account()
+    account.ask(1).force(MIB)
+    waiting = account.ask(MIB)
+    granted: list[int] = []
+    thread = threading.Thread(target=lambda: granted.append(waiting.wait()))
+    thread.start()
+    sleeper.release()
+    thread.join(PATIENCE)
+    assert granted == [MIB]
+
+
+def test_many_threads_leave_nothing_behind() -> None:
+    budget = MemoryBudget(MIB)
+
+    def work(account: Account) -> None:
+        for _ in range(200):
+            hold = account.ask(MIB)
+            more = account.ask(MIB)
+            hold.wait()
+            hold.release()
+            assert more.wait()
+            more.release()
+        account.close()
+
+    threads = [threading.Thread(target=work, args=(budget.account(),)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+    assert (budget.held, budget.accounts) == (0, 0)
+    assert budget.most_held <= MIB + 8 * floor_of(MIB, 1)
+
+
+def test_workers_of_a_process_share_a_budget_of_the_same_limit() -> None:
+    assert budget_of_process(7 * MIB) is budget_of_process(7 * MIB)
+    assert budget_of_process(7 * MIB) is not budget_of_process(8 * MIB)
+
+
+class Shards(RuleBasedStateMachine):
+    """Shards that come, fetch, process, lose their leases, and go, in any order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.accounts: list[Account] = []
+        self.holds: list[tuple[Account, Hold]] = []
+        self.forced = 0
+        """Bytes by which holds were made larger than what was granted, so far."""
+        self.most_accounts = 0
+
+    @initialize(limit=st.sampled_from((64, 10_000, 10 * MIB)))
+    def begin(self, limit: int) -> None:
+        self.budget = MemoryBudget(limit)
+
+    def _some(self, place: int) -> tuple[Account, Hold] | None:
+        return self.holds[place % len(self.holds)] if self.holds else None
+
+    @rule()
+    def acquire_a_shard(self) -> None:
+        self.accounts.append(self.budget.account())
+
+    @rule(place=st.integers(0, 99), want=st.integers(1, 20 * MIB), whole=st.booleans())
+    def ask(self, place: int, want: int, whole: bool) -> None:
+        if not self.accounts:
+            return
+        account = self.accounts[place % len(self.accounts)]
+        held = account.held
+        hold = account.ask(want, want if whole else None)
+        self.most_accounts = max(self.most_accounts, self.budget.accounts)
+        assert hold.size <= want
+        if not held:
+            assert hold.size >= min(want, self.budget.floor), "it had nothing, and must wait"
+        self.holds.append((account, hold))
+
+    @rule(place=st.integers(0, 99), size=st.integers(0, 20 * MIB))
+    def the_page_is_there(self, place: int, size: int) -> None:
+        if (some := self._some(place)) is not None and some[1].size:
+            before = some[1].size
+            assert min(size, before) <= some[1].resize(size) <= size or size > before
+
+    @rule(place=st.integers(0, 99), size=st.integers(0, MIB))
+    def it_cannot_be_divided(self, place: int, size: int) -> None:
+        if (some := self._some(place)) is not None and some[1].size:
+            self.forced += max(0, size - some[1].size)
+            some[1].force(size)
+
+    @rule(place=st.integers(0, 99))
+    def done(self, place: int) -> None:
+        if (some := self._some(place)) is not None:
+            some[1].release()
+            some[1].release()
+            self.holds.remove(some)
+
+    @rule(place=st.integers(0, 99))
+    def stop_fetching(self, place: int) -> None:
+        if (some := self._some(place)) is not None:
+            size = some[1].size
+            some[1].cancel()
+            assert some[1].size == size
+
+    @rule(place=st.integers(0, 99))
+    def lose_the_lease(self, place: int) -> None:
+        """Whatever it holds or waits for comes back, by whoever has it."""
+        if not self.accounts:
+            return
+        account = self.accounts.pop(place % len(self.accounts))
+        account.close()
+        for each in [each for each in self.holds if each[0] is account]:
+            each[1].release()
+            self.holds.remove(each)
+        assert not account.held
+
+    @invariant()
+    def the_books_are_right(self) -> None:
+        if not hasattr(self, "budget"):
+            return
+        assert self.budget.held == sum(hold.size for _, hold in self.holds)
+        for account in self.accounts:
+            assert account.held == sum(h.size for a, h in self.holds if a is account)
+
+    @invariant()
+    def no_more_is_held_than_the_budget_and_floors(self) -> None:
+        if not hasattr(self, "budget"):
+            return
+        most = self.budget.limit + self.most_accounts * floor_of(self.budget.limit, 1)
+        assert self.budget.held <= most + self.forced
+
+    @invariant()
+    def nobody_waits_without_need(self) -> None:
+        """Who waits holds something, or there is no room for it."""
+        if not hasattr(self, "budget"):
+            return
+        for hold in self.budget._waiting:
+            assert hold._account.held
+            assert self.budget._room(hold._account) < hold._least
+
+
+Shards.TestCase.settings = settings(
+    max_examples=60, stateful_step_count=40, deadline=None, derandomize=True
+)
+TestShards = Shards.TestCase
+
+
+def test_all_that_is_held_comes_back() -> None:
+    budget = MemoryBudget(MIB)
+    accounts = [budget.account() for _ in range(5)]
+    holds = [account.ask(MIB) for account in accounts for _ in range(3)]
+    for account in accounts:
+        account.close()
+    for hold in holds:
+        hold.release()
+    assert (budget.held, budget.accounts) == (0, 0)
