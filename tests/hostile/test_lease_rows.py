@@ -13,6 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from sparkinesis.cli.top_view import top_object, top_view
 from sparkinesis.errors import LeaseTableError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, encode_lease
@@ -20,11 +21,10 @@ from sparkinesis.lease.rules.audit import find_hole
 from sparkinesis.lease.rules.cleanup import deletable
 from sparkinesis.lease.rules.leader import leader
 from sparkinesis.lease.rules.taker import TakeSettings, observe, plan_takes
-from sparkinesis.lease.status import Watched, unread_hash_keys
 from sparkinesis.lease.table.broken import BrokenLease, look_at, read_row
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.lease.top_view import top_object, top_view
 from sparkinesis.local import LocalServer
+from sparkinesis.monitor.watched import Watched, unread_hash_keys
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
+from sparkinesis.cli.top_view import top_view
 from sparkinesis.lease.caretaker import CareSettings, Caretaker
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
@@ -22,11 +23,9 @@ from sparkinesis.lease.rules.beginning import Beginning, new_lease
 from sparkinesis.lease.rules.reset import plan_reset
 from sparkinesis.lease.rules.shard_sync import leases_for_partial_table, orphaned_children
 from sparkinesis.lease.rules.taker import TakeSettings
-from sparkinesis.lease.status import Watched
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.lease.top_view import top_view
-from sparkinesis.lease.view import render
 from sparkinesis.local import LocalKinesis
+from sparkinesis.monitor.watched import Watched
 from sparkinesis.source.application import resume
 from sparkinesis.source.offsets import to_json
 from sparkinesis.source.options import Options, stream_read_options
@@ -36,6 +35,7 @@ from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AfterRecord, AtTimestamp
 from sparkinesis.stream.shard import Lineage, Shard
+from sparkinesis.terminal.view import render
 from tests.hostile.in_process import in_process
 
 SHARDS = 10_000

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from pyspark.sql.types import StructType
 from typer.testing import CliRunner
 
-from sparkinesis.cli import app
+from sparkinesis.cli.app import app
 from sparkinesis.errors import OptionError
-from sparkinesis.lease.target import parse_target
 from sparkinesis.local import LocalServer
+from sparkinesis.monitor.target import parse_target
 from sparkinesis.source.batch_options import batch_read_options
 from sparkinesis.source.datasource import KinesisDataSource
 from sparkinesis.source.options import OPTIONS, Options, stream_read_options

@@ -15,8 +15,8 @@ from sparkinesis.fleet.status import (
     WorkerState,
     WorkerStatus,
 )
-from sparkinesis.lease.live import LiveView, can_update, print_line
-from sparkinesis.lease.view import OwnerRow, ShardRow, View
+from sparkinesis.terminal.live import LiveView, can_update, print_line
+from sparkinesis.terminal.view import OwnerRow, ShardRow, View
 from sparkinesis.worker.lifecycle.states import State
 from sparkinesis.worker.reporting.status import Failure
 

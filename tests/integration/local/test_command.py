@@ -95,7 +95,7 @@ def test_streams_that_make_no_sense_are_refused(streams: str) -> None:
 
 def test_importing_the_command_imports_neither_spark_nor_a_server() -> None:
     code = (
-        "import sys, sparkinesis.cli;"
+        "import sys, sparkinesis.cli.app;"
         "print([m for m in ('pyspark', 'moto', 'uvicorn', 'boto3') if m in sys.modules])"
     )
     result = subprocess.run(

@@ -18,7 +18,7 @@ import pytest
 from pyarrow import fs
 from typer.testing import CliRunner
 
-from sparkinesis.cli import app
+from sparkinesis.cli.app import app
 from sparkinesis.local import LocalServer
 from sparkinesis.local.faults import Fault
 from sparkinesis.stream.address import StreamAddress

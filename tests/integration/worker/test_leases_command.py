@@ -15,9 +15,9 @@ import pytest
 
 from sparkinesis.lease.extended_sequence_number import TRIM_HORIZON, ExtendedSequenceNumber
 from sparkinesis.lease.lease import PendingCheckpoint
-from sparkinesis.lease.watching import Lag, lag_client, lags
 from sparkinesis.local import LocalServer
 from sparkinesis.local.faults import Call, Fault
+from sparkinesis.monitor.lags import Lag, lag_client, lags
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.integration.worker.conftest import FAILOVER_TIME

@@ -24,10 +24,10 @@ import pytest
 
 from sparkinesis.errors import AccessDeniedError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.lease.lag_watch import LagWatch
-from sparkinesis.lease.watching import Lag, lag_client
 from sparkinesis.local import LocalServer
 from sparkinesis.local.faults import Call, Fault
+from sparkinesis.monitor.lag_watch import LagWatch
+from sparkinesis.monitor.lags import Lag, lag_client
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.journal import Journal

@@ -30,7 +30,7 @@ from sparkinesis.lease.moving import (
 )
 from sparkinesis.lease.rules.reset import Move
 from sparkinesis.lease.table.refusal import LeaseChangedError
-from sparkinesis.lease.target import parse_target
+from sparkinesis.monitor.target import parse_target
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from sparkinesis.cli.kclpy import find_program
 from sparkinesis.compat.kclpy import kcl, messages
 from sparkinesis.compat.kclpy.adapter import ExitRequestedError, make_factory
-from sparkinesis.compat.kclpy.command import find_program
 from sparkinesis.compat.kclpy.kcl import find_properties, make_application
 from sparkinesis.compat.kclpy.settings import parse_settings
 from sparkinesis.compat.kclpy.v2 import processor as v2

@@ -19,7 +19,7 @@ from sparkinesis.fleet.status import (
     WorkerStatus,
 )
 from sparkinesis.fleet.view import fleet_view, watch
-from sparkinesis.lease.view import OwnerRow, ShardRow
+from sparkinesis.terminal.view import OwnerRow, ShardRow
 from sparkinesis.worker.lifecycle.states import State
 from sparkinesis.worker.reporting.status import Failure
 

@@ -315,7 +315,7 @@ def test_a_worker_and_the_core_do_without_that_package() -> None:
     program = """if True:
         import sys
         sys.modules["cryptography"] = None
-        import sparkinesis.cli, sparkinesis.worker.application, sparkinesis.fleet.hosted
+        import sparkinesis.cli.app, sparkinesis.worker.application, sparkinesis.fleet.hosted
         from sparkinesis.fleet.channel.tls import worker_context
         worker_context(bytes.fromhex(sys.argv[1]))
         """

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from sparkinesis.cli.options import Profile, errors_in_one_line, find_stream, place
 from sparkinesis.errors import DeadLetterError, OptionError
-from sparkinesis.lease.command_options import Profile, errors_in_one_line, find_stream, place
-from sparkinesis.lease.status import shortened
-from sparkinesis.lease.table_output import print_table
+from sparkinesis.monitor.watched import shortened
+from sparkinesis.terminal.table import print_table
 
 if TYPE_CHECKING:
     from sparkinesis.stream.address import StreamAddress

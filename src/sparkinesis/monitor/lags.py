@@ -13,8 +13,8 @@ from sparkinesis.errors import (
     ShardNotFoundError,
 )
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.status import AT_SHARD_END, EXPIRED, GONE, Watched, next_record
 from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.monitor.watched import AT_SHARD_END, EXPIRED, GONE, Watched, next_record
 from sparkinesis.stream import position as pos
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient

@@ -16,7 +16,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Group
 from rich.text import Text
 
-from sparkinesis.lease.short_names import printable, short_owners, short_shards
+from sparkinesis.terminal.names import printable, short_owners, short_shards
 
 LATE_MS, VERY_LATE_MS = 10_000, 60_000
 """Where a lag is marked, with ``!`` and ``!!``."""

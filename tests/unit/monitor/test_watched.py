@@ -8,7 +8,7 @@ import pytest
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, StreamIdentifier
-from sparkinesis.lease.status import (
+from sparkinesis.monitor.watched import (
     LeaseState,
     Watched,
     lease_states,

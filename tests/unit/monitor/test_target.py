@@ -8,7 +8,7 @@ from sparkinesis.errors import OptionError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.rules.beginning import InitialPosition
 from sparkinesis.lease.rules.reset import InShard
-from sparkinesis.lease.target import parse_target
+from sparkinesis.monitor.target import parse_target
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp
 
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from sparkinesis.errors import OptionError
-from sparkinesis.lease.command_options import (
+from sparkinesis.cli.options import (
     AppName,
     DynamoDBEndpoint,
     Endpoint,
@@ -22,10 +21,11 @@ from sparkinesis.lease.command_options import (
     find_table,
     place,
 )
+from sparkinesis.errors import OptionError
 from sparkinesis.lease.extended_sequence_number import AT_TIMESTAMP, ExtendedSequenceNumber
-from sparkinesis.lease.status import shortened
-from sparkinesis.lease.table_output import print_table
+from sparkinesis.monitor.watched import shortened
 from sparkinesis.stream.position import AtTimestamp
+from sparkinesis.terminal.table import print_table
 
 if TYPE_CHECKING:
     from sparkinesis.lease.rules.reset import Move
@@ -63,7 +63,7 @@ def reset(
         move_application,
         plan_move,
     )
-    from sparkinesis.lease.target import parse_target  # noqa: PLC0415
+    from sparkinesis.monitor.target import parse_target  # noqa: PLC0415
     from sparkinesis.stream.calls.client import StreamClient  # noqa: PLC0415
 
     with errors_in_one_line("reset"):

@@ -7,7 +7,7 @@ from types import TracebackType
 from rich.console import Console
 from rich.live import Live
 
-from sparkinesis.lease.view import View, render, summary_line
+from sparkinesis.terminal.view import View, render, summary_line
 
 
 def can_update(console: Console) -> bool:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import typer
 
-from sparkinesis.compat.kclpy.command import kclpy
-from sparkinesis.lease.leases_command import leases
-from sparkinesis.lease.reset_command import reset
-from sparkinesis.lease.top_command import top
+from sparkinesis.cli.dead_letters import dead_letters
+from sparkinesis.cli.kclpy import kclpy
+from sparkinesis.cli.leases import leases
+from sparkinesis.cli.reset import reset
+from sparkinesis.cli.top import top
 from sparkinesis.local.command import local
-from sparkinesis.worker.dead_letters_command import dead_letters
 
 app = typer.Typer(
     name="sparkinesis",

@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sparkinesis.lease.command_options import place
+from sparkinesis.cli.options import place
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.status import (
+from sparkinesis.monitor.watched import (
     AT_SHARD_END,
     SHORT_REASONS,
     LeaseState,
@@ -17,10 +17,10 @@ from sparkinesis.lease.status import (
     shortened,
     unread_hash_keys,
 )
-from sparkinesis.lease.view import OwnerRow, ShardRow, View, largest, total
+from sparkinesis.terminal.view import OwnerRow, ShardRow, View, largest, total
 
 if TYPE_CHECKING:
-    from sparkinesis.lease.watching import Lag
+    from sparkinesis.monitor.lags import Lag
 
 QUIET = 7.0
 """Seconds without a renewal that are worth a word: KCLs renew every 3.3 seconds by default."""

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pytest
 from rich.console import Console
 
-from sparkinesis.lease.short_names import short_owners, short_shards
-from sparkinesis.lease.view import OwnerRow, ShardRow, View, behind, render, summary_line
+from sparkinesis.terminal.names import short_owners, short_shards
+from sparkinesis.terminal.view import OwnerRow, ShardRow, View, behind, render, summary_line
 
 SIZES = [(80, 24), (120, 40), (200, 50)]
 UUID = "4f7c1e52-9b1d-4c5e-8d0a-{:012d}"

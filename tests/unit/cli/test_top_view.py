@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from sparkinesis.cli.top_view import top_object, top_view
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, StreamIdentifier
-from sparkinesis.lease.status import Watched
-from sparkinesis.lease.top_view import top_object, top_view
-from sparkinesis.lease.view import OwnerRow, ShardRow, summary_line
-from sparkinesis.lease.watching import Lag, of_stream
+from sparkinesis.monitor.lags import Lag, of_stream
+from sparkinesis.monitor.watched import Watched
+from sparkinesis.terminal.view import OwnerRow, ShardRow, summary_line
 
 
 def lease(key: str, at: str = "5", **given: object) -> Lease:

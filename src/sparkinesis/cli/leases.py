@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from sparkinesis.lease.command_options import (
+from sparkinesis.cli.options import (
     AppName,
     DynamoDBEndpoint,
     Endpoint,
@@ -23,18 +23,18 @@ from sparkinesis.lease.command_options import (
     place,
 )
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.status import (
+from sparkinesis.monitor.watched import (
     SHORT_REASONS,
     LeaseState,
     Watched,
     lease_states,
     shortened,
 )
-from sparkinesis.lease.table_output import print_table
-from sparkinesis.lease.view import behind
+from sparkinesis.terminal.table import print_table
+from sparkinesis.terminal.view import behind
 
 if TYPE_CHECKING:
-    from sparkinesis.lease.watching import Lag
+    from sparkinesis.monitor.lags import Lag
 
 
 def leases(
@@ -53,7 +53,7 @@ def leases(
     ] = False,
 ) -> None:
     """Show the leases of an application. Nothing is written."""
-    from sparkinesis.lease.watching import lag_client, lags, watch  # noqa: PLC0415 - slow to import
+    from sparkinesis.monitor.lags import lag_client, lags, watch  # noqa: PLC0415 - slow to import
 
     with errors_in_one_line("leases"):
         address, table = find_stream_and_table(

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.status import SHORT_REASONS
-from sparkinesis.lease.watching import Lag, lag_of, of_stream
+from sparkinesis.monitor.lags import Lag, lag_of, of_stream
+from sparkinesis.monitor.watched import SHORT_REASONS
 from sparkinesis.stream.calls.client import StreamClient
 
 _THREADS = 8

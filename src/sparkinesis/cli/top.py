@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from sparkinesis.errors import LeaseTableUnavailableError
-from sparkinesis.lease.command_options import (
+from sparkinesis.cli.options import (
     AppName,
     DynamoDBEndpoint,
     Endpoint,
@@ -22,14 +21,15 @@ from sparkinesis.lease.command_options import (
     errors_in_one_line,
     find_stream_and_table,
 )
-from sparkinesis.lease.status import Watched
-from sparkinesis.lease.top_view import QUIET, top_object, top_view
-from sparkinesis.lease.view import View
+from sparkinesis.cli.top_view import QUIET, top_object, top_view
+from sparkinesis.errors import LeaseTableUnavailableError
+from sparkinesis.monitor.watched import Watched
+from sparkinesis.terminal.view import View
 
 if TYPE_CHECKING:
-    from sparkinesis.lease.lag_watch import LagWatch
     from sparkinesis.lease.table.table import LeaseTable
-    from sparkinesis.lease.watching import Lag
+    from sparkinesis.monitor.lag_watch import LagWatch
+    from sparkinesis.monitor.lags import Lag
 
 _LINES = 10.0
 """Seconds between two lines, where there is no terminal."""
@@ -56,8 +56,8 @@ def top(
     """Watch an application: its shards, who reads them, and how far it is behind."""
     try:
         with errors_in_one_line("top"), ExitStack() as stack:
-            from sparkinesis.lease.lag_watch import LagWatch  # noqa: PLC0415 - slow to import
-            from sparkinesis.lease.watching import lag_client  # noqa: PLC0415
+            from sparkinesis.monitor.lag_watch import LagWatch  # noqa: PLC0415 - slow to import
+            from sparkinesis.monitor.lags import lag_client  # noqa: PLC0415
 
             address, table = find_stream_and_table(
                 stream,
@@ -161,7 +161,7 @@ def _print_once(looks: Looks, *, as_json: bool) -> None:
     if as_json:
         typer.echo(looks.json)
         return
-    from sparkinesis.lease.view import render  # noqa: PLC0415
+    from sparkinesis.terminal.view import render  # noqa: PLC0415
 
     view = looks.view
     console = Console(highlight=False)
@@ -174,7 +174,7 @@ def _print_once(looks: Looks, *, as_json: bool) -> None:
 
 def _go_on(looks: Looks, interval: float, *, as_json: bool) -> None:
     """Until Ctrl-C."""
-    from sparkinesis.lease.live import LiveView, can_update, print_line  # noqa: PLC0415
+    from sparkinesis.terminal.live import LiveView, can_update, print_line  # noqa: PLC0415
 
     console = Console(highlight=False)
     line_at: float | None = None
