@@ -20,10 +20,10 @@ from sparkinesis.cli.app import app
 from sparkinesis.errors import OptionError
 from sparkinesis.local import LocalServer
 from sparkinesis.monitor.target import parse_target
-from sparkinesis.source.batch_options import batch_read_options
 from sparkinesis.source.datasource import KinesisDataSource
-from sparkinesis.source.options import OPTIONS, Options, stream_read_options
-from sparkinesis.source.write_options import write_options
+from sparkinesis.source.options.batch_options import batch_read_options
+from sparkinesis.source.options.options import OPTIONS, Options, stream_read_options
+from sparkinesis.source.options.write_options import write_options
 from sparkinesis.stream.address import stream_address
 from sparkinesis.stream.calls.transport import call_client
 from sparkinesis.stream.position import AtTimestamp

@@ -10,7 +10,7 @@ import pytest
 
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.source.offsets import ANY_SHARD
-from sparkinesis.source.stream_planner import StreamPlanner
+from sparkinesis.source.planning.stream_planner import StreamPlanner
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import TRIM_HORIZON

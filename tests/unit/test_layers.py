@@ -70,8 +70,8 @@ def test_imports_point_down_only(module: str) -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("stream/calls/client.py", "from sparkinesis.source.options import OPTIONS"),
-        ("source/reader.py", "def f():\n    import sparkinesis.worker.lifecycle.consumer"),
+        ("stream/calls/client.py", "from sparkinesis.source.options.options import OPTIONS"),
+        ("source/reading/reader.py", "def f():\n    import sparkinesis.worker.lifecycle.consumer"),
         ("worker/lifecycle/consumer.py", "from sparkinesis import source"),
         ("lease/rules/taker.py", "from pyspark.sql import SparkSession"),
         ("local/server.py", "from sparkinesis.stream.calls.client import StreamClient"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sparkinesis.errors import OptionError
 
 if TYPE_CHECKING:
-    from sparkinesis.source.options import Options
+    from sparkinesis.source.options.options import Options
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from moto.server import ThreadedMotoServer
 
 from sparkinesis.errors import ServiceError
 from sparkinesis.source.offsets import ANY_SHARD
-from sparkinesis.source.stream_planner import StreamPlanner
+from sparkinesis.source.planning.stream_planner import StreamPlanner
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import SHARD_END, TRIM_HORIZON, ShardRange

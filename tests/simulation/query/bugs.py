@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from sparkinesis.source import prober, stream_planner
-from sparkinesis.source.admission import Allowance
 from sparkinesis.source.datasource import KinesisStreamReader
-from sparkinesis.source.plan import Finished, Records
-from sparkinesis.source.stream_planner import StreamPlanner
+from sparkinesis.source.options.admission import Allowance
+from sparkinesis.source.planning import prober, stream_planner
+from sparkinesis.source.planning.plan import Finished, Records
+from sparkinesis.source.planning.stream_planner import StreamPlanner
 from sparkinesis.stream.calls import client
 from sparkinesis.stream.position import SHARD_END, AfterRecord, AtTimestamp
 from sparkinesis.stream.reading import range as polling

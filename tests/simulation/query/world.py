@@ -316,10 +316,10 @@ class World:
 
         replacements: dict[str, object] = {
             "sparkinesis.stream.calls.client.call_client": call_client,
-            "sparkinesis.source.planner.StreamClient": self._new_client,
-            "sparkinesis.source.reader.StreamClient": self._new_client,
-            "sparkinesis.source.reader._budget": self._budget,
-            "sparkinesis.source.stream_planner.FIRST_CONTACT": self._retry(10.0),
+            "sparkinesis.source.planning.planner.StreamClient": self._new_client,
+            "sparkinesis.source.reading.reader.StreamClient": self._new_client,
+            "sparkinesis.source.reading.reader._budget": self._budget,
+            "sparkinesis.source.planning.stream_planner.FIRST_CONTACT": self._retry(10.0),
         }
         with ExitStack() as stack:
             for name, replacement in replacements.items():

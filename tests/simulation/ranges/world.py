@@ -14,7 +14,7 @@ from unittest import mock
 
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.local import LocalKinesis, limits
-from sparkinesis.source.subscribed import SubscribedCursor, Turn
+from sparkinesis.source.reading.subscribed import SubscribedCursor, Turn
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry
@@ -94,7 +94,7 @@ class Ranges:
         with ExitStack() as stack:
             stack.enter_context(installed(self.scheduler))
             for name, replacement in (
-                ("sparkinesis.source.subscribed.threading", Threading(self.scheduler)),
+                ("sparkinesis.source.reading.subscribed.threading", Threading(self.scheduler)),
                 ("sparkinesis.stream.calls.client.call_client", lambda _: self._client),
                 (
                     "sparkinesis.stream.calls.client.subscription_client",

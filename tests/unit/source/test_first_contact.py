@@ -8,14 +8,14 @@ import pytest
 
 from sparkinesis.errors import ServiceError
 from sparkinesis.source.offsets import ANY_SHARD, Positions
-from sparkinesis.source.stream_planner import StreamPlanner
+from sparkinesis.source.planning.stream_planner import StreamPlanner
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord
 from sparkinesis.stream.reading.budget import Pace
 
-HERE = "sparkinesis.source.stream_planner.FIRST_CONTACT"
+HERE = "sparkinesis.source.planning.stream_planner.FIRST_CONTACT"
 
 
 @pytest.mark.parametrize("start", [{ANY_SHARD: TRIM_HORIZON}, {"shardId-0": AfterRecord("7", 8)}])

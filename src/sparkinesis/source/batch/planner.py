@@ -1,0 +1,116 @@
+"""Plans a batch read: lists the shards, and finds a fixed end for those that are open."""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from sparkinesis.errors import ShardNotFoundError
+from sparkinesis.source.batch.filters import Wanted
+from sparkinesis.source.batch.plan import Stretch, stretches, unlisted, with_open_end
+from sparkinesis.source.offsets import Positions, ranges
+from sparkinesis.source.options.batch_options import BatchReadOptions
+from sparkinesis.source.options.options import ReadOptions
+from sparkinesis.source.planning.stream_planner import FIRST_CONTACT, StreamPlanner
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.position import LATEST, ShardRange
+from sparkinesis.stream.shard import Lineage
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A range of one shard; nothing from the first record on that arrived at ``before_ms``."""
+
+    stream: str
+    wanted: ShardRange
+    before_ms: int | None = None
+
+
+def plan_read(options: BatchReadOptions, wanted: Wanted) -> list[Task]:
+    """The tasks of a batch read, sorted by stream and shard. Ends are fixed from here on.
+
+    Raises `DataLossError` for a start that has expired, and errors of the service.
+    """
+    streams = sorted(name for name in options.reading.streams if wanted.has_stream(name))
+    if not streams:
+        return []
+    with ThreadPoolExecutor(len(streams)) as pool:
+        planned = pool.map(lambda stream: _plan_stream(options, wanted, stream), streams)
+        return [task for tasks in planned for task in tasks]
+
+
+def _plan_stream(options: BatchReadOptions, wanted: Wanted, stream: str) -> list[Task]:
+    reading = options.reading
+    client = StreamClient(reading.streams[stream])
+    shards, now_ms = client.list_shards(FIRST_CONTACT)
+    lineage = Lineage.of(shards)
+    start, end = options.start.get(stream, {}), options.end.get(stream, {})
+    for name, boundary in (("startingPosition", start), ("endingPosition", end)):
+        _check_shards(name, boundary, lineage, client, reading)
+    # The service's clock is known to the second only.
+    now_ms = now_ms // 1000 * 1000 + 999
+    planned = stretches(lineage, start, end, wanted, now_ms)
+    tasks = [
+        Task(stream, stretch.range(stretch.end), stretch.before_ms)
+        for stretch in planned
+        if stretch.end is not LATEST
+    ]
+    for (before_ms, is_initial), members in with_open_end(planned).items():
+        until_ms = now_ms if before_ms is None else min(now_ms, before_ms - 1)
+        planner = StreamPlanner(
+            client,
+            pace=reading.pace,
+            period=0,
+            fail_on_data_loss=reading.fail_on_data_loss and not is_initial,
+            reads_all=False,
+        )
+        planner.stop_at(until_ms)
+        # Beside the members, shards that came from one of them since the shards were listed.
+        tasks += [
+            Task(stream, found)
+            for found in _with_ends(members, planner)
+            if wanted.has_shard(found.shard_id)
+        ]
+    return sorted(tasks, key=lambda task: task.wanted.shard_id)
+
+
+def _with_ends(members: list[Stretch], planner: StreamPlanner) -> list[ShardRange]:
+    """The ranges up to the planner's last batch, one for each shard that has a record in them."""
+    found: dict[str, ShardRange] = {}
+    initial = {stretch.shard_id: stretch.is_initial for stretch in members}
+    at: Positions = {stretch.shard_id: stretch.start for stretch in members}
+    while (following := planner.next_offset(at)) is not at:
+        for more in ranges(at, following):
+            shard = more.shard_id
+            begun = found.get(shard, more)
+            found[shard] = ShardRange(
+                shard, begun.start, more.end, initial.get(shard, True), begun.first
+            )
+        at = following
+    return list(found.values())
+
+
+def _check_shards(
+    name: str,
+    boundary: Positions,
+    lineage: Lineage,
+    client: StreamClient,
+    reading: ReadOptions,
+) -> None:
+    gone = unlisted(boundary, lineage)
+    if not gone:
+        return
+    text = (
+        f"The option {name} names shard {', '.join(gone)}, which {client.address} does not have. "
+        "Either it is a typing error, or the shard is of another stream, or its records were older "
+        "than the stream's retention period and what was to be read of it is lost."
+    )
+    if reading.fail_on_data_loss:
+        raise ShardNotFoundError(
+            f"{text} Leave the shard out, or set the option failOnDataLoss to false to read what "
+            "is there."
+        )
+    _log.warning("%s Reading what is there, as failOnDataLoss=false.", text)

@@ -1,0 +1,76 @@
+"""``spark.read.format("kinesis")``: what is between two positions, planned once, read by tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from sparkinesis.source.batch.filters import Wanted, narrow
+from sparkinesis.source.options.batch_options import BatchReadOptions
+from sparkinesis.stream.position import ShardRange
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass
+class BatchPartition(InputPartition):
+    """One task: a range of one shard, and no record from the first on that arrived too late."""
+
+    stream: str
+    wanted: ShardRange
+    before_ms: int | None
+
+
+class KinesisBatchReader(DataSourceReader):
+    """Plans a batch read on the driver and reads it on executors.
+
+    Spark 4.3 plans a DataFrame once, at its first action, and keeps the plan for later ones.
+    """
+
+    def __init__(self, options: BatchReadOptions) -> None:
+        self._options = options
+        self._wanted = Wanted()
+
+    def partitions(self) -> list[InputPartition]:
+        """One task for each shard that may have something to read. Calls the service."""
+        from sparkinesis.source.batch.planner import plan_read  # noqa: PLC0415 - with boto3
+
+        return [
+            BatchPartition(task.stream, task.wanted, task.before_ms)
+            for task in plan_read(self._options, self._wanted)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task, in the shard's order. Runs on an executor."""
+        from sparkinesis.source.reading.reader import before, read_records  # noqa: PLC0415 - with boto3
+
+        if not isinstance(partition, BatchPartition):
+            return iter(())  # Spark's stand-in where there is nothing to read
+        reading = self._options.reading
+        rows = read_records(reading, reading.streams[partition.stream], partition.wanted)
+        return rows if partition.before_ms is None else before(rows, partition.before_ms)
+
+
+class FilteredBatchReader(KinesisBatchReader):
+    """One that filters are pushed down to, for `BatchReadOptions.filter_pushdown`.
+
+    A class of its own, because Spark refuses a reader that has ``pushFilters`` unless push-down is
+    enabled in the session.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        """Read less where filters allow it; returns those that Spark still has to apply."""
+        left = []
+        for pushed in filters:
+            self._wanted, is_done = narrow(self._wanted, pushed)
+            if not is_done:
+                left.append(pushed)
+        return left
+
+
+def batch_reader(options: BatchReadOptions) -> KinesisBatchReader:
+    return (FilteredBatchReader if options.filter_pushdown else KinesisBatchReader)(options)

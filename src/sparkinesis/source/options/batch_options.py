@@ -1,0 +1,32 @@
+"""The options of ``spark.read.format("kinesis")``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sparkinesis.source.offsets import Offset
+from sparkinesis.source.options.boundary import for_streams
+from sparkinesis.source.options.options import Options, ReadOptions, Use, read_options
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReadOptions:
+    """What a batch read asked for, checked. A stream that a boundary leaves out has none."""
+
+    reading: ReadOptions
+    start: Offset
+    end: Offset
+    filter_pushdown: bool
+    """Let filters narrow what is read. Off by default: Spark 4.3.0 keeps the narrowed plan on the
+    DataFrame that was loaded, and gives it to other queries on that DataFrame as well."""
+
+
+def batch_read_options(options: Options) -> BatchReadOptions:
+    """The options of ``read``. Raises `OptionError`, which names the option."""
+    options.check_use(Use.READ)
+    reading = read_options(options)
+    start, end = (
+        for_streams(options.given.get(name, name), options[name], reading.streams)
+        for name in ("startingPosition", "endingPosition")
+    )
+    return BatchReadOptions(reading, start, end, options["filterPushdown"])

@@ -1,0 +1,116 @@
+"""Where a batch read begins or ends: the options ``startingPosition`` and ``endingPosition``.
+
+One of three: a position for everything (``trim_horizon``, ``latest`` or an instant), a JSON map of
+shard id to position for the one stream that is read, or a JSON map of stream to such a map: the
+form of an offset (`sparkinesis.source.offsets`), so that the offset of a streaming query is one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
+
+from sparkinesis.errors import OptionError
+from sparkinesis.source.offsets import ANY_SHARD, Offset, Positions
+from sparkinesis.source.options.values import read_position
+from sparkinesis.stream.address import shown
+from sparkinesis.stream.position import FromApplication, Position, Sentinel, parse_position
+
+Boundary: TypeAlias = Position | Positions | Offset
+"""A position for all shards, for each shard of one stream, or for each shard of each stream."""
+
+
+def boundary(default: Position) -> Callable[[str, str | None], Boundary]:
+    """Read the option's text; ``default`` where it is not given."""
+
+    def read(name: str, value: str | None) -> Boundary:
+        if value is None:
+            return default
+        return _read_map(name, value) if value.lstrip().startswith("{") else _one(name, value)
+
+    return read
+
+
+def for_streams(name: str, found: Boundary, streams: Iterable[str]) -> Offset:
+    """The boundary of each stream; a stream that a map leaves out has none. Raises `OptionError`.
+
+    A position for all shards is that of the shard `ANY_SHARD`.
+    """
+    names = tuple(streams)
+    if not isinstance(found, Mapping):
+        return {stream: {ANY_SHARD: found} for stream in names}
+    offset: dict[str, Positions] = {}
+    shards: dict[str, Position] = {}
+    for key, of_key in found.items():
+        if isinstance(of_key, Mapping):
+            offset[key] = of_key
+        else:
+            shards[key] = of_key
+    if shards and len(names) > 1:
+        raise OptionError(
+            f"The option {name} maps shards, but {len(names)} streams are read: say of which "
+            f'stream they are, as in {{"{names[0]}": {{"{next(iter(shards))}": "..."}}}}.'
+        )
+    unread = sorted(set(offset).difference(names))
+    if unread:
+        raise OptionError(
+            f"The option {name} names stream {', '.join(map(repr, unread))}, which is not read. "
+            f"The query reads {', '.join(map(repr, names))}."
+        )
+    return {names[0]: shards} if shards else offset
+
+
+def _one(name: str, value: str) -> Position:
+    try:
+        return read_position(name, value)
+    except OptionError as error:
+        raise OptionError(
+            f"{error} Or a JSON map of shard to sequence number, such as "
+            '{"shardId-000000000000": "4966..."}.'
+        ) from None
+
+
+def _read_map(name: str, value: str) -> Boundary:
+    try:
+        found = json.loads(value, object_pairs_hook=_without_doubles)
+    except (ValueError, RecursionError) as error:
+        raise OptionError(f"The option {name} begins as JSON does, but is not: {error}.") from None
+    nested = [isinstance(positions, dict) for positions in found.values()]
+    if any(nested) and not all(nested):
+        raise OptionError(
+            f"The option {name} maps some keys to positions and some to maps. It takes a map of "
+            "shard to position, or a map of stream to such maps."
+        )
+    if nested and all(nested):
+        return {stream: _positions(name, positions) for stream, positions in found.items()}
+    return _positions(name, found)
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"{shown(twice)} stands in it twice")
+    return found
+
+
+def _positions(name: str, texts: Mapping[str, Any]) -> dict[str, Position]:
+    return {shard: _position(name, shard, text) for shard, text in texts.items()}
+
+
+def _position(name: str, shard: str, text: Any) -> Position:
+    if isinstance(text, str) and text.strip().upper() in Sentinel.__members__:
+        return Sentinel[text.strip().upper()]
+    try:
+        position = parse_position(text)
+        if isinstance(position, FromApplication):
+            raise ValueError(f"{text!r} is where a streaming query may begin")
+        return position
+    except ValueError as error:
+        hint = " Put quotes around the sequence number." if isinstance(text, int) else ""
+        raise OptionError(
+            f"The option {name} has a position of shard {shard[:200]} that cannot be read: "
+            f"{error}.{hint}"
+        ) from None

@@ -1,0 +1,465 @@
+"""Finds out, with few and cheap calls, what follows a position in a shard.
+
+Kinesis has no call that tells a shard's latest sequence number. Two ways lead to one that exists:
+
+- read forward: the last record of a page. One call, exact, and on a slow shard nearly free;
+- jump: ask for the first record that arrived at an instant close to the tip (AT_TIMESTAMP, one
+  record). On a fast shard, or a backlog, this saves reading everything twice.
+
+When the jump finds nothing (a burst, then silence), a page is read forward. If that does not reach
+the tip either, the instant is moved back by halves, and the rest is read forward.
+
+When a batch may read only so much, a small amount is counted by reading forward, and the end of a
+large one is found by samples (`sparkinesis.source.planning.slicer`).
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from sparkinesis.errors import (
+    ExpiredIteratorError,
+    PositionNotFoundError,
+    ShardNotFoundError,
+)
+from sparkinesis.source.options.admission import NO_LIMIT, Allowance
+from sparkinesis.source.planning.plan import Finding, Finished, Quiet, Records
+from sparkinesis.source.planning.slicer import Sample, arrival_ms, end_of_slice, weigh
+from sparkinesis.stream.calls.client import Fetched, StreamClient, shard_of
+from sparkinesis.stream.page import Record
+from sparkinesis.stream.position import (
+    TRIM_HORIZON,
+    AfterRecord,
+    AtTimestamp,
+    Position,
+    sequence_order,
+)
+from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL, ShardBudget
+from sparkinesis.stream.reading.cursor import ShardCursor
+from sparkinesis.stream.reading.retention import CLOCK_MARGIN_MS, RetentionCheck
+from sparkinesis.stream.shard import Shard
+
+CLOSE_TO_TIP_MS = 1_000
+"""A reader that is this close behind has caught up, as far as planning goes."""
+
+JUMP_SHORT_OF_TIP_MS = 250
+"""How far before the tip a jump aims: a busy shard has a record that young."""
+
+FIRST_LIMIT = 1_000
+"""Records to ask for at the first look, which does not know yet whether the shard is busy."""
+
+SMALL_PAGE = 256 * 1024
+"""Bytes since the last look up to which reading forward costs less than it saves in calls."""
+
+SAMPLE_LIMITS = (100, 1_000)
+"""The fewest and the most records of a sample."""
+
+SAMPLES_IN_SLICE = 40
+"""How many samples a slice would hold: each is this part of what is read twice."""
+
+COUNTED_SHARE = 0.25
+"""When the first page is this part of what is allowed, or more, the rest is counted, too."""
+
+COUNTED_BYTES = 1_000_000
+"""A slice up to this size is counted: sampling it would take about as many bytes."""
+
+ROUNDING = 1e-9
+"""What sums of many small weights may be off by."""
+
+MOST_HALVINGS = 10
+MOST_EMPTY_PAGES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look at a shard found; children when it reached the end of a closed shard."""
+
+    finding: Finding
+    children: tuple[Shard, ...] = ()
+    taken: float = 0.0
+    """How much of the allowance the batch takes up by it; 1.0 is all."""
+    is_cut: bool = False
+    """More follows, and was left for the next batch only because of the allowance."""
+    lag_ms: int = 0
+    """How far behind the tip of the shard the finding ends."""
+    records: int | None = None
+    """About how many records the finding holds, where that is known."""
+
+
+class ShardProber:
+    """Looks at one shard, again and again, by one cursor; used by one thread at a time.
+
+    ``until_ms``: as if no record had arrived after this instant (epoch ms). ``deaggregate``: rows
+    are user records.
+    """
+
+    def __init__(
+        self,
+        client: StreamClient,
+        shard_id: str,
+        budget: ShardBudget,
+        check: RetentionCheck,
+        until_ms: int | None = None,
+        *,
+        deaggregate: bool = True,
+    ) -> None:
+        self._client = client
+        self._shard_id = shard_id
+        self._budget = budget
+        self._check = check
+        self._until_ms = until_ms
+        self._deaggregate = deaggregate
+        self._position: Position | None = None
+        self._cursor: ShardCursor | None = None
+        self._start_is_checked = False
+        self._is_new = False
+        """The cursor stands where it was opened: it has not met a record, nor the tip."""
+        self._last_look: Look | None = None
+        self._first: str | None = None
+        """The sequence number of the first record that the present look has met."""
+        self._limit = FIRST_LIMIT
+
+    def judge_by(self, check: RetentionCheck) -> None:
+        """From now on tell losses as ``check`` says: a shard begins, but does not stay, initial."""
+        self._check = check
+
+    def look(self, position: Position, allowance: Allowance = NO_LIMIT) -> Look:
+        """What follows ``position``, and how much of it is within ``allowance``: a record at least.
+
+        Raises `DataLossError` when what followed the position was trimmed.
+        """
+        again = self._last_look
+        # What was within another allowance may not be within this one.
+        is_stale = again is not None and again.taken > 0 and allowance.is_limited
+        if self._cursor is None or is_stale or not _same_place(position, self._position):
+            self._cursor = self._open(position, inclusive=True)
+            self._start_is_checked = False
+            self._is_new = True
+            self._last_look = None
+        elif again is not None:
+            return again
+        self._position = position
+        self._first = None
+        try:
+            look = self._examine_or_skip(self._cursor, allowance)
+        except ExpiredIteratorError:
+            # Nobody has looked for minutes, or for days: see again whether the start is kept.
+            self._cursor = None
+            return self.look(position, allowance)
+        except Exception:
+            self._cursor = None  # it may stand behind records that no look has told of
+            raise
+        found = look.finding
+        if isinstance(found, Records):
+            look = replace(look, finding=replace(found, first=self._first))
+            # The cursor stands behind these records: there, most likely, the next look is wanted.
+            self._position = AfterRecord(found.end)
+            self._start_is_checked = True
+            if self._cursor is not None and self._cursor.at_end:
+                self._last_look = Look(Finished(), look.children)
+        elif not isinstance(found, Quiet):
+            self._last_look = look
+        return look
+
+    def _examine_or_skip(self, cursor: ShardCursor, allowance: Allowance) -> Look:
+        examine = self._examine_within if allowance.is_limited else self._examine
+        try:
+            return examine(cursor, allowance)
+        except PositionNotFoundError as error:
+            if not self._check.tolerates(error):
+                raise
+            self._cursor = self._open(TRIM_HORIZON)
+            self._start_is_checked = True
+            return examine(self._cursor, allowance)
+        except ShardNotFoundError as error:
+            if not self._check.tolerates(error):
+                raise
+            return Look(Finished())
+
+    def _open(self, position: Position, *, inclusive: bool = False) -> ShardCursor:
+        return ShardCursor(
+            self._client,
+            self._budget,
+            self._shard_id,
+            position,
+            inclusive=inclusive,
+            renews=False,
+        )
+
+    def _examine(self, cursor: ShardCursor, _: Allowance) -> Look:
+        limit = self._limit
+        found = self._following(cursor, limit)
+        if not found.records and not found.passed_until:
+            self._limit = MAX_RECORDS_PER_CALL
+            return _nothing(cursor, found)
+        is_close = found.lag_ms == 0 or (found.lag_ms <= CLOSE_TO_TIP_MS and limit > 1)
+        if is_close or cursor.at_end or found.passed_until:
+            return self._conclude(cursor, found, None)
+        return self._approach_tip(cursor, found)
+
+    def _conclude(self, cursor: ShardCursor, found: _Following, last: Record | None) -> Look:
+        """The look that ends with this page; ``last`` is the last record before it."""
+        if found.records:
+            last = found.records[-1]
+        if found.passed_until:
+            self._cursor = None  # it stands behind records that were not to be seen
+            if last is None:
+                assert self._until_ms is not None
+                return Look(Quiet(self._until_ms - CLOCK_MARGIN_MS))
+            return _records(last, None)
+        self._cursor = cursor
+        assert last is not None
+        if cursor.at_end:
+            return replace(_records(last, None), children=found.children)
+        self._limit = MAX_RECORDS_PER_CALL if found.fetched.size <= SMALL_PAGE else 1
+        return _records(last, found.silent_until, found.lag_ms)
+
+    def _examine_within(self, cursor: ShardCursor, allowance: Allowance) -> Look:
+        """As `_examine`, but no further than about what is allowed."""
+        found = self._following(cursor, FIRST_LIMIT)
+        if not found.records and not found.passed_until:
+            return _nothing(cursor, found)
+        weights = self._weigh(found.records, allowance)
+        weight = sum(weights)
+        if weight > 1.0 + ROUNDING:
+            return self._cut(found, weights, 1.0, None, 0)
+        is_close = found.lag_ms <= CLOSE_TO_TIP_MS
+        if is_close or cursor.at_end or found.passed_until:
+            look = self._conclude(cursor, found, None)
+            return replace(look, taken=weight, records=len(found.records))
+        size = sum(len(record.data) for record in found.records)
+        has_times = all(r.approximate_arrival_timestamp is not None for r in found.records)
+        if weight < COUNTED_SHARE and size > COUNTED_BYTES * weight and has_times:
+            sliced = self._slice(cursor, found, weights, allowance)
+            if sliced is not None:
+                return sliced
+        return self._count_forward(cursor, found, weight, allowance)
+
+    def _weigh(self, records: Sequence[Record], allowance: Allowance) -> list[float]:
+        return weigh(records, allowance, deaggregate=self._deaggregate)
+
+    def _cut(
+        self,
+        found: _Following,
+        weights: Sequence[float],
+        left: float,
+        last: Record | None,
+        before: int,
+    ) -> Look:
+        """The look that ends within this page, where its records weigh ``left``.
+
+        ``last`` is the last of the ``before`` records before the page; if there is none, the look
+        has one record at least.
+        """
+        sums = list(itertools.accumulate(weights, initial=0.0))
+        count = bisect.bisect_right(sums, left + ROUNDING) - 1
+        if count == 0 and last is None:
+            count = 1
+        end = found.records[count - 1] if count or last is None else last
+        self._cursor = None  # it stands behind records that are left for the next batch
+        look = _records(end, None, found.tip_ms - arrival_ms(end))
+        taken = 1.0 - left + sums[count]
+        return replace(look, taken=taken, is_cut=True, records=before + count)
+
+    def _count_forward(
+        self, cursor: ShardCursor, found: _Following, weight: float, allowance: Allowance
+    ) -> Look:
+        """Read on from ``found``, which weighs ``weight``, and count to what is allowed."""
+        count = len(found.records)
+        while True:
+            last = found.records[-1]
+            lacking = (1.0 - weight) / max(weight / count, 1.0 / MAX_RECORDS_PER_CALL)
+            found = self._following(cursor, min(int(lacking) + 1, MAX_RECORDS_PER_CALL))
+            weights = self._weigh(found.records, allowance)
+            more = sum(weights)
+            if weight + more > 1.0 + ROUNDING:
+                return self._cut(found, weights, 1.0 - weight, last, count)
+            weight += more
+            count += len(found.records)
+            is_close = found.lag_ms <= CLOSE_TO_TIP_MS or not found.records
+            if is_close or cursor.at_end or found.passed_until or weight >= 1.0:
+                look = replace(self._conclude(cursor, found, last), taken=weight, records=count)
+                return replace(look, is_cut=weight >= 1.0 and not is_close)
+
+    def _slice(
+        self,
+        cursor: ShardCursor,
+        found: _Following,
+        weights: Sequence[float],
+        allowance: Allowance,
+    ) -> Look | None:
+        """The look that ends where samples say that the allowance is used up, if they do."""
+        last = found.records[-1]
+        tip = found.tip_ms - JUMP_SHORT_OF_TIP_MS
+        if self._until_ms is not None:
+            tip = min(tip, self._until_ms)
+        first = Sample(arrival_ms(found.records[0]), found.records, weights)
+        fewest, most = SAMPLE_LIMITS
+        size = int(len(weights) / sum(weights) / SAMPLES_IN_SLICE)
+
+        def sample(instant: float, count: int) -> Sample | None:
+            landed = self._jump(int(instant), last, count)
+            if landed is None:
+                return None
+            cursor, found = landed
+            weights = self._weigh(found.records, allowance)
+            is_all = cursor.at_end or found.passed_until or not found.lag_ms
+            return Sample(instant, found.records, weights, is_all)
+
+        ends = end_of_slice(first, tip, sample, min(max(size, fewest), most))
+        if ends is None:
+            return None
+        expected = int(len(weights) / sum(weights) * ends.weight)
+        if ends.end is None:
+            look = self._approach_tip(cursor, found)
+            return replace(look, taken=ends.weight, records=expected)
+        self._cursor = None
+        look = _records(ends.end, None, found.tip_ms - arrival_ms(ends.end))
+        return replace(look, taken=ends.weight, is_cut=True, records=expected)
+
+    def _following(self, cursor: ShardCursor, limit: int) -> _Following:
+        """The next records, past the empty pages that the service may give before the tip."""
+        tries: Iterable[int] = range(MOST_EMPTY_PAGES)
+        if self._until_ms is not None or self._position is TRIM_HORIZON or self._is_new:
+            # That nothing was found yet says nothing, and a place without a time is not stored. Nor
+            # is where a cursor stands behind empty pages: the next one would meet them all again.
+            tries = itertools.count()
+        for _ in tries:
+            # One more, for the record AT which a cursor begins and which is dropped.
+            extra = 0 if self._start_is_checked else 1
+            fetched = cursor.fetch(min(limit + extra, MAX_RECORDS_PER_CALL))
+            records: Sequence[Record] | None = fetched.page.records
+            if not self._start_is_checked and self._position is not None:
+                records = self._check.after_start(self._shard_id, self._position, fetched)
+                self._start_is_checked = records is not None
+            if records or cursor.at_end or not fetched.page.millis_behind_latest:
+                break
+        self._is_new = False
+        within = _until(records or (), self._until_ms)
+        if within and self._first is None:
+            self._first = within[0].sequence_number
+        return _Following(fetched, within, passed_until=len(within) < len(records or ()))
+
+    def _approach_tip(self, cursor: ShardCursor, found: _Following) -> Look:
+        """The look that ends with a record close to the tip, which is far behind this page."""
+        last = found.records[-1]
+        if last.approximate_arrival_timestamp is None:
+            return self._forward(cursor, last)[0]
+        tip = found.tip_ms - JUMP_SHORT_OF_TIP_MS
+        if self._until_ms is not None:
+            tip = min(tip, self._until_ms)
+        landed = self._jump(tip, last)
+        if landed is not None:
+            look = self._conclude(*landed, last)
+            self._limit = 1  # busy: next time, too, a jump will do
+            return look
+        if _is_more_than_a_page(found):
+            return self._narrow(cursor, last, tip)
+        look, reached = self._forward(cursor, last)
+        if reached is None:
+            return look
+        return self._narrow(cursor, reached, tip)
+
+    def _jump(
+        self, instant: int, last: Record, limit: int = 1
+    ) -> tuple[ShardCursor, _Following] | None:
+        """The first records that arrived at ``instant`` or later, if they are behind ``last``."""
+        if instant <= arrival_ms(last):
+            return None
+        probe = self._open(AtTimestamp(instant))
+        found = self._following(probe, limit)
+        # Arrival times need not be in order: a record that is not further on is none.
+        if not found.records or _order(found.records[0]) <= _order(last):
+            return None
+        return probe, found
+
+    def _narrow(self, cursor: ShardCursor, last: Record, high: int) -> Look:
+        """The look that ends near the last record before ``high``: none arrived after it."""
+        low = arrival_ms(last)
+        for _ in range(MOST_HALVINGS):
+            if high - low <= CLOSE_TO_TIP_MS:
+                break
+            middle = (low + high) // 2
+            landed = self._jump(middle, last)
+            if landed is None:
+                high = middle
+                continue
+            cursor, found = landed
+            if cursor.at_end:
+                return self._conclude(cursor, found, last)
+            last = found.records[0]
+            low = max(middle, arrival_ms(last))
+        return self._forward(cursor, last)[0]
+
+    def _forward(self, cursor: ShardCursor, last: Record) -> tuple[Look, Record | None]:
+        """The look that ends with the next page, and its last record if the tip is further on."""
+        found = self._following(cursor, MAX_RECORDS_PER_CALL)
+        look = self._conclude(cursor, found, last)
+        is_over = cursor.at_end or found.passed_until or found.lag_ms == 0 or not found.records
+        return look, None if is_over else found.records[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class _Following:
+    """The page that a look ended with, and its records behind the position looked at."""
+
+    fetched: Fetched
+    records: Sequence[Record]
+    passed_until: bool
+    """Records were left out that arrived later than the look is to see."""
+
+    @property
+    def children(self) -> tuple[Shard, ...]:
+        """What the last page of a closed shard announces."""
+        return tuple(shard_of(child) for child in self.fetched.page.child_shards or ())
+
+    @property
+    def lag_ms(self) -> int:
+        return self.fetched.page.millis_behind_latest or 0
+
+    @property
+    def tip_ms(self) -> int:
+        """When the shard's newest record arrived, as far as the page tells; epoch ms."""
+        return arrival_ms(self.fetched.page.records[-1]) + self.lag_ms
+
+    @property
+    def silent_until(self) -> int | None:
+        """No record behind this page had arrived before this instant, when it is at the tip."""
+        return None if self.lag_ms else self.fetched.service_time_ms - CLOCK_MARGIN_MS
+
+
+def _is_more_than_a_page(found: _Following) -> bool:
+    """Whether as many records follow as no page holds, if they arrive on as they did so far."""
+    span = arrival_ms(found.records[-1]) - arrival_ms(found.records[0])
+    return span > 0 and len(found.records) * found.lag_ms > MAX_RECORDS_PER_CALL * span
+
+
+def _until(records: Sequence[Record], until_ms: int | None) -> Sequence[Record]:
+    """The records up to the first one that arrived later than ``until_ms``."""
+    if until_ms is None:
+        return records
+    late = (at for at, record in enumerate(records) if arrival_ms(record) > until_ms)
+    return records[: next(late, len(records))]
+
+
+def _nothing(cursor: ShardCursor, found: _Following) -> Look:
+    if cursor.at_end:
+        return Look(Finished(), found.children)
+    return Look(Quiet(found.silent_until))
+
+
+def _records(end: Record, silent_until: int | None, lag_ms: int = 0) -> Look:
+    if silent_until is None and end.approximate_arrival_timestamp is not None:
+        silent_until = arrival_ms(end) - CLOCK_MARGIN_MS
+    return Look(Records(end.sequence_number, silent_until, end.arrived_ms), lag_ms=lag_ms)
+
+
+def _order(record: Record) -> tuple[int, str]:
+    return sequence_order(record.sequence_number)
+
+
+def _same_place(one: Position, other: Position | None) -> bool:
+    return one.is_same_place(other) if isinstance(one, AfterRecord) else one == other

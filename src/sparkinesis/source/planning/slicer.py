@@ -1,0 +1,137 @@
+"""Where to end a slice of a shard's backlog that holds about as much as a batch may read.
+
+Reading it all to count would take the shard's read limit twice. Instead a few instants are sampled
+until what lies between is known well enough (`sparkinesis.source.planning.density`); the end is
+always a record that exists. Where samples do not settle it, the caller reads forward and counts.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sparkinesis.source.options.admission import Allowance
+from sparkinesis.source.planning.density import TOLERANCE, Window, doubt, reach, with_window
+from sparkinesis.stream.kpl.unpack import count_user_records
+from sparkinesis.stream.page import Record
+
+MOST_SAMPLES = 10
+
+FEWEST_BURSTS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Records that follow one another from an instant (epoch ms) on, and what they weigh."""
+
+    start: float
+    records: Sequence[Record]
+    weights: Sequence[float]
+    is_all: bool = False
+    """Nothing follows them: they reach the tip."""
+
+    @property
+    def window(self) -> Window | None:
+        """What the sample says of its time; None if its records came in too few bursts to tell.
+
+        Of the last burst it may hold only a part. So its density is that from the first record up
+        to, and without, the last burst. A burst ends where the next record is further off than
+        records are on average.
+        """
+        arrivals = sorted(arrival_ms(record) for record in self.records)
+        first, last = arrivals[0], arrivals[-1]
+        average = (last - first) / len(arrivals)
+        begins = [new for old, new in itertools.pairwise(arrivals) if new - old > average]
+        if len(begins) < FEWEST_BURSTS:
+            return None
+        pairs = zip(self.records, self.weights, strict=True)
+        before = sum(weight for record, weight in pairs if arrival_ms(record) < begins[-1])
+        density = before / (begins[-1] - first)
+        return Window(self.start, max(self.start, last), sum(self.weights), density)
+
+    def last_until(self, instant: float) -> Record:
+        """The last record that arrived by ``instant``, or else the first one."""
+        found = self.records[0]
+        for record in self.records:
+            if arrival_ms(record) > instant:
+                break
+            found = record
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """``end`` is the last record of the slice; None: all there is up to the tip is within it."""
+
+    end: Record | None
+    weight: float
+
+
+def end_of_slice(
+    first: Sample, tip: float, sample: Callable[[float, int], Sample | None], size: int
+) -> Slice | None:
+    """Where the records from ``first`` on weigh 1.0; None if samples do not tell.
+
+    ``sample(instant, n)`` gives n records that arrived at ``instant`` or later, or None where there
+    is none; it is asked for nothing later than ``tip`` (epoch ms). Samples are of ``size`` records.
+    """
+    begin = first.window
+    if begin is None or tip <= begin.end:
+        return None
+    seen = [(begin, first)]
+    windows = [begin]
+    for _ in range(MOST_SAMPLES):
+        reached = min(reach(windows), tip)
+        error, middle = doubt(windows, reached)
+        if error > TOLERANCE:
+            at = middle
+        elif reached == tip and windows[-1].end >= tip:
+            return Slice(None, _weight(windows, tip))
+        else:
+            at = reached
+            for window, found in seen:
+                if window.start <= reached <= window.end:
+                    return Slice(found.last_until(reached), 1.0)
+            if reached < windows[-1].start:
+                landed = sample(reached, 1)
+                if landed is not None:
+                    return Slice(landed.records[0], 1.0)
+        landed = sample(at, size)
+        new = _window_at(at, tip, landed)
+        if new is None:
+            return None
+        windows = with_window(windows, new)
+        seen += [(new, landed)] if landed else []
+    return None
+
+
+def _window_at(at: float, tip: float, landed: Sample | None) -> Window | None:
+    """What a sample at ``at`` says; None if it does not tell."""
+    if landed is None:
+        return Window(at, tip, 0.0, 0.0)
+    # A page may be short only because it is full: of bytes, not of records.
+    if landed.is_all:
+        total = sum(landed.weights)  # all up to the tip: nothing around it to tell of
+        return Window(at, max(at, tip), total, total / max(tip - at, 1.0))
+    return landed.window
+
+
+def weigh(records: Sequence[Record], allowance: Allowance, *, deaggregate: bool) -> list[float]:
+    """What each record takes of the allowance, where 1.0 is all."""
+    rows = count_user_records(records) if deaggregate else [1] * len(records)
+    return [
+        max(count / allowance.rows, len(record.data) / allowance.bytes)
+        for count, record in zip(rows, records, strict=True)
+    ]
+
+
+def arrival_ms(record: Record) -> int:
+    """When a record arrived, in epoch milliseconds."""
+    return round((record.approximate_arrival_timestamp or 0.0) * 1000)
+
+
+def _weight(windows: Sequence[Window], tip: float) -> float:
+    """What everything up to ``tip`` weighs, to a hundredth: at most 1, or it would not all fit."""
+    hundredths = range(1, 100)
+    return next((n / 100 for n in hundredths if reach(windows, n / 100) >= tip), 1.0)

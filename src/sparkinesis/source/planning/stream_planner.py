@@ -1,0 +1,475 @@
+"""Plans batches of one stream: looks at its shards and decides where the next batch ends."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timezone
+from functools import partial
+
+from sparkinesis.errors import DataLossError, ServiceError
+from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.source.offsets import ANY_SHARD, Positions
+from sparkinesis.source.options.admission import NO_LIMIT, Allowance
+from sparkinesis.source.planning.application import leases_of, resume
+from sparkinesis.source.planning.behind import follows_older
+from sparkinesis.source.planning.plan import (
+    Finding,
+    Plan,
+    Quiet,
+    Records,
+    extended,
+    is_worth_storing,
+    missing,
+    plan,
+    without_missing,
+)
+from sparkinesis.source.planning.prober import Look, ShardProber
+from sparkinesis.source.planning.skipping import skip_older, undecided
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.position import (
+    LATEST,
+    SHARD_END,
+    AfterRecord,
+    AtTimestamp,
+    FromApplication,
+    Position,
+)
+from sparkinesis.stream.reading.budget import Pace, ShardBudget
+from sparkinesis.stream.reading.closed_tip import WORTH_A_WORD, tell
+from sparkinesis.stream.reading.retention import ITERATOR_LIFE_MS, RetentionCheck
+from sparkinesis.stream.shard import Lineage, Shard
+
+_log = logging.getLogger(__name__)
+
+FIRST_CONTACT = Retry(give_up_after=10.0)
+"""A wrong region or endpoint is told soon, before the query has worked once."""
+
+MOST_PROBES_AT_ONCE = 16
+
+WORTH_FILLING = 0.05
+"""The part of a batch's allowance that is worth another look, when some shards left it."""
+
+MOST_FILLINGS = 3
+
+SMALLEST_PART = 0.01
+"""The part of the allowance that shards share when others have used it up: they go on, slowly."""
+
+LIST_SHARDS_INTERVAL = 5.0
+"""Seconds between two listings of the shards; ChildShards make them rare in the first place."""
+
+MOST_LISTINGS = 12
+"""Listings in a row, a minute in all, for the children of a closed shard before a query may end."""
+
+
+class StreamPlanner:
+    """What the driver knows of one stream between two batches. Owned by one thread.
+
+    It can always be thrown away: a new one finds out the same from the last offset.
+    """
+
+    def __init__(
+        self,
+        client: StreamClient,
+        *,
+        pace: Pace,
+        period: float,
+        fail_on_data_loss: bool,
+        deaggregate: bool = True,
+        dynamodb_endpoint: str | None = None,
+        is_only_stream: bool = True,
+        skip_older_than: float | None = None,
+        reads_all: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """``reads_all``: no shard is left out of a start on purpose, as a batch read does."""
+        self._client = client
+        self._pace = pace
+        self._period = period
+        self._fail_on_data_loss = fail_on_data_loss
+        self._deaggregate = deaggregate
+        self._dynamodb_endpoint = dynamodb_endpoint
+        self._is_only_stream = is_only_stream
+        self._skip_older_than = skip_older_than
+        self._clock = clock
+        self._sleep = sleep
+        self._lineage: Lineage | None = None
+        self._announced: dict[str, Shard] = {}
+        self._listed_at = float("-inf")
+        self._looked_at = float("-inf")
+        self._until_ms: int | None = None
+        self._probers: dict[str, ShardProber] = {}
+        self._lags: dict[str, int] = {}
+        self._endless_since: dict[str, float] = {}
+        """Since when closed shards have had nothing to give, and no end."""
+        self._taken = 0.0
+        self._expected: dict[str, int | None] = {}
+        self._reads_all = reads_all
+        self._has_resumed = not reads_all
+        """The offset that a query resumes from was looked at, and so is whole."""
+        self._has_identified = not reads_all
+        """The stream was looked at, and is the one that the positions are of."""
+        self._created_ms = 0
+        """When the stream was created, in epoch ms; 0 if that was not asked for."""
+
+    def stop_at_present(self) -> None:
+        """From now on plan as if nothing arrived after this instant, and without pauses."""
+        self.stop_at(self._list()[1])
+
+    def stop_at(self, ms: int) -> None:
+        """From now on plan as if nothing arrived after this epoch ms, and without pauses."""
+        self._until_ms = ms
+        self._period = 0.0
+
+    def next_offset(self, start: Positions, allowance: Allowance = NO_LIMIT) -> Positions:
+        """Where the batch that begins at ``start`` ends; ``start`` itself when there is no row.
+
+        Looks at most once in ``period`` seconds, and waits for that. The batch has about what is
+        allowed, if there is as much, and at least a record. What was found out without a row (a
+        shard closed, nothing arrived) enters the offset with the next row; or, on a stream that
+        stays silent, after six hours, so that a stored position never looks expired only because
+        nothing happened.
+        """
+        self._wait_for_turn()
+        known = self._of_this_stream(start)
+        if known is not start:
+            return known  # an offset without rows: no batch begins in another stream
+        initial = start.get(ANY_SHARD)
+        if initial is LATEST:
+            self._skip_older_than = None  # nothing can be older
+            return self._resolve_latest()
+        if isinstance(initial, FromApplication):
+            return self._resolve_application(initial.name)
+        if self._skip_older_than is not None:
+            skipped = self._skip_older(start, self._skip_older_than)
+            self._skip_older_than = None  # once: what arrives while the query runs is read
+            if skipped is not start:
+                return skipped
+        lineage = self._lineage or self._list_shards()
+        known = self._without_lost_shards(start, lineage)
+        planned = self._plan(known, allowance)
+        if planned.has_rows or known is not start or is_worth_storing(start, planned.end):
+            self._forget_all_but(planned.end)
+            return planned.end
+        return start
+
+    @property
+    def taken(self) -> float:
+        """How much of the allowance the last planned batch takes up; 1.0 is all."""
+        return self._taken
+
+    @property
+    def expected(self) -> Mapping[str, int | None]:
+        """By shard, about how many records the last planned batch has; None: not known."""
+        return self._expected
+
+    def _expect(self, shard_id: str, more: int | None) -> None:
+        before = self._expected.get(shard_id, 0)
+        self._expected[shard_id] = None if before is None or more is None else before + more
+
+    @property
+    def lags_ms(self) -> Mapping[str, int]:
+        """By shard, how far behind its tip the last planned batch ends, in milliseconds."""
+        return self._lags
+
+    @property
+    def worst_lag_ms(self) -> int:
+        return max(self._lags.values(), default=0)
+
+    def _wait_for_turn(self) -> None:
+        pause = self._looked_at + self._period - self._clock()
+        if pause > 0:
+            self._sleep(pause)
+        if ITERATOR_LIFE_MS / 1000 < self._clock() - self._looked_at < float("inf"):
+            # What was known of a finished shard may be days old, and its children's records gone,
+            # and so may shards that were announced, but never listed: see again what is kept.
+            self._probers = {}
+            self._announced = {}
+            self._has_resumed = not self._reads_all
+            self._has_identified = not self._reads_all
+            if self._lineage is not None:
+                self._list_shards()
+        self._looked_at = self._clock()
+
+    def _resolve_latest(self) -> Positions:
+        """LATEST as something durable: the open shards, from the service's present time on."""
+        lineage, now_ms = self._list()
+        self._wait_out_the_second()
+        return {shard: AtTimestamp(now_ms) for shard in lineage.open_shards()}
+
+    def _resolve_application(self, name: str) -> Positions:
+        """The place of a KCL application as something durable: it may checkpoint further on."""
+        address = self._client.address
+        table = LeaseTable(
+            name, address.region, self._dynamodb_endpoint, address.credentials, is_ours=False
+        )
+        leases = table.leases(FIRST_CONTACT if self._lineage is None else Retry())
+        own = leases_of(address, leases, table, alone=self._is_only_stream)
+        # After the leases: a shard that has one by then is listed, if it is still kept.
+        lineage, now_ms = self._list()
+        resumed = resume(own, lineage, now_ms, address=address, table=table)
+        if AtTimestamp(now_ms) in resumed.values():
+            self._wait_out_the_second()
+        return resumed
+
+    def _skip_older(self, start: Positions, seconds: float) -> Positions:
+        lineage, now_ms = self._list()
+        lineage = self._caught_up(lineage, partial(missing, start))
+        bound_ms = now_ms - round(seconds * 1000)
+        if self._created_ms > bound_ms:
+            return start  # nothing in the stream is older than the stream
+        if bound_ms == now_ms:
+            self._sleep(1.0)  # the bound is asked for below: see _wait_out_the_second
+        # What is lost with a shard that is gone is older than the bound, and not wanted.
+        kept = without_missing(start, lineage) if missing(start, lineage) else start
+        doubtful = undecided(kept, bound_ms)
+
+        def is_behind(shard_id: str) -> bool:
+            budget = ShardBudget(self._pace, self._clock, self._sleep)
+            position = doubtful[shard_id]
+            return follows_older(self._client, budget, shard_id, position, bound_ms)
+
+        with ThreadPoolExecutor(MOST_PROBES_AT_ONCE) as pool:
+            answers = pool.map(is_behind, doubtful)
+            behind = {shard for shard, older in zip(doubtful, answers, strict=True) if older}
+        closed = any(not lineage.shards[shard].is_open for shard in doubtful)
+        skipped = skip_older(kept, bound_ms, behind, has_closed=closed)
+        if skipped is not start:
+            _log.warning(
+                "%s: what arrived before %s is skipped, as skipOlderThan says.",
+                self._client.address,
+                datetime.fromtimestamp(bound_ms / 1000, timezone.utc).isoformat(),
+            )
+        return skipped
+
+    def _wait_out_the_second(self) -> None:
+        # The service refuses an instant in its future, and its clock is known to the second only.
+        self._looked_at = self._clock() + max(0.0, 1.0 - self._period)
+
+    def _list_shards(self) -> Lineage:
+        pause = self._listed_at + LIST_SHARDS_INTERVAL - self._clock()
+        if pause > 0:
+            self._sleep(pause)
+        lineage, _ = self._list()
+        return lineage
+
+    def _list(self) -> tuple[Lineage, int]:
+        self._listed_at = self._clock()
+        retry = FIRST_CONTACT if self._lineage is None else None
+        shards, now_ms = self._client.list_shards(retry)
+        listed = {shard.id for shard in shards}
+        # ListShards may lag behind what closed shards have announced.
+        self._announced = {s: child for s, child in self._announced.items() if s not in listed}
+        self._lineage = Lineage.of(shards).with_children(self._announced.values())
+        return self._lineage, now_ms
+
+    def _caught_up(self, lineage: Lineage, left_out: Callable[[Lineage], Sequence[str]]) -> Lineage:
+        """What is listed, once none of the shards is ``left_out`` that the service has.
+
+        ListShards may lag behind a reshard, or was not called since.
+        """
+        has_waited = False
+        while shards := left_out(lineage):
+            with ThreadPoolExecutor(MOST_PROBES_AT_ONCE) as pool:
+                found = tuple(pool.map(self._client.has_shard, shards))
+            there = [shard for shard, is_there in zip(shards, found, strict=True) if is_there]
+            if not there:
+                break
+            if has_waited:
+                _log.warning(
+                    "%s has shard %s, of which ListShards does not tell: waiting until it does.",
+                    self._client.address,
+                    ", ".join(there[:10]),
+                )
+            lineage = self._list_shards()
+            has_waited = True
+        return lineage
+
+    def _of_this_stream(self, start: Positions) -> Positions:
+        """``start``; or, if that is of a deleted stream of the same name, where this one begins.
+
+        Costs a DescribeStreamSummary when a query goes on from an offset, and after each rest.
+        Raises `DataLossError`.
+        """
+        stored = {shard: at for shard, at in start.items() if shard != ANY_SHARD}
+        if self._has_identified:
+            return start
+        if not stored:
+            self._has_identified = True
+            return start
+        check = RetentionCheck(self._client, self._fail_on_data_loss)
+        stream = self._client.describe(FIRST_CONTACT if self._lineage is None else None)
+        others = check.of_another_stream(stored, stream, self._skip_older_than)
+        self._created_ms = stream.created_ms
+        if not others:
+            self._has_identified = True  # offsets that follow are of the stream that is there
+            return start
+        # An offset is of one stream: so are the positions without a time, such as SHARD_END.
+        lineage, _ = self._list()
+        return without_missing({}, lineage)
+
+    def _without_lost_shards(self, start: Positions, lineage: Lineage) -> Positions:
+        lineage = self._caught_up(lineage, partial(missing, start))
+        gone = missing(start, lineage)
+        if not gone:
+            return self._with_forgotten_shards(start, lineage)
+        text = (
+            f"{self._client.address} no longer has shard {', '.join(gone)}, in which the query "
+            f"stands at {', '.join(str(start[shard]) for shard in gone)}: its records were older "
+            "than the stream's retention period, or the stream was deleted and created anew. What "
+            "followed in it is lost."
+        )
+        if self._fail_on_data_loss:
+            raise DataLossError(
+                f"{text} Set the option failOnDataLoss to false to go on with the oldest records "
+                "kept, or start with a new checkpoint location."
+            )
+        _log.warning("%s Going on with the oldest records kept, as failOnDataLoss=false.", text)
+        return without_missing(start, lineage)
+
+    def _with_forgotten_shards(self, start: Positions, lineage: Lineage) -> Positions:
+        """Shards that an offset of ours would not leave out; it was edited by hand."""
+        if self._has_resumed or not start or ANY_SHARD in start:
+            return start
+        self._has_resumed = True  # offsets that follow are of this planner's making
+        whole = without_missing(start, lineage)
+        if forgotten := sorted(set(whole) - set(start)):
+            _log.warning(
+                "%s: the checkpoint does not tell where %s stands, and no shard that it tells of "
+                "came from there or led there: it is read from its start.",
+                self._client.address,
+                ", ".join(forgotten[:10]),
+            )
+            return whole
+        return start
+
+    def _plan(self, start: Positions, allowance: Allowance) -> Plan:
+        findings: dict[str, Finding] = {}
+        cut: dict[str, Position] = {}
+        fillings = 0
+        self._taken = 0.0
+        self._expected = {}
+        asked_for_children = 0
+        while True:
+            assert self._lineage is not None
+            planned = plan(start, self._lineage, findings)
+            wanted = planned.to_probe
+            if not wanted and 1.0 - self._taken > WORTH_FILLING and fillings < MOST_FILLINGS:
+                # What some shards left of the batch goes to those that have more.
+                fillings += 1
+                wanted = cut
+            if wanted:
+                part = max(1.0 - self._taken, SMALLEST_PART) / len(wanted)
+                for shard_id, look in self._look_at(wanted, start, allowance.share(part)).items():
+                    before = findings.get(shard_id)
+                    found = look.finding
+                    findings[shard_id] = found if before is None else extended(before, found)
+                    self._taken += look.taken * part
+                    self._expect(shard_id, look.records)
+                    cut.pop(shard_id, None)
+                    if look.is_cut and isinstance(found, Records):
+                        cut[shard_id] = AfterRecord(found.end)
+                    self._announce(self._lineage, look.children)
+            elif planned.childless and self._may_list(asked_for_children):
+                asked_for_children += 1
+                self._list_shards()
+            else:
+                if planned.childless and self._until_ms is not None:
+                    self._end_without_children(planned.childless)
+                return planned
+
+    def _end_without_children(self, childless: Sequence[str]) -> None:
+        """Log which shards' children are left out; raise `ServiceError` where nobody reads them."""
+        names = ", ".join(childless[:10])
+        if not self._reads_all:
+            raise ServiceError(
+                f"{self._client.address}: shard {names} is closed, and ListShards has not shown "
+                f"for {MOST_LISTINGS * LIST_SHARDS_INTERVAL:.0f} seconds which shards follow. So "
+                "the rows of those shards would be missing from this read. Run the read again "
+                "once the reshard is over, or end it at a sequence number of that shard with the "
+                "option endingPosition."
+            )
+        _log.warning(
+            "%s: %s is closed, and ListShards does not tell which shards follow. The next query "
+            "that resumes from this checkpoint reads them.",
+            self._client.address,
+            names,
+        )
+
+    def _announce(self, lineage: Lineage, children: Sequence[Shard]) -> None:
+        """Take up what a closed shard has told of its children."""
+        new = [child.id for child in children if child.id not in lineage.shards]
+        self._announced.update({child.id: child for child in children})
+        lineage = lineage.with_children(children)
+        # The other parent of a merge may be a shard that came after the last listing: it must not
+        # look like one that is not kept any more, for which a child does not wait.
+        self._lineage = self._caught_up(lineage, lambda known: known.unlisted_parents(new))
+
+    def _may_list(self, asked: int) -> bool:
+        """Whether to list the shards for children that a closed one did not name.
+
+        ``asked``: how often that was done for this batch. Once is enough for a query that goes on:
+        the next batch asks again. What was there at the start must be found before a query may end.
+        """
+        if self._until_ms is None:
+            return not asked and self._clock() - self._listed_at >= LIST_SHARDS_INTERVAL
+        return asked < MOST_LISTINGS
+
+    def _look_at(
+        self, shards: Mapping[str, Position], start: Positions, allowance: Allowance
+    ) -> dict[str, Look]:
+        for shard_id in shards:
+            # Where the user wants to begin may be older than the oldest record: no loss.
+            is_stored = shard_id in start or ANY_SHARD not in start
+            check = RetentionCheck(
+                self._client,
+                self._fail_on_data_loss and is_stored,
+                tells_doubt=self._reads_all and is_stored,
+            )
+            if shard_id in self._probers:
+                self._probers[shard_id].judge_by(check)
+            else:
+                budget = ShardBudget(self._pace, self._clock, self._sleep)
+                self._probers[shard_id] = ShardProber(
+                    self._client,
+                    shard_id,
+                    budget,
+                    check,
+                    self._until_ms,
+                    deaggregate=self._deaggregate,
+                )
+        with ThreadPoolExecutor(min(MOST_PROBES_AT_ONCE, len(shards))) as pool:
+            looks = pool.map(
+                lambda item: self._probers[item[0]].look(item[1], allowance), shards.items()
+            )
+            found = dict(zip(shards, looks, strict=True))
+        self._lags.update({shard_id: look.lag_ms for shard_id, look in found.items()})
+        self._watch_ends(found)
+        return found
+
+    def _watch_ends(self, found: Mapping[str, Look]) -> None:
+        """Tell of shards at whose tips nothing comes, although the last listing has them closed.
+
+        A query that stops at an instant does not wait for ends, nor tell of them: where it leaves
+        later records of a shard to the next query, the shard looks as quiet.
+        """
+        assert self._lineage is not None
+        if self._until_ms is not None:
+            return
+        now = self._clock()
+        for shard_id, look in found.items():
+            shard = self._lineage.shards.get(shard_id)
+            is_at_tip = isinstance(look.finding, Quiet) and look.finding.clear_until is not None
+            if not is_at_tip or shard is None or shard.is_open:
+                self._endless_since.pop(shard_id, None)
+            elif now - self._endless_since.setdefault(shard_id, now) >= WORTH_A_WORD:
+                self._endless_since[shard_id] = float("inf")  # once is enough
+                tell(self._client.address, shard_id, "What follows it is not read until it ends.")
+
+    def _forget_all_but(self, end: Positions) -> None:
+        self._probers = {s: prober for s, prober in self._probers.items() if s in end}
+        self._lags = {s: lag for s, lag in self._lags.items() if end.get(s, SHARD_END) != SHARD_END}

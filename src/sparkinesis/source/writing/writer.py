@@ -1,0 +1,31 @@
+"""A task's work: put the rows that Spark gives as Arrow batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import pyarrow as pa
+
+from sparkinesis.source.options.write_options import WriteOptions
+from sparkinesis.source.writing.rows import user_records
+from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.entry import random_key
+from sparkinesis.stream.putting.putter import RETRY, PutPlan, Putter
+
+
+def write_batches(
+    options: WriteOptions,
+    batches: Iterable[pa.RecordBatch],
+    new_key: Callable[[], str] = random_key,
+    retry: Retry = RETRY,
+) -> None:
+    """Return when every row is stored, at least once. Runs on an executor.
+
+    Raises `RecordRefusedError` for a row that cannot be a record, and the errors of `Putter`. The
+    rows of earlier Arrow batches may be stored by then: a task that is tried again puts them again.
+    """
+    plan = PutPlan(ordered=options.ordered, aggregate_size=options.aggregate_size)
+    with Putter(options.address, plan, retry) as putter:
+        for batch in batches:
+            name, most = options.address.name, options.max_record_size
+            putter.put(user_records(batch, name, most, new_key))

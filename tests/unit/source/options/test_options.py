@@ -1,0 +1,254 @@
+"""Options: every mistake is named, with what the option takes, before anything is called."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkinesis.errors import OptionError
+from sparkinesis.source.consumer_mode import FanOut
+from sparkinesis.source.options.options import (
+    OPTIONS,
+    Options,
+    StreamReadOptions,
+    Use,
+    stream_read_options,
+)
+from sparkinesis.source.options.values import known_regions
+from sparkinesis.stream.address import stream_address
+from sparkinesis.stream.credentials import CredentialSource
+from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, FromApplication
+
+EXAMPLES = {
+    "initialPosition": "latest",
+    "deaggregate": "true",
+    "failOnDataLoss": "true",
+    "maxRecordsPerFetch": "5",
+    "minFetchPeriod": "1s",
+    "skipOlderThan": "2 minutes",
+    "maxRecordsPerTrigger": "5",
+    "maxBytesPerTrigger": "5m",
+    "shardCallsPerSecond": "5",
+    "shardBytesPerSecond": "5",
+    "dynamodbEndpoint": "http://127.0.0.1:1",
+    "consumerMode": "efo",
+    "consumerName": "flights-1",
+    "requireConsumerDeregistration": "true",
+    "startingPosition": "latest",
+    "endingPosition": "latest",
+    "filterPushdown": "true",
+    "ordered": "true",
+    "aggregation": "true",
+    "aggregationMaxSize": "2000",
+    "maxRecordSize": "2000",
+    "checkpointLocation": "/checkpoint",
+    "queryName": "flights",
+}
+"""A value that each option takes which is not for every use."""
+
+ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/flights"
+
+ROLE = "arn:aws:iam::123456789012:role/team/reader"
+
+
+def parse_options(options: dict[str, str]) -> StreamReadOptions:
+    return stream_read_options(Options(options))
+
+
+def test_defaults() -> None:
+    options = parse_options({"streamName": "flights"})
+    assert options.initial_position is LATEST
+    assert options.min_fetch_period == 1.0
+    reading = options.reading
+    assert reading.deaggregate
+    assert reading.fail_on_data_loss
+    assert reading.max_records_per_fetch == 10_000
+    assert reading.pace.spacing == pytest.approx(0.6)
+    assert reading.pace.cost(2_000_000) == pytest.approx(1.0)
+
+
+def test_names_are_not_case_sensitive() -> None:
+    options = parse_options({"STREAMNAME": "flights", "initialposition": "TRIM_horizon"})
+    assert list(options.reading.streams) == ["flights"]
+    assert options.initial_position is TRIM_HORIZON
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("1970-01-01T00:00:01Z", 1000),
+        ("2026-11-21T08:30:00.123+00:00", 1795249800123),
+        ("2026-11-21T09:30:00.123456+01:00", 1795249800123),
+    ],
+)
+def test_an_instant_is_read_to_the_millisecond(text: str, ms: int) -> None:
+    options = parse_options({"streamName": "flights", "initialPosition": text})
+    assert options.initial_position == AtTimestamp(ms)
+
+
+def test_an_application_keeps_its_name_as_written() -> None:
+    options = parse_options({"streamName": "s", "initialPosition": "Application:My_App.v2-x"})
+    assert options.initial_position == FromApplication("My_App.v2-x")
+    assert options.dynamodb_endpoint is None
+
+
+@pytest.mark.parametrize("name", ["", "ab", "a b c", "a/b/c", "x" * 256])
+def test_what_cannot_be_a_table_is_no_application(name: str) -> None:
+    with pytest.raises(OptionError, match="takes the name of a KCL application"):
+        parse_options({"streamName": "s", "initialPosition": f"application:{name}"})
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "dynamodb", "used"),
+    [
+        ("http://127.0.0.1:4566", None, "http://127.0.0.1:4566"),
+        ("http://localhost:4566", "http://localhost:8000", "http://localhost:8000"),
+        ("https://vpce-1.kinesis.eu-west-1.vpce.amazonaws.com", None, None),
+    ],
+)
+def test_a_local_kinesis_is_the_dynamodb_as_well(
+    endpoint: str, dynamodb: str | None, used: str | None
+) -> None:
+    given = {"streamName": "s", "initialPosition": "application:app", "endpoint": endpoint}
+    if dynamodb is not None:
+        given["dynamodbEndpoint"] = dynamodb
+    assert parse_options(given).dynamodb_endpoint == used
+
+
+def test_a_dynamodb_without_an_application_is_refused() -> None:
+    with pytest.raises(OptionError, match="initialPosition=application:NAME only"):
+        parse_options({"streamName": "s", "dynamodbEndpoint": "http://127.0.0.1:1"})
+
+
+def test_a_query_polls_unless_it_asks_for_enhanced_fan_out() -> None:
+    assert parse_options({"streamName": "a"}).fan_out is None
+    assert parse_options({"streamName": "a", "consumerMode": "Polling"}).fan_out is None
+    options = {"streamName": "a", "consumerMode": "EFO", "consumerName": "flights_1.x-y"}
+    assert parse_options(options).fan_out == FanOut("flights_1.x-y", deregister=False)
+    options["requireConsumerDeregistration"] = "true"
+    assert parse_options(options).fan_out == FanOut("flights_1.x-y", deregister=True)
+
+
+def test_an_arn_says_name_and_region() -> None:
+    (address,) = parse_options({"streamARN": ARN}).reading.addresses
+    assert (address.name, address.region, address.arn) == ("flights", "eu-west-1", ARN)
+
+
+def test_every_region_that_has_kinesis_may_be_given() -> None:
+    for region in known_regions():
+        (address,) = parse_options({"streamName": "a", "region": region}).reading.addresses
+        assert address == stream_address("a", region, None)
+
+
+def test_a_role_goes_with_the_address_of_every_stream() -> None:
+    options = {"streamName": "a,b", "roleArn": ROLE, "roleExternalId": "e:x/1", "profile": "p"}
+    for address in parse_options(options).reading.addresses:
+        assert address.credentials == CredentialSource("p", ROLE, "e:x/1", "sparkinesis", None)
+    (address,) = parse_options({"streamName": "a"}).reading.addresses
+    assert address.credentials == CredentialSource()
+
+
+def test_limits_can_be_lifted_for_a_local_kinesis() -> None:
+    pace = parse_options(
+        {
+            "streamName": "s",
+            "shardCallsPerSecond": "unlimited",
+            "shardBytesPerSecond": "unlimited",
+        }
+    ).reading.pace
+    assert pace.spacing == 0
+    assert pace.cost(10**9) == 0
+
+
+def test_several_streams_are_named_in_one_list() -> None:
+    streams = parse_options({"streamName": "a, b", "region": "eu-west-1"}).reading.streams
+    assert {name: address.region for name, address in streams.items()} == {
+        "a": "eu-west-1",
+        "b": "eu-west-1",
+    }
+    other = ARN.replace("flights", "orders")
+    streams = parse_options({"streamARN": f"{ARN},{other}"}).reading.streams
+    assert {name: address.arn for name, address in streams.items()} == {
+        "flights": ARN,
+        "orders": other,
+    }
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_an_option_for_another_use_is_refused(name: str) -> None:
+    options = Options({"streamName": "a", **({name: EXAMPLES[name]} if name in EXAMPLES else {})})
+    for use in Use:
+        if use in OPTIONS[name].uses or name not in options.given:
+            options.check_use(use)
+        else:
+            with pytest.raises(OptionError, match=f"The option {name} is for "):
+                options.check_use(use)
+    assert name in EXAMPLES or OPTIONS[name].uses == frozenset(Use)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, "either the option streamName or the option streamARN"),
+        ({"streamName": "a", "streamARN": ARN}, "not both"),
+        ({"streamName": "a b"}, "1 to 128 letters, digits"),
+        ({"streamName": "a,,b"}, "an empty place in its list"),
+        ({"streamName": "a,b,a"}, "stream a is named more than once"),
+        ({"streamARN": f"{ARN},{ARN.replace('eu-west', 'us-east')}"}, "reads one region"),
+        ({"streamName": " "}, "streamName is empty"),
+        ({"streamName": "a", "initalPosition": "latest"}, "Did you mean initialPosition?"),
+        ({"streamName": "a", "qqq": "1"}, "It takes: streamName, streamARN"),
+        ({"streamName": "a", "initialPosition": "yesterday"}, "such as 2026-11-21T08:30:00Z"),
+        ({"streamName": "a", "initialPosition": "2026-11-21T08:30:00"}, "without a time zone"),
+        ({"streamName": "a", "initialPosition": "1969-01-01T00:00:00Z"}, "before 1970"),
+        ({"streamName": "a", "region": "eu-wset-1"}, "Did you mean eu-west-1?"),
+        ({"streamName": "a", "region": "Ireland"}, "not an AWS region"),
+        ({"streamARN": "arn:aws:sqs:eu-west-1:1:x"}, "takes the ARN of a stream"),
+        ({"streamARN": ARN, "region": "us-east-1"}, "names a stream in eu-west-1"),
+        ({"streamName": "a", "endpoint": "localhost:4566"}, "takes a URL"),
+        ({"streamName": "a", "endpoint": "http://h:4566x"}, "takes a URL"),
+        ({"streamName": "a", "endpoint": "http://[::1"}, "takes a URL"),
+        ({"streamName": "a", "endpoint": "http://u:p@h"}, "may not hold credentials"),
+        ({"streamName": "a", "endpoint": "u:hunter2@h:4566"}, "may not hold credentials"),
+        ({"streamName": "a", "deaggregate": "yes"}, "takes true or false"),
+        ({"streamName": "a", "maxRecordsPerFetch": "0"}, "from 1 to 10000"),
+        ({"streamName": "a", "maxRecordsPerFetch": "10001"}, "from 1 to 10000"),
+        ({"streamName": "a", "minFetchPeriod": "1 fortnight"}, "a number and a unit"),
+        ({"streamName": "a", "skipOlderThan": "2"}, "a number and a unit"),
+        ({"streamName": "a", "maxRecordsPerTrigger": "0"}, "a whole number from 1"),
+        ({"streamName": "a", "maxBytesPerTrigger": "10 lots"}, "such as 512k, 64m or 1g"),
+        ({"streamName": "a", "shardCallsPerSecond": "0"}, "a number above 0, or unlimited"),
+        ({"streamName": "a", "awsSecretKey": "hunter2"}, "credentials in options"),
+        ({"streamName": "a", "aws_secret_access_key": "hunter2"}, "credentials in options"),
+        ({"streamName": "a", "sessionToken": "hunter2"}, "credentials in options"),
+        ({"streamName": "a", "profile": ""}, "profile is empty"),
+        ({"streamName": "a", "roleArn": "reader"}, "takes the ARN of an IAM role"),
+        ({"streamName": "a", "roleArn": ROLE.replace("iam:", "sts:")}, "takes the ARN of an IAM"),
+        ({"streamName": "a", "roleArn": ROLE, "roleSessionName": "a b"}, "takes 2 to 64 letters"),
+        ({"streamName": "a", "roleArn": ROLE, "roleExternalId": "hunter2!"}, "has 8 characters"),
+        ({"streamName": "a", "roleArn": ROLE, "stsEndpoint": "sts"}, "takes a URL"),
+        ({"streamName": "a", "roleExternalId": "hunter2"}, "set the option roleArn too"),
+        ({"streamName": "a", "roleSessionName": "me"}, "set the option roleArn too"),
+        ({"streamName": "a", "stsEndpoint": "http://sts"}, "set the option roleArn too"),
+        ({"streamName": "a", "consumerMode": "push"}, "takes polling, or efo"),
+        ({"streamName": "a", "consumerMode": "efo"}, "Give each query a name of its own"),
+        ({"streamName": "a", "consumerMode": "efo", "consumerName": "a b"}, "1 to 128 letters"),
+        ({"streamName": "a", "consumerName": "a"}, "set the option consumerMode to efo"),
+        (
+            {"streamName": "a", "requireconsumerderegistration": "true"},
+            "requireconsumerderegistration is about a consumer with enhanced fan-out",
+        ),
+    ],
+)
+def test_a_bad_option_is_explained_in_one_paragraph(options: dict[str, str], said: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        parse_options(options)
+    text = str(caught.value)
+    assert said in text
+    assert "\n" not in text
+    assert "hunter2" not in text
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_every_option_is_suggested_for_a_typing_error_in_it(name: str) -> None:
+    with pytest.raises(OptionError, match=f"Did you mean {name}\\?"):
+        parse_options({"streamName": "a", name[:-1] + "q" + name[-1]: "x"})

@@ -1,0 +1,192 @@
+"""The planner's decision: parents before children, no gap, nothing read twice (P2, P3)."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkinesis.source.offsets import ANY_SHARD, Positions, ranges
+from sparkinesis.source.planning.plan import (
+    Finding,
+    Finished,
+    Quiet,
+    Records,
+    missing,
+    plan,
+    without_missing,
+)
+from sparkinesis.stream.position import SHARD_END, TRIM_HORIZON, AfterRecord, AtTimestamp
+from sparkinesis.stream.shard import Lineage, Shard
+
+SPLIT = Lineage.of([Shard("p", (), False), Shard("c1", ("p",)), Shard("c2", ("p",))])
+MERGE = Lineage.of([Shard("p1", (), False), Shard("p2", (), False), Shard("c", ("p1", "p2"))])
+
+
+def test_a_shard_without_finding_is_to_be_probed_behind_its_position() -> None:
+    planned = plan({"a": AfterRecord("7")}, Lineage.of([Shard("a")]), {})
+    assert planned.to_probe == {"a": AfterRecord("7")}
+    assert not planned.has_rows
+
+
+def test_silence_moves_only_what_is_known_about_the_past() -> None:
+    lineage = Lineage.of([Shard("a"), Shard("b"), Shard("c")])
+    start: Positions = {"a": AfterRecord("7", 100), "b": AtTimestamp(100), "c": TRIM_HORIZON}
+    planned = plan(start, lineage, dict.fromkeys(start, Quiet(200)))
+    assert planned.end == {
+        "a": AfterRecord("7", 200),
+        "b": AtTimestamp(200),
+        "c": AtTimestamp(200),
+    }
+    assert not planned.has_rows
+    assert ranges(start, planned.end) == []
+
+
+def test_what_is_known_about_the_past_never_moves_backwards() -> None:
+    start: Positions = {"a": AfterRecord("7", 300), "b": AtTimestamp(300)}
+    planned = plan(start, Lineage.of([Shard("a"), Shard("b")]), dict.fromkeys(start, Quiet(200)))
+    assert planned.end == start
+
+
+def test_children_wait_while_their_parent_has_rows_in_the_batch() -> None:
+    planned = plan({"p": AfterRecord("7")}, SPLIT, {"p": Records("9", 100)})
+    assert planned.end == {"p": AfterRecord("9", 100)}
+    assert not planned.to_probe
+
+
+def test_children_begin_once_their_parent_was_read_to_its_end() -> None:
+    planned = plan({"p": SHARD_END}, SPLIT, {"c1": Records("11"), "c2": Quiet()})
+    assert planned.end == {"c1": AfterRecord("11"), "c2": TRIM_HORIZON}
+
+
+def test_children_begin_in_the_same_batch_when_the_parent_has_nothing_left() -> None:
+    findings: dict[str, Finding] = {"p": Finished(), "c1": Records("11"), "c2": Quiet(5)}
+    planned = plan({"p": AfterRecord("7")}, SPLIT, findings)
+    assert planned.end == {"c1": AfterRecord("11"), "c2": AtTimestamp(5)}
+    assert [r.shard_id for r in ranges({"p": AfterRecord("7")}, planned.end)] == ["c1"]
+
+
+def test_a_merged_child_waits_for_both_parents() -> None:
+    start: Positions = {"p1": SHARD_END, "p2": AfterRecord("7")}
+    planned = plan(start, MERGE, {"p2": Records("9")})
+    assert planned.end == {"p1": SHARD_END, "p2": AfterRecord("9")}
+    planned = plan(planned.end, MERGE, {"p2": Finished(), "c": Records("12")})
+    assert planned.end == {"c": AfterRecord("12")}
+
+
+def test_a_merged_child_waits_for_a_parent_that_is_itself_still_to_come() -> None:
+    lineage = Lineage.of(
+        [
+            Shard("a", (), False),
+            Shard("b", (), False),
+            Shard("a1", ("a",)),
+            Shard("a2", ("a",), False),
+            Shard("m", ("a2", "b")),
+        ]
+    )
+    planned = plan({"a": AfterRecord("1"), "b": SHARD_END}, lineage, {"a": Records("9")})
+    assert planned.end == {"a": AfterRecord("9"), "b": SHARD_END}
+
+
+def test_a_parent_that_is_not_listed_any_more_does_not_block_its_child() -> None:
+    lineage = Lineage.of([Shard("p2", (), False), Shard("c", ("p1", "p2"))])
+    planned = plan({"p2": SHARD_END}, lineage, {"c": Quiet()})
+    assert planned.end == {"c": TRIM_HORIZON}
+
+
+def test_a_finished_shard_stays_until_its_children_are_known() -> None:
+    lineage = Lineage.of([Shard("p", (), False)])
+    planned = plan({"p": AfterRecord("7")}, lineage, {"p": Finished()})
+    assert planned.end == {"p": SHARD_END}
+    assert planned.childless == ("p",)
+
+
+def test_a_generation_that_ended_empty_is_passed_in_one_plan() -> None:
+    lineage = Lineage.of(
+        [Shard("a", (), False), Shard("b", ("a",), False), Shard("c", ("b",)), Shard("d", ("b",))]
+    )
+    findings: dict[str, Finding] = {"a": Finished(), "b": Finished(), "c": Quiet(), "d": Quiet()}
+    assert plan({"a": SHARD_END}, lineage, findings).end == {"c": TRIM_HORIZON, "d": TRIM_HORIZON}
+
+
+def test_the_initial_offset_begins_with_the_oldest_shards_and_its_own_position() -> None:
+    planned = plan({ANY_SHARD: AtTimestamp(9)}, SPLIT, {})
+    assert planned.to_probe == {"p": AtTimestamp(9)}
+    planned = plan({ANY_SHARD: AtTimestamp(9)}, SPLIT, {"p": Finished()})
+    assert planned.to_probe == {"c1": AtTimestamp(9), "c2": AtTimestamp(9)}
+
+
+def test_a_shard_that_the_service_forgot_is_missing_unless_it_was_finished() -> None:
+    lineage = Lineage.of([Shard("x")])
+    start: Positions = {"gone": AfterRecord("7"), "done": SHARD_END, "x": TRIM_HORIZON}
+    assert missing(start, lineage) == ("gone",)
+
+
+def test_going_on_after_a_loss_takes_up_the_oldest_unrelated_shards() -> None:
+    lineage = Lineage.of([Shard("y", ("gone",), False), Shard("z", ("y",)), Shard("x")])
+    start: Positions = {"gone": AfterRecord("7"), "x": AfterRecord("8")}
+    assert without_missing(start, lineage) == {"x": AfterRecord("8"), "y": TRIM_HORIZON}
+
+
+# A history: every shard holds a number of records and may be closed by a split or a merge.
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[Lineage, dict[str, int]]:
+    count = draw(st.integers(1, 4))
+    open_ids = [f"s{i:03}" for i in range(count)]
+    shards = {shard_id: Shard(shard_id) for shard_id in open_ids}
+    for _ in range(draw(st.integers(0, 8))):
+        index = draw(st.integers(0, len(open_ids) - 1))
+        if draw(st.booleans()) or index + 1 == len(open_ids):
+            parents: tuple[str, ...] = (open_ids[index],)
+            children = 2
+        else:
+            parents = (open_ids[index], open_ids[index + 1])
+            children = 1
+        ids = [f"s{len(shards) + i:03}" for i in range(children)]
+        for parent in parents:
+            shards[parent] = Shard(parent, shards[parent].parents, False)
+        shards.update({shard_id: Shard(shard_id, parents) for shard_id in ids})
+        open_ids[index : index + len(parents)] = ids
+    return Lineage(shards), {s: draw(st.integers(0, 3)) for s in shards}
+
+
+def _look(shard: Shard, done: int, held: int, take: int) -> Finding:
+    left = held - done
+    if left == 0:
+        return Quiet() if shard.is_open else Finished()
+    return Records(str(done + min(take, left)))
+
+
+@given(histories(), st.data())
+def test_p2_p3_batches_deliver_every_record_once_and_parents_first(
+    history: tuple[Lineage, dict[str, int]], data: st.DataObject
+) -> None:
+    lineage, held = history
+    start: Positions = {ANY_SHARD: TRIM_HORIZON}
+    done = dict.fromkeys(held, 0)
+    batch_of: dict[tuple[str, int], int] = {}
+    for batch in range(100):
+        findings: dict[str, Finding] = {}
+        planned = plan(start, lineage, findings)
+        while planned.to_probe:
+            for shard_id in planned.to_probe:
+                take = data.draw(st.integers(1, 3))
+                shard = lineage.shards[shard_id]
+                findings[shard_id] = _look(shard, done[shard_id], held[shard_id], take)
+            planned = plan(start, lineage, findings)
+        if not planned.has_rows:
+            break
+        for wanted in ranges(start, planned.end):
+            end = held[wanted.shard_id]
+            if isinstance(wanted.end, AfterRecord):
+                end = int(wanted.end.sequence_number)
+            for number in range(done[wanted.shard_id], end):
+                assert (wanted.shard_id, number) not in batch_of
+                batch_of[wanted.shard_id, number] = batch
+            done[wanted.shard_id] = end
+        start = planned.end
+    assert done == held
+    for (shard_id, _), batch in batch_of.items():
+        for parent in lineage.ancestors((shard_id,)):
+            assert all(batch_of[parent, other] < batch for other in range(held[parent]))

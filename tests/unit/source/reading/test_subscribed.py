@@ -1,0 +1,52 @@
+"""When a machine may ask for a subscription to a shard (P7)."""
+
+from __future__ import annotations
+
+from sparkinesis.source.reading.subscribed import AFTER_LOSS, AFTER_REFUSAL, Turn
+from sparkinesis.stream.fan_out.interruption import BETWEEN_SUBSCRIPTIONS
+from sparkinesis.stream.reading.budget import OwnSlot
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_one_of_several_tasks_asks_and_the_next_after_five_seconds() -> None:
+    clock, slot = Clock(), OwnSlot()
+    tasks = [Turn(slot, clock) for _ in range(3)]
+    assert [task.take() for task in tasks] == [True, False, False]
+    clock.now += 2.0
+    # The answer was slow: the service counts from when it gave it.
+    tasks[0].free_in(BETWEEN_SUBSCRIPTIONS)
+    clock.now += 4.9
+    assert not any(task.take() for task in tasks)
+    clock.now += 0.1
+    assert [task.take() for task in tasks] == [True, False, False]
+
+
+def test_a_refusal_is_asked_about_again_after_a_second() -> None:
+    clock, slot = Clock(), OwnSlot()
+    turn = Turn(slot, clock)
+    assert turn.take()
+    turn.free_in(AFTER_REFUSAL)
+    clock.now += 0.9
+    assert not turn.take()
+    clock.now += 0.1
+    assert turn.take()
+
+
+def test_an_instant_that_nobody_of_this_boot_wrote_says_nothing() -> None:
+    clock, slot = Clock(), OwnSlot()
+    turn = Turn(slot, clock)
+    turn.free_in(AFTER_LOSS)
+    assert not turn.take()
+    slot.free_at = clock.now + AFTER_LOSS + 1
+    assert turn.take()
+
+
+def test_without_limits_every_task_asks() -> None:
+    assert all(Turn(None).take() for _ in range(3))
