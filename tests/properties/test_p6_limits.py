@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from sparkinesis.local import Call, Fault, LocalServer, ManualClock, limits
+from sparkinesis.local import Call, Fault, LocalServer, ManualClock
+from sparkinesis.local.model import limits
 from sparkinesis.stream.kpl.unpack import aggregate
 from tests.engine import MODES, Query
 from tests.streams import put, split

@@ -1,8 +1,8 @@
 """The connection of one subscription: the service pushes at one end, a reader takes at the other.
 
-The service's end is as `sparkinesis.local.push` has it, on timers: an event is taken from the shard
-when there is room on the way. The reader's end is what urllib3 makes of a body that comes in bit by
-bit.
+The service's end is as `sparkinesis.local.wire.push` has it, on timers: an event is taken from the
+shard when there is room on the way. The reader's end is what urllib3 makes of a body that comes in
+bit by bit.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from typing import Any, TypeAlias
 
 import urllib3.exceptions
 
-from sparkinesis.local import LocalKinesis, event_stream
-from sparkinesis.local.codec import JsonCodec
-from sparkinesis.local.subscription import EVENT, End, Event, Failure, Subscription, Wait
+from sparkinesis.local import LocalKinesis
+from sparkinesis.local.encoding import event_stream
+from sparkinesis.local.encoding.codec import JsonCodec
+from sparkinesis.local.model.subscription import EVENT, End, Event, Failure, Subscription, Wait
 from tests.simulation.kinesis import READ_TIMEOUT
 from tests.simulation.network import URL, Faults
 from tests.simulation.scheduler import Process, Scheduler, Task

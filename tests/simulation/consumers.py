@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sparkinesis.local import LocalKinesis
 from sparkinesis.local.errors import KinesisError
-from sparkinesis.local.limits import MAX_CONSUMERS
-from sparkinesis.local.stream import Stream
+from sparkinesis.local.model.limits import MAX_CONSUMERS
+from sparkinesis.local.model.stream import Stream
 
 
 class Operator:

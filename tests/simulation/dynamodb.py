@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from sparkinesis.local.partiql import translate
+from sparkinesis.local.wire.partiql import translate
 from tests.simulation.history import TableServer
 from tests.simulation.network import Network, client_error
 from tests.simulation.scheduler import Process
@@ -258,7 +258,7 @@ def _sum(old: Mapping[str, str] | None, added: Mapping[str, str]) -> Mapping[str
 
 
 def _holds(row: Item, name: str, condition: Mapping[str, Any]) -> bool:
-    """A condition in the form of `sparkinesis.local.partiql`."""
+    """A condition in the form of `sparkinesis.local.wire.partiql`."""
     operator = condition["ComparisonOperator"]
     if operator == "EQ":
         return bool(row.get(name) == condition["AttributeValueList"][0])

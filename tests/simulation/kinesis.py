@@ -11,8 +11,8 @@ import msgspec
 
 from sparkinesis.local import LocalKinesis
 from sparkinesis.local.kinesis import Outcome
-from sparkinesis.local.stream import Stream
-from sparkinesis.local.tokens import ListShardsToken, ShardIterator, unseal
+from sparkinesis.local.model.stream import Stream
+from sparkinesis.local.model.tokens import ListShardsToken, ShardIterator, unseal
 from sparkinesis.stream.calls.transport import data_size
 from sparkinesis.stream.page import decode_page
 from tests.simulation.network import Network, client_error

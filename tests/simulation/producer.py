@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 
 from sparkinesis.local import LocalKinesis
 from sparkinesis.local.faults import Call, Fault
-from sparkinesis.local.shard import Shard
-from sparkinesis.local.stream import BY_PARTITION_KEY, HASH_SPACE, Stream
+from sparkinesis.local.model.shard import Shard
+from sparkinesis.local.model.stream import BY_PARTITION_KEY, HASH_SPACE, Stream
 from sparkinesis.stream.kpl.unpack import aggregate
 from tests.simulation.history import Merge, Put, Retention, Split, Storm
 from tests.simulation.journal import Place

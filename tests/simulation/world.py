@@ -16,7 +16,8 @@ from unittest import mock
 
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table.broken import BrokenLease, read_row
-from sparkinesis.local import Fault, FaultPlan, LocalKinesis, limits
+from sparkinesis.local import Fault, FaultPlan, LocalKinesis
+from sparkinesis.local.model import limits
 from sparkinesis.worker.options import WorkerOptions
 from tests.simulation import history as events
 from tests.simulation.consumers import Operator

@@ -111,7 +111,7 @@ def _role(folder: Path) -> str:
         return "Python workers"
     if "pyspark.sql" in command:
         return "planner"
-    return "DynamoDB" if "sparkinesis.local.dynamodb" in command else "Python"
+    return "DynamoDB" if "sparkinesis.local.wire.dynamodb" in command else "Python"
 
 
 def _name(task: Path) -> str:

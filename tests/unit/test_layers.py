@@ -74,7 +74,7 @@ def test_imports_point_down_only(module: str) -> None:
         ("source/reading/reader.py", "def f():\n    import sparkinesis.worker.lifecycle.consumer"),
         ("worker/lifecycle/consumer.py", "from sparkinesis import source"),
         ("lease/rules/taker.py", "from pyspark.sql import SparkSession"),
-        ("local/server.py", "from sparkinesis.stream.calls.client import StreamClient"),
+        ("local/wire/server.py", "from sparkinesis.stream.calls.client import StreamClient"),
     ],
 )
 def test_the_rule_catches_what_it_forbids(module: str, source: str) -> None:

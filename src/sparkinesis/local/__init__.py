@@ -10,8 +10,8 @@ from sparkinesis.local.clock import Clock, ManualClock, system_clock
 from sparkinesis.local.errors import ConnectionDroppedError, KinesisError
 from sparkinesis.local.faults import Call, CallLog, CallRecord, Fault, FaultPlan
 from sparkinesis.local.kinesis import LocalKinesis
-from sparkinesis.local.limits import Limits
-from sparkinesis.local.server import LocalServer, LocalServerError
+from sparkinesis.local.model.limits import Limits
+from sparkinesis.local.wire.server import LocalServer, LocalServerError
 
 __all__ = [
     "Call",

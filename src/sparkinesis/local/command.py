@@ -15,7 +15,7 @@ from rich.text import Text
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.local.errors import KinesisError
 from sparkinesis.local.kinesis import DEFAULT_REGION
-from sparkinesis.local.server import LocalServer
+from sparkinesis.local.wire.server import LocalServer
 
 
 def parse_streams(text: str) -> dict[str, int]:

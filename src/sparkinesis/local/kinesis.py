@@ -16,13 +16,13 @@ import msgspec
 
 from sparkinesis.local import errors
 from sparkinesis.local.clock import Clock, ManualClock, system_clock
-from sparkinesis.local.codec import Codec, JsonCodec
+from sparkinesis.local.encoding.codec import Codec, JsonCodec
 from sparkinesis.local.errors import ConnectionDroppedError, KinesisError
 from sparkinesis.local.faults import Call, CallLog, CallRecord, Fault, FaultPlan
-from sparkinesis.local.limits import Limits
+from sparkinesis.local.model.limits import Limits
+from sparkinesis.local.model.subscription import EVENT, Event, Step, Subscription
 from sparkinesis.local.operations import OPERATIONS, Result
 from sparkinesis.local.operations.context import NO_FAULT, Context, Json, Region
-from sparkinesis.local.subscription import EVENT, Event, Step, Subscription
 from sparkinesis.local.target import target
 
 DEFAULT_REGION = "us-east-1"

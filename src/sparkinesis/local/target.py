@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sparkinesis.local import requests
-from sparkinesis.local.tokens import ListShardsToken, ShardIterator, unseal
+from sparkinesis.local.model.tokens import ListShardsToken, ShardIterator, unseal
 
 
 def target(request: requests.Request) -> tuple[str | None, str | None]:

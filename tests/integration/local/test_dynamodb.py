@@ -23,7 +23,7 @@ from moto.core.common_models import BaseModel
 from moto.dynamodb.models.dynamo_type import DynamoType, Item
 
 from sparkinesis.local import LocalServer, LocalServerError
-from sparkinesis.local.dynamodb import keep_no_list_of_models
+from sparkinesis.local.wire.dynamodb import keep_no_list_of_models
 from tests.integration.local.conftest import once
 from tests.journal import PATIENCE
 
@@ -107,7 +107,7 @@ def test_without_moto_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
 PARENT = """
 import sys, time
 from sparkinesis.local import LocalServer, LocalServerError
-from sparkinesis.local.dynamodb import keep_no_list_of_models
+from sparkinesis.local.wire.dynamodb import keep_no_list_of_models
 server = LocalServer(dynamodb=True).start()
 print(server.moto_pid, flush=True)
 time.sleep(60)

@@ -16,7 +16,7 @@ from botocore.config import Config
 from botocore.exceptions import EventStreamError
 
 from sparkinesis.local import Fault, LocalServer, ManualClock
-from sparkinesis.local.subscription import Subscription
+from sparkinesis.local.model.subscription import Subscription
 
 SHARD_0 = "shardId-000000000000"
 MIB = 1 << 20

@@ -15,7 +15,8 @@ from sparkinesis.errors import (
     ServiceError,
     StreamNotFoundError,
 )
-from sparkinesis.local import Call, Fault, LocalServer, ManualClock, limits
+from sparkinesis.local import Call, Fault, LocalServer, ManualClock
+from sparkinesis.local.model import limits
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.fan_out.consumers import ConsumerLook, describe_consumer_arn, list_consumers
 from sparkinesis.stream.fan_out.registration import deregister_consumer, register_consumer

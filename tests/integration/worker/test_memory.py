@@ -12,7 +12,8 @@ from unittest import mock
 
 import pytest
 
-from sparkinesis.local import LocalServer, limits
+from sparkinesis.local import LocalServer
+from sparkinesis.local.model import limits
 from sparkinesis.stream.kpl.unpack import aggregate
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.batch import RecordBatch

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from sparkinesis.local import LocalKinesis
 from sparkinesis.local.faults import Call, Fault
-from sparkinesis.local.shard import Shard
-from sparkinesis.local.stream import Stream
+from sparkinesis.local.model.shard import Shard
+from sparkinesis.local.model.stream import Stream
 from sparkinesis.stream.kpl.unpack import aggregate
 from tests.simulation.kinesis import REGION
 from tests.simulation.query.checkpoint import Row, RowId

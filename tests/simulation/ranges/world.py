@@ -13,7 +13,8 @@ from typing import Literal
 from unittest import mock
 
 from sparkinesis.errors import SparkinesisError
-from sparkinesis.local import LocalKinesis, limits
+from sparkinesis.local import LocalKinesis
+from sparkinesis.local.model import limits
 from sparkinesis.source.reading.subscribed import SubscribedCursor, Turn
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient

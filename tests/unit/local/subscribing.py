@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from sparkinesis.local import LocalKinesis
-from sparkinesis.local.codec import JsonCodec
-from sparkinesis.local.subscription import End, Event, Failure, Step, Subscription, Wait
+from sparkinesis.local.encoding.codec import JsonCodec
+from sparkinesis.local.model.subscription import End, Event, Failure, Step, Subscription, Wait
 from tests.unit.local.calls import SHARD_0, Stream, data
 
 

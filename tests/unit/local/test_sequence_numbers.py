@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkinesis.local import LocalKinesis, ManualClock, sequence
-from sparkinesis.local.sequence import SequenceNumber
+from sparkinesis.local import LocalKinesis, ManualClock
+from sparkinesis.local.model import sequence
+from sparkinesis.local.model.sequence import SequenceNumber
 from tests.unit.local.calls import SHARD_0, SHARD_1, SHARD_2, Stream, numbers, sequence_range
 
 fields = st.builds(

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from sparkinesis.local import Fault, KinesisError, Limits, LocalKinesis, ManualClock
-from sparkinesis.local.subscription import Event, Wait
+from sparkinesis.local.model.subscription import Event, Wait
 from tests.unit.local.calls import DAY, HOUR, SHARD_0, SHARD_1, Stream, data, numbers
 from tests.unit.local.subscribing import Listener, register
 

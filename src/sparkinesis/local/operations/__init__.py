@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sparkinesis.local import requests
-from sparkinesis.local.codec import RecordPage
+from sparkinesis.local.encoding.codec import RecordPage
+from sparkinesis.local.model.subscription import Subscription
 from sparkinesis.local.operations import consumers, get, put, shards, streams, subscribe
 from sparkinesis.local.operations.context import Context, Json
-from sparkinesis.local.subscription import Subscription
 
 Result = RecordPage | Json | Subscription | None
 

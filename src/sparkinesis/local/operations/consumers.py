@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from sparkinesis.local import errors, limits, requests
-from sparkinesis.local.consumer import Consumer
+from sparkinesis.local import errors, requests
 from sparkinesis.local.errors import KinesisError
+from sparkinesis.local.model import limits
+from sparkinesis.local.model.consumer import Consumer
+from sparkinesis.local.model.stream import Stream
+from sparkinesis.local.model.subscription import Failure
+from sparkinesis.local.model.tokens import ListConsumersToken, seal
 from sparkinesis.local.operations.context import ACCOUNT, Context, Json, resume
-from sparkinesis.local.stream import Stream
-from sparkinesis.local.subscription import Failure
-from sparkinesis.local.tokens import ListConsumersToken, seal
 
 
 def register_consumer(context: Context, request: requests.RegisterStreamConsumer) -> Json:

@@ -10,9 +10,9 @@ import msgspec
 from sparkinesis.local import errors
 from sparkinesis.local.errors import KinesisError
 from sparkinesis.local.faults import Fault
-from sparkinesis.local.limits import TOKEN_LIFE_MS, Bucket, Limits
-from sparkinesis.local.stream import Stream
-from sparkinesis.local.tokens import unseal
+from sparkinesis.local.model.limits import TOKEN_LIFE_MS, Bucket, Limits
+from sparkinesis.local.model.stream import Stream
+from sparkinesis.local.model.tokens import unseal
 
 # The account moto speaks for, so that STS names the account of the streams.
 ACCOUNT = "123456789012"

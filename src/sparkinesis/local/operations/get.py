@@ -6,14 +6,15 @@ from datetime import datetime, timezone
 
 import msgspec
 
-from sparkinesis.local import errors, limits, requests
-from sparkinesis.local.codec import RecordPage
+from sparkinesis.local import errors, requests
+from sparkinesis.local.encoding.codec import RecordPage
 from sparkinesis.local.errors import KinesisError
+from sparkinesis.local.model import limits
+from sparkinesis.local.model.shard import Shard
+from sparkinesis.local.model.stream import Stream
+from sparkinesis.local.model.tokens import ShardIterator, seal, unseal
 from sparkinesis.local.operations.context import ACCOUNT, Context, Json
 from sparkinesis.local.operations.start import Start, start_position
-from sparkinesis.local.shard import Shard
-from sparkinesis.local.stream import Stream
-from sparkinesis.local.tokens import ShardIterator, seal, unseal
 
 
 def get_shard_iterator(context: Context, request: requests.GetShardIterator) -> Json:

@@ -9,10 +9,11 @@ from binascii import a2b_base64
 
 import msgspec
 
-from sparkinesis.local import errors, limits, requests, validation
+from sparkinesis.local import errors, requests, validation
+from sparkinesis.local.model import limits
+from sparkinesis.local.model.shard import Shard
+from sparkinesis.local.model.stream import HASH_SPACE, Stream
 from sparkinesis.local.operations.context import ACCOUNT, Context, Json
-from sparkinesis.local.shard import Shard
-from sparkinesis.local.stream import HASH_SPACE, Stream
 
 _HASH_KEY = re.compile(r"0|[1-9]\d{0,38}")
 _MAX_KEY_CHARS = 256

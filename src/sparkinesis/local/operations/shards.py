@@ -6,11 +6,11 @@ import msgspec
 
 from sparkinesis.local import errors, requests
 from sparkinesis.local.errors import KinesisError
+from sparkinesis.local.model.shard import Shard
+from sparkinesis.local.model.stream import Stream
+from sparkinesis.local.model.tokens import ListShardsToken, seal
 from sparkinesis.local.operations.context import ACCOUNT, Context, Json, resume
 from sparkinesis.local.operations.wire import millis, shard_json
-from sparkinesis.local.shard import Shard
-from sparkinesis.local.stream import Stream
-from sparkinesis.local.tokens import ListShardsToken, seal
 
 
 def list_shards(context: Context, request: requests.ListShards) -> Json:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sparkinesis.local import errors, sequence
+from sparkinesis.local import errors
+from sparkinesis.local.model import sequence
+from sparkinesis.local.model.shard import Shard
+from sparkinesis.local.model.stream import Stream
 from sparkinesis.local.operations.context import ACCOUNT, Context
 from sparkinesis.local.operations.wire import millis
-from sparkinesis.local.shard import Shard
-from sparkinesis.local.stream import Stream
 
 
 class Start(NamedTuple):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from sparkinesis.local import errors, limits, requests, validation
+from sparkinesis.local import errors, requests, validation
 from sparkinesis.local.errors import KinesisError
+from sparkinesis.local.model import limits
+from sparkinesis.local.model.stream import BY_PARTITION_KEY, MAX_RETENTION_HOURS, Stream
+from sparkinesis.local.model.subscription import Failure
+from sparkinesis.local.model.tokens import ListStreamsToken, seal
 from sparkinesis.local.operations.context import ACCOUNT, Context, Json, resume
 from sparkinesis.local.operations.wire import shard_json
-from sparkinesis.local.stream import BY_PARTITION_KEY, MAX_RETENTION_HOURS, Stream
-from sparkinesis.local.subscription import Failure
-from sparkinesis.local.tokens import ListStreamsToken, seal
 
 _ON_DEMAND_SHARDS = 4
 _MIN_RETENTION_HOURS = 24

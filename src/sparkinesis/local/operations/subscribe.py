@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from sparkinesis.local import errors, requests
 from sparkinesis.local.errors import KinesisError
+from sparkinesis.local.model.subscription import Subscription
 from sparkinesis.local.operations.consumers import find_consumer
 from sparkinesis.local.operations.context import ACCOUNT, Context
 from sparkinesis.local.operations.start import Start, start_position
-from sparkinesis.local.subscription import Subscription
 
 
 def subscribe_to_shard(context: Context, request: requests.SubscribeToShard) -> Subscription:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from sparkinesis.local.model.shard import Shard
 from sparkinesis.local.operations.context import Json
-from sparkinesis.local.shard import Shard
 
 _FARTHEST_MS = 1 << 62
 

@@ -22,7 +22,7 @@ from sparkinesis.errors import SparkinesisError
 if TYPE_CHECKING:
     import urllib3
 
-    from sparkinesis.local.http import Answer
+    from sparkinesis.local.wire.http import Answer
 
 _SKIPPED = {b"connection", b"transfer-encoding", b"content-length", b"date", b"server"}
 
@@ -64,7 +64,7 @@ class Moto:
         if importlib.util.find_spec("moto") is None:
             raise MotoError("moto is missing; DynamoDB needs: pip install 'sparkinesis[local]'")
         self._child = child = subprocess.Popen(
-            [sys.executable, "-c", "from sparkinesis.local.dynamodb import main; main()"],
+            [sys.executable, "-c", "from sparkinesis.local.wire.dynamodb import main; main()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
@@ -103,7 +103,7 @@ class Moto:
     ) -> Answer:
         from urllib3.exceptions import HTTPError  # noqa: PLC0415
 
-        from sparkinesis.local.http import Answer  # noqa: PLC0415
+        from sparkinesis.local.wire.http import Answer  # noqa: PLC0415
 
         passed_on = {
             name.decode("latin-1"): value.decode("latin-1")
@@ -162,7 +162,7 @@ def main() -> None:
     from moto.server import DomainDispatcherApplication, create_backend_app  # noqa: PLC0415
     from werkzeug.serving import make_server  # noqa: PLC0415
 
-    from sparkinesis.local import partiql  # noqa: PLC0415
+    from sparkinesis.local.wire import partiql  # noqa: PLC0415
 
     keep_no_list_of_models()
     partiql.install()

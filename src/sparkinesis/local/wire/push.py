@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from sparkinesis.local import event_stream
-from sparkinesis.local.codec import Codec
+from sparkinesis.local.encoding import event_stream
+from sparkinesis.local.encoding.codec import Codec
 from sparkinesis.local.kinesis import LocalKinesis
-from sparkinesis.local.subscription import EVENT, End, Event, Failure, Subscription, Wait
+from sparkinesis.local.model.subscription import EVENT, End, Event, Failure, Subscription, Wait
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]

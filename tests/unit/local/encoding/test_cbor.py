@@ -11,9 +11,10 @@ import cbor2
 import msgspec
 import pytest
 
-from sparkinesis.local import LocalKinesis, ManualClock, cbor, validation
-from sparkinesis.local.cbor import CborCodec
-from sparkinesis.local.codec import Codec, JsonCodec
+from sparkinesis.local import LocalKinesis, ManualClock, validation
+from sparkinesis.local.encoding import cbor
+from sparkinesis.local.encoding.cbor import CborCodec
+from sparkinesis.local.encoding.codec import Codec, JsonCodec
 from sparkinesis.local.kinesis import Outcome
 from sparkinesis.local.operations import OPERATIONS
 from tests.unit.local.calls import SHARD_0, TOP, Stream

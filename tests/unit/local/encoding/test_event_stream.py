@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from botocore.eventstream import EventStreamBuffer
 
-from sparkinesis.local import event_stream
+from sparkinesis.local.encoding import event_stream
 
 
 @pytest.mark.parametrize("payload", [b"", b"{}", bytes(range(256)) * 5000])

@@ -16,7 +16,7 @@ import cbor2
 import msgspec
 
 from sparkinesis.local import errors, validation
-from sparkinesis.local.codec import RecordPage
+from sparkinesis.local.encoding.codec import RecordPage
 from sparkinesis.local.requests import Request
 
 _EPOCH = 1

@@ -17,7 +17,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from sparkinesis.local.http import TRANSPORT
+from sparkinesis.local.wire.http import TRANSPORT
 
 
 class Http1(HttpToolsProtocol):  # type: ignore[misc]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from sparkinesis.local.limits import Limits
-from sparkinesis.local.subscription import Failure, Subscription
+from sparkinesis.local.model.limits import Limits
+from sparkinesis.local.model.subscription import Failure, Subscription
 
 
 @dataclasses.dataclass(eq=False)

@@ -20,13 +20,14 @@ from xml.sax.saxutils import escape
 
 import msgspec
 
-from sparkinesis.local import event_stream, statements
-from sparkinesis.local.cbor import CborCodec
-from sparkinesis.local.codec import Codec, JsonCodec
+from sparkinesis.local.encoding import event_stream
+from sparkinesis.local.encoding.cbor import CborCodec
+from sparkinesis.local.encoding.codec import Codec, JsonCodec
 from sparkinesis.local.errors import KinesisError, missing_token, unknown_operation
 from sparkinesis.local.faults import Fault
 from sparkinesis.local.kinesis import DEFAULT_REGION, LocalKinesis, Outcome
-from sparkinesis.local.push import Push
+from sparkinesis.local.wire import statements
+from sparkinesis.local.wire.push import Push
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

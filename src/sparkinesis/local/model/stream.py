@@ -9,9 +9,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 
-from sparkinesis.local.consumer import Consumer
-from sparkinesis.local.limits import Bucket
-from sparkinesis.local.shard import Shard
+from sparkinesis.local.model.consumer import Consumer
+from sparkinesis.local.model.limits import Bucket
+from sparkinesis.local.model.shard import Shard
 
 HASH_SPACE = 1 << 128
 HOUR_MS = 3_600_000

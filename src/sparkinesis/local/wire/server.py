@@ -10,11 +10,11 @@ from typing import Any
 
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.local.clock import Clock, system_clock
-from sparkinesis.local.dynamodb import Moto, MotoError
 from sparkinesis.local.faults import FaultPlan
 from sparkinesis.local.kinesis import DEFAULT_REGION, LocalKinesis
-from sparkinesis.local.limits import Limits
-from sparkinesis.local.opening import Opening
+from sparkinesis.local.model.limits import Limits
+from sparkinesis.local.wire.dynamodb import Moto, MotoError
+from sparkinesis.local.wire.opening import Opening
 
 _LOOPBACK = "127.0.0.1"
 
@@ -212,9 +212,9 @@ def _protocol(kinesis: LocalKinesis, moto: Moto) -> tuple[Any, Any]:
         from uvicorn.config import Config  # noqa: PLC0415
         from uvicorn.server import ServerState  # noqa: PLC0415
 
-        from sparkinesis.local.http import App  # noqa: PLC0415
-        from sparkinesis.local.http1 import Http1  # noqa: PLC0415
-        from sparkinesis.local.http2 import Http2  # noqa: PLC0415
+        from sparkinesis.local.wire.http import App  # noqa: PLC0415
+        from sparkinesis.local.wire.http1 import Http1  # noqa: PLC0415
+        from sparkinesis.local.wire.http2 import Http2  # noqa: PLC0415
     except ImportError as error:
         raise LocalServerError(
             f"{error.name} is missing; the local server needs: pip install 'sparkinesis[local]'"

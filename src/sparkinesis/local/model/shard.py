@@ -13,9 +13,9 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 
-from sparkinesis.local import sequence
-from sparkinesis.local.limits import ShardUse
-from sparkinesis.local.sequence import SequenceNumber
+from sparkinesis.local.model import sequence
+from sparkinesis.local.model.limits import ShardUse
+from sparkinesis.local.model.sequence import SequenceNumber
 
 _HEAD = b'{"SequenceNumber":"'
 _SEQUENCE_DIGITS = 56

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from sparkinesis.local.goaway import PREFACE
+from sparkinesis.local.wire.goaway import PREFACE
 
 
 class Opening(asyncio.Protocol):

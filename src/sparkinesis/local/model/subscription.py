@@ -11,15 +11,15 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from sparkinesis.local import limits
-from sparkinesis.local.codec import RecordPage
+from sparkinesis.local.encoding.codec import RecordPage
 from sparkinesis.local.faults import Fault
-from sparkinesis.local.limits import Bucket, Limits
-from sparkinesis.local.shard import Page, Shard
+from sparkinesis.local.model import limits
+from sparkinesis.local.model.limits import Bucket, Limits
+from sparkinesis.local.model.shard import Page, Shard
 
 if TYPE_CHECKING:
-    from sparkinesis.local.consumer import Consumer
-    from sparkinesis.local.stream import Stream
+    from sparkinesis.local.model.consumer import Consumer
+    from sparkinesis.local.model.stream import Stream
 
 EVENT = "SubscribeToShardEvent"
 
