@@ -20,9 +20,10 @@ from sparkinesis.stream.reading.retention import RetentionCheck
 from sparkinesis.stream.reading.start_cut import StartCut
 from sparkinesis.stream.shard import Lineage
 from sparkinesis.worker import batch
+from sparkinesis.worker import user_methods as calling
 from sparkinesis.worker.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer, Permitted
-from sparkinesis.worker.lifecycle import calling, consumer, delivery, intake
+from sparkinesis.worker.lifecycle import consumer, delivery, intake
 from sparkinesis.worker.lifecycle.consumer import ShardConsumer
 from sparkinesis.worker.lifecycle.delivery import Deliverer
 from sparkinesis.worker.lifecycle.intake import Intake

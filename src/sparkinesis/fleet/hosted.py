@@ -39,7 +39,7 @@ from sparkinesis.worker.lifecycle.signals import handling
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.reporting.failures import describe
 from sparkinesis.worker.reporting.log_context import LogPlace, log_to_stderr
-from sparkinesis.worker.reporting.status import Failure
+from sparkinesis.worker.status import Failure
 
 _log = logging.getLogger(__name__)
 

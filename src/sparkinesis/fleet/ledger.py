@@ -10,7 +10,7 @@ from sparkinesis.fleet.channel.messages import Hello, Report
 from sparkinesis.fleet.roster import Roster
 from sparkinesis.fleet.status import FleetShard, FleetStatus, WorkerState, WorkerStatus
 from sparkinesis.worker.reporting.failures import merge
-from sparkinesis.worker.reporting.status import Failure, ShardStatus
+from sparkinesis.worker.status import Failure, ShardStatus
 
 NOTES = 20
 """Notes that are kept."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from sparkinesis.worker.lifecycle.states import State
-from sparkinesis.worker.reporting.status import Failure
+from sparkinesis.worker.status import Failure
 
 
 class FleetState(Enum):

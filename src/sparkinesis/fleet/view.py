@@ -18,7 +18,7 @@ from sparkinesis.fleet.status import (
 from sparkinesis.terminal.live import LiveView, can_update, print_line
 from sparkinesis.terminal.view import OwnerRow, ShardRow, View
 from sparkinesis.worker.lifecycle.states import State
-from sparkinesis.worker.reporting.status import Failure
+from sparkinesis.worker.status import Failure
 
 _SILENCE = 5.0
 """Seconds without news of a worker that are worth a word."""

@@ -13,10 +13,10 @@ import pyarrow as pa
 from sparkinesis.errors import ProcessorError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import PendingCheckpoint
-from sparkinesis.worker.lifecycle.calling import made_by, refuse_asynchronous, refuse_factory
 from sparkinesis.worker.sink.plan import SinkPlan
 from sparkinesis.worker.sink.sink import DEFAULT_MAX_AGE, DEFAULT_MAX_BYTES, ParquetSink, ShardSinks
 from sparkinesis.worker.sink.storage import open_storage
+from sparkinesis.worker.user_methods import made_by, refuse_asynchronous, refuse_factory
 
 if TYPE_CHECKING:
     from sparkinesis.worker.batch import RecordBatch

@@ -28,7 +28,7 @@ from sparkinesis.worker.lifecycle.states import State
 from sparkinesis.worker.on_error import DeadLetter, Retry
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processor import RecordProcessor
-from sparkinesis.worker.reporting.status import ShardStatus
+from sparkinesis.worker.status import ShardStatus
 from tests.unit.fleet.wire import PATIENCE, listening, port_of
 
 OPTIONS = FleetOptions(heartbeat_interval=0.1, lost_after=0.5, first_backoff=0.1)

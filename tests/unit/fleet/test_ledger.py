@@ -10,7 +10,7 @@ from sparkinesis.fleet.roster import Roster
 from sparkinesis.fleet.status import FleetState, WorkerState
 from sparkinesis.worker.fleet_options import FleetOptions
 from sparkinesis.worker.lifecycle.states import State
-from sparkinesis.worker.reporting.status import Failure, ShardStatus
+from sparkinesis.worker.status import Failure, ShardStatus
 
 
 def hello(worker: str, slot: int = 0) -> Hello:

@@ -21,7 +21,7 @@ from sparkinesis.fleet.status import (
 from sparkinesis.fleet.view import fleet_view, watch
 from sparkinesis.terminal.view import OwnerRow, ShardRow
 from sparkinesis.worker.lifecycle.states import State
-from sparkinesis.worker.reporting.status import Failure
+from sparkinesis.worker.status import Failure
 
 FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
 

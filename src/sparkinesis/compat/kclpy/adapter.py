@@ -26,8 +26,8 @@ from sparkinesis.compat.kclpy.v3 import processor as v3
 from sparkinesis.errors import ProcessorError, SparkinesisError
 from sparkinesis.worker.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer as WorkerCheckpointer
-from sparkinesis.worker.lifecycle.calling import call, made_by, refuse_asynchronous, refuse_factory
 from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
+from sparkinesis.worker.user_methods import call, made_by, refuse_asynchronous, refuse_factory
 
 _log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from typing import TypeAlias, TypeVar
 
 import msgspec
 
-from sparkinesis.worker.reporting.status import Failure, ShardStatus
+from sparkinesis.worker.status import Failure, ShardStatus
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):

@@ -18,9 +18,9 @@ from sparkinesis.stream.entry import fitting_keys, random_key
 from sparkinesis.stream.putting.putter import PutPlan, Putter
 from sparkinesis.worker.batch import RecordBatch
 from sparkinesis.worker.dead_letters.file import file_name, to_table
-from sparkinesis.worker.lifecycle.calling import asynchronous, discard, unfinished
 from sparkinesis.worker.reporting.failures import cut
 from sparkinesis.worker.sink.storage import check_place, is_local, open_storage
+from sparkinesis.worker.user_methods import asynchronous, discard, unfinished
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,6 @@ from sparkinesis.lease.rules.shard_sync import ShardEnd
 from sparkinesis.stream.position import AfterRecord, AtTimestamp
 from sparkinesis.stream.shard import Shard
 from sparkinesis.worker.checkpointer import Checkpointer
-from sparkinesis.worker.lifecycle.calling import call
 from sparkinesis.worker.lifecycle.delivery import Deliverer, RepeatedError, backoff
 from sparkinesis.worker.lifecycle.intake import Intake
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
@@ -39,6 +38,7 @@ from sparkinesis.worker.lifecycle.states import (
 from sparkinesis.worker.processor import ProcessorShard, RecordProcessor, make_processor
 from sparkinesis.worker.retrieval.ahead import OpenRetrieval
 from sparkinesis.worker.sink.sink import ShardSinks
+from sparkinesis.worker.user_methods import call
 
 _log = logging.getLogger(__name__)
 

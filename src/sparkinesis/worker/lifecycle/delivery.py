@@ -18,11 +18,11 @@ from sparkinesis.errors import (
 from sparkinesis.worker.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.dead_letters.targets import FailedRecords, hand_over
-from sparkinesis.worker.lifecycle.calling import call
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
 from sparkinesis.worker.on_error import DeadLetter, Stop, last_resort, wait_before_retry
 from sparkinesis.worker.processor import RecordProcessor
 from sparkinesis.worker.reporting.failures import Failures, describe
+from sparkinesis.worker.user_methods import call
 
 _log = logging.getLogger(__name__)
 

@@ -24,9 +24,9 @@ from sparkinesis.worker.lifecycle.consumer import ShardConsumer
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
 from sparkinesis.worker.lifecycle.states import ShutdownReason, State
 from sparkinesis.worker.reporting.log_context import LogPlace
-from sparkinesis.worker.reporting.status import Failure, ShardStatus
 from sparkinesis.worker.retrieval.ahead import OpenRetrieval, RetrievalMode
 from sparkinesis.worker.retrieval.closed_shards import ClosedShards
+from sparkinesis.worker.status import Failure, ShardStatus
 
 _log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from sparkinesis.worker.reporting.status import Failure
+from sparkinesis.worker.status import Failure
 
 MAX_FAILURES = 50
 """Different ones that are kept; the one not seen for longest makes room."""

@@ -22,7 +22,7 @@ from sparkinesis.fleet.channel.messages import (
 )
 from sparkinesis.worker.lifecycle.states import State
 from sparkinesis.worker.reporting.failures import Failures, describe
-from sparkinesis.worker.reporting.status import ShardStatus
+from sparkinesis.worker.status import ShardStatus
 
 
 def failures_of(error: Exception) -> Failures:

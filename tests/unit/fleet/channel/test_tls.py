@@ -34,7 +34,7 @@ from sparkinesis.fleet.channel.tls import (
     WorkerPass,
     worker_context,
 )
-from sparkinesis.worker.reporting.status import Failure
+from sparkinesis.worker.status import Failure
 from tests.unit.fleet.wire import (
     IDENTITY,
     PASS,

@@ -23,7 +23,7 @@ from sparkinesis.worker.reporting.failures import (
     fingerprint,
     merge,
 )
-from sparkinesis.worker.reporting.status import Failure
+from sparkinesis.worker.status import Failure
 
 
 def raised(call: Callable[[], object]) -> BaseException:

@@ -14,7 +14,7 @@ from sparkinesis.compat.kclpy.messages import (
 )
 from sparkinesis.compat.kclpy.unwritten import unwritten
 from sparkinesis.compat.kclpy.v2.processor import RecordProcessorBase as Version2
-from sparkinesis.worker.lifecycle.calling import call
+from sparkinesis.worker.user_methods import call
 
 
 class RecordProcessorBase:

@@ -15,8 +15,8 @@ import pytest
 
 from sparkinesis.errors import ProcessorError
 from sparkinesis.worker.application import Application
-from sparkinesis.worker.lifecycle.calling import call
 from sparkinesis.worker.processor import RecordProcessor, make_processor
+from sparkinesis.worker.user_methods import call
 
 NAMES = ("initialize", "process_records", "lease_lost", "shard_ended", "shutdown_requested")
 
