@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 
 from sparkinesis.errors import DuplicateWorkerIdError, SparkinesisError
+from sparkinesis.stream.timing import Timing
 from sparkinesis.worker.application import Application
-from sparkinesis.worker.lifecycle.timing import Timing
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions
 from tests.simulation import history as events

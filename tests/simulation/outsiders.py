@@ -13,7 +13,7 @@ from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp
-from sparkinesis.worker.lifecycle.timing import Timing
+from sparkinesis.stream.timing import Timing
 from tests.simulation.dynamodb import LeaseTableModel
 from tests.simulation.fleet import APPLICATION
 from tests.simulation.history import Foreign, Reset

@@ -34,10 +34,10 @@ from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
 from sparkinesis.stream.position import END_OF_TIME_MS, LATEST, TRIM_HORIZON, AtTimestamp
 from sparkinesis.stream.reading.service_clock import ServiceClock
 from sparkinesis.stream.reading.shared_summary import SharedSummary
+from sparkinesis.stream.timing import MACHINE, Timing
 from sparkinesis.worker.fleet_options import DEFAULT_FLEET_OPTIONS, FleetOptions
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
 from sparkinesis.worker.lifecycle.signals import graceful_on_signals
-from sparkinesis.worker.lifecycle.timing import MACHINE, Timing
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.on_error import RETRY, OnError, check_policy
 from sparkinesis.worker.options import DEFAULT_OPTIONS, WorkerOptions, check_consumer_name
