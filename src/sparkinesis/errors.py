@@ -59,6 +59,10 @@ class RecordRefusedError(SparkinesisError, ValueError):
     """A row cannot be a record: too large, a bad key, or no data. Nothing of its batch was put."""
 
 
+class RecordTooLargeError(SparkinesisError, ValueError):
+    """A user record does not fit into an aggregated record of the requested maximum size."""
+
+
 class LeaseLostError(SparkinesisError):
     """The lease is another worker's, or may be by now: nothing can be checkpointed under it.
 

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from google.protobuf.message import DecodeError
 
-from sparkinesis.errors import SparkinesisError
+from sparkinesis.errors import RecordTooLargeError
 from sparkinesis.stream.kpl.messages import (
     DIGEST_SIZE,
     ENVELOPE_SIZE,
@@ -381,10 +381,6 @@ def _read_varints(wire: Any, at: Any) -> tuple[Any, Any, Any]:
         at = at + more
         more &= byte >= 0x80
     return value, at, ~more
-
-
-class RecordTooLargeError(SparkinesisError, ValueError):
-    """A user record does not fit into an aggregated record of the size that was asked."""
 
 
 @dataclass(frozen=True, slots=True)

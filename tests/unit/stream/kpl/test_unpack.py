@@ -15,9 +15,10 @@ from google.protobuf.message import DecodeError
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from sparkinesis.errors import RecordTooLargeError
 from sparkinesis.stream.kpl import unpack as aggregation
 from sparkinesis.stream.kpl.messages import MAGIC, AggregatedRecord
-from sparkinesis.stream.kpl.unpack import RecordTooLargeError, UserRecord, aggregate, deaggregate
+from sparkinesis.stream.kpl.unpack import UserRecord, aggregate, deaggregate
 from sparkinesis.stream.page import Record
 
 Row = tuple[int, str | None, bytes, int, str | None]
