@@ -18,7 +18,8 @@ from aws_kinesis_agg.deaggregator import deaggregate_records, iter_deaggregate_r
 
 from benchmarks.report import Result, medians, print_table
 from sparkinesis.stream.kpl import unpack as aggregation
-from sparkinesis.stream.kpl.unpack import aggregate, message_of
+from sparkinesis.stream.kpl.pack import aggregate
+from sparkinesis.stream.kpl.unpack import message_of
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.reading.record import to_arrow
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from benchmarks.fleet import server
 from benchmarks.local_server import Client
 from benchmarks.report import Result, print_table
-from sparkinesis.stream.kpl.unpack import aggregate
+from sparkinesis.stream.kpl.pack import aggregate
 
 SHARDS = 200
 PLAIN = 8_000_000

@@ -20,7 +20,7 @@ import sparkinesis
 from benchmarks.local_server import running
 from benchmarks.report import Result, print_table
 from sparkinesis.local.java import use_java
-from sparkinesis.stream.kpl.unpack import aggregate
+from sparkinesis.stream.kpl.pack import aggregate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

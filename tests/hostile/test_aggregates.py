@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkinesis.stream.kpl.messages import AggregatedRecord
-from tests.unit.stream.kpl.test_unpack import by_the_runtime, field, raw, rows, sealed, varint
+from tests.unit.stream.kpl.aggregates import raw, rows, sealed
+from tests.unit.stream.kpl.test_unpack import by_the_runtime, field, varint
 
 USER = field(0x1A, bytes.fromhex("08001a0141"))
 KEY = field(0x0A, b"k")

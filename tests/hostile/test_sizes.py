@@ -11,7 +11,7 @@ import pytest
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.kpl.unpack import UserRecord, aggregate
+from sparkinesis.stream.kpl.pack import OutgoingRecord, aggregate
 from sparkinesis.stream.position import TRIM_HORIZON
 from sparkinesis.worker.batch import make_batch
 from tests.engine import Query
@@ -87,7 +87,7 @@ def test_a_full_put_and_an_aggregate_of_tens_of_thousands(
     entries = [{"Data": b"%d" % n, "PartitionKey": f"k{n}"} for n in range(500)]
     answer = kinesis.put_records(StreamName="s", Records=entries)
     assert answer["FailedRecordCount"] == 0
-    users: list[UserRecord] = [(f"u{n % 97}", None, b"%d" % n) for n in range(70_000)]
+    users: list[OutgoingRecord] = [(f"u{n % 97}", None, b"%d" % n) for n in range(70_000)]
     blob = next(iter(aggregate(users, MIB - 1)))
     assert blob.count > 50_000
     kinesis.put_record(StreamName="s", Data=blob.data, PartitionKey="a")

@@ -13,7 +13,7 @@ import pytest
 
 from sparkinesis.errors import AccessDeniedError, DataLossError, LeaseTableError
 from sparkinesis.local import Fault, LocalServer, ManualClock
-from sparkinesis.stream.kpl.unpack import aggregate
+from sparkinesis.stream.kpl.pack import aggregate
 from tests.engine import Batch, Query, Row
 from tests.kcl import create_table, put_lease, put_rows_of_coordination
 from tests.properties.conftest import START_MS

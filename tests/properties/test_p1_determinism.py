@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sparkinesis.local import LocalServer, ManualClock
-from sparkinesis.stream.kpl.unpack import aggregate
+from sparkinesis.stream.kpl.pack import aggregate
 from tests.engine import MODES, Query
 from tests.streams import merge_neighbours, put, split
 

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from sparkinesis.local import Call, Fault, LocalServer, ManualClock
 from sparkinesis.local.model import limits
-from sparkinesis.stream.kpl.unpack import aggregate
+from sparkinesis.stream.kpl.pack import aggregate
 from tests.engine import MODES, Query
 from tests.streams import put, split
 

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.source.datasource import KinesisDataSource
-from sparkinesis.stream.kpl.unpack import aggregate
+from sparkinesis.stream.kpl.pack import aggregate
 from tests.engine import MODES, Query
 from tests.sink import Row, write
 from tests.streams import create_auto, shard_ids

@@ -11,7 +11,7 @@ from sparkinesis.local import LocalKinesis
 from sparkinesis.local.faults import Call, Fault
 from sparkinesis.local.model.shard import Shard
 from sparkinesis.local.model.stream import BY_PARTITION_KEY, HASH_SPACE, Stream
-from sparkinesis.stream.kpl.unpack import aggregate
+from sparkinesis.stream.kpl.pack import aggregate
 from tests.simulation.history import Merge, Put, Retention, Split, Storm
 from tests.simulation.journal import Place
 from tests.simulation.scheduler import Scheduler

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from sparkinesis.stream.address import stream_address
-from sparkinesis.stream.kpl.unpack import UserRecord
+from sparkinesis.stream.kpl.pack import OutgoingRecord
 from sparkinesis.stream.putting.putter import PutPlan, Putter
 from tests.soak.setting import KEYS, REGION, STREAM
 
@@ -37,7 +37,7 @@ def main(endpoint: str, folder: str, rate: float, seed: int) -> None:
     with Putter(address, plain) as plainly, Putter(address, packed) as aggregating:
         while not stopping.is_set():
             began = time.monotonic()
-            records: list[list[UserRecord]] = [[], []]
+            records: list[list[OutgoingRecord]] = [[], []]
             for key in rng.choices(keys, k=int(rate * TICK)):
                 data = f"{key}:{numbers[key]}".encode() + PADDING
                 records[keys.index(key) % 2].append((key, None, data))

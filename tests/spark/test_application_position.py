@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sparkinesis.local import LocalServer
-from sparkinesis.stream.kpl.unpack import aggregate
+from sparkinesis.stream.kpl.pack import aggregate
 from tests.kcl import create_table, put_lease
 from tests.spark.reading import read_stream
 from tests.streams import put

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sparkinesis.stream.kpl.unpack import aggregate
+from sparkinesis.stream.kpl.pack import aggregate
 from tests.spark.million_query import DIGITS
 from tests.spark.query_process import kill, open_batches, query_process, wait_until
 from tests.spark.reading import REGION

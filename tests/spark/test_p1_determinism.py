@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sparkinesis.local import LocalServer
-from sparkinesis.stream.kpl.unpack import aggregate
+from sparkinesis.stream.kpl.pack import aggregate
 from tests.engine import MODES
 from tests.spark.reading import read_stream
 from tests.streams import put, split

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from sparkinesis.local import LocalServer
-from sparkinesis.stream.kpl.unpack import aggregate
+from sparkinesis.stream.kpl.pack import aggregate
 from tests.engine import MODES
 from tests.spark.query_process import kill, open_batches, query_process, wait_until
 from tests.streams import active_shards, merge_neighbours, split

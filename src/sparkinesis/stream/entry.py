@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from sparkinesis.stream.kpl.messages import ENVELOPE_SIZE
-from sparkinesis.stream.kpl.unpack import UserRecord, aggregate
+from sparkinesis.stream.kpl.pack import OutgoingRecord, aggregate
 from sparkinesis.stream.routing import MAX_HASH_KEY, ShardMap, hash_key
 
 AGGREGATE_KEY = "a"
@@ -42,7 +42,7 @@ class Entry:
     partition_key: str
     explicit_hash_key: str | None
     data: bytes
-    members: Sequence[UserRecord]
+    members: Sequence[OutgoingRecord]
     lane: str | None = None
     shard: str | None = None
     attempts: int = 0
@@ -53,7 +53,7 @@ class Entry:
         return len(self.data) + len(self.partition_key.encode())
 
 
-def plain_entries(records: Iterable[UserRecord], *, ordered: bool) -> list[Entry]:
+def plain_entries(records: Iterable[OutgoingRecord], *, ordered: bool) -> list[Entry]:
     """An entry for each user record, which is its member; ordered, each partition key is a lane."""
     return [
         Entry(record[0], record[1], record[2], (record,), (record[0] or None) if ordered else None)
@@ -97,7 +97,7 @@ def _hash_key(text: str) -> int | None:
 
 
 def aggregated_entries(
-    records: Iterable[UserRecord], shards: ShardMap, max_size: int, *, ordered: bool
+    records: Iterable[OutgoingRecord], shards: ShardMap, max_size: int, *, ordered: bool
 ) -> list[Entry]:
     """Aggregates of at most ``max_size`` bytes, each with user records of one shard, in order.
 
@@ -106,7 +106,7 @@ def aggregated_entries(
     it is. A reader that checks hash ranges (a KCL does) drops an aggregate that holds a user
     record of another shard. Ordered, each shard is a lane.
     """
-    by_shard: defaultdict[str, list[UserRecord]] = defaultdict(list)
+    by_shard: defaultdict[str, list[OutgoingRecord]] = defaultdict(list)
     for record in records:
         by_shard[shards.shard_of(hash_key(record[0], record[1]))].append(record)
     return [
@@ -116,7 +116,7 @@ def aggregated_entries(
     ]
 
 
-def _entry(members: Sequence[UserRecord], data: bytes, shard: str, *, ordered: bool) -> Entry:
+def _entry(members: Sequence[OutgoingRecord], data: bytes, shard: str, *, ordered: bool) -> Entry:
     key, explicit, own = members[0]
     lane = shard if ordered else None
     if len(members) == 1:
@@ -125,10 +125,10 @@ def _entry(members: Sequence[UserRecord], data: bytes, shard: str, *, ordered: b
 
 
 def _packed(
-    records: Iterable[UserRecord], max_size: int
-) -> Iterator[tuple[Sequence[UserRecord], bytes]]:
+    records: Iterable[OutgoingRecord], max_size: int
+) -> Iterator[tuple[Sequence[OutgoingRecord], bytes]]:
     """The user records in order, each time those that go together, and their aggregate's data."""
-    fitting: list[UserRecord] = []
+    fitting: list[OutgoingRecord] = []
     for record in records:
         key, explicit, data = record
         keys = len(key.encode()) + len(explicit or "")
@@ -142,8 +142,8 @@ def _packed(
 
 
 def _blobs(
-    records: Sequence[UserRecord], max_size: int
-) -> Iterator[tuple[Sequence[UserRecord], bytes]]:
+    records: Sequence[OutgoingRecord], max_size: int
+) -> Iterator[tuple[Sequence[OutgoingRecord], bytes]]:
     rest = iter(records)
     for blob in aggregate(records, max_size):
         yield tuple(islice(rest, blob.count)), blob.data

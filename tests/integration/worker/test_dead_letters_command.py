@@ -23,7 +23,7 @@ from sparkinesis.local import LocalServer
 from sparkinesis.local.faults import Fault
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.retry import Retry
-from sparkinesis.stream.kpl.unpack import aggregate
+from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.stream.reading.record import USER_RECORD_SCHEMA
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.batch import RecordBatch

@@ -13,7 +13,7 @@ import pytest
 from sparkinesis.lease.rules.beginning import InitialPosition
 from sparkinesis.lease.rules.shard_sync import ShardEnd
 from sparkinesis.local import LocalServer, ManualClock
-from sparkinesis.stream.kpl.unpack import aggregate
+from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AfterRecord, AtTimestamp
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.batch import RecordBatch

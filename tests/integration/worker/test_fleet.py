@@ -18,7 +18,7 @@ import pytest
 
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer
-from sparkinesis.stream.kpl.unpack import aggregate
+from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.worker.options import WorkerOptions
 from tests.integration.worker.fleet import (
     Fleet,

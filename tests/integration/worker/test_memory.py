@@ -14,7 +14,7 @@ import pytest
 
 from sparkinesis.local import LocalServer
 from sparkinesis.local.model import limits
-from sparkinesis.stream.kpl.unpack import aggregate
+from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.batch import RecordBatch
 from sparkinesis.worker.lifecycle.worker import Worker

@@ -16,7 +16,7 @@ from sparkinesis.lease.extended_sequence_number import LATEST, ExtendedSequenceN
 from sparkinesis.lease.lease import PendingCheckpoint
 from sparkinesis.local import LocalServer
 from sparkinesis.local.faults import Call, Fault
-from sparkinesis.stream.kpl.unpack import aggregate
+from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.stream.page import decode_page
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.batch import make_batch

@@ -16,7 +16,7 @@ from sparkinesis.errors import CheckpointError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.local import LocalServer
 from sparkinesis.stream.kpl.messages import AggregatedRecord
-from sparkinesis.stream.kpl.unpack import aggregate
+from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.dead_letters.targets import (
@@ -28,7 +28,7 @@ from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.on_error import DeadLetter, Retry, Skip, Stop
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.streams import put_at
-from tests.unit.stream.kpl.test_unpack import sealed
+from tests.unit.stream.kpl.aggregates import sealed
 
 RETRIEVALS = ("polling", "efo")
 

@@ -8,7 +8,7 @@ from sparkinesis.local import LocalKinesis
 from sparkinesis.local.faults import Call, Fault
 from sparkinesis.local.model.shard import Shard
 from sparkinesis.local.model.stream import Stream
-from sparkinesis.stream.kpl.unpack import aggregate
+from sparkinesis.stream.kpl.pack import aggregate
 from tests.simulation.kinesis import REGION
 from tests.simulation.query.checkpoint import Row, RowId
 from tests.simulation.query.history import STREAMS, Merge, Put, Recreate, Retention, Split

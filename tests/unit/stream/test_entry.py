@@ -16,7 +16,8 @@ from sparkinesis.stream.entry import (
     plain_entries,
     why_refused,
 )
-from sparkinesis.stream.kpl.unpack import UserRecord, deaggregate
+from sparkinesis.stream.kpl.pack import OutgoingRecord
+from sparkinesis.stream.kpl.unpack import deaggregate
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.routing import MAX_HASH_KEY, HashRange, ShardMap, hash_key
 
@@ -47,7 +48,7 @@ def unpacked(entry: Entry) -> list[tuple[str, bytes]]:
 @settings(deadline=None)
 @given(records, st.integers(64, 2000), st.booleans())
 def test_each_shards_user_records_in_order_in_entries_that_land_there(
-    given: list[UserRecord], size: int, ordered: bool
+    given: list[OutgoingRecord], size: int, ordered: bool
 ) -> None:
     entries = aggregated_entries(given, SHARDS, size, ordered=ordered)
     for entry in entries:
@@ -57,7 +58,7 @@ def test_each_shards_user_records_in_order_in_entries_that_land_there(
         assert entry.lane == (entry.shard if ordered else None)
         assert unpacked(entry) == [(key, data) for key, _, data in entry.members]
         assert len(entry.members) == 1 or len(entry.data) <= size
-    found: dict[str | None, list[UserRecord]] = {
+    found: dict[str | None, list[OutgoingRecord]] = {
         shard: [record for entry in group for record in entry.members]
         for shard, group in groupby(entries, key=lambda entry: entry.shard)
     }
@@ -68,7 +69,7 @@ def test_each_shards_user_records_in_order_in_entries_that_land_there(
 
 
 def test_a_record_too_large_for_an_aggregate_goes_alone_between_those_around_it() -> None:
-    rows: list[UserRecord] = [
+    rows: list[OutgoingRecord] = [
         ("k", None, bytes([n]) * size) for n, size in enumerate((9, 9, 99, 9))
     ]
     entries = aggregated_entries(rows, SHARDS, 100, ordered=True)
@@ -79,7 +80,7 @@ def test_a_record_too_large_for_an_aggregate_goes_alone_between_those_around_it(
 
 
 def test_a_partition_key_is_a_lane_only_where_order_is_asked() -> None:
-    rows: list[UserRecord] = [("k", "7", b"1"), ("l", None, b"2")]
+    rows: list[OutgoingRecord] = [("k", "7", b"1"), ("l", None, b"2")]
     assert [entry.lane for entry in plain_entries(rows, ordered=True)] == ["k", "l"]
     assert [entry.lane for entry in plain_entries(rows, ordered=False)] == [None, None]
 

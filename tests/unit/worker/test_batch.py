@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 import pytest
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.stream.kpl.unpack import aggregate
+from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.stream.page import Record
 from sparkinesis.worker.batch import RecordBatch, make_batch
 

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from pyspark.sql.types import BinaryType, StringType, StructType
 
 from sparkinesis.errors import OptionError, RecordRefusedError
-from sparkinesis.stream.kpl.unpack import UserRecord
+from sparkinesis.stream.kpl.pack import OutgoingRecord
 
 COLUMNS = {
     "data": "BINARY or STRING",
@@ -51,7 +51,7 @@ def check_schema(schema: StructType, *, ordered: bool) -> None:
 
 def user_records(
     batch: pa.RecordBatch, stream: str, max_size: int, random_key: Callable[[], str]
-) -> Iterator[UserRecord]:
+) -> Iterator[OutgoingRecord]:
     """The user records of a batch, in order; ``random_key`` where a row has no partition key.
 
     All rows are checked first, so that an error comes before any record does. ``max_size`` is in

@@ -15,7 +15,7 @@ from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import PutResult, StreamClient
 from sparkinesis.stream.calls.retry import THROTTLED, Retry
 from sparkinesis.stream.entry import Entry, aggregated_entries, plain_entries
-from sparkinesis.stream.kpl.unpack import UserRecord
+from sparkinesis.stream.kpl.pack import OutgoingRecord
 from sparkinesis.stream.putting.put_queue import MAX_ENTRIES, PutQueue
 from sparkinesis.stream.routing import HashRange, ShardMap, hash_key
 
@@ -64,7 +64,7 @@ class Putter:
         address: StreamAddress,
         plan: PutPlan,
         retry: Retry = RETRY,
-        on_stored: Callable[[Sequence[UserRecord]], None] = lambda _: None,
+        on_stored: Callable[[Sequence[OutgoingRecord]], None] = lambda _: None,
     ) -> None:
         """``on_stored`` is told of user records, the objects that were given, once they are stored.
 
@@ -107,7 +107,7 @@ class Putter:
             self._stopped.set()  # or a call that is being tried again would go on for minutes
             self._threads.shutdown(cancel_futures=True)
 
-    def put(self, records: Iterable[UserRecord]) -> None:
+    def put(self, records: Iterable[OutgoingRecord]) -> None:
         """Take user records, checked before; returns when it is worth giving more."""
         self._resume()
         self._queue.add(self._entries(records))
@@ -127,7 +127,7 @@ class Putter:
         """Do not count the time for which nobody looked at answers, nor put anything again."""
         self._progress_at += self._retry.clock() - self._left_at
 
-    def _entries(self, records: Iterable[UserRecord]) -> list[Entry]:
+    def _entries(self, records: Iterable[OutgoingRecord]) -> list[Entry]:
         size, ordered = self._plan.aggregate_size, self._plan.ordered
         if size is None:
             return plain_entries(records, ordered=ordered)
@@ -210,7 +210,7 @@ class Putter:
                 "aggregation=false if one reads the stream.",
                 self._address,
             )
-        again: list[UserRecord] = []
+        again: list[OutgoingRecord] = []
         for entry, landed in self._astray if self._heeds_hash_keys else ():
             own = self._shards.ranges.get(landed)
             fits = own is not None and all(hash_key(key, e) in own for key, e, _ in entry.members)

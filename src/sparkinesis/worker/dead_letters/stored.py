@@ -15,7 +15,7 @@ from sparkinesis.errors import DeadLetterError, SparkinesisError
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.entry import random_key, why_refused
-from sparkinesis.stream.kpl.unpack import UserRecord
+from sparkinesis.stream.kpl.pack import OutgoingRecord
 from sparkinesis.stream.putting.putter import RETRY, PutPlan, Putter
 from sparkinesis.stream.reading.record import USER_RECORD_SCHEMA
 from sparkinesis.worker.dead_letters.file import (
@@ -201,10 +201,10 @@ def put_back(
     return result
 
 
-def _records(table: pa.Table, file: str, *, needs_keys: bool) -> list[UserRecord]:
+def _records(table: pa.Table, file: str, *, needs_keys: bool) -> list[OutgoingRecord]:
     """The records to put. Raises `DeadLetterError` if one of them cannot be."""
     columns = (table.column(n).to_pylist() for n in ("partitionKey", "explicitHashKey", "data"))
-    records: list[UserRecord] = []
+    records: list[OutgoingRecord] = []
     for key, explicit, data in zip(*columns, strict=True):
         why = "it has no data" if data is None else None
         if key is not None:
@@ -227,16 +227,16 @@ class _Awaited:
     def __init__(self) -> None:
         self._letters: dict[str, Letter] = {}
         self._open: dict[str, int] = {}
-        self._of: dict[int, tuple[UserRecord, str]] = {}
+        self._of: dict[int, tuple[OutgoingRecord, str]] = {}
         """By identity; the record is kept, so that no other has it."""
 
-    def add(self, letter: Letter, records: Iterable[UserRecord]) -> None:
+    def add(self, letter: Letter, records: Iterable[OutgoingRecord]) -> None:
         given = {id(record): (record, letter.file) for record in records}
         self._letters[letter.file] = letter
         self._open[letter.file] = len(given)
         self._of.update(given)
 
-    def stored(self, records: Iterable[UserRecord]) -> None:
+    def stored(self, records: Iterable[OutgoingRecord]) -> None:
         for record in records:
             _, file = self._of.pop(id(record))
             self._open[file] -= 1

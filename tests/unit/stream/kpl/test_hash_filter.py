@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sparkinesis.stream.kpl import unpack as aggregation
-from sparkinesis.stream.kpl.unpack import aggregate
+from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.stream.page import Record
 from sparkinesis.worker.batch import make_batch
 

@@ -2,56 +2,26 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-from collections.abc import Iterator
-from typing import Any
 from unittest.mock import patch
 
 import pytest
-from aws_kinesis_agg.aggregator import RecordAggregator
-from aws_kinesis_agg.deaggregator import deaggregate_records
 from google.protobuf.message import DecodeError
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sparkinesis.errors import RecordTooLargeError
 from sparkinesis.stream.kpl import unpack as aggregation
-from sparkinesis.stream.kpl.messages import MAGIC, AggregatedRecord
-from sparkinesis.stream.kpl.unpack import UserRecord, aggregate, deaggregate
+from sparkinesis.stream.kpl.messages import AggregatedRecord
+from sparkinesis.stream.kpl.pack import OutgoingRecord, aggregate
 from sparkinesis.stream.page import Record
-
-Row = tuple[int, str | None, bytes, int, str | None]
-"""Place of the record, partition key, data, sub-sequence number, explicit hash key."""
-
-
-def rows(records: list[Record]) -> list[Row]:
-    columns = deaggregate(records)
-    arrays = [
-        columns.source,
-        columns.partition_key,
-        columns.data,
-        columns.sub_sequence_number,
-        columns.explicit_hash_key,
-    ]
-    for array in arrays:
-        array.validate(full=True)
-    return list(zip(*(array.to_pylist() for array in arrays), strict=True))
-
-
-def raw(record: Record, place: int = 0) -> list[Row]:
-    """The row of a record that is delivered as it is."""
-    return [(place, record.partition_key, record.data, 0, None)]
-
-
-def sealed(message: bytes) -> Record:
-    """An aggregated record around a message, sound or not, with the right digest."""
-    return Record(
-        data=MAGIC + message + hashlib.md5(message).digest(),
-        partition_key="outer",
-        sequence_number="7",
-        approximate_arrival_timestamp=1.5,
-    )
+from tests.unit.stream.kpl.aggregates import (
+    GOLDEN,
+    GOLDEN_MESSAGE,
+    GOLDEN_ROWS,
+    Row,
+    raw,
+    rows,
+    sealed,
+)
 
 
 def field(tag: int, value: bytes) -> bytes:
@@ -78,22 +48,6 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setattr(aggregation, "np", None)
 
 
-# The bytes of an aggregate, by hand from the format's description.
-GOLDEN_MESSAGE = bytes.fromhex(
-    "0a 02 6b31"  # partition key table: "k1"
-    "0a 02 6b32"  # and "k2"
-    "12 01 39"  # explicit hash key table: "9"
-    "1a 05 08 00 1a 01 41"  # a record: key 0, data "A"
-    "1a 08 08 01 10 00 1a 02 4243"  # a record: key 1, hash key 0, data "BC"
-    "1a 04 08 00 1a 00"  # a record: key 0, no data
-)
-GOLDEN = sealed(GOLDEN_MESSAGE)
-GOLDEN_USERS: list[UserRecord] = [("k1", None, b"A"), ("k2", "9", b"BC"), ("k1", None, b"")]
-GOLDEN_ROWS: list[Row] = [
-    (0, "k1", b"A", 0, None),
-    (0, "k2", b"BC", 1, "9"),
-    (0, "k1", b"", 2, None),
-]
 PLAIN = Record(
     data=b"plain", partition_key="key", sequence_number="8", approximate_arrival_timestamp=2.5
 )
@@ -223,7 +177,7 @@ class TestDeaggregate:
         assert rows([sealed(message)]) == [(0, key, b"", n, None) for n in range(1000)]
 
     def test_sub_sequence_numbers_count_from_zero_in_each_record(self) -> None:
-        users: list[UserRecord] = [(f"k{n % 7}", None, b"%d" % n) for n in range(1000)]
+        users: list[OutgoingRecord] = [(f"k{n % 7}", None, b"%d" % n) for n in range(1000)]
         records = [
             Record(data=b.data, partition_key="outer", sequence_number="1")
             for b in aggregate(users, 2000)
@@ -344,132 +298,3 @@ def test_any_message_gives_what_the_protobuf_runtime_makes_of_it(
         patch.object(aggregation, "np", aggregation.np if numpy else None),
     ):
         assert rows(records) == expected
-
-
-# Packing, and the aggregation library as the other side.
-
-partition_keys = st.text(
-    st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20
-) | st.sampled_from(["a", "b", "\U0001f600" * 256])
-hash_keys = st.integers(0, 2**128 - 1).map(str)
-data = st.binary(max_size=300)
-
-
-def users(hash_key: st.SearchStrategy[Any]) -> st.SearchStrategy[list[UserRecord]]:
-    return st.lists(st.tuples(partition_keys, hash_key, data), max_size=40)
-
-
-# The library gives a record without an explicit hash key the first of the table, if there is one.
-all_or_none = users(st.none()) | users(hash_keys)
-sizes = st.integers(1500, 4000)
-
-
-def with_library(records: list[bytes]) -> Iterator[UserRecord]:
-    given = [
-        {
-            "kinesis": {
-                "kinesisSchemaVersion": "1.0",
-                "partitionKey": "outer",
-                "sequenceNumber": "1",
-                "approximateArrivalTimestamp": 1.5,
-                "data": base64.b64encode(record),
-            }
-        }
-        for record in records
-    ]
-    for record in deaggregate_records(given):
-        user = record["kinesis"]
-        yield user["partitionKey"], user["explicitHashKey"], base64.b64decode(user["data"])
-
-
-@settings(deadline=None)
-@given(all_or_none, sizes)
-def test_aws_kinesis_agg_reads_what_we_pack(packed: list[UserRecord], size: int) -> None:
-    assert list(with_library([blob.data for blob in aggregate(packed, size)])) == packed
-
-
-@settings(deadline=None)
-@given(all_or_none, sizes)
-def test_we_read_what_aws_kinesis_agg_packs(packed: list[UserRecord], size: int) -> None:
-    aggregator = RecordAggregator(size)
-    full = [aggregator.add_user_record(key, data, hash_key) for key, hash_key, data in packed]
-    blobs = [blob for blob in [*full, aggregator.clear_and_get()] if blob is not None]
-    records = [
-        Record(data=blob.get_contents()[2], partition_key="outer", sequence_number="1")
-        for blob in blobs
-    ]
-    assert [(key, hash_key, data) for _, key, data, _, hash_key in rows(records)] == packed
-
-
-@settings(deadline=None)
-@given(users(st.none() | hash_keys), sizes)
-def test_aggregates_are_filled_to_the_byte(packed: list[UserRecord], size: int) -> None:
-    blobs = list(aggregate(packed, size))
-    assert sum(blob.count for blob in blobs) == len(packed)
-    first = 0
-    for blob in blobs:
-        end = first + blob.count
-        assert len(blob.data) <= size
-        assert (blob.partition_key, blob.explicit_hash_key) == packed[first][:2]
-        found = rows([Record(data=blob.data, partition_key="outer", sequence_number="1")])
-        assert [(key, hash_key, data) for _, key, data, _, hash_key in found] == packed[first:end]
-        if end < len(packed):
-            (one_more,) = aggregate(packed[first : end + 1], 1 << 20)
-            assert len(one_more.data) > size
-        first = end
-
-
-@settings(deadline=None)
-@given(st.tuples(partition_keys, st.none() | hash_keys, data))
-def test_a_record_fits_to_the_byte(user: UserRecord) -> None:
-    (blob,) = aggregate([user], 1 << 20)
-    assert list(aggregate([user], len(blob.data))) == [blob]
-    with pytest.raises(RecordTooLargeError, match=str(len(blob.data))):
-        aggregate([user], len(blob.data) - 1)
-
-
-def test_sizes_stay_right_where_varints_grow() -> None:
-    # Over 128 distinct keys make indices of two bytes; data of 127 and 128 bytes, lengths of two.
-    packed: list[UserRecord] = [(f"k{n}", str(n), bytes(n % 130)) for n in range(300)]
-    (whole,) = aggregate(packed, 1 << 20)
-    assert len(list(aggregate(packed, len(whole.data)))) == 1
-    assert len(list(aggregate(packed, len(whole.data) - 1))) == 2
-
-
-def test_golden_bytes_are_packed() -> None:
-    (blob,) = aggregate(GOLDEN_USERS)
-    assert blob.data == GOLDEN.data
-    assert (blob.partition_key, blob.explicit_hash_key, blob.count) == ("k1", None, 3)
-
-
-def test_nothing_packs_to_nothing() -> None:
-    assert list(aggregate([])) == []
-
-
-def test_a_record_too_large_is_an_error_before_any_aggregate() -> None:
-    with pytest.raises(RecordTooLargeError, match=r"record 1 .*'big'.* 1048576"):
-        aggregate([("small", None, b""), ("big", None, bytes(1 << 20))], 1 << 20)
-
-
-@pytest.mark.parametrize(
-    "user",
-    [
-        ("", None, b""),
-        ("k" * 257, None, b""),
-        ("k", "", b""),
-        ("k", "-1", b""),
-        ("k", "0x1", b""),
-        ("k", "1_0", b""),
-        ("k", "\u0661", b""),
-        ("k", str(2**128), b""),
-    ],
-)
-def test_keys_that_kinesis_refuses_are_refused(user: UserRecord) -> None:
-    with pytest.raises(ValueError, match="record 0"):
-        aggregate([user])
-
-
-@pytest.mark.parametrize("size", [0, 20, (1 << 20) + 1])
-def test_sizes_that_no_aggregate_has_are_refused(size: int) -> None:
-    with pytest.raises(ValueError, match="max_size"):
-        aggregate([], size)

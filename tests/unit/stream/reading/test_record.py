@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sparkinesis.stream.kpl.unpack import aggregate
+from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.stream.page import Record, decode_page
 from sparkinesis.stream.reading.record import USER_RECORD_SCHEMA, to_arrow
 

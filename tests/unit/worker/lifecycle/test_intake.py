@@ -15,7 +15,7 @@ from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.rules.shard_sync import ShardEnd
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import Fetched, StreamSummary
-from sparkinesis.stream.kpl.unpack import aggregate
+from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.stream.page import ChildShard, HashKeyRange, Page, Record
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp, Position
 from sparkinesis.stream.reading.retention import CLOCK_MARGIN_MS

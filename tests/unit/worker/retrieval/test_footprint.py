@@ -13,7 +13,7 @@ import pytest
 
 from sparkinesis.stream.calls.client import Fetched
 from sparkinesis.stream.calls.transport import data_size
-from sparkinesis.stream.kpl.unpack import aggregate
+from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.stream.page import Page, decode_page
 from sparkinesis.worker.batch import RecordBatch, make_batch
 from sparkinesis.worker.retrieval import footprint
