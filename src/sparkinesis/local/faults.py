@@ -76,7 +76,7 @@ class Fault:
         return cls(code=code, message=message, status=status)
 
     @property
-    def is_whole_calls(self) -> bool:
+    def fails_whole_call(self) -> bool:
         """Whether its error is the answer to the whole call, and not to entries of the call."""
         return self.code is not None and not self.entries
 

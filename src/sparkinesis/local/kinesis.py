@@ -23,7 +23,7 @@ from sparkinesis.local.model.limits import Limits
 from sparkinesis.local.model.subscription import EVENT, Event, Step, Subscription
 from sparkinesis.local.operations import OPERATIONS, Result
 from sparkinesis.local.operations.context import NO_FAULT, Context, Json, Region
-from sparkinesis.local.target import target
+from sparkinesis.local.operations.target import target
 
 DEFAULT_REGION = "us-east-1"
 
@@ -162,7 +162,7 @@ class LocalKinesis:
             call = Call(operation, region, stream, shard, ordinal, self.clock())
             return self.faults(call) or NO_FAULT
 
-    def note(
+    def log_call(
         self,
         operation: str,
         region: str,
@@ -245,11 +245,11 @@ class LocalKinesis:
         if fault.drop == "before":
             raise ConnectionDroppedError
         failure = KinesisError(fault.code or "", fault.message, fault.status)
-        if fault.is_whole_calls and not fault.takes_effect:
+        if fault.fails_whole_call and not fault.takes_effect:
             raise failure
         context.meter_account()
         result = operation.handle(context, request)
-        if fault.drop != "after" and not fault.is_whole_calls:
+        if fault.drop != "after" and not fault.fails_whole_call:
             return result
         if isinstance(result, Subscription):
             result.close()

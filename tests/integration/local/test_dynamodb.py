@@ -23,7 +23,7 @@ from moto.core.common_models import BaseModel
 from moto.dynamodb.models.dynamo_type import DynamoType, Item
 
 from sparkinesis.local import LocalServer, LocalServerError
-from sparkinesis.local.wire.dynamodb import keep_no_list_of_models
+from sparkinesis.local.wire.dynamodb import stop_recording_models
 from tests.integration.local.conftest import once
 from tests.journal import PATIENCE
 
@@ -107,7 +107,7 @@ def test_without_moto_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
 PARENT = """
 import sys, time
 from sparkinesis.local import LocalServer, LocalServerError
-from sparkinesis.local.wire.dynamodb import keep_no_list_of_models
+from sparkinesis.local.wire.dynamodb import stop_recording_models
 server = LocalServer(dynamodb=True).start()
 print(server.moto_pid, flush=True)
 time.sleep(60)
@@ -170,7 +170,7 @@ def test_rows_that_were_answered_are_not_kept(monkeypatch: pytest.MonkeyPatch) -
     key = {"leaseKey": {"S": "shard-0"}}
     for is_kept in (True, False):
         if not is_kept:
-            keep_no_list_of_models()
+            stop_recording_models()
         row = Item(DynamoType(key["leaseKey"]), None, key)
         answered = weakref.ref(copy.deepcopy(row))
         gc.collect()

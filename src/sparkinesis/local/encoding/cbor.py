@@ -15,9 +15,10 @@ from typing import Any
 import cbor2
 import msgspec
 
-from sparkinesis.local import errors, validation
-from sparkinesis.local.encoding.codec import RecordPage
-from sparkinesis.local.requests import Request
+from sparkinesis.local import errors
+from sparkinesis.local.encoding import validation
+from sparkinesis.local.encoding.requests import Request
+from sparkinesis.local.model.record_page import RecordPage
 
 _EPOCH = 1
 _MAX_MS = 1 << 63

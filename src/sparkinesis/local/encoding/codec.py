@@ -6,15 +6,10 @@ from typing import Any, Protocol
 
 import msgspec
 
-from sparkinesis.local import errors, validation
-from sparkinesis.local.requests import Request
-
-
-class RecordPage(msgspec.Struct, frozen=True):
-    """The answer of GetRecords: records as stored (encoded JSON objects), and the rest of it."""
-
-    records: list[bytes]
-    rest: dict[str, Any]
+from sparkinesis.local import errors
+from sparkinesis.local.encoding import validation
+from sparkinesis.local.encoding.requests import Request
+from sparkinesis.local.model.record_page import RecordPage
 
 
 class Codec(Protocol):

@@ -9,17 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from sparkinesis.local.encoding.codec import RecordPage
 from sparkinesis.local.faults import Fault
 from sparkinesis.local.model import limits
 from sparkinesis.local.model.limits import Bucket, Limits
+from sparkinesis.local.model.record_page import RecordPage
 from sparkinesis.local.model.shard import Page, Shard
-
-if TYPE_CHECKING:
-    from sparkinesis.local.model.consumer import Consumer
-    from sparkinesis.local.model.stream import Stream
 
 EVENT = "SubscribeToShardEvent"
 
@@ -57,28 +53,45 @@ class End:
 Step = Event | Failure | Wait | End
 
 
-class Subscription:
-    """position: of the first record to send. fault: may end the stream early.
+class ShardOwner(Protocol):
+    """The members of `Stream` that its subscriptions use."""
 
-    wake: called, from any thread, when `next` has something else to say than it had.
+    name: str
+
+    @property
+    def due_ms(self) -> int | None: ...
+
+    def settle(self, now: int) -> None: ...
+
+    def trim(self, shard: Shard, now: int) -> None: ...
+
+
+class Subscription:
+    """The events of one successful SubscribeToShard call.
+
+    stream: the stream of `shard`.
+    position: the first record to send.
+    on_close: called once the client has gone or has received the last event.
+    fault: may end the event stream early.
+    wake: called, from any thread, when `next` has a new step to return.
     """
 
     def __init__(
         self,
         region: str,
-        stream: Stream,
-        consumer: Consumer,
+        stream: ShardOwner,
         shard: Shard,
         position: int,
         *,
+        on_close: Callable[[Subscription], None],
         now: int,
         fault: Fault,
     ) -> None:
         self.region = region
         self.stream = stream
-        self.consumer = consumer
         self.shard = shard
-        self.wake: Callable[[], None] = _nobody
+        self.wake: Callable[[], None] = _ignore
+        self._on_close = on_close
         self._position = max(position, shard.first_position)
         self._ends_ms = now + limits.SUBSCRIPTION_LIFE_MS
         self._heartbeat_ms = now
@@ -121,9 +134,9 @@ class Subscription:
     def close(self) -> None:
         """Nobody listens any more."""
         self._ended = True
-        self.wake = _nobody
+        self.wake = _ignore
         self.shard.unwatch(self._woken)
-        self.consumer.forget(self)
+        self._on_close(self)
 
     def _woken(self) -> None:
         self.wake()
@@ -163,5 +176,5 @@ class Subscription:
         return not self.shard.is_open and page.next_position >= self.shard.end_position
 
 
-def _nobody() -> None:
+def _ignore() -> None:
     pass

@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sparkinesis.local import requests
-from sparkinesis.local.encoding.codec import RecordPage
+from sparkinesis.local.encoding import requests
+from sparkinesis.local.model.record_page import RecordPage
 from sparkinesis.local.model.subscription import Subscription
 from sparkinesis.local.operations import consumers, get, put, shards, streams, subscribe
 from sparkinesis.local.operations.context import Context, Json

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sparkinesis.local import errors, requests
+from sparkinesis.local import errors
+from sparkinesis.local.encoding import requests
 from sparkinesis.local.errors import KinesisError
 from sparkinesis.local.model import limits
 from sparkinesis.local.model.consumer import Consumer

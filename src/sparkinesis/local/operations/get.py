@@ -6,10 +6,11 @@ from datetime import datetime, timezone
 
 import msgspec
 
-from sparkinesis.local import errors, requests
-from sparkinesis.local.encoding.codec import RecordPage
+from sparkinesis.local import errors
+from sparkinesis.local.encoding import requests
 from sparkinesis.local.errors import KinesisError
 from sparkinesis.local.model import limits
+from sparkinesis.local.model.record_page import RecordPage
 from sparkinesis.local.model.shard import Shard
 from sparkinesis.local.model.stream import Stream
 from sparkinesis.local.model.tokens import ShardIterator, seal, unseal

@@ -9,7 +9,8 @@ from binascii import a2b_base64
 
 import msgspec
 
-from sparkinesis.local import errors, requests, validation
+from sparkinesis.local import errors
+from sparkinesis.local.encoding import requests, validation
 from sparkinesis.local.model import limits
 from sparkinesis.local.model.shard import Shard
 from sparkinesis.local.model.stream import HASH_SPACE, Stream

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
-from sparkinesis.local import errors, requests
+from sparkinesis.local import errors
+from sparkinesis.local.encoding import requests
 from sparkinesis.local.errors import KinesisError
 from sparkinesis.local.model.shard import Shard
 from sparkinesis.local.model.stream import Stream
 from sparkinesis.local.model.tokens import ListShardsToken, seal
 from sparkinesis.local.operations.context import ACCOUNT, Context, Json, resume
-from sparkinesis.local.operations.wire import millis, shard_json
+from sparkinesis.local.operations.conversions import millis, shard_json
 
 
 def list_shards(context: Context, request: requests.ListShards) -> Json:

@@ -9,7 +9,7 @@ from sparkinesis.local.model import sequence
 from sparkinesis.local.model.shard import Shard
 from sparkinesis.local.model.stream import Stream
 from sparkinesis.local.operations.context import ACCOUNT, Context
-from sparkinesis.local.operations.wire import millis
+from sparkinesis.local.operations.conversions import millis
 
 
 class Start(NamedTuple):

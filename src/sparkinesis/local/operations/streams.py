@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from sparkinesis.local import errors, requests, validation
+from sparkinesis.local import errors
+from sparkinesis.local.encoding import requests, validation
 from sparkinesis.local.errors import KinesisError
 from sparkinesis.local.model import limits
 from sparkinesis.local.model.stream import BY_PARTITION_KEY, MAX_RETENTION_HOURS, Stream
 from sparkinesis.local.model.subscription import Failure
 from sparkinesis.local.model.tokens import ListStreamsToken, seal
 from sparkinesis.local.operations.context import ACCOUNT, Context, Json, resume
-from sparkinesis.local.operations.wire import shard_json
+from sparkinesis.local.operations.conversions import shard_json
 
 _ON_DEMAND_SHARDS = 4
 _MIN_RETENTION_HOURS = 24

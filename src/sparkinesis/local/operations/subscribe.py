@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sparkinesis.local import errors, requests
+from sparkinesis.local import errors
+from sparkinesis.local.encoding import requests
 from sparkinesis.local.errors import KinesisError
 from sparkinesis.local.model.subscription import Subscription
 from sparkinesis.local.operations.consumers import find_consumer
@@ -37,9 +38,9 @@ def subscribe_to_shard(context: Context, request: requests.SubscribeToShard) -> 
     subscription = Subscription(
         context.region.name,
         stream,
-        consumer,
         shard,
         position,
+        on_close=consumer.forget,
         now=context.now,
         fault=context.fault,
     )

@@ -141,7 +141,7 @@ def _exit_with_parent() -> None:
     os._exit(0)
 
 
-def keep_no_list_of_models() -> None:
+def stop_recording_models() -> None:
     """Let moto, in this process, forget what it makes.
 
     It lists every model that it ever made, for a page that shows them: a copy of each row of each
@@ -164,7 +164,7 @@ def main() -> None:
 
     from sparkinesis.local.wire import partiql  # noqa: PLC0415
 
-    keep_no_list_of_models()
+    stop_recording_models()
     partiql.install()
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     app: Any = DomainDispatcherApplication(create_backend_app)

@@ -26,7 +26,7 @@ from sparkinesis.local.encoding.codec import Codec, JsonCodec
 from sparkinesis.local.errors import KinesisError, missing_token, unknown_operation
 from sparkinesis.local.faults import Fault
 from sparkinesis.local.kinesis import DEFAULT_REGION, LocalKinesis, Outcome
-from sparkinesis.local.wire import statements
+from sparkinesis.local.wire import statement_faults
 from sparkinesis.local.wire.push import Push
 
 Scope = MutableMapping[str, Any]
@@ -155,17 +155,17 @@ class App:
         if fault.delay_ms:
             await asyncio.sleep(fault.delay_ms / 1000)
         error: str | None = "Dropped" if fault.drop else None
-        if fault.is_whole_calls:
+        if fault.fails_whole_call:
             error = error or fault.code
         answer = Answer(0, [], b"")
         if fault.drop != "before":
-            if not fault.is_whole_calls or fault.takes_effect:
+            if not fault.fails_whole_call or fault.takes_effect:
                 answer = await self._forward(scope, operation, body, fault)
                 error = error or _error_code(answer)
-            if fault.is_whole_calls:
+            if fault.fails_whole_call:
                 error_answer = _json_1_0_error if service else _query_error
                 answer = error_answer(service, fault.code or "", fault.message, fault.status)
-        self._kinesis.note(operation, region, table, error, key)
+        self._kinesis.log_call(operation, region, table, error, key)
         if fault.drop:
             await _drop(scope, receive)
         else:
@@ -176,15 +176,17 @@ class App:
         path = scope["raw_path"].decode("latin-1")
         if scope["query_string"]:
             path += "?" + scope["query_string"].decode("latin-1")
-        meets = bool(fault.entries and fault.code) and operation == statements.OPERATION
-        sent = statements.without_failing(body, fault) if meets else body
+        meets = bool(fault.entries and fault.code) and operation == statement_faults.OPERATION
+        sent = statement_faults.without_failing(body, fault) if meets else body
         if sent is None:
             answer = Answer(200, [(b"content-type", b"application/x-amz-json-1.0")], b"")
         else:
             answer = await self._backend.forward(scope["method"], path, scope["headers"], sent)
         if not meets or answer.status != 200:
             return answer
-        merged = statements.with_errors(body, answer.body if sent is not None else None, fault)
+        merged = statement_faults.with_errors(
+            body, answer.body if sent is not None else None, fault
+        )
         # moto's checksum is of another body.
         headers = [pair for pair in answer.headers if pair[0] != b"x-amz-crc32"]
         return Answer(200, headers, merged)

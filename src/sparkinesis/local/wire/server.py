@@ -14,7 +14,7 @@ from sparkinesis.local.faults import FaultPlan
 from sparkinesis.local.kinesis import DEFAULT_REGION, LocalKinesis
 from sparkinesis.local.model.limits import Limits
 from sparkinesis.local.wire.dynamodb import Moto, MotoError
-from sparkinesis.local.wire.opening import Opening
+from sparkinesis.local.wire.protocol_detector import ProtocolDetector
 
 _LOOPBACK = "127.0.0.1"
 
@@ -241,4 +241,4 @@ def _protocol(kinesis: LocalKinesis, moto: Moto) -> tuple[Any, Any]:
     def http2() -> Http2:
         return Http2(app, state.connections, state.tasks)
 
-    return lambda: Opening(http1, http2, state.connections), state
+    return lambda: ProtocolDetector(http1, http2, state.connections), state

@@ -11,8 +11,8 @@ import cbor2
 import msgspec
 import pytest
 
-from sparkinesis.local import LocalKinesis, ManualClock, validation
-from sparkinesis.local.encoding import cbor
+from sparkinesis.local import LocalKinesis, ManualClock
+from sparkinesis.local.encoding import cbor, validation
 from sparkinesis.local.encoding.cbor import CborCodec
 from sparkinesis.local.encoding.codec import Codec, JsonCodec
 from sparkinesis.local.kinesis import Outcome

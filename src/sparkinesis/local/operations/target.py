@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparkinesis.local import requests
+from sparkinesis.local.encoding import requests
 from sparkinesis.local.model.tokens import ListShardsToken, ShardIterator, unseal
 
 

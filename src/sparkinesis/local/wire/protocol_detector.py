@@ -9,7 +9,7 @@ from typing import Any
 from sparkinesis.local.wire.goaway import PREFACE
 
 
-class Opening(asyncio.Protocol):
+class ProtocolDetector(asyncio.Protocol):
     """A connection until its first bytes say what is spoken on it.
 
     http1, http2: make the protocols that take over. connections: has this one in it until then.
