@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from tests.simulation.scheduler import Scheduler
 
 _LOGGER = logging.getLogger("sparkinesis")
-_TELLS = ("sparkinesis.worker.lifecycle.loss", "sparkinesis.lease.caretaker")
+_TELLS = ("sparkinesis.worker.lifecycle.start_check", "sparkinesis.lease.caretaker")
 """Loggers that tell of records that may be lost."""
 _ENDED = re.compile(r"Lease (\S+) of the .* ended: (.*)\.", re.DOTALL)
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.reading.record import to_arrow_within
-from sparkinesis.worker.retrieval.footprint import in_batch
+from sparkinesis.worker.retrieval.memory_estimates import batch_memory
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -89,7 +89,7 @@ class RecordBatch:
     @property
     def memory(self) -> int:
         """The bytes that it takes, nearly, with the objects of `records`."""
-        return in_batch(self._columns.nbytes, len(self))
+        return batch_memory(self._columns.nbytes, len(self))
 
     @property
     def last(self) -> ExtendedSequenceNumber:

@@ -17,11 +17,11 @@ from sparkinesis.stream.reading.closed_tip import TimeAtTip
 from sparkinesis.stream.reading.retention import CLOCK_MARGIN_MS, Reached, user_records_done
 from sparkinesis.stream.shard import Shard
 from sparkinesis.worker.batch import RecordBatch, make_batch
-from sparkinesis.worker.lifecycle.loss import StartCheck, tell
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
+from sparkinesis.worker.lifecycle.start_check import StartCheck, tell
 from sparkinesis.worker.lifecycle.starting import beyond, is_behind, later, since
 from sparkinesis.worker.retrieval.ahead import FetchedPage, OpenRetrieval, Retrieval
-from sparkinesis.worker.retrieval.shard_memory import ShardMemory
+from sparkinesis.worker.retrieval.shard_accounts import ShardAccounts
 
 _log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class Intake:
         self._lock = threading.Lock()
         self._has_ended = False
         self._retrieval: Retrieval | None = None
-        self._memory = ShardMemory(settings.memory, deaggregate=settings.options.deaggregate)
+        self._memory = ShardAccounts(settings.memory, deaggregate=settings.options.deaggregate)
         self._rest: FetchedPage | None = None
         """What was not taken of a page that is too large for one batch."""
         self._reached = Reached(TRIM_HORIZON)

@@ -12,8 +12,8 @@ from typing import Protocol
 from sparkinesis.stream.calls.client import Fetched
 from sparkinesis.stream.position import Position
 from sparkinesis.worker.options import AheadLimits
-from sparkinesis.worker.retrieval.footprint import decoded, decoded_within
 from sparkinesis.worker.retrieval.memory import Account, Hold
+from sparkinesis.worker.retrieval.memory_estimates import page_memory, records_within
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,10 +258,10 @@ class FetchAhead:
 
 def _fitted(fetched: Fetched, source: PageSource, hold: Hold) -> Fetched:
     """As much of a page as there is memory for; ``hold`` holds that much from now on."""
-    size = decoded(fetched)
+    size = page_memory(fetched)
     room = hold.resize(size)
     if room < size:
         # Its records are larger than those before.
-        fetched = source.keep(fetched, decoded_within(fetched, room))
-        hold.force(decoded(fetched))
+        fetched = source.keep(fetched, records_within(fetched, room))
+        hold.force(page_memory(fetched))
     return fetched

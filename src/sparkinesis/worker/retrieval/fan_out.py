@@ -21,8 +21,8 @@ from sparkinesis.stream.fan_out.registration import deregister_consumer, registe
 from sparkinesis.stream.position import Position
 from sparkinesis.worker.options import AheadLimits, FanOutOptions
 from sparkinesis.worker.retrieval.ahead import FetchAhead, PageSource
-from sparkinesis.worker.retrieval.footprint import in_flight
 from sparkinesis.worker.retrieval.memory import Account
+from sparkinesis.worker.retrieval.memory_estimates import response_memory
 from sparkinesis.worker.retrieval.polling import Polling
 
 _log = logging.getLogger(__name__)
@@ -173,7 +173,7 @@ class FanOut:
             raise _ShutDownError
 
 
-_LARGEST_EVENT = in_flight(2_097_152, 10_000)
+_LARGEST_EVENT = response_memory(2_097_152, 10_000)
 _SMALLEST_EVENT = 65_536
 """Bytes of memory that are held for an event that has not come, at least: one without records."""
 
@@ -207,7 +207,7 @@ class SubscribedShard:
             self._on_gone()
             raise
         if fetched is not None:
-            event = in_flight(fetched.size, len(fetched.page.records))
+            event = response_memory(fetched.size, len(fetched.page.records))
             self.wanted = min(_LARGEST_EVENT, max(_SMALLEST_EVENT, event))
         return fetched
 

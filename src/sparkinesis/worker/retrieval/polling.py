@@ -11,8 +11,12 @@ from sparkinesis.stream.reading.budget import Pace, ShardBudget
 from sparkinesis.stream.reading.cursor import ShardCursor
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.retrieval.ahead import FetchAhead
-from sparkinesis.worker.retrieval.footprint import LARGEST_RECORD, WHOLE_PAGE, in_flight
 from sparkinesis.worker.retrieval.memory import Account
+from sparkinesis.worker.retrieval.memory_estimates import (
+    LARGEST_RECORD,
+    WHOLE_PAGE,
+    response_memory,
+)
 
 _PACE = Pace(calls_per_second=4.0)
 """Of the five GetRecords calls that a shard takes a second, one is left for others."""
@@ -139,12 +143,12 @@ class PolledShard:
         if since is None:
             return self._whole
         seconds = self._clock() - since + 1.0
-        written = in_flight(int(_BYTES_A_SECOND * seconds), int(_RECORDS_A_SECOND * seconds))
+        written = response_memory(int(_BYTES_A_SECOND * seconds), int(_RECORDS_A_SECOND * seconds))
         return min(self._whole, written)
 
     @property
     def _whole(self) -> int:
-        return min(WHOLE_PAGE, self._most * in_flight(self._size, 1))
+        return min(WHOLE_PAGE, self._most * response_memory(self._size, 1))
 
     def wait(self) -> bool:
         return not self._stopped.wait(max(0.0, self._due - self._clock()))
@@ -152,7 +156,7 @@ class PolledShard:
     def fetch(self, room: int) -> Fetched | None:
         limit = self._most
         if room < self._whole:
-            limit = min(limit, max(1, room // in_flight(self._size, 1)))
+            limit = min(limit, max(1, room // response_memory(self._size, 1)))
         fetched = self._cursor.fetch(limit)
         records = fetched.page.records
         if records:

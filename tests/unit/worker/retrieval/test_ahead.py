@@ -16,8 +16,13 @@ from sparkinesis.stream.reading.divide import divide
 from sparkinesis.worker.options import DEFAULT_OPTIONS
 from sparkinesis.worker.retrieval.ahead import FetchAhead
 from sparkinesis.worker.retrieval.fan_out import SubscribedShard
-from sparkinesis.worker.retrieval.footprint import RECORD, WHOLE_PAGE, decoded, in_flight
 from sparkinesis.worker.retrieval.memory import Account, Hold, MemoryBudget
+from sparkinesis.worker.retrieval.memory_estimates import (
+    RECORD_OVERHEAD,
+    WHOLE_PAGE,
+    page_memory,
+    response_memory,
+)
 from sparkinesis.worker.retrieval.polling import PolledShard
 
 PATIENCE = 30.0
@@ -330,7 +335,7 @@ def test_a_page_is_asked_for_that_fits_into_the_memory_that_is_left() -> None:
     room = budget.account().ask(source.wanted).wait()
     assert room == budget.floor == MIB
     assert source.fetch(room) is not None
-    assert cursor.limits == [1, MIB // in_flight(1_000, 1)]
+    assert cursor.limits == [1, MIB // response_memory(1_000, 1)]
     others.release()
     assert source.fetch(budget.account().ask(source.wanted).wait()) is not None
     assert cursor.limits[2] > 20 * cursor.limits[1]
@@ -344,7 +349,7 @@ def test_at_the_tip_no_more_memory_is_asked_for_than_a_shard_takes_until_then() 
     assert whole == WHOLE_PAGE
     assert source.fetch(whole) is not None
     now[0] = 1.0
-    assert source.wanted == in_flight(2 * MIB, 2_000), "of a second, and one more"
+    assert source.wanted == response_memory(2 * MIB, 2_000), "of a second, and one more"
     now[0] = 100.0
     assert source.wanted == WHOLE_PAGE
 
@@ -388,7 +393,7 @@ def test_a_page_that_turns_out_too_large_is_kept_in_part(read: Callable[..., Rea
     reader.wait(1)
     second = reader.fetching.take()
     assert second is not None
-    assert cursor.kept == [MIB // (100_000 + RECORD)]
+    assert cursor.kept == [MIB // (100_000 + RECORD_OVERHEAD)]
     assert len(second.fetched.page.records) == cursor.kept[0] < cursor.limits[1]
     assert second.hold is not None
     assert second.hold.size <= MIB
@@ -466,7 +471,7 @@ def test_an_event_is_not_divided_and_the_next_one_waits_until_it_fits() -> None:
     event = fetching.take()
     assert event is not None
     assert event.hold is not None
-    assert event.hold.size == decoded(event.fetched) > budget.floor
+    assert event.hold.size == page_memory(event.fetched) > budget.floor
     assert cursor.given == 1, "for the next one there is no memory"
     others.release()
     assert announced.acquire(timeout=PATIENCE)

@@ -9,18 +9,18 @@ from sparkinesis.stream.page import Record
 from sparkinesis.stream.reading.divide import divide
 from sparkinesis.worker.batch import RecordBatch
 from sparkinesis.worker.retrieval.ahead import FetchedPage
-from sparkinesis.worker.retrieval.footprint import (
-    AS_IT_IS,
-    FIRST_EXPANSION,
-    batch_at_most,
-    batch_of,
-    batch_within,
-    expansion_of,
-)
 from sparkinesis.worker.retrieval.memory import Hold, MemoryBudget
+from sparkinesis.worker.retrieval.memory_estimates import (
+    FIRST_EXPANSION,
+    WITHOUT_UNPACKING,
+    batch_records_within,
+    estimate_batch_memory,
+    largest_batch_memory,
+    measure_expansion,
+)
 
 
-class ShardMemory:
+class ShardAccounts:
     """Two accounts of a budget; used by one thread, that of the shard's consumer."""
 
     def __init__(self, budget: MemoryBudget, *, deaggregate: bool = True) -> None:
@@ -31,7 +31,7 @@ class ShardMemory:
         self._small = budget.limit // 64
         """Bytes that are held for a moment without a look at each record, which takes longer."""
         self._batch: Hold | None = None
-        self._expansion = FIRST_EXPANSION if deaggregate else AS_IT_IS
+        self._expansion = FIRST_EXPANSION if deaggregate else WITHOUT_UNPACKING
 
     def admit(self, page: FetchedPage) -> tuple[FetchedPage, FetchedPage | None]:
         """As much of a page as its batch may take memory for, one record at least; and the rest.
@@ -43,14 +43,14 @@ class ShardMemory:
         records = page.fetched.page.records
         if not records:
             return page, None
-        size = batch_at_most(page.fetched, self._expansion)
+        size = largest_batch_memory(page.fetched, self._expansion)
         if size > self._small:
-            size = batch_of(page.fetched, self._expansion)
+            size = estimate_batch_memory(page.fetched, self._expansion)
         self._batch = self._at_hand.ask(size, 1)
         room = self._batch.wait()
         if room >= size:
             return page, None
-        count = batch_within(records, room, self._expansion)
+        count = batch_records_within(records, room, self._expansion)
         if count == len(records):
             return page, None
         head, rest = divide(page.fetched, count)
@@ -61,7 +61,7 @@ class ShardMemory:
         if self._batch is not None:
             self._batch.force(batch.memory)
         if len(batch) > len(records):
-            self._expansion = expansion_of(records, batch.memory)
+            self._expansion = measure_expansion(records, batch.memory)
 
     def done(self) -> None:
         """The record processor is done with its batch, or will not be given it any more."""

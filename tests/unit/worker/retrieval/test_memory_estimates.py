@@ -16,7 +16,7 @@ from sparkinesis.stream.calls.transport import data_size
 from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.stream.page import Page, decode_page
 from sparkinesis.worker.batch import RecordBatch, make_batch
-from sparkinesis.worker.retrieval import footprint
+from sparkinesis.worker.retrieval import memory_estimates as estimates
 
 RNG = random.Random(1)
 FIRST = 49590338271490256608559692538361571095921575989136588898
@@ -82,7 +82,7 @@ def batch_of(page: Page) -> RecordBatch:
 def test_a_page_takes_what_it_is_said_to_take(kind: str) -> None:
     answer = body(KINDS[kind])
     page, size = allocated(lambda: decode_page(answer))
-    estimate = footprint.decoded(Fetched(page, data_size(len(answer), page), 0))
+    estimate = estimates.page_memory(Fetched(page, data_size(len(answer), page), 0))
     assert 0.9 * size <= estimate <= 1.2 * size
 
 
@@ -98,8 +98,10 @@ def test_a_batch_takes_what_it_is_said_to_take_with_its_objects(kind: str) -> No
 def test_what_a_page_takes_as_a_batch_is_known_before_or_thought_larger(kind: str) -> None:
     page = fetched(KINDS[kind])
     memory = batch_of(page.page).memory
-    estimate = footprint.batch_of(page, footprint.FIRST_EXPANSION)
-    assert memory * 0.9 <= estimate <= footprint.batch_at_most(page, footprint.FIRST_EXPANSION)
+    estimate = estimates.estimate_batch_memory(page, estimates.FIRST_EXPANSION)
+    assert (
+        memory * 0.9 <= estimate <= estimates.largest_batch_memory(page, estimates.FIRST_EXPANSION)
+    )
     if not kind.startswith("KPL"):
         assert estimate <= 1.1 * memory
 
@@ -108,17 +110,19 @@ def test_what_a_page_takes_as_a_batch_is_known_before_or_thought_larger(kind: st
 def test_aggregates_take_what_those_before_took(kind: str) -> None:
     page = fetched([*KINDS[kind], *KINDS["200 B"][:50]])
     memory = batch_of(page.page).memory
-    expansion = footprint.expansion_of(page.page.records, memory)
-    assert footprint.batch_of(page, expansion) == pytest.approx(memory, rel=0.05)
+    expansion = estimates.measure_expansion(page.page.records, memory)
+    assert estimates.estimate_batch_memory(page, expansion) == pytest.approx(memory, rel=0.05)
 
 
 def test_so_many_records_as_fit_and_one_in_any_case() -> None:
     page = fetched(KINDS["200 B"])
     records = page.page.records
-    each = footprint.decoded(page) / len(records)
-    assert footprint.decoded_within(page, round(each * 10.5)) == 10
-    assert footprint.decoded_within(page, 1) == 1
-    assert footprint.decoded_within(page, 10**9) == len(records)
-    room = footprint.batch_of(page, 1.0) // 2
-    assert footprint.batch_within(records, room, 1.0) == pytest.approx(len(records) / 2, rel=0.05)
-    assert footprint.batch_within(records, 1, 1.0) == 1
+    each = estimates.page_memory(page) / len(records)
+    assert estimates.records_within(page, round(each * 10.5)) == 10
+    assert estimates.records_within(page, 1) == 1
+    assert estimates.records_within(page, 10**9) == len(records)
+    room = estimates.estimate_batch_memory(page, 1.0) // 2
+    assert estimates.batch_records_within(records, room, 1.0) == pytest.approx(
+        len(records) / 2, rel=0.05
+    )
+    assert estimates.batch_records_within(records, 1, 1.0) == 1
