@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from sparkinesis.worker.lifecycle.states import State
+from sparkinesis.worker.lifecycle.states import ShardState
 from sparkinesis.worker.status import Failure
 
 
@@ -61,7 +61,7 @@ class FleetShard:
 
     shard_id: str
     worker_id: str
-    state: State
+    state: ShardState
     millis_behind_latest: int | None
     records: int
     """User records processed since this worker took the shard."""

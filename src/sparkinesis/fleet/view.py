@@ -17,7 +17,7 @@ from sparkinesis.fleet.status import (
 )
 from sparkinesis.terminal.live import LiveView, can_update, print_line
 from sparkinesis.terminal.view import OwnerRow, ShardRow, View
-from sparkinesis.worker.lifecycle.states import State
+from sparkinesis.worker.lifecycle.states import ShardState
 from sparkinesis.worker.status import Failure
 
 _SILENCE = 5.0
@@ -107,7 +107,7 @@ def _shard(shard: FleetShard) -> ShardRow:
         shard.worker_id,
         shard.state.value,
         shard.millis_behind_latest,
-        shard.records_per_second if shard.state is State.PROCESSING else None,
+        shard.records_per_second if shard.state is ShardState.PROCESSING else None,
         f"in one call for {seconds:.0f} s" if seconds >= _LONG_CALL else "",
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sparkinesis.worker.lifecycle.states import State
+from sparkinesis.worker.lifecycle.states import ShardState
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +12,7 @@ class ShardStatus:
     """What a worker does with one of its shards."""
 
     shard_id: str
-    state: State
+    state: ShardState
     millis_behind_latest: int | None
     processing_for: float | None
     """Seconds that the present call of ``process_records`` has taken so far."""

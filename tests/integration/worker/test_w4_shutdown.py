@@ -19,7 +19,7 @@ from sparkinesis.local import LocalServer
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.lifecycle.signals import graceful_on_signals
-from sparkinesis.worker.lifecycle.states import State
+from sparkinesis.worker.lifecycle.states import ShardState
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions
 from tests.journal import PATIENCE, Journal, Journaling
@@ -143,7 +143,7 @@ def test_a_shard_that_waits_for_its_parents_hears_nothing(
     child = "shardId-000000000002"
 
     def is_waiting() -> bool:
-        return (child, State.WAITING_ON_PARENT_SHARDS) in {
+        return (child, ShardState.WAITING_ON_PARENT_SHARDS) in {
             (status.shard_id, status.state) for status in worker.status()
         }
 

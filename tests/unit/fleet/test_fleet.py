@@ -24,7 +24,7 @@ from sparkinesis.fleet.status import FleetState
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.dead_letters.targets import DeadLetterDirectory
 from sparkinesis.worker.fleet_options import FleetOptions
-from sparkinesis.worker.lifecycle.states import State
+from sparkinesis.worker.lifecycle.states import ShardState
 from sparkinesis.worker.on_error import DeadLetter, Retry
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processor import RecordProcessor
@@ -386,7 +386,7 @@ def test_a_worker_that_was_out_of_time_is_noted(spark: Any) -> None:
     [(0, "had no shards"), (1, "had s0: other workers"), (6, "s4 and more: other workers")],
 )
 def test_a_lost_worker_is_noted_with_its_shards(spark: Any, count: int, had: str) -> None:
-    shards = tuple(ShardStatus(f"s{n}", State.PROCESSING, 0, None) for n in range(count))
+    shards = tuple(ShardStatus(f"s{n}", ShardState.PROCESSING, 0, None) for n in range(count))
     notes = notes_after(spark, Report(shards, 0, is_running=True), Disconnected("w"))
     (lost,) = (note for note in notes if note.startswith("Lost worker w on host"))
     assert had in lost

@@ -9,7 +9,7 @@ from sparkinesis.fleet.ledger import FAILURES, NOTES, Ledger
 from sparkinesis.fleet.roster import Roster
 from sparkinesis.fleet.status import FleetState, WorkerState
 from sparkinesis.worker.fleet_options import FleetOptions
-from sparkinesis.worker.lifecycle.states import State
+from sparkinesis.worker.lifecycle.states import ShardState
 from sparkinesis.worker.status import Failure, ShardStatus
 
 
@@ -18,7 +18,7 @@ def hello(worker: str, slot: int = 0) -> Hello:
 
 
 def shard(name: str, records: int, lag: int | None = None) -> ShardStatus:
-    return ShardStatus(name, State.PROCESSING, lag, 0.5, records)
+    return ShardStatus(name, ShardState.PROCESSING, lag, 0.5, records)
 
 
 def failure(mark: str, count: int = 1, shards: tuple[str, ...] = ("s",)) -> Failure:

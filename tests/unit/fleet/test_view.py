@@ -20,7 +20,7 @@ from sparkinesis.fleet.status import (
 )
 from sparkinesis.fleet.view import fleet_view, watch
 from sparkinesis.terminal.view import OwnerRow, ShardRow
-from sparkinesis.worker.lifecycle.states import State
+from sparkinesis.worker.lifecycle.states import ShardState
 from sparkinesis.worker.status import Failure
 
 FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
@@ -49,8 +49,8 @@ RUNNING = FleetStatus(
         worker("c", WorkerState.LEAVING, heard_ago=7.4),
     ),
     (
-        FleetShard(FIRST, "a", State.PROCESSING, 300, 100, 12.5, 2.0),
-        FleetShard(SECOND, "c", State.INITIALIZING, None, 0, 0.0, 41.7),
+        FleetShard(FIRST, "a", ShardState.PROCESSING, 300, 100, 12.5, 2.0),
+        FleetShard(SECOND, "c", ShardState.INITIALIZING, None, 0, 0.0, 41.7),
     ),
     (failure(1), failure(2, 3), failure(3), failure(4)),
     ("the worker x was lost", "the worker c took its place"),

@@ -28,8 +28,8 @@ from sparkinesis.worker.lifecycle.settings import ConsumerSettings
 from sparkinesis.worker.lifecycle.starting import not_before, start_position
 from sparkinesis.worker.lifecycle.states import (
     TABLE,
+    ShardState,
     ShutdownReason,
-    State,
     Task,
     after_task,
     before_task,
@@ -80,7 +80,7 @@ class ShardConsumer:
     ) -> None:
         self.held = held
         self.shard_id = held.shard_id
-        self.state = State.WAITING_ON_PARENT_SHARDS
+        self.state = ShardState.WAITING_ON_PARENT_SHARDS
         self.intake = Intake(
             held.shard_id,
             held.lease.hash_range,
@@ -133,7 +133,7 @@ class ShardConsumer:
 
     @property
     def is_complete(self) -> bool:
-        return self.state is State.SHUTDOWN_COMPLETE
+        return self.state is ShardState.SHUTDOWN_COMPLETE
 
     @property
     def processing_since(self) -> float | None:

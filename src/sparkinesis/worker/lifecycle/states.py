@@ -11,8 +11,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 
-class State(Enum):
-    """Where a shard consumer is in its life."""
+class ShardState(Enum):
+    """The state of a shard, as the worker that reads the shard sees it."""
 
     WAITING_ON_PARENT_SHARDS = "waiting on parent shards"
     INITIALIZING = "initializing"
@@ -45,13 +45,13 @@ class Row(NamedTuple):
     """One state: its task, and the next state after success and for each shutdown reason."""
 
     task: Task | None
-    success: State
-    requested: State
-    shard_end: State
-    lease_lost: State
+    success: ShardState
+    requested: ShardState
+    shard_end: ShardState
+    lease_lost: ShardState
 
 
-_S = State
+_S = ShardState
 TABLE = MappingProxyType(
     {
         # state: task, success, requested, shard end, lease lost
@@ -90,7 +90,7 @@ TABLE = MappingProxyType(
 )  # fmt: skip
 
 
-def after_task(state: State, reason: ShutdownReason | None) -> State:
+def after_task(state: ShardState, reason: ShutdownReason | None) -> ShardState:
     """The state that follows ``state`` once its task has succeeded."""
     row = TABLE[state]
     if reason is None:
@@ -102,7 +102,7 @@ def after_task(state: State, reason: ShutdownReason | None) -> State:
     }[reason]
 
 
-def before_task(state: State, reason: ShutdownReason | None) -> State:
+def before_task(state: ShardState, reason: ShutdownReason | None) -> ShardState:
     """The state whose task comes next: a reason is followed at once, also after a failure.
 
     Unless the task of ``state`` is itself the answer to the reason.

@@ -22,7 +22,7 @@ from sparkinesis.lease.rules.shard_sync import ShardEnd
 from sparkinesis.stream.shard import Shard
 from sparkinesis.worker.lifecycle.consumer import ShardConsumer
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
-from sparkinesis.worker.lifecycle.states import ShutdownReason, State
+from sparkinesis.worker.lifecycle.states import ShardState, ShutdownReason
 from sparkinesis.worker.reporting.log_context import LogPlace
 from sparkinesis.worker.retrieval.ahead import OpenRetrieval, RetrievalMode
 from sparkinesis.worker.retrieval.closed_shards import ClosedShards
@@ -265,7 +265,7 @@ class Worker:
         with self._changed:
             consumers = list(self._consumers.values())
         for consumer in consumers:
-            waits = consumer.state is State.WAITING_ON_PARENT_SHARDS
+            waits = consumer.state is ShardState.WAITING_ON_PARENT_SHARDS
             if waits and self._coordinator.seem_finished(consumer.held.lease.parent_ids):
                 consumer.wake()
 

@@ -20,7 +20,7 @@ from sparkinesis.fleet.channel.messages import (
     decode_for_worker,
     encode,
 )
-from sparkinesis.worker.lifecycle.states import State
+from sparkinesis.worker.lifecycle.states import ShardState
 from sparkinesis.worker.reporting.failures import Failures, describe
 from sparkinesis.worker.status import ShardStatus
 
@@ -40,8 +40,8 @@ def failures_of(error: Exception) -> Failures:
         Hello("w", 1, 2, 3, "host", 4, 5, 6, is_running=True, is_leaving=True),
         Report(
             (
-                ShardStatus("s0", State.PROCESSING, 12, 0.25, 99),
-                ShardStatus("s1", State.WAITING_ON_PARENT_SHARDS, None, None),
+                ShardStatus("s0", ShardState.PROCESSING, 12, 0.25, 99),
+                ShardStatus("s1", ShardState.WAITING_ON_PARENT_SHARDS, None, None),
             ),
             99,
             True,

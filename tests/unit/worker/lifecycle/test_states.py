@@ -6,15 +6,15 @@ import pytest
 
 from sparkinesis.worker.lifecycle.states import (
     TABLE,
+    ShardState,
     ShutdownReason,
-    State,
     Task,
     after_task,
     before_task,
     outranks,
 )
 
-WAITING, INITIALIZING, PROCESSING, REQUESTED, COMPLETED, SHUTTING_DOWN, COMPLETE = State
+WAITING, INITIALIZING, PROCESSING, REQUESTED, COMPLETED, SHUTTING_DOWN, COMPLETE = ShardState
 REASONS = (ShutdownReason.REQUESTED, ShutdownReason.LEASE_LOST, ShutdownReason.SHARD_END)
 
 KCL = {
@@ -29,23 +29,23 @@ KCL = {
 }
 
 
-@pytest.mark.parametrize("state", State)
-def test_each_state_has_its_task(state: State) -> None:
+@pytest.mark.parametrize("state", ShardState)
+def test_each_state_has_its_task(state: ShardState) -> None:
     assert TABLE[state].task is KCL[state][0]
 
 
-@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("state", ShardState)
 @pytest.mark.parametrize(("reason", "cell"), [(None, 1), *zip(REASONS, (2, 3, 4), strict=True)])
 def test_each_event_leads_where_the_kcl_goes(
-    state: State, reason: ShutdownReason | None, cell: int
+    state: ShardState, reason: ShutdownReason | None, cell: int
 ) -> None:
     assert after_task(state, reason) is KCL[state][cell]
 
 
-@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("state", ShardState)
 @pytest.mark.parametrize("reason", REASONS)
 def test_a_reason_is_followed_at_once_unless_the_task_is_the_answer_to_it(
-    state: State, reason: ShutdownReason
+    state: ShardState, reason: ShutdownReason
 ) -> None:
     """A failing task is run again; it must not hold up a shutdown."""
     answers = state is SHUTTING_DOWN or (state, reason) == (REQUESTED, ShutdownReason.REQUESTED)
