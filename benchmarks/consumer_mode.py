@@ -24,7 +24,7 @@ from benchmarks.report import Result, print_table
 from benchmarks.source import spark_session
 from sparkinesis.local import LocalServer
 from sparkinesis.source.datasource import KinesisDataSource, KinesisStreamReader
-from sparkinesis.source.options.options import stream_read_options
+from sparkinesis.source.options.read_options import stream_read_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

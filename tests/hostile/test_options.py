@@ -21,8 +21,9 @@ from sparkinesis.errors import OptionError
 from sparkinesis.local import LocalServer
 from sparkinesis.monitor.target import parse_target
 from sparkinesis.source.datasource import KinesisDataSource
-from sparkinesis.source.options.batch_options import batch_read_options
-from sparkinesis.source.options.options import OPTIONS, Options, stream_read_options
+from sparkinesis.source.options.batch_read_options import batch_read_options
+from sparkinesis.source.options.option_table import OPTIONS, Options
+from sparkinesis.source.options.read_options import stream_read_options
 from sparkinesis.source.options.write_options import write_options
 from sparkinesis.stream.address import stream_address
 from sparkinesis.stream.calls.transport import call_client

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from sparkinesis.errors import DataLossError, StreamNotFoundError
 from sparkinesis.local import LocalServer, ManualClock
-from sparkinesis.source.batch.reader import KinesisBatchReader
+from sparkinesis.source.batch.batch_reader import KinesisBatchReader
 from sparkinesis.source.datasource import KinesisDataSource
 from sparkinesis.stream.reading.record import USER_RECORD_SCHEMA
 from tests.engine import Query, Row

@@ -10,7 +10,7 @@ import pytest
 
 from sparkinesis.errors import DataLossError
 from sparkinesis.local import LocalServer, ManualClock
-from sparkinesis.source.planning.planner import SourcePlanner
+from sparkinesis.source.planning.source_planner import SourcePlanner
 from tests.engine import MODES, Query
 from tests.streams import merge_neighbours, put, put_at, split
 

@@ -16,9 +16,9 @@ from aws_kinesis_agg.deaggregator import iter_deaggregate_records
 
 from sparkinesis.errors import AccessDeniedError, RecordRefusedError, ServiceError
 from sparkinesis.local import Call, Fault, FaultPlan, LocalServer, ManualClock
-from sparkinesis.source.options.options import Options
+from sparkinesis.source.options.option_table import Options
 from sparkinesis.source.options.write_options import write_options
-from sparkinesis.source.writing.writer import write_batches
+from sparkinesis.source.writing.write_task import write_batches
 from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.routing import hash_key
 from tests.engine import Query

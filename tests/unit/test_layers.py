@@ -70,8 +70,11 @@ def test_imports_point_down_only(module: str) -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("stream/calls/client.py", "from sparkinesis.source.options.options import OPTIONS"),
-        ("source/reading/reader.py", "def f():\n    import sparkinesis.worker.lifecycle.consumer"),
+        ("stream/calls/client.py", "from sparkinesis.source.options.option_table import OPTIONS"),
+        (
+            "source/reading/read_task.py",
+            "def f():\n    import sparkinesis.worker.lifecycle.consumer",
+        ),
         ("worker/lifecycle/consumer.py", "from sparkinesis import source"),
         ("lease/rules/taker.py", "from pyspark.sql import SparkSession"),
         ("local/wire/server.py", "from sparkinesis.stream.calls.client import StreamClient"),

@@ -32,17 +32,18 @@ from pyspark.sql.streaming.datasource import (
 
 from sparkinesis.errors import OptionError
 from sparkinesis.source.offsets import from_json, ranges, to_json
-from sparkinesis.source.options.admission import NO_LIMIT
-from sparkinesis.source.options.options import Options, StreamReadOptions, stream_read_options
+from sparkinesis.source.options.allowance import NO_LIMIT
+from sparkinesis.source.options.option_table import Options
+from sparkinesis.source.options.read_options import StreamReadOptions, stream_read_options
 from sparkinesis.stream.position import ShardRange
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from sparkinesis.source.batch.reader import KinesisBatchReader
+    from sparkinesis.source.batch.batch_reader import KinesisBatchReader
     from sparkinesis.source.options.write_options import WriteOptions
-    from sparkinesis.source.planning.planner import SourcePlanner
+    from sparkinesis.source.planning.source_planner import SourcePlanner
 
 SCHEMA = (
     "partitionKey STRING, data BINARY, stream STRING, shardId STRING, sequenceNumber STRING, "
@@ -78,8 +79,8 @@ class KinesisDataSource(DataSource):
         return SCHEMA
 
     def reader(self, schema: StructType) -> KinesisBatchReader:  # noqa: ARG002
-        from sparkinesis.source.batch.reader import batch_reader  # noqa: PLC0415 - see above
-        from sparkinesis.source.options.batch_options import batch_read_options  # noqa: PLC0415
+        from sparkinesis.source.batch.batch_reader import batch_reader  # noqa: PLC0415 - see above
+        from sparkinesis.source.options.batch_read_options import batch_read_options  # noqa: PLC0415
 
         return batch_reader(batch_read_options(self._options))
 
@@ -172,7 +173,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task, in the shard's order. Runs on an executor."""
-        from sparkinesis.source.reading.reader import read_records  # noqa: PLC0415 - see above
+        from sparkinesis.source.reading.read_task import read_records  # noqa: PLC0415 - see above
 
         assert isinstance(partition, ShardPartition)
         return read_records(
@@ -189,7 +190,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._planner.stop()
 
     def _plan(self) -> SourcePlanner:
-        from sparkinesis.source.planning.planner import SourcePlanner  # noqa: PLC0415 - see above
+        from sparkinesis.source.planning.source_planner import SourcePlanner  # noqa: PLC0415 - see above
 
         if self._planner is None:
             self._planner = SourcePlanner(self._options)
@@ -236,7 +237,7 @@ class KinesisStreamWriter(DataSourceStreamArrowWriter):
 
 
 def _write(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-    from sparkinesis.source.writing.writer import write_batches  # noqa: PLC0415 - see above
+    from sparkinesis.source.writing.write_task import write_batches  # noqa: PLC0415 - see above
 
     write_batches(options, batches)
     return WriterCommitMessage()

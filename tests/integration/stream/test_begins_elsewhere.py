@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from sparkinesis.source.reading.subscribed import SubscribedCursor, Turn
+from sparkinesis.source.reading.subscribed_cursor import SubscribedCursor, Turn
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry

@@ -10,9 +10,10 @@ import msgspec
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from sparkinesis.source.datasource import KinesisStreamReader
-from sparkinesis.source.options.admission import Allowance
-from sparkinesis.source.planning import prober, stream_planner
-from sparkinesis.source.planning.plan import Finished, Records
+from sparkinesis.source.options.allowance import Allowance
+from sparkinesis.source.planning import shard_prober as prober
+from sparkinesis.source.planning import stream_planner
+from sparkinesis.source.planning.batch_end import Finished, Records
 from sparkinesis.source.planning.stream_planner import StreamPlanner
 from sparkinesis.stream.calls import client
 from sparkinesis.stream.position import SHARD_END, AfterRecord, AtTimestamp

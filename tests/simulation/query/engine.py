@@ -18,8 +18,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import StructType
 
 from sparkinesis.source.datasource import KinesisDataSource, KinesisStreamReader
-from sparkinesis.source.options.options import Options, StreamReadOptions, stream_read_options
-from sparkinesis.source.planning.planner import SourcePlanner
+from sparkinesis.source.options.option_table import Options
+from sparkinesis.source.options.read_options import StreamReadOptions, stream_read_options
+from sparkinesis.source.planning.source_planner import SourcePlanner
 from tests.simulation.query.cluster import Cluster
 from tests.simulation.scheduler import Process
 

@@ -316,9 +316,9 @@ class World:
 
         replacements: dict[str, object] = {
             "sparkinesis.stream.calls.client.call_client": call_client,
-            "sparkinesis.source.planning.planner.StreamClient": self._new_client,
-            "sparkinesis.source.reading.reader.StreamClient": self._new_client,
-            "sparkinesis.source.reading.reader._budget": self._budget,
+            "sparkinesis.source.planning.source_planner.StreamClient": self._new_client,
+            "sparkinesis.source.reading.read_task.StreamClient": self._new_client,
+            "sparkinesis.source.reading.read_task._budget": self._budget,
             "sparkinesis.source.planning.stream_planner.FIRST_CONTACT": self._retry(10.0),
         }
         with ExitStack() as stack:

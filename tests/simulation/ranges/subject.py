@@ -6,8 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from sparkinesis.source.reading import subscribed
-from sparkinesis.source.reading.subscribed import SubscribedCursor, Turn
+from sparkinesis.source.reading import subscribed_cursor as subscribed
+from sparkinesis.source.reading.subscribed_cursor import SubscribedCursor, Turn
 from sparkinesis.stream.position import TRIM_HORIZON
 from tests.simulation.logs import quiet_logging
 from tests.simulation.patches import take_repeats

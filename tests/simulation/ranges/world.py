@@ -15,7 +15,7 @@ from unittest import mock
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.local import LocalKinesis
 from sparkinesis.local.model import limits
-from sparkinesis.source.reading.subscribed import SubscribedCursor, Turn
+from sparkinesis.source.reading.subscribed_cursor import SubscribedCursor, Turn
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry
@@ -95,7 +95,10 @@ class Ranges:
         with ExitStack() as stack:
             stack.enter_context(installed(self.scheduler))
             for name, replacement in (
-                ("sparkinesis.source.reading.subscribed.threading", Threading(self.scheduler)),
+                (
+                    "sparkinesis.source.reading.subscribed_cursor.threading",
+                    Threading(self.scheduler),
+                ),
                 ("sparkinesis.stream.calls.client.call_client", lambda _: self._client),
                 (
                     "sparkinesis.stream.calls.client.subscription_client",

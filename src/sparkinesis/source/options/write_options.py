@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sparkinesis.errors import OptionError
-from sparkinesis.source.options.options import Options, Use
+from sparkinesis.source.options.option_table import Options, Use
 from sparkinesis.stream.address import StreamAddress
 
 AGGREGATE_KEY_SIZE = 1

@@ -12,10 +12,10 @@ from functools import partial
 from sparkinesis.errors import DataLossError, ServiceError
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.source.offsets import ANY_SHARD, Positions
-from sparkinesis.source.options.admission import NO_LIMIT, Allowance
-from sparkinesis.source.planning.application import leases_of, resume
-from sparkinesis.source.planning.behind import follows_older
-from sparkinesis.source.planning.plan import (
+from sparkinesis.source.options.allowance import NO_LIMIT, Allowance
+from sparkinesis.source.planning.age_probe import follows_older
+from sparkinesis.source.planning.application_position import leases_of, resume
+from sparkinesis.source.planning.batch_end import (
     Finding,
     Plan,
     Quiet,
@@ -26,8 +26,8 @@ from sparkinesis.source.planning.plan import (
     plan,
     without_missing,
 )
-from sparkinesis.source.planning.prober import Look, ShardProber
-from sparkinesis.source.planning.skipping import skip_older, undecided
+from sparkinesis.source.planning.shard_prober import Look, ShardProber
+from sparkinesis.source.planning.skip_older_than import skip_older, undecided
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.position import (

@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from sparkinesis.errors import OptionError, RecordRefusedError
 from sparkinesis.source.datasource import KinesisDataSource
-from sparkinesis.source.options.options import Options
+from sparkinesis.source.options.option_table import Options
 from sparkinesis.source.options.write_options import WriteOptions, write_options
 from sparkinesis.source.writing.rows import check_schema, user_records
 from tests.sink import SPARK_SCHEMA, Row, arrow

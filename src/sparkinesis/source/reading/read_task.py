@@ -9,8 +9,8 @@ from contextlib import ExitStack, closing
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparkinesis.source.options.options import ReadOptions
-from sparkinesis.source.reading.subscribed import SubscribedCursor, Turn
+from sparkinesis.source.options.read_options import ReadOptions
+from sparkinesis.source.reading.subscribed_cursor import SubscribedCursor, Turn
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.subscription import OPERATION

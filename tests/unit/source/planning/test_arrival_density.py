@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkinesis.source.planning.density import Window, doubt, reach, with_window
+from sparkinesis.source.planning.arrival_density import Window, doubt, reach, with_window
 
 WEIGHT = st.floats(0.0, 2.0)
 

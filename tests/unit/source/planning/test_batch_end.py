@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkinesis.source.offsets import ANY_SHARD, Positions, ranges
-from sparkinesis.source.planning.plan import (
+from sparkinesis.source.planning.batch_end import (
     Finding,
     Finished,
     Quiet,

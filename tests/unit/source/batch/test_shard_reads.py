@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkinesis.source.batch.filters import Wanted
-from sparkinesis.source.batch.plan import Stretch, stretches, unlisted, with_open_end
+from sparkinesis.source.batch.shard_reads import Stretch, stretches, unlisted, with_open_end
 from sparkinesis.source.offsets import ANY_SHARD, Positions
-from sparkinesis.source.planning.plan import Finding, plan
+from sparkinesis.source.planning.batch_end import Finding, plan
 from sparkinesis.stream.position import (
     LATEST,
     SHARD_END,
@@ -18,7 +18,7 @@ from sparkinesis.stream.position import (
     Position,
 )
 from sparkinesis.stream.shard import Lineage, Shard
-from tests.unit.source.planning.test_plan import _look, histories
+from tests.unit.source.planning.test_batch_end import _look, histories
 
 NOW = 1_000_000
 ALL: Positions = {ANY_SHARD: TRIM_HORIZON}

@@ -11,8 +11,8 @@ from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, StreamIdentifier
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.source.offsets import ANY_SHARD, Positions, ranges
-from sparkinesis.source.planning.application import leases_of, resume
-from sparkinesis.source.planning.plan import (
+from sparkinesis.source.planning.application_position import leases_of, resume
+from sparkinesis.source.planning.batch_end import (
     Finding,
     Finished,
     Quiet,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from sparkinesis.source.batch.filters import Wanted, narrow
-from sparkinesis.source.options.batch_options import BatchReadOptions
+from sparkinesis.source.options.batch_read_options import BatchReadOptions
 from sparkinesis.stream.position import ShardRange
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class KinesisBatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """One task for each shard that may have something to read. Calls the service."""
-        from sparkinesis.source.batch.planner import plan_read  # noqa: PLC0415 - with boto3
+        from sparkinesis.source.batch.batch_planner import plan_read  # noqa: PLC0415 - with boto3
 
         return [
             BatchPartition(task.stream, task.wanted, task.before_ms)
@@ -46,7 +46,7 @@ class KinesisBatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task, in the shard's order. Runs on an executor."""
-        from sparkinesis.source.reading.reader import before, read_records  # noqa: PLC0415 - with boto3
+        from sparkinesis.source.reading.read_task import before, read_records  # noqa: PLC0415 - with boto3
 
         if not isinstance(partition, BatchPartition):
             return iter(())  # Spark's stand-in where there is nothing to read

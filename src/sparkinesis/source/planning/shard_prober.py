@@ -10,7 +10,7 @@ When the jump finds nothing (a burst, then silence), a page is read forward. If 
 the tip either, the instant is moved back by halves, and the rest is read forward.
 
 When a batch may read only so much, a small amount is counted by reading forward, and the end of a
-large one is found by samples (`sparkinesis.source.planning.slicer`).
+large one is found by samples (`sparkinesis.source.planning.sampling`).
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from sparkinesis.errors import (
     PositionNotFoundError,
     ShardNotFoundError,
 )
-from sparkinesis.source.options.admission import NO_LIMIT, Allowance
-from sparkinesis.source.planning.plan import Finding, Finished, Quiet, Records
-from sparkinesis.source.planning.slicer import Sample, arrival_ms, end_of_slice, weigh
+from sparkinesis.source.options.allowance import NO_LIMIT, Allowance
+from sparkinesis.source.planning.batch_end import Finding, Finished, Quiet, Records
+from sparkinesis.source.planning.sampling import Sample, arrival_ms, end_of_slice, weigh
 from sparkinesis.stream.calls.client import Fetched, StreamClient, shard_of
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.position import (

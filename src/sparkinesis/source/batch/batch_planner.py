@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from sparkinesis.errors import ShardNotFoundError
 from sparkinesis.source.batch.filters import Wanted
-from sparkinesis.source.batch.plan import Stretch, stretches, unlisted, with_open_end
+from sparkinesis.source.batch.shard_reads import Stretch, stretches, unlisted, with_open_end
 from sparkinesis.source.offsets import Positions, ranges
-from sparkinesis.source.options.batch_options import BatchReadOptions
-from sparkinesis.source.options.options import ReadOptions
+from sparkinesis.source.options.batch_read_options import BatchReadOptions
+from sparkinesis.source.options.read_options import ReadOptions
 from sparkinesis.source.planning.stream_planner import FIRST_CONTACT, StreamPlanner
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import LATEST, ShardRange

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparkinesis.source.reading.subscribed import AFTER_LOSS, AFTER_REFUSAL, Turn
+from sparkinesis.source.reading.subscribed_cursor import AFTER_LOSS, AFTER_REFUSAL, Turn
 from sparkinesis.stream.fan_out.interruption import BETWEEN_SUBSCRIPTIONS
 from sparkinesis.stream.reading.budget import OwnSlot
 

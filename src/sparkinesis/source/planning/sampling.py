@@ -1,8 +1,9 @@
-"""Where to end a slice of a shard's backlog that holds about as much as a batch may read.
+"""Finds by samples where a slice of a shard's backlog ends that fills what a batch may read.
 
-Reading it all to count would take the shard's read limit twice. Instead a few instants are sampled
-until what lies between is known well enough (`sparkinesis.source.planning.density`); the end is
-always a record that exists. Where samples do not settle it, the caller reads forward and counts.
+Reading all of the backlog to count it would use the shard's read limit twice. Instead the planner
+samples the records at a few instants, until the records in between can be estimated well enough
+(`sparkinesis.source.planning.arrival_density`). The end is always a record that exists. Where the
+samples are not enough to decide, the caller reads forward and counts.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from sparkinesis.source.options.admission import Allowance
-from sparkinesis.source.planning.density import TOLERANCE, Window, doubt, reach, with_window
+from sparkinesis.source.options.allowance import Allowance
+from sparkinesis.source.planning.arrival_density import TOLERANCE, Window, doubt, reach, with_window
 from sparkinesis.stream.kpl.unpack import count_user_records
 from sparkinesis.stream.page import Record
 

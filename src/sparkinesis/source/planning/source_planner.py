@@ -12,8 +12,8 @@ from typing import TypeAlias, TypeVar
 
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.source.offsets import Offset, Positions
-from sparkinesis.source.options.admission import NO_LIMIT, Allowance
-from sparkinesis.source.options.options import StreamReadOptions
+from sparkinesis.source.options.allowance import NO_LIMIT, Allowance
+from sparkinesis.source.options.read_options import StreamReadOptions
 from sparkinesis.source.planning.stream_planner import SMALLEST_PART, StreamPlanner
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.fan_out.consumers import describe_consumer

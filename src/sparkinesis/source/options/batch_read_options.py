@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sparkinesis.source.offsets import Offset
-from sparkinesis.source.options.boundary import for_streams
-from sparkinesis.source.options.options import Options, ReadOptions, Use, read_options
+from sparkinesis.source.options.batch_boundary import for_streams
+from sparkinesis.source.options.option_table import Options, Use
+from sparkinesis.source.options.read_options import ReadOptions, read_options
 
 
 @dataclass(frozen=True, slots=True)

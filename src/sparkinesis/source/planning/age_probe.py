@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sparkinesis.errors import PositionNotFoundError, ShardNotFoundError
-from sparkinesis.source.planning.slicer import arrival_ms
+from sparkinesis.source.planning.sampling import arrival_ms
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.position import AfterRecord, AtTimestamp, sequence_order

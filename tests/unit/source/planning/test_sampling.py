@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from sparkinesis.source.planning.slicer import Sample, Slice, arrival_ms, end_of_slice
+from sparkinesis.source.planning.sampling import Sample, Slice, arrival_ms, end_of_slice
 from sparkinesis.stream.page import Record
 
 START = 1_790_000_000_000

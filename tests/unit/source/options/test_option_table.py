@@ -5,14 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sparkinesis.errors import OptionError
-from sparkinesis.source.consumer_mode import FanOut
-from sparkinesis.source.options.options import (
-    OPTIONS,
-    Options,
-    StreamReadOptions,
-    Use,
-    stream_read_options,
-)
+from sparkinesis.source.options.option_table import OPTIONS, Options, Use
+from sparkinesis.source.options.read_options import FanOut, StreamReadOptions, stream_read_options
 from sparkinesis.source.options.values import known_regions
 from sparkinesis.stream.address import stream_address
 from sparkinesis.stream.credentials import CredentialSource

@@ -1,0 +1,185 @@
+"""The options of ``format("kinesis")``: read and checked before anything is called.
+
+Names are those of Databricks' Kinesis source where it has one; like all Spark options they are not
+case-sensitive. An option that belongs to another use of the source is refused, never ignored.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+from sparkinesis.errors import OptionError
+from sparkinesis.source.options.batch_boundary import boundary
+from sparkinesis.source.options.stream_names import stream_addresses
+from sparkinesis.source.options.values import (
+    age,
+    boolean,
+    duration,
+    integer,
+    limit,
+    rate,
+    read_consumer_mode,
+    read_consumer_name,
+    read_endpoint,
+    read_external_id,
+    read_initial_position,
+    read_region,
+    read_role_arn,
+    read_session_name,
+    read_text,
+    size,
+)
+from sparkinesis.stream.address import (
+    StreamAddress,
+)
+from sparkinesis.stream.credentials import CredentialSource
+from sparkinesis.stream.position import LATEST, TRIM_HORIZON
+from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL
+
+
+class Use(Enum):
+    """What a query does with the source; an option is for one or more of them."""
+
+    READ_STREAM = "readStream"
+    READ = "read"
+    WRITE = "write and writeStream"
+
+
+_READING = frozenset({Use.READ_STREAM, Use.READ})
+_STREAMING = frozenset({Use.READ_STREAM})
+_BATCH = frozenset({Use.READ})
+_WRITING = frozenset({Use.WRITE})
+_ANY_USE = frozenset(Use)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """How an option's text is read (None: not given), and what it is for."""
+
+    read: Callable[[str, str | None], Any]
+    uses: frozenset[Use] = _READING
+
+
+OPTIONS: Mapping[str, Option] = {
+    "streamName": Option(read_text, _ANY_USE),
+    "streamARN": Option(read_text, _ANY_USE),
+    "region": Option(read_region, _ANY_USE),
+    "endpoint": Option(read_endpoint, _ANY_USE),
+    "profile": Option(read_text, _ANY_USE),
+    "roleArn": Option(read_role_arn, _ANY_USE),
+    "roleExternalId": Option(read_external_id, _ANY_USE),
+    "roleSessionName": Option(read_session_name, _ANY_USE),
+    "stsEndpoint": Option(read_endpoint, _ANY_USE),
+    "initialPosition": Option(read_initial_position, _STREAMING),
+    "dynamodbEndpoint": Option(read_endpoint, _STREAMING),
+    "consumerMode": Option(read_consumer_mode, _STREAMING),
+    "consumerName": Option(read_consumer_name, _STREAMING),
+    "requireConsumerDeregistration": Option(boolean(False), _STREAMING),
+    "startingPosition": Option(boundary(TRIM_HORIZON), _BATCH),
+    "endingPosition": Option(boundary(LATEST), _BATCH),
+    "filterPushdown": Option(boolean(False), _BATCH),
+    "deaggregate": Option(boolean(True)),
+    "failOnDataLoss": Option(boolean(True)),
+    "maxRecordsPerFetch": Option(integer(MAX_RECORDS_PER_CALL, 1, MAX_RECORDS_PER_CALL)),
+    "minFetchPeriod": Option(duration(1.0), _STREAMING),
+    "skipOlderThan": Option(age, _STREAMING),
+    "maxRecordsPerTrigger": Option(limit, _STREAMING),
+    "maxBytesPerTrigger": Option(size, _STREAMING),
+    "shardCallsPerSecond": Option(rate(5)),
+    "shardBytesPerSecond": Option(rate(2_000_000)),
+    "ordered": Option(boolean(False), _WRITING),
+    "aggregation": Option(boolean(False), _WRITING),
+    "aggregationMaxSize": Option(integer(51_200, 64, 1_048_576), _WRITING),
+    "maxRecordSize": Option(integer(1_048_576, 1024, 10_485_760), _WRITING),
+    # Spark's own, which it hands to the sink of a streaming query.
+    "checkpointLocation": Option(read_text, _WRITING),
+    "queryName": Option(read_text, _WRITING),
+}
+
+_LISTS = {"streamName", "streamARN"}
+_MAPS = {"startingPosition", "endingPosition"}
+_LONGEST = 4_096
+"""Characters of a value that is neither a list nor a JSON map; the longest of an ARN is shorter."""
+
+_CREDENTIALS = re.compile(r"(aws|sts)*(access|secret|secretaccess)key(id)?|(aws|sts)*sessiontoken")
+
+
+class Options:
+    """All options of one query, each read and checked by itself. Raises `OptionError`."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        known = {name.lower(): name for name in OPTIONS}
+        for name in options:
+            if _CREDENTIALS.fullmatch(re.sub("[^a-z]", "", name.lower())):
+                raise OptionError(
+                    f"The option {name} is not taken: credentials in options end up in query plans "
+                    "and logs. Give the driver and the executors a role, a profile, or the "
+                    "environment variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. The option "
+                    "roleArn names a role to assume with those."
+                )
+            if name.lower() not in known:
+                raise OptionError(_unknown(name))
+        self.given = {known[name.lower()]: name for name in options}
+        """Under its own name, how the user wrote each option that is given."""
+        texts = {known[name.lower()]: text for name, text in options.items()}
+        for name, text in texts.items():
+            is_map = name in _MAPS and text.lstrip().startswith("{")
+            if len(text) > _LONGEST and name not in _LISTS and not is_map:
+                raise OptionError(
+                    f"The option {self.given[name]} has {len(text):,} characters; no value that it "
+                    f"takes has more than {_LONGEST:,}."
+                )
+        self._values = {
+            name: option.read(self.given.get(name, name), texts.get(name))
+            for name, option in OPTIONS.items()
+        }
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def check_use(self, use: Use) -> None:
+        """Refuse options that are for something else. Raises `OptionError`."""
+        for name, written in self.given.items():
+            if use not in OPTIONS[name].uses:
+                others = " and ".join(sorted(other.value for other in OPTIONS[name].uses))
+                taken = ", ".join(n for n, option in OPTIONS.items() if use in option.uses)
+                raise OptionError(
+                    f"The option {written} is for {others}, not for {use.value}, which takes: "
+                    f"{taken}."
+                )
+
+    def addresses(self) -> tuple[StreamAddress, ...]:
+        """The streams, in the order given. Raises `OptionError`."""
+        credentials = self._credential_source()
+        found = stream_addresses(
+            self["streamName"], self["streamARN"], self["region"], self["endpoint"]
+        )
+        return tuple(replace(address, credentials=credentials) for address in found)
+
+    def _credential_source(self) -> CredentialSource:
+        if self["roleArn"] is None:
+            for name in ("roleExternalId", "roleSessionName", "stsEndpoint"):
+                if name in self.given:
+                    raise OptionError(
+                        f"The option {self.given[name]} says how a role is assumed, but no role is "
+                        "named: set the option roleArn too."
+                    )
+        return CredentialSource(
+            self["profile"],
+            self["roleArn"],
+            self["roleExternalId"],
+            self["roleSessionName"],
+            self["stsEndpoint"],
+        )
+
+
+def _unknown(name: str) -> str:
+    names = {known.lower(): known for known in OPTIONS}
+    near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
+    hint = f"Did you mean {names[near[0]]}? " if near else ""
+    return f"The kinesis source has no option {name!r}. {hint}It takes: {', '.join(OPTIONS)}."

@@ -1,0 +1,127 @@
+"""The options of reading: those of every read, and those of ``readStream``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sparkinesis.errors import OptionError
+from sparkinesis.source.offsets import ANY_SHARD, Positions
+from sparkinesis.source.options.allowance import Allowance
+from sparkinesis.source.options.option_table import Options, Use
+from sparkinesis.stream.address import StreamAddress, is_loopback
+from sparkinesis.stream.position import FromApplication, Position
+from sparkinesis.stream.reading.budget import Pace
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How streams are read, checked. Pickled to executors: never any credentials."""
+
+    addresses: tuple[StreamAddress, ...]
+    """At least one; names and regions: no two of one name, all in one region."""
+    deaggregate: bool
+    """Unpack KPL aggregates into user records (default) or hand on the records as stored."""
+    fail_on_data_loss: bool
+    max_records_per_fetch: int
+    """``Limit`` of the readers' GetRecords calls, 1 to 10,000."""
+    pace: Pace
+
+    @property
+    def streams(self) -> dict[str, StreamAddress]:
+        """The streams by name."""
+        return {address.name: address for address in self.addresses}
+
+
+@dataclass(frozen=True, slots=True)
+class FanOut:
+    """Read as a registered consumer of each stream, by SubscribeToShard."""
+
+    consumer_name: str
+    deregister: bool
+    """Deregister the consumer when the query stops."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamReadOptions:
+    """What a streaming query asked for, checked."""
+
+    reading: ReadOptions
+    initial_position: Position
+    """Where a query without a checkpoint begins: LATEST, TRIM_HORIZON, an instant, or where a KCL
+    application stands."""
+    min_fetch_period: float
+    """Seconds at least between two looks of the planner for new records."""
+    allowance: Allowance
+    """What a batch may read."""
+    skip_older_than: float | None
+    """Seconds: what is older when the query starts or resumes is not delivered; None: all is."""
+    dynamodb_endpoint: str | None = None
+    """URL of the DynamoDB that holds the KCL application's leases; None: the region's own."""
+    fan_out: FanOut | None = None
+    """The consumer that reads with enhanced fan-out; None: batches are read by GetRecords."""
+
+    @property
+    def initial_positions(self) -> Positions:
+        """Where every stream of a query without a checkpoint begins."""
+        return {ANY_SHARD: self.initial_position}
+
+
+def read_options(options: Options) -> ReadOptions:
+    """What every way of reading takes. Raises `OptionError`."""
+    return ReadOptions(
+        addresses=options.addresses(),
+        deaggregate=options["deaggregate"],
+        fail_on_data_loss=options["failOnDataLoss"],
+        max_records_per_fetch=options["maxRecordsPerFetch"],
+        # A third for the planner, a third for the tasks of a machine, and a third for a task whose
+        # predecessor on the shard ran on another machine and cannot be counted: five a second hold.
+        pace=Pace(options["shardCallsPerSecond"] / 3, options["shardBytesPerSecond"]),
+    )
+
+
+def stream_read_options(options: Options) -> StreamReadOptions:
+    """The options of ``readStream``. Raises `OptionError`, which names the option."""
+    options.check_use(Use.READ_STREAM)
+    return StreamReadOptions(
+        reading=read_options(options),
+        initial_position=options["initialPosition"],
+        min_fetch_period=options["minFetchPeriod"],
+        skip_older_than=options["skipOlderThan"],
+        allowance=Allowance(options["maxRecordsPerTrigger"], options["maxBytesPerTrigger"]),
+        dynamodb_endpoint=_dynamodb_endpoint(options),
+        fan_out=_fan_out(options),
+    )
+
+
+def _dynamodb_endpoint(options: Options) -> str | None:
+    given: str | None = options["dynamodbEndpoint"]
+    if given is None:
+        # The local server is DynamoDB as well.
+        return options["endpoint"] if is_loopback(options["endpoint"]) else None
+    if not isinstance(options["initialPosition"], FromApplication):
+        raise OptionError(
+            f"The option {options.given['dynamodbEndpoint']} says where the lease table of a KCL "
+            "application is, and goes with initialPosition=application:NAME only. Leave it out."
+        )
+    return given
+
+
+def _fan_out(options: Options) -> FanOut | None:
+    """What ``consumerMode=efo`` was given; None for polling. Raises `OptionError`."""
+    name: str | None = options["consumerName"]
+    if options["consumerMode"] == "efo":
+        if name is None:
+            raise OptionError(
+                "The option consumerMode=efo needs the option consumerName, under which the query "
+                "is registered with its streams. Give each query a name of its own, and let it "
+                "keep that when it restarts: two queries of one name take each other's "
+                "subscriptions."
+            )
+        return FanOut(name, options["requireConsumerDeregistration"])
+    for other in ("consumerName", "requireConsumerDeregistration"):
+        if other in options.given:
+            raise OptionError(
+                f"The option {options.given[other]} is about a consumer with enhanced fan-out. "
+                "Leave it out, or set the option consumerMode to efo."
+            )
+    return None

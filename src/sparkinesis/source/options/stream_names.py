@@ -1,0 +1,80 @@
+"""The streams that the options ``streamName`` and ``streamARN`` name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from sparkinesis.errors import OptionError
+from sparkinesis.source.options.values import known_regions, nearest_region
+from sparkinesis.stream.address import STREAM_ARN, STREAM_NAME, StreamAddress, shown
+
+
+def stream_addresses(
+    names: str | None, arns: str | None, region: str | None, endpoint: str | None
+) -> tuple[StreamAddress, ...]:
+    if (names is None) == (arns is None):
+        raise OptionError(
+            "Say which stream is meant: give either the option streamName or the option streamARN"
+            + (", not both." if names is not None else ".")
+        )
+    if arns is not None:
+        found = [_by_arn(arn, region, endpoint) for arn in _listed("streamARN", arns)]
+    else:
+        assert names is not None
+        found = [_by_name(name, region, endpoint) for name in _listed("streamName", names)]
+    regions = {address.region for address in found}
+    if len(regions) > 1:
+        raise OptionError(
+            f"The option streamARN names streams in {_and(sorted(map(str, regions)))}; one source "
+            "reads one region. Use a source for each region and union them."
+        )
+    twice = sorted({a.name for a in found if [b.name for b in found].count(a.name) > 1})
+    if twice:
+        raise OptionError(
+            f"The stream {_and(twice)} is named more than once. The column stream, and the offsets "
+            "in the checkpoint, tell streams apart by name: use a source for each."
+        )
+    return tuple(found)
+
+
+def _and(words: Sequence[str]) -> str:
+    return " and ".join(words)
+
+
+def _listed(option: Literal["streamName", "streamARN"], text: str) -> list[str]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(parts):
+        raise OptionError(
+            f"The option {option} is {shown(text)}, which has an empty place in its list."
+        )
+    return parts
+
+
+def _by_arn(arn: str, region: str | None, endpoint: str | None) -> StreamAddress:
+    found = STREAM_ARN.fullmatch(arn)
+    if not found:
+        raise OptionError(
+            f"The option streamARN is {shown(arn)}; it takes the ARN of a stream, such as "
+            "arn:aws:kinesis:eu-west-1:123456789012:stream/flights."
+        )
+    if region is not None and region != found["region"]:
+        raise OptionError(
+            f"The option streamARN names a stream in {found['region']}, but the option region "
+            f"is {region}. Leave out region: the ARN says it."
+        )
+    return StreamAddress(found["name"], arn, found["region"], endpoint)
+
+
+def _by_name(name: str, region: str | None, endpoint: str | None) -> StreamAddress:
+    if not STREAM_NAME.fullmatch(name):
+        raise OptionError(
+            f"The option streamName is {shown(name)}; it takes the name of a stream, or several "
+            "with commas between: 1 to 128 letters, digits, '_', '.' and '-' each."
+        )
+    if region is not None and endpoint is None and region not in known_regions():
+        raise OptionError(
+            f"The option region is {region!r}, in which Kinesis is not known to exist. "
+            f"{nearest_region(region)} If it is a new region, update boto3."
+        )
+    return StreamAddress(name, None, region, endpoint)
