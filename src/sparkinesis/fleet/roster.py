@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from sparkinesis.fleet.status import FleetState, WorkerState
+from sparkinesis.stream.backoff import exponential_backoff
 from sparkinesis.worker.fleet_options import FleetOptions
 
 _AT_WORK = frozenset({WorkerState.STARTING, WorkerState.RUNNING})
@@ -424,4 +425,4 @@ def backoff(options: FleetOptions, failures: int) -> float:
     """Seconds until a slot gets another job, after so many failures in a row."""
     if not failures:
         return 0.0
-    return float(min(options.longest_backoff, options.first_backoff * 2.0 ** min(failures - 1, 30)))
+    return exponential_backoff(options.first_backoff, options.longest_backoff, failures)

@@ -32,8 +32,7 @@ from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
 from sparkinesis.stream.position import END_OF_TIME_MS, LATEST, TRIM_HORIZON, AtTimestamp
-from sparkinesis.stream.reading.service_clock import ServiceClock
-from sparkinesis.stream.reading.shared_summary import SharedSummary
+from sparkinesis.stream.reading.service_clock import ServiceClock, shared_summary
 from sparkinesis.stream.timing import MACHINE, Timing
 from sparkinesis.worker.fleet_options import DEFAULT_FLEET_OPTIONS, FleetOptions
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
@@ -224,7 +223,7 @@ class Application:
                 subscription_clock=subscription_clock or timing.clock,
                 uniform=rng.uniform,
             )
-        summary = SharedSummary(client, timing.clock)
+        summary = shared_summary(client, timing.clock)
         settings = ConsumerSettings(
             application=self.name,
             worker_id=worker_id,

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from sparkinesis.errors import OptionError
+from sparkinesis.stream.backoff import exponential_backoff
 from sparkinesis.worker.dead_letters.targets import DeadLetterTarget, check_target
 
 
@@ -90,7 +91,7 @@ def wait_before_retry(
         return None
     if policy.attempts is not None and failures >= policy.attempts:
         return None
-    return uniform(0.0, min(policy.cap, policy.base * 2 ** min(failures - 1, 32)))
+    return uniform(0.0, exponential_backoff(policy.base, policy.cap, failures))
 
 
 def last_resort(policy: OnError) -> Skip | DeadLetter | Stop:

@@ -18,7 +18,11 @@ from sparkinesis.errors import (
 from sparkinesis.local import Call, Fault, LocalServer, ManualClock
 from sparkinesis.local.model import limits
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.fan_out.consumers import ConsumerLook, describe_consumer_arn, list_consumers
+from sparkinesis.stream.fan_out.consumers import (
+    ConsumerFinder,
+    describe_consumer_arn,
+    list_consumers,
+)
 from sparkinesis.stream.fan_out.registration import deregister_consumer, register_consumer
 from tests.integration.stream.conftest import START_MS, waited
 
@@ -243,28 +247,28 @@ def test_many_who_look_at_a_moment_ask_once(
     server: LocalServer, client: StreamClient, register: Register, clock: ManualClock
 ) -> None:
     arn, other = register(), register("other")
-    look = ConsumerLook(client, lambda: clock() / 1000)
-    found = look(arn)
+    find = ConsumerFinder(client, lambda: clock() / 1000)
+    found = find(arn)
     assert found is not None
     assert found.is_active
     deregister_consumer(client, arn)
     clock.advance(2000)
     asked = server.kinesis.calls.count("DescribeStreamSummary")
     with ThreadPoolExecutor(30) as threads:
-        assert set(threads.map(look, [arn] * 30)) == {None}
+        assert set(threads.map(find, [arn] * 30)) == {None}
     assert server.kinesis.calls.count("DescribeStreamSummary") == asked + 1
-    assert look(other) is not None
-    assert look(arn) is None
+    assert find(other) is not None
+    assert find(arn) is None
 
 
 def test_who_looks_is_told_of_a_stream_that_is_gone(
     kinesis: Any, client: StreamClient, register: Register, clock: ManualClock
 ) -> None:
     arn = register()
-    look = ConsumerLook(client, lambda: clock() / 1000)
+    find = ConsumerFinder(client, lambda: clock() / 1000)
     kinesis.delete_stream(StreamName="s", EnforceConsumerDeletion=True)
     with pytest.raises(StreamNotFoundError, match="'s'"):
-        look(arn)
+        find(arn)
 
 
 def test_a_streams_arn_is_asked_for_once(

@@ -16,6 +16,8 @@ from botocore.exceptions import (
     IncompleteReadError,
 )
 
+from sparkinesis.stream.backoff import exponential_backoff
+
 _T = TypeVar("_T")
 
 THROTTLED = frozenset(
@@ -86,7 +88,7 @@ class Retry:
 
     def pause(self, attempt: int) -> float:
         """Seconds to wait after the failure number ``attempt``, from 0."""
-        return self.uniform(0.0, min(self.cap, self.base * 2 ** min(attempt, 32)))
+        return self.uniform(0.0, exponential_backoff(self.base, self.cap, attempt + 1))
 
     def call(self, call: Callable[[], _T]) -> _T:
         """Run ``call`` until it succeeds; raise its last error when no retry will help."""
@@ -100,4 +102,4 @@ class Retry:
                 if not is_retryable(error) or self.clock() + pause > deadline:
                     raise
             self.sleep(pause)
-            attempt = min(attempt + 1, 32)
+            attempt += 1

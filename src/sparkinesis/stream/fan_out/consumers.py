@@ -12,10 +12,11 @@ from botocore.exceptions import ClientError
 
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry, error_code
+from sparkinesis.stream.calls.shared_answer import SharedAnswer
 from sparkinesis.stream.calls.transport import call_client
 
-_FRESH = 2.0
-"""Seconds for which what was found is good enough to tell why subscriptions ended."""
+_FRESH_FOR = 2.0
+"""Seconds for which a consumer's state is good enough to explain why subscriptions ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,33 +86,35 @@ def deregister_consumer(
     client.call("DeregisterStreamConsumer", deregister, retry=retry)
 
 
-class ConsumerLook:
-    """Looks whether a consumer is still registered. For any thread.
+class ConsumerFinder:
+    """Finds a consumer by its ARN, to see whether the consumer is still registered. For any thread.
 
     The subscriptions to all shards of a stream end at once when their consumer is deregistered,
-    and DescribeStreamSummary may be called 20 times a second by all of an account (the service's
-    API reference): those who share a look ask once.
+    and an account may call DescribeStreamSummary 20 times a second (the service's API reference):
+    the cursors that share a finder share its calls.
     """
 
     def __init__(self, client: StreamClient, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client
         self._clock = clock
         self._lock = threading.Lock()
-        self._arn = ""
-        self._found: Consumer | None = None
-        self._until = float("-inf")
+        self._shared: dict[str, SharedAnswer[Consumer | None]] = {}
 
     def __call__(self, consumer_arn: str) -> Consumer | None:
-        """The consumer with that ARN, if it is there; as of now, or of a moment ago.
+        """Return the consumer, or None if it is not registered; at most two seconds old.
 
-        Raises the errors of `StreamClient`; `StreamNotFoundError` if it is the stream that is gone.
+        Raises the errors of `StreamClient`; `StreamNotFoundError` if the stream is gone.
         """
         with self._lock:
-            if consumer_arn != self._arn or self._clock() >= self._until:
-                self._client.describe()
-                self._found = describe_consumer_arn(self._client, consumer_arn)
-                self._arn, self._until = consumer_arn, self._clock() + _FRESH
-            return self._found
+            shared = self._shared.setdefault(
+                consumer_arn,
+                SharedAnswer(lambda: self._find(consumer_arn), _FRESH_FOR, self._clock),
+            )
+        return shared()
+
+    def _find(self, consumer_arn: str) -> Consumer | None:
+        self._client.describe()  # raises if it is the stream that is gone
+        return describe_consumer_arn(self._client, consumer_arn)
 
 
 def _describe(client: StreamClient, retry: Retry | None, **which: str) -> Consumer | None:

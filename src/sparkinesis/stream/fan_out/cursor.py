@@ -23,7 +23,7 @@ from sparkinesis.stream.calls.explain import explain, words
 from sparkinesis.stream.calls.retry import Retry, error_code
 from sparkinesis.stream.calls.subscription import OPERATION, ReceivedEvent, Subscription
 from sparkinesis.stream.calls.transport import data_size
-from sparkinesis.stream.fan_out.consumers import Consumer, ConsumerLook
+from sparkinesis.stream.fan_out.consumers import Consumer, ConsumerFinder
 from sparkinesis.stream.fan_out.interruption import NO_TROUBLE, Cause, cause_of, pause_after
 from sparkinesis.stream.page import Event, Page, is_empty_at_tip
 from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position, Sentinel
@@ -80,7 +80,8 @@ class FanOutCursor:
     `ShardCursor`. Not LATEST (ValueError): what arrives before the first event is lost when the
     subscription breaks before it; an `AtTimestamp` of the service's clock is the same without that.
 
-    look: finds the consumer by its ARN; one for all cursors of a consumer (see `ConsumerLook`).
+    find_consumer: finds the consumer by its ARN; shared by all cursors of a stream
+    (see `ConsumerFinder`).
     clock: seconds. wait: waits so many seconds, or until the event is set.
     """
 
@@ -93,7 +94,7 @@ class FanOutCursor:
         *,
         inclusive: bool = False,
         give_up_after: float = 300.0,
-        look: Callable[[str], Consumer | None] | None = None,
+        find_consumer: Callable[[str], Consumer | None] | None = None,
         clock: Callable[[], float] = time.monotonic,
         wait: Callable[[threading.Event, float], object] = lambda event, s: event.wait(s),
         uniform: Callable[[float, float], float] = _UNIFORM,
@@ -111,7 +112,7 @@ class FanOutCursor:
         self._position = position
         self._inclusive = inclusive
         self._start_cut = StartCut(client.address, shard_id, position, inclusive=inclusive)
-        self._look = look or ConsumerLook(client, clock)
+        self._find_consumer = find_consumer or ConsumerFinder(client, clock)
         self._clock = clock
         self._wait = wait
         self._retry = Retry(
@@ -260,7 +261,7 @@ class FanOutCursor:
             )
         if error_code(error) == "ResourceNotFoundException":
             # Of the shard, the consumer or the stream? Raises if it is the stream.
-            consumer = self._look(self._consumer_arn)
+            consumer = self._find_consumer(self._consumer_arn)
             if consumer is None or not consumer.is_active:
                 return ConsumerNotFoundError(
                     f"The consumer {self._consumer_arn} of {address} "

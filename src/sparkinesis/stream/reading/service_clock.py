@@ -1,17 +1,33 @@
-"""The service's clock, for many who ask at the same moment."""
+"""The stream's summary and the service's clock, for many threads that ask at the same moment."""
 
 from __future__ import annotations
 
-from sparkinesis.stream.reading.shared_summary import SharedSummary
+from collections.abc import Callable
+
+from sparkinesis.stream.calls.client import StreamClient, StreamSummary
+from sparkinesis.stream.calls.shared_answer import SharedAnswer
+
+_FRESH_FOR = 1.0
+"""Seconds for which one summary is good enough."""
+
+
+def shared_summary(client: StreamClient, clock: Callable[[], float]) -> SharedAnswer[StreamSummary]:
+    """Return the stream's summary, asked for once a second at most, for all threads.
+
+    A worker that acquires hundreds of shards at once needs the summary for each, and an account may
+    call DescribeStreamSummary 20 times a second (the service's API reference). Raises the errors of
+    `StreamClient`.
+    """
+    return SharedAnswer(client.describe, _FRESH_FOR, clock)
 
 
 class ServiceClock:
-    """Tells the service's time by the summary, and what has passed since. For any thread."""
+    """The service's time: that of the last summary, plus the summary's age. For any thread."""
 
-    def __init__(self, summary: SharedSummary) -> None:
+    def __init__(self, summary: SharedAnswer[StreamSummary]) -> None:
         self._summary = summary
 
     def __call__(self) -> int:
-        """Epoch ms. Raises the errors of `StreamClient`, to all who waited for the answer."""
+        """Return epoch ms. Raises the errors of `StreamClient`."""
         summary, age = self._summary.with_age()
         return summary.service_time_ms + round(age * 1000)

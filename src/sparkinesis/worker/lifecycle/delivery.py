@@ -15,6 +15,7 @@ from sparkinesis.errors import (
     ProcessorError,
     SinkUnavailableError,
 )
+from sparkinesis.stream.backoff import exponential_backoff
 from sparkinesis.worker.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.dead_letters.targets import FailedRecords, hand_over
@@ -32,7 +33,7 @@ LONGEST_BACKOFF = 30.0
 
 def backoff(base: float, failures: int) -> float:
     """Seconds to wait after so many failures in a row: doubled each time, up to a limit."""
-    return min(base * 2.0 ** min(max(failures - 1, 0), 16), LONGEST_BACKOFF)
+    return exponential_backoff(base, LONGEST_BACKOFF, failures)
 
 
 class RepeatedError:

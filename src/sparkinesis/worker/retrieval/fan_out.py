@@ -14,7 +14,7 @@ from sparkinesis.errors import (
 )
 from sparkinesis.stream.calls.client import Fetched, StreamClient
 from sparkinesis.stream.calls.retry import Retry
-from sparkinesis.stream.fan_out.consumers import ConsumerLook
+from sparkinesis.stream.fan_out.consumers import ConsumerFinder
 from sparkinesis.stream.fan_out.cursor import FanOutCursor
 from sparkinesis.stream.fan_out.interruption import BETWEEN_SUBSCRIPTIONS
 from sparkinesis.stream.fan_out.registration import deregister_consumer, register_consumer
@@ -69,7 +69,7 @@ class FanOut:
         self._subscription_clock = subscription_clock
         self._uniform = uniform
         self._briefly = Retry(give_up_after=_BRIEFLY, clock=clock, sleep=sleep, uniform=uniform)
-        self._look = ConsumerLook(client, clock)
+        self._find_consumer = ConsumerFinder(client, clock)
         self._wait: Callable[[float], bool] = threading.Event().wait
         self._lock = threading.Lock()
         self._consumer_arn = options.consumer_arn
@@ -108,7 +108,7 @@ class FanOut:
                 shard_id,
                 start,
                 inclusive=inclusive,
-                look=self._look,
+                find_consumer=self._find_consumer,
                 clock=self._subscription_clock,
                 uniform=self._uniform,
             )

@@ -1,0 +1,58 @@
+"""One call answers all who ask at the same moment; its error is shared likewise."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from sparkinesis.stream.calls.shared_answer import SharedAnswer
+
+
+class Service:
+    """Counts its calls, and fails as long as it is told to."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.fails = False
+        self.now = 100.0
+        self.may_answer = threading.Event()
+        self.may_answer.set()
+
+    def __call__(self) -> int:
+        self.calls += 1
+        self.may_answer.wait()
+        if self.fails:
+            raise OSError(f"call {self.calls}")
+        return self.calls
+
+    def clock(self) -> float:
+        return self.now
+
+
+def test_an_answer_is_shared_while_it_is_fresh() -> None:
+    service = Service()
+    shared = SharedAnswer(service, 2.0, service.clock)
+    assert shared.with_age() == (1, 0.0)
+    service.now += 1.5
+    assert shared.with_age() == (1, 1.5)
+    service.now += 0.5
+    assert shared.with_age() == (2, 0.0)
+
+
+def test_threads_that_wait_for_a_call_share_its_error_and_later_ones_ask_again() -> None:
+    service = Service()
+    service.fails = True
+    service.may_answer.clear()
+    shared = SharedAnswer(service, 2.0, service.clock)
+    with ThreadPoolExecutor(8) as pool:
+        waiting = [pool.submit(shared) for _ in range(8)]
+        service.may_answer.set()
+    assert [str(future.exception()) for future in waiting] == ["call 1"] * 8
+    service.now += 0.01
+    with pytest.raises(OSError, match="call 2"):
+        shared()
+    service.fails = False
+    service.now += 0.01
+    assert shared() == 3
