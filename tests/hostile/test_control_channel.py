@@ -19,7 +19,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sparkinesis.fleet.channel.channel import MAX_MESSAGE, Channel, connect_to_driver
-from sparkinesis.fleet.channel.control import Control, Disconnected
+from sparkinesis.fleet.channel.control_server import ControlServer, Disconnected
 from sparkinesis.fleet.channel.messages import (
     Hello,
     Leaving,
@@ -54,26 +54,26 @@ def said() -> queue.Queue[tuple[str, Any]]:
 
 
 @pytest.fixture
-def driver(said: queue.Queue[tuple[str, Any]]) -> Iterator[Control]:
-    server = Control(
+def driver(said: queue.Queue[tuple[str, Any]]) -> Iterator[ControlServer]:
+    server = ControlServer(
         "127.0.0.1", 0, IDENTITY, lambda who, what: said.put((who, what)), handshake_timeout=2.0
     )
     yield server
     server.close()
 
 
-def stranger(driver: Control) -> socket.socket:
+def stranger(driver: ControlServer) -> socket.socket:
     connection = socket.create_connection(("127.0.0.1", driver.port))
     connection.settimeout(PATIENCE)
     return connection
 
 
-def worker(driver: Control) -> Channel:
+def worker(driver: ControlServer) -> Channel:
     return connect_to_driver("127.0.0.1", driver.port, PASS)
 
 
 def test_strangers_are_refused_and_who_was_let_in_goes_on(
-    driver: Control, said: queue.Queue[tuple[str, Any]], caplog: pytest.LogCaptureFixture
+    driver: ControlServer, said: queue.Queue[tuple[str, Any]], caplog: pytest.LogCaptureFixture
 ) -> None:
     mine = worker(driver)
     mine.send(encode(HELLO))
@@ -101,7 +101,7 @@ def test_strangers_are_refused_and_who_was_let_in_goes_on(
     ids=["nothing", "no such type", "not UTF-8", "deep", "a driver's", "noise"],
 )
 def test_a_worker_that_talks_nonsense_is_disconnected_and_no_other(
-    driver: Control, said: queue.Queue[tuple[str, Any]], message: bytes
+    driver: ControlServer, said: queue.Queue[tuple[str, Any]], message: bytes
 ) -> None:
     other, mad = worker(driver), worker(driver)
     other.send(encode(msgspec.structs.replace(HELLO, worker_id="other")))
@@ -117,7 +117,7 @@ def test_a_worker_that_talks_nonsense_is_disconnected_and_no_other(
 
 
 def test_a_length_that_is_announced_takes_no_memory_before_its_bytes_come(
-    driver: Control, said: queue.Queue[tuple[str, Any]]
+    driver: ControlServer, said: queue.Queue[tuple[str, Any]]
 ) -> None:
     mine = worker(driver)
     mine.send(encode(HELLO))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparkinesis.errors import FleetError, OptionError
 from sparkinesis.fleet import notes
-from sparkinesis.fleet.channel.control import Control, Disconnected
+from sparkinesis.fleet.channel.control_server import ControlServer, Disconnected
 from sparkinesis.fleet.channel.messages import (
     Ended,
     Hello,
@@ -26,19 +26,19 @@ from sparkinesis.fleet.channel.messages import (
     Wait,
 )
 from sparkinesis.fleet.channel.tls import DriverIdentity
-from sparkinesis.fleet.hosted import Posting
-from sparkinesis.fleet.interrupt import own_interrupt
-from sparkinesis.fleet.jobs import SparkJobs, check_can_travel
-from sparkinesis.fleet.ledger import Ledger
+from sparkinesis.fleet.executor_worker import WorkerSpec
+from sparkinesis.fleet.interrupt import python_interrupt_handler
+from sparkinesis.fleet.jobs import SparkJobs, check_picklable
+from sparkinesis.fleet.reports import FleetReports
 from sparkinesis.fleet.roster import (
     Action,
     Cancel,
-    Drop,
+    Disconnect,
     Roster,
+    SendShutDown,
+    SendStart,
+    SendWait,
     Submit,
-    TellShutDown,
-    TellStart,
-    TellWait,
 )
 from sparkinesis.fleet.status import FleetState, FleetStatus, WorkerState
 from sparkinesis.fleet.view import watch
@@ -103,39 +103,39 @@ class Fleet:
         # A comma would end Spark's tag.
         group = (options.job_group or f"sparkinesis {application.name}").replace(",", " ")
         self._jobs = SparkJobs(spark, group, f"{application.name} on stream {self._stream}")
-        place = self._jobs.place(options)
+        address = self._jobs.driver_address(options)
         identity = DriverIdentity.new()
-        posting = Posting(
+        spec = WorkerSpec(
             application,
-            place.host,
+            address.host,
             options.port,
-            identity.worker_pass,
+            identity.credentials,
             options.heartbeat_interval,
             options.lost_after,
             options.log_level,
         )
-        check_can_travel(posting)
+        check_picklable(spec)
         self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._roster = Roster(options, self._jobs.max_failures()).scaled(workers)
-        self._ledger = Ledger()
-        self._waiting = 0
+        self._reports = FleetReports()
+        self._noted_waiting = 0
         """Workers that were said to wait for a free core."""
-        self._are_graceful = True
+        self._all_graceful = True
         """No worker had to be forced so far."""
         self._deadline: float | None = None
         """When a shutdown has taken too long."""
         self._shutdown_within = application.options.shutdown_timeout
-        if not self._jobs.are_on_this_machine:
+        if not self._jobs.is_local:
             self._warn_of_local_dead_letters()
-        self._status = self._ledger.status(application.name, self._stream, self._roster, clock())
+        self._status = self._reports.status(application.name, self._stream, self._roster, clock())
         self._changed = threading.Condition()
-        self._control = Control(
-            place.bind,
+        self._control = ControlServer(
+            address.bind,
             options.port,
             identity,
             lambda worker, what: self._events.put((worker, what)),
         )
-        self._posting = replace(posting, port=self._control.port)
+        self._spec = replace(spec, port=self._control.port)
         self._thread = threading.Thread(target=self._run, name=f"{group}-fleet", daemon=True)
         try:
             self._thread.start()
@@ -185,7 +185,7 @@ class Fleet:
         self.request_shutdown(seconds)
         self._wait(seconds + 2 * self._options.lost_after)  # by then what is left was cancelled
         has_ended = self._status.state is FleetState.ENDED
-        return has_ended and not self._roster.is_abandoned and self._are_graceful
+        return has_ended and not self._roster.is_abandoned and self._all_graceful
 
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait for the fleet's end, at most ``timeout`` seconds; whether it has ended.
@@ -204,7 +204,7 @@ class Fleet:
             )
 
     def watch(self) -> None:
-        """Show the fleet on the terminal, updated in place, until it ends or Ctrl-C.
+        """Show the fleet on the terminal, updated in address, until it ends or Ctrl-C.
 
         Ctrl-C ends the view only.
         """
@@ -225,7 +225,7 @@ class Fleet:
 
     def _wait(self, timeout: float | None) -> bool:
         # Who leaves by Ctrl-C leaves the workers the time that a graceful shutdown takes.
-        with own_interrupt(only_for_spark=True), self._changed:
+        with python_interrupt_handler(only_for_spark=True), self._changed:
             return self._changed.wait_for(lambda: self._status.state.is_over, timeout)
 
     def _at_exit(self) -> None:
@@ -237,7 +237,7 @@ class Fleet:
 
     def _run(self) -> None:
         try:
-            self._decide()
+            self._loop()
         except BaseException as error:  # noqa: BLE001 - or who waits for the end waits for ever
             _log.exception("Fleet of %s: cannot go on", self._application.name)
             self._roster = self._roster.failed(describe(error))
@@ -245,16 +245,16 @@ class Fleet:
         self._control.close()  # workers that are still there have lost their driver
         atexit.unregister(self._at_exit)
 
-    def _decide(self) -> None:
+    def _loop(self) -> None:
         next_beat = self._clock()
         while not self._roster.state.is_over:
             now = self._clock()
             if now >= next_beat:
                 next_beat = now + self._options.heartbeat_interval
-                self._beat()
-            self._watch_shutdown(now)
-            self._settle()
-            due = min(next_beat, self._roster.next_at(now))
+                self._send_heartbeat()
+            self._check_shutdown_deadline(now)
+            self._reconcile()
+            due = min(next_beat, self._roster.next_action_at(now))
             try:
                 self._handle(self._events.get(timeout=max(0.0, due - self._clock())))
                 while True:
@@ -262,7 +262,7 @@ class Fleet:
             except queue.Empty:
                 pass
 
-    def _watch_shutdown(self, now: float) -> None:
+    def _check_shutdown_deadline(self, now: float) -> None:
         """Whoever asked for it: it ends."""
         roster = self._roster
         if roster.state is not FleetState.SHUTTING_DOWN or roster.is_abandoned:
@@ -273,35 +273,37 @@ class Fleet:
             self._note("The shutdown took too long: cancelling what is left")
             self._roster = roster.abandoned()
 
-    def _beat(self) -> None:
+    def _send_heartbeat(self) -> None:
         self._control.send_to_all(Ping())
-        self._tell_of_waiting()
+        self._note_waiting_workers()
         for member in self._roster.members.values():
             if member.must_leave or member.state not in {WorkerState.RUNNING, WorkerState.STARTING}:
                 continue
-            hello = self._ledger.workers[member.worker_id].hello
+            hello = self._reports.workers[member.worker_id].hello
             if self._jobs.is_decommissioned(hello.stage_id, hello.task_attempt_id):
                 self._note(notes.decommissioned(hello))
-                self._roster = self._roster.moved(member.worker_id)
+                self._roster = self._roster.decommissioned(member.worker_id)
 
-    def _tell_of_waiting(self) -> None:
+    def _note_waiting_workers(self) -> None:
         late = self._clock() - _LONG_WAIT
         slots = self._roster.slots.values()
-        waiting = sum(s.job is not None and not s.has_joined and s.emptied < late for s in slots)
-        if waiting > self._waiting:
+        waiting = sum(
+            s.job is not None and not s.has_joined and s.empty_since < late for s in slots
+        )
+        if waiting > self._noted_waiting:
             self._note(notes.waiting(waiting, len(slots)))
-        self._waiting = waiting
+        self._noted_waiting = waiting
 
-    def _settle(self) -> None:
+    def _reconcile(self) -> None:
         now = self._clock()
-        self._roster, actions = self._roster.settle(now)
+        self._roster, actions = self._roster.reconcile(now)
         for action in actions:
-            self._act(action)
+            self._execute(action)
         self._publish(now)
 
     def _publish(self, now: float) -> None:
-        self._ledger = self._ledger.only(self._roster.members)
-        status = self._ledger.status(self._application.name, self._stream, self._roster, now)
+        self._reports = self._reports.retain(self._roster.members)
+        status = self._reports.status(self._application.name, self._stream, self._roster, now)
         with self._changed:
             self._status = status
             self._changed.notify_all()
@@ -312,33 +314,33 @@ class Fleet:
             self._status = replace(self._status, state=FleetState.FAILED, error=self._roster.error)
             self._changed.notify_all()
 
-    def _act(self, action: Action) -> None:
+    def _execute(self, action: Action) -> None:
         _log.debug("Fleet of %s: %s", self._application.name, action)
         if isinstance(action, Submit):
             self._submit(action)
         elif isinstance(action, Cancel):
             self._jobs.cancel(action.job)
-        elif isinstance(action, TellStart):
+        elif isinstance(action, SendStart):
             self._control.send(action.worker_id, Start())
-        elif isinstance(action, TellWait):
+        elif isinstance(action, SendWait):
             self._control.send(action.worker_id, Wait())
-        elif isinstance(action, TellShutDown):
+        elif isinstance(action, SendShutDown):
             self._control.send(action.worker_id, ShutDown(self._shutdown_within))
-        elif isinstance(action, Drop):
+        elif isinstance(action, Disconnect):
             self._control.drop(action.worker_id)
 
     def _submit(self, submit: Submit) -> None:
         def on_end(error: str | None) -> None:
             self._events.put(_JobEnded(submit.job, error))
 
-        self._jobs.submit(submit.job, submit.slots, self._posting, on_end)
+        self._jobs.submit(submit.job, submit.slots, self._spec, on_end)
 
     def _handle(self, event: Any) -> None:
         _log.debug("Fleet of %s: %s", self._application.name, event)
         now = self._clock()
         if isinstance(event, tuple):
             worker_id, message = event
-            self._hear(worker_id, message, now)
+            self._handle_message(worker_id, message, now)
         elif isinstance(event, _JobEnded):
             self._job_ended(event, now)
         elif isinstance(event, _Scale):
@@ -349,9 +351,9 @@ class Fleet:
             self._deadline = None
             self._roster = self._roster.shut_down()
 
-    def _hear(self, worker_id: str, message: Any, now: float) -> None:
+    def _handle_message(self, worker_id: str, message: Any, now: float) -> None:
         if isinstance(message, Hello):
-            self._ledger = self._ledger.hello(message, now)
+            self._reports = self._reports.add_hello(message, now)
             if worker_id not in self._roster.members:
                 self._note(notes.joined(message), logging.INFO)
             self._roster = self._roster.joined(
@@ -364,7 +366,7 @@ class Fleet:
                 is_leaving=message.is_leaving,
             )
         elif isinstance(message, Report):
-            self._ledger, new = self._ledger.report(worker_id, message, now)
+            self._reports, new = self._reports.add_report(worker_id, message, now)
             for failure in new:
                 _log.error(
                     "%s, on worker %s: %s\n%s",
@@ -378,7 +380,7 @@ class Fleet:
             self._note(f"Worker {worker_id} shuts down: {message.why}")
             self._roster = self._roster.leaving(worker_id, is_for_all=message.is_for_all)
         elif isinstance(message, Ended):
-            self._are_graceful = self._are_graceful and message.was_graceful
+            self._all_graceful = self._all_graceful and message.was_graceful
             if (text := notes.ended(worker_id, message)) is not None:
                 self._note(text)
             self._roster = self._roster.ended(
@@ -390,7 +392,7 @@ class Fleet:
     def _disconnected(self, worker_id: str, now: float) -> None:
         member = self._roster.members.get(worker_id)
         if member is not None and member.state is not WorkerState.STANDBY:
-            self._note(notes.lost(self._ledger.workers[worker_id]))
+            self._note(notes.lost(self._reports.workers[worker_id]))
         self._roster = self._roster.disconnected(worker_id, now)
 
     def _job_ended(self, event: _JobEnded, now: float) -> None:
@@ -416,7 +418,7 @@ class Fleet:
 
     def _note(self, text: str, level: int = logging.WARNING) -> None:
         _log.log(level, "Fleet of %s: %s", self._application.name, text)
-        self._ledger = self._ledger.note(text)
+        self._reports = self._reports.add_note(text)
 
 
 def _check_workers(workers: int) -> None:

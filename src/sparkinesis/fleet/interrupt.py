@@ -10,7 +10,7 @@ from sparkinesis.worker.lifecycle.signals import handling
 
 
 @contextmanager
-def own_interrupt(*, only_for_spark: bool = False) -> Iterator[None]:
+def python_interrupt_handler(*, only_for_spark: bool = False) -> Iterator[None]:
     """Python's own answer to Ctrl-C within the block: KeyboardInterrupt, and nothing else.
 
     A SparkContext sets a handler that cancels all jobs first, and so kills the fleet's workers.

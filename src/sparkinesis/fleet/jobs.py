@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from sparkinesis.errors import OptionError, ProcessorError
-from sparkinesis.fleet.hosted import RESULT, Posting, Task, task_of
+from sparkinesis.fleet.executor_worker import RESULT, SparkTask, WorkerSpec, task_function
 from sparkinesis.worker.fleet_options import FleetOptions
 from sparkinesis.worker.reporting.failures import cut
 
@@ -27,7 +27,7 @@ _LONGEST_REASON = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DriverAddress:
     """Where the driver listens, and by which name executors find it."""
 
     bind: str
@@ -46,27 +46,27 @@ class SparkJobs:
         self._executors: dict[int, str] = {}
         """By task attempt id."""
         self._is_connect = type(spark).__module__.startswith("pyspark.sql.connect")
-        self._tells_of_decommissioning = (
+        self._reports_decommissioning = (
             not self._is_connect
             and spark.sparkContext.getConf().get("spark.decommission.enabled") == "true"
         )
 
-    def place(self, options: FleetOptions) -> Place:
+    def driver_address(self, options: FleetOptions) -> DriverAddress:
         """Raises `OptionError` if nothing tells."""
         if self._is_connect:
             host = options.host or self._address_towards_server()
-            return Place(options.bind or host, host)
+            return DriverAddress(options.bind or host, host)
         conf = self._spark.sparkContext.getConf()
-        is_local = self.are_on_this_machine
+        is_local = self.is_local
         known = "127.0.0.1" if is_local else conf.get("spark.driver.host", "")
         host = options.host or known
         if not host:
             raise OptionError("Spark does not tell the driver's host; set host of FleetOptions.")
         bind = options.bind or (None if is_local else conf.get("spark.driver.bindAddress"))
-        return Place(bind or host, host)
+        return DriverAddress(bind or host, host)
 
     @property
-    def are_on_this_machine(self) -> bool:
+    def is_local(self) -> bool:
         """Whether tasks run in this machine's local Spark; False too where Spark does not tell."""
         if self._is_connect:
             return False
@@ -102,7 +102,7 @@ class SparkJobs:
         self,
         job: int,
         slots: Sequence[int],
-        posting: Posting,
+        spec: WorkerSpec,
         on_end: Callable[[str | None], None],
     ) -> None:
         """Submit a job with a task for each slot.
@@ -113,25 +113,25 @@ class SparkJobs:
         def run() -> None:
             error: str | None = None
             try:
-                self._run(job, slots, posting)
+                self._run(job, slots, spec)
             except BaseException as raised:  # noqa: BLE001 - whatever Spark raises is the reason
-                error = reason(raised)
+                error = failure_reason(raised)
             on_end(error)
 
         thread = threading.Thread(target=run, name=f"{self._group}-{job}", daemon=True)
         try:
             thread.start()
         except RuntimeError as error:  # the interpreter is ending
-            on_end(reason(error))
+            on_end(failure_reason(error))
 
-    def _run(self, job: int, slots: Sequence[int], posting: Posting) -> None:
+    def _run(self, job: int, slots: Sequence[int], spec: WorkerSpec) -> None:
         # Tags and group are the thread's: nothing else of the session has them.
         self._spark.addTag(self._tag(job))
         self._spark.addTag(self._group)
         if not self._is_connect:
             self._spark.sparkContext.setJobGroup(self._group, self._description)
         rows = self._spark.range(0, len(slots), 1, len(slots))
-        rows.mapInArrow(task_of(posting, job, slots, _this_task), RESULT).collect()
+        rows.mapInArrow(task_function(spec, job, slots, _this_task), RESULT).collect()
 
     def is_stopped(self) -> bool:
         """Whether the session has been stopped, or its JVM is gone: it runs no job any more."""
@@ -154,14 +154,14 @@ class SparkJobs:
         try:
             self._spark.interruptTag(self._tag(job))
         except Exception as error:  # noqa: BLE001 - the session may be gone, and the job with it
-            _log.warning("Cancelling a job of %s failed: %s", self._group, reason(error))
+            _log.warning("Cancelling a job of %s failed: %s", self._group, failure_reason(error))
 
     def _tag(self, job: int) -> str:
         return f"{self._group}/{self._run_id}/{job}"
 
     def is_decommissioned(self, stage_id: int, task_attempt_id: int) -> bool:
         """Whether the executor of a task is to go, as far as Spark tells (not with Connect)."""
-        if not self._tells_of_decommissioning:
+        if not self._reports_decommissioning:
             return False
         try:
             context: Any = self._spark.sparkContext._jsc.sc()
@@ -178,29 +178,29 @@ class SparkJobs:
             return False
 
 
-def _this_task() -> Task:
+def _this_task() -> SparkTask:
     from pyspark import TaskContext  # noqa: PLC0415 - on executors only
 
     context = TaskContext.get()
     assert context is not None, "not within a task"
-    return Task(context.stageId(), context.taskAttemptId(), context.attemptNumber())
+    return SparkTask(context.stageId(), context.taskAttemptId(), context.attemptNumber())
 
 
-def check_can_travel(posting: Posting) -> None:
+def check_picklable(spec: WorkerSpec) -> None:
     """Raise `ProcessorError` if executors could not be sent the application."""
     from pyspark import cloudpickle  # noqa: PLC0415
 
     try:
-        cloudpickle.dumps(task_of(posting, 0, (), _this_task))  # type: ignore[no-untyped-call]
+        cloudpickle.dumps(task_function(spec, 0, (), _this_task))  # type: ignore[no-untyped-call]
     except Exception as error:
         raise ProcessorError(
-            f"The application {posting.application.name!r} cannot be sent to executors: {error}. "
+            f"The application {spec.application.name!r} cannot be sent to executors: {error}. "
             "What its processor refers to has to be pickled: create connections, locks, files and "
             "clients in the processor's initialize(), where each shard has one of its own."
         ) from error
 
 
-def reason(error: BaseException) -> str:
+def failure_reason(error: BaseException) -> str:
     """Why a job failed, without the Java stack that Spark puts behind it; and what to do."""
     text = str(error)
     java = getattr(error, "java_exception", None)
@@ -208,10 +208,10 @@ def reason(error: BaseException) -> str:
         text = str(java.getMessage() or text)
     for end in ("\nDriver stacktrace:", "\n\tat ", "\nJVM stacktrace:", "\n SQLSTATE:"):
         text = text.split(end)[0]
-    return cut(_own_words(text.strip()), _LONGEST_REASON) or type(error).__name__
+    return cut(_without_traceback(text.strip()), _LONGEST_REASON) or type(error).__name__
 
 
-def _own_words(text: str) -> str:
+def _without_traceback(text: str) -> str:
     """Without the traceback, of Spark's code and ours, where what was raised says what to do."""
     if ours := re.search(r"^sparkinesis\.errors\.(\w+: .*)", text, re.MULTILINE | re.DOTALL):
         return ours[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sparkinesis.fleet.channel.messages import Ended, Hello
-from sparkinesis.fleet.ledger import Reported
+from sparkinesis.fleet.reports import WorkerReports
 from sparkinesis.fleet.roster import Slot
 
 _SHARDS = 5
@@ -39,7 +39,7 @@ def waiting(count: int, wanted: int) -> str:
     )
 
 
-def lost(reported: Reported) -> str:
+def lost(reported: WorkerReports) -> str:
     what = "no shards"
     if reported.shards:
         what = (

@@ -6,7 +6,7 @@ tasks, once one of them has failed ``spark.task.maxFailures`` times. So a task t
 but two of its tries only says that it is there and ends, and its slot gets another job: failures
 never add up to where others are killed. Where one failure is enough, each slot has its own job.
 
-Facts come in by the methods that return a new roster; `Roster.settle` compares them with what is
+Facts come in by the methods that return a new roster; `Roster.reconcile` compares them with what is
 wanted, and returns what is to be done.
 """
 
@@ -40,28 +40,28 @@ class Cancel:
 
 
 @dataclass(frozen=True, slots=True)
-class TellStart:
+class SendStart:
     worker_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class TellWait:
+class SendWait:
     worker_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class TellShutDown:
+class SendShutDown:
     worker_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class Drop:
+class Disconnect:
     """Close the connection of a worker that has been silent for too long."""
 
     worker_id: str
 
 
-Action: TypeAlias = Submit | Cancel | TellStart | TellWait | TellShutDown | Drop
+Action: TypeAlias = Submit | Cancel | SendStart | SendWait | SendShutDown | Disconnect
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Member:
     heard: float
     state: WorkerState = WorkerState.STANDBY
     is_connected: bool = True
-    is_told: bool = False
+    was_told_to_wait: bool = False
     """A standby that knows that it is one."""
     must_leave: bool = False
     """Its executor is being decommissioned."""
@@ -92,7 +92,7 @@ class Slot:
     """The job with its task."""
     has_joined: bool = False
     """A worker of this job has joined."""
-    emptied: float = 0.0
+    empty_since: float = 0.0
     """When its last worker was gone."""
     retry_at: float = 0.0
     failures: int = 0
@@ -107,7 +107,7 @@ class Job:
     has_joined: bool = False
     cancelled: float | None = None
     """When it was cancelled last: in vain, if Spark did not know it yet."""
-    emptied: float = 0.0
+    empty_since: float = 0.0
     """When the last connection of a worker of it ended."""
 
 
@@ -143,7 +143,7 @@ class Roster:
         for number in sorted(free)[: max(0, workers - len(slots))]:
             slots[number] = Slot(number)
         # Those without a worker go first, then the latest.
-        ranked = sorted(slots.values(), key=lambda slot: (self._is_manned(slot), -slot.number))
+        ranked = sorted(slots.values(), key=lambda slot: (self._has_worker(slot), -slot.number))
         for slot in ranked[: max(0, len(slots) - workers)]:
             del slots[slot.number]
         return replace(self, slots=slots)
@@ -183,18 +183,18 @@ class Roster:
             state = WorkerState.LEAVING
         known = self.members.get(worker_id)
         if known is not None:
-            return self._with(
-                replace(known, state=state, is_connected=True, is_told=False, heard=now)
+            return self._with_member(
+                replace(known, state=state, is_connected=True, was_told_to_wait=False, heard=now)
             )
-        roster = self._with(Member(worker_id, slot, job, now, now, state))
+        roster = self._with_member(Member(worker_id, slot, job, now, now, state))
         if job in self.jobs:
             roster = roster._with_job(replace(self.jobs[job], has_joined=True))
         mine = self.slots.get(slot)
         if mine is None or mine.job != job:
             return roster
         is_last_try = attempt >= max(1, self.max_failures - 2)
-        if is_last_try and not is_running and not self._is_manned(mine):
-            return roster._vacated(mine, now, is_failure=True)
+        if is_last_try and not is_running and not self._has_worker(mine):
+            return roster._without_job(mine, now, is_failure=True)
         return roster._with_slot(replace(mine, has_joined=True))
 
     def heard(self, worker_id: str, now: float, *, is_running: bool) -> Roster:
@@ -211,20 +211,20 @@ class Roster:
             if slot is not None and slot.failures and now - began > self.options.longest_backoff:
                 roster = roster._with_slot(replace(slot, failures=0))
             roster = replace(roster, has_started=True)
-        return roster._with(member)
+        return roster._with_member(member)
 
     def leaving(self, worker_id: str, *, is_for_all: bool) -> Roster:
         """A worker shuts down without having been told to."""
         member = self.members.get(worker_id)
         roster = self
         if member is not None:
-            roster = roster._with(replace(member, state=WorkerState.LEAVING))
+            roster = roster._with_member(replace(member, state=WorkerState.LEAVING))
         return roster.shut_down() if is_for_all else roster
 
-    def moved(self, worker_id: str) -> Roster:
+    def decommissioned(self, worker_id: str) -> Roster:
         """A worker's executor is to go: it has to run elsewhere."""
         member = self.members.get(worker_id)
-        return self if member is None else self._with(replace(member, must_leave=True))
+        return self if member is None else self._with_member(replace(member, must_leave=True))
 
     def ended(
         self, worker_id: str, error: str | None, now: float, *, is_transient: bool = False
@@ -237,10 +237,10 @@ class Roster:
             return self._without(worker_id, now).shut_down(error)
         roster = self._without(worker_id, now)
         slot = roster.slots.get(member.slot)
-        if slot is None or slot.job != member.job or roster._is_manned(slot):
+        if slot is None or slot.job != member.job or roster._has_worker(slot):
             return roster
         is_leaving = member.state is WorkerState.LEAVING
-        return roster._vacated(slot, now, is_failure=error is not None or not is_leaving)
+        return roster._without_job(slot, now, is_failure=error is not None or not is_leaving)
 
     def disconnected(self, worker_id: str, now: float) -> Roster:
         """A worker's connection has broken; it may come again."""
@@ -249,7 +249,7 @@ class Roster:
             return self
         if member.state is WorkerState.STANDBY:
             return self._without(worker_id, now)  # it has nothing to lose
-        return self._cut_off(member, now)
+        return self._mark_disconnected(member, now)
 
     def job_ended(self, job: int, error: str | None, now: float) -> Roster:
         """Spark is done with a job, well (no ``error``) or not."""
@@ -263,32 +263,32 @@ class Roster:
         if error is not None and mine and not self.has_started:
             return roster.shut_down(error)
         for slot in mine:
-            roster = roster._vacated(slot, now, is_failure=True)
+            roster = roster._without_job(slot, now, is_failure=True)
         return roster
 
     # --- what to do
 
-    def settle(self, now: float) -> tuple[Roster, tuple[Action, ...]]:
+    def reconcile(self, now: float) -> tuple[Roster, tuple[Action, ...]]:
         """The roster once these actions are taken, in this order."""
         actions: list[Action] = []
         roster = self._without_silent(now, actions)
         for number in sorted(roster.slots):
-            roster = roster._settle_slot(number, now, actions)
-        roster = roster._dismiss_others(actions)
+            roster = roster._reconcile_slot(number, now, actions)
+        roster = roster._dismiss_unwanted(actions)
         due = [s for _, s in sorted(roster.slots.items()) if s.job is None and s.retry_at <= now]
         if roster.state is FleetState.RUNNING:
             together = [due] if self.max_failures > 1 else [[slot] for slot in due]
             for slots in filter(None, together):
                 roster = roster._submit(slots, now, actions)
         for job in roster.jobs.values():
-            roster = roster._settle_job(job, now, actions)
+            roster = roster._reconcile_job(job, now, actions)
         if roster.state is FleetState.SHUTTING_DOWN and not roster.jobs:
             state = FleetState.ENDED if roster.error is None else FleetState.FAILED
             roster = replace(roster, state=state)
         return roster, tuple(actions)
 
-    def next_at(self, now: float) -> float:
-        """When `settle` has something to do again if nothing happens; an instant."""
+    def next_action_at(self, now: float) -> float:
+        """When `reconcile` has something to do again if nothing happens; an instant."""
         due = [now + self.options.heartbeat_interval]
         due += [slot.retry_at for slot in self.slots.values() if slot.job is None]
         return min(due)
@@ -299,13 +299,13 @@ class Roster:
             if now - member.heard < self.options.lost_after:
                 continue
             if member.is_connected:
-                actions.append(Drop(member.worker_id))
-                roster = roster._cut_off(member, now)
+                actions.append(Disconnect(member.worker_id))
+                roster = roster._mark_disconnected(member, now)
             else:
                 roster = roster._without(member.worker_id, now)
         return roster
 
-    def _settle_slot(self, number: int, now: float, actions: list[Action]) -> Roster:
+    def _reconcile_slot(self, number: int, now: float, actions: list[Action]) -> Roster:
         """One worker at work, others stand by."""
         slot = self.slots[number]
         here = [m for m in self._connected() if m.slot == number and m.job == slot.job]
@@ -316,23 +316,23 @@ class Roster:
         keep = [m for m in at_work if not m.must_leave][-1:]
         for member in at_work:
             if member not in keep:
-                actions.append(TellShutDown(member.worker_id))
-                roster = roster._with(replace(member, state=WorkerState.LEAVING))
+                actions.append(SendShutDown(member.worker_id))
+                roster = roster._with_member(replace(member, state=WorkerState.LEAVING))
         for member in (m for m in here if m.state is WorkerState.STANDBY):
             if not keep:
                 keep = [member]
-                actions.append(TellStart(member.worker_id))
-                roster = roster._with(replace(member, state=WorkerState.STARTING))
-            elif not member.is_told:
-                actions.append(TellWait(member.worker_id))
-                roster = roster._with(replace(member, is_told=True))
+                actions.append(SendStart(member.worker_id))
+                roster = roster._with_member(replace(member, state=WorkerState.STARTING))
+            elif not member.was_told_to_wait:
+                actions.append(SendWait(member.worker_id))
+                roster = roster._with_member(replace(member, was_told_to_wait=True))
         patience = 2 * self.options.lost_after
-        if slot.has_joined and not roster._is_known(slot) and now - slot.emptied >= patience:
+        if slot.has_joined and not roster._has_member(slot) and now - slot.empty_since >= patience:
             # Spark has not run its task again: it must have ended, without our hearing of it.
-            return roster._vacated(slot, now, is_failure=True)
+            return roster._without_job(slot, now, is_failure=True)
         return roster
 
-    def _dismiss_others(self, actions: list[Action]) -> Roster:
+    def _dismiss_unwanted(self, actions: list[Action]) -> Roster:
         """Workers whose slot is not wanted any more, or has another job."""
         roster = self
         # One that leaves and is cut off may be finishing its batch.
@@ -347,18 +347,20 @@ class Roster:
                 continue
             if member.state is WorkerState.STANDBY and (member.job, member.slot) in busy_tasks:
                 continue  # Spark would kill the other copy of its task, which is not done yet
-            actions.append(TellShutDown(member.worker_id))
-            roster = roster._with(replace(member, state=WorkerState.LEAVING))
+            actions.append(SendShutDown(member.worker_id))
+            roster = roster._with_member(replace(member, state=WorkerState.LEAVING))
         return roster
 
     def _submit(self, due: list[Slot], now: float, actions: list[Action]) -> Roster:
         job = self.submitted + 1
         actions.append(Submit(job, tuple(slot.number for slot in due)))
-        slots = {slot.number: replace(slot, job=job, has_joined=False, emptied=now) for slot in due}
-        jobs = {**self.jobs, job: Job(job, emptied=now)}
+        slots = {
+            slot.number: replace(slot, job=job, has_joined=False, empty_since=now) for slot in due
+        }
+        jobs = {**self.jobs, job: Job(job, empty_since=now)}
         return replace(self, slots={**self.slots, **slots}, jobs=jobs, submitted=job)
 
-    def _settle_job(self, job: Job, now: float, actions: list[Action]) -> Roster:
+    def _reconcile_job(self, job: Job, now: float, actions: list[Action]) -> Roster:
         pause = self.options.heartbeat_interval
         if job.cancelled is not None and now - job.cancelled < pause:
             return self
@@ -367,12 +369,12 @@ class Roster:
         if not self.is_abandoned:
             if is_wanted or is_manned:
                 return self
-            if job.has_joined and now - job.emptied < self.options.lost_after:
+            if job.has_joined and now - job.empty_since < self.options.lost_after:
                 return self  # its tasks are about to end
         actions.append(Cancel(job.number))
         return self._with_job(replace(job, cancelled=now))
 
-    def _vacated(self, slot: Slot, now: float, *, is_failure: bool) -> Roster:
+    def _without_job(self, slot: Slot, now: float, *, is_failure: bool) -> Roster:
         """Nobody is in this slot any more: it needs another job."""
         failures = slot.failures + 1 if is_failure else 0
         pause = backoff(self.options, failures)
@@ -383,18 +385,18 @@ class Roster:
     def _connected(self) -> list[Member]:
         return [member for member in self.members.values() if member.is_connected]
 
-    def _is_manned(self, slot: Slot) -> bool:
+    def _has_worker(self, slot: Slot) -> bool:
         """Whether a worker of the slot's job works, or could at once."""
         return any(
             m.slot == slot.number and m.job == slot.job and m.state is not WorkerState.LEAVING
             for m in self._connected()
         )
 
-    def _is_known(self, slot: Slot) -> bool:
+    def _has_member(self, slot: Slot) -> bool:
         """Whether the slot's job has a worker, though it be lost just now."""
         return any(m.slot == slot.number and m.job == slot.job for m in self.members.values())
 
-    def _with(self, member: Member) -> Roster:
+    def _with_member(self, member: Member) -> Roster:
         return replace(self, members={**self.members, member.worker_id: member})
 
     def _without(self, worker_id: str, now: float) -> Roster:
@@ -403,16 +405,16 @@ class Roster:
         roster = replace(self, members=members)
         slot, job = self.slots.get(gone.slot), self.jobs.get(gone.job)
         if slot is not None and slot.job == gone.job:
-            roster = roster._with_slot(replace(slot, emptied=now))
+            roster = roster._with_slot(replace(slot, empty_since=now))
         if job is not None and gone.is_connected:
-            roster = roster._with_job(replace(job, emptied=now))
+            roster = roster._with_job(replace(job, empty_since=now))
         return roster
 
-    def _cut_off(self, member: Member, now: float) -> Roster:
+    def _mark_disconnected(self, member: Member, now: float) -> Roster:
         """Without its connection, and with some time to make another one."""
-        roster = self._with(replace(member, is_connected=False, heard=now))
+        roster = self._with_member(replace(member, is_connected=False, heard=now))
         job = self.jobs.get(member.job)
-        return roster if job is None else roster._with_job(replace(job, emptied=now))
+        return roster if job is None else roster._with_job(replace(job, empty_since=now))
 
     def _with_slot(self, slot: Slot) -> Roster:
         return replace(self, slots={**self.slots, slot.number: slot})

@@ -7,7 +7,7 @@ from contextlib import ExitStack, suppress
 
 from rich.console import Console
 
-from sparkinesis.fleet.interrupt import own_interrupt
+from sparkinesis.fleet.interrupt import python_interrupt_handler
 from sparkinesis.fleet.status import (
     FleetShard,
     FleetState,
@@ -59,7 +59,7 @@ def watch(
     true: look once more, and return.
     """
     console = console or Console(highlight=False)
-    with suppress(KeyboardInterrupt), own_interrupt(), ExitStack() as stack:
+    with suppress(KeyboardInterrupt), python_interrupt_handler(), ExitStack() as stack:
         live = stack.enter_context(LiveView(console)) if can_update(console) else None
         told: FleetState | None = None
         refreshes = 0

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from sparkinesis.errors import FleetError, OptionError, ProcessorError
-from sparkinesis.fleet.channel.control import Disconnected
+from sparkinesis.fleet.channel.control_server import Disconnected
 from sparkinesis.fleet.channel.messages import Ended, Hello, Ping, Report
 from sparkinesis.fleet.fleet import Fleet
 from sparkinesis.fleet.status import FleetState
@@ -145,7 +145,7 @@ def test_workers_must_differ(spark: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("master", "path", "is_told"),
+    ("master", "path", "was_told_to_wait"),
     [
         ("spark://host:7077", "/var/dead", True),
         ("spark://host:7077", "file:///var/dead", True),
@@ -154,14 +154,14 @@ def test_workers_must_differ(spark: Any) -> None:
     ],
 )
 def test_a_local_directory_for_dead_letters_is_told_where_executors_are_elsewhere(
-    spark: Any, caplog: pytest.LogCaptureFixture, *, master: str, path: str, is_told: bool
+    spark: Any, caplog: pytest.LogCaptureFixture, *, master: str, path: str, was_told_to_wait: bool
 ) -> None:
     spark.master = master
     fleet = make(spark, on_error=Retry(3, then=DeadLetter(DeadLetterDirectory(path))))
     told = [note for note in fleet.status().notes if "dead-letter directory" in note]
     fleet.shutdown()
-    assert len(told) == is_told
-    assert (f"The dead-letter directory {path} is a local one" in caplog.text) == is_told
+    assert len(told) == was_told_to_wait
+    assert (f"The dead-letter directory {path} is a local one" in caplog.text) == was_told_to_wait
 
 
 def test_a_processor_that_cannot_travel_is_an_error_before_anything_listens(spark: Any) -> None:
@@ -277,7 +277,7 @@ def test_an_error_of_the_fleets_own_ends_it(spark: Any, monkeypatch: pytest.Monk
     def beat() -> None:
         raise KeyError("a mistake")
 
-    monkeypatch.setattr(fleet, "_beat", beat)
+    monkeypatch.setattr(fleet, "_send_heartbeat", beat)
     with pytest.raises(FleetError, match="a mistake"):
         fleet.await_termination(PATIENCE)
     assert fleet.status().state is FleetState.FAILED

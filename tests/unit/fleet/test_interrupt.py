@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.fleet.interrupt import own_interrupt
+from sparkinesis.fleet.interrupt import python_interrupt_handler
 
 Handler = Callable[[int, Any], None]
 
@@ -36,12 +36,12 @@ def test_a_handler_is_replaced_within_the_block(
     handler: Handler, module: str, *, only_for_spark: bool, is_replaced: bool
 ) -> None:
     handler.__module__ = module
-    with own_interrupt(only_for_spark=only_for_spark):
+    with python_interrupt_handler(only_for_spark=only_for_spark):
         assert (signal.getsignal(signal.SIGINT) is not handler) == is_replaced
     assert signal.getsignal(signal.SIGINT) is handler
 
 
 def test_the_handlers_that_are_no_functions_stay(handler: Handler) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with own_interrupt(only_for_spark=True):
+    with python_interrupt_handler(only_for_spark=True):
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN

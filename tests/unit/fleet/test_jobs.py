@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sparkinesis.fleet.jobs import reason
+from sparkinesis.fleet.jobs import failure_reason
 
 TRACE = (
-    "Job aborted due to stage failure: Task 0 in stage 5.0 failed 4 times: PythonException: "
+    "Job aborted due to stage failure: SparkTask 0 in stage 5.0 failed 4 times: PythonException: "
     "Traceback (most recent call last):\n"
     '  File "pyspark.zip/pyspark/worker.py", line 4207, in invoke_udf\n'
     "    func, profiler, deserializer, serializer = read_udfs(\n"
@@ -38,11 +38,11 @@ JAVA = (
     ],
 )
 def test_a_reason_is_what_helps(raised: str, said: str) -> None:
-    assert reason(RuntimeError(raised)) == said
+    assert failure_reason(RuntimeError(raised)) == said
 
 
 def test_a_long_reason_is_shortened_in_the_middle() -> None:
-    said = reason(RuntimeError(f"begin {'x' * 10_000} end"))
+    said = failure_reason(RuntimeError(f"begin {'x' * 10_000} end"))
     assert len(said) < 2_100
     assert said.startswith("begin ")
     assert said.endswith(" end")

@@ -19,12 +19,12 @@ from hypothesis.stateful import (
 from sparkinesis.fleet.roster import (
     Action,
     Cancel,
-    Drop,
+    Disconnect,
     Roster,
+    SendShutDown,
+    SendStart,
+    SendWait,
     Submit,
-    TellShutDown,
-    TellStart,
-    TellWait,
     backoff,
 )
 from sparkinesis.fleet.status import FleetState, WorkerState
@@ -47,8 +47,8 @@ class Play:
     def then(self, fact: Callable[[Roster, float], Roster] | None = None) -> tuple[Action, ...]:
         if fact is not None:
             self.roster = fact(self.roster, self.now)
-        self.roster, actions = self.roster.settle(self.now)
-        assert self.roster.settle(self.now) == (self.roster, ()), "settling twice does no more"
+        self.roster, actions = self.roster.reconcile(self.now)
+        assert self.roster.reconcile(self.now) == (self.roster, ()), "settling twice does no more"
         return actions
 
     def after(self, seconds: float) -> tuple[Action, ...]:
@@ -100,7 +100,7 @@ def at_work() -> Play:
     """A fleet of one, whose worker runs."""
     play = Play()
     assert play.then() == (Submit(1, (0,)),)
-    assert play.then(joins()) == (TellStart("a"),)
+    assert play.then(joins()) == (SendStart("a"),)
     assert play.state() is WorkerState.STARTING
     assert play.then(reports()) == ()
     assert play.state() is WorkerState.RUNNING
@@ -112,7 +112,7 @@ def at_work() -> Play:
 
 def test_a_fleet_of_one_from_its_job_to_its_end() -> None:
     play = at_work()
-    assert play.then(shuts_down) == (TellShutDown("a"),)
+    assert play.then(shuts_down) == (SendShutDown("a"),)
     assert play.then(ends()) == ()
     assert play.fleet() is FleetState.SHUTTING_DOWN, "its job goes on"
     assert play.then(job_ends()) == ()
@@ -121,36 +121,36 @@ def test_a_fleet_of_one_from_its_job_to_its_end() -> None:
 
 def test_a_second_copy_of_a_task_waits_until_the_first_is_gone() -> None:
     play = at_work()
-    assert play.then(joins("b", attempt=1)) == (TellWait("b"),)
-    assert play.then(breaks("a")) == (TellStart("b"),)
+    assert play.then(joins("b", attempt=1)) == (SendWait("b"),)
+    assert play.then(breaks("a")) == (SendStart("b"),)
     assert play.roster.slots[0].failures == 0
 
 
 def test_a_task_that_spark_runs_again_goes_on() -> None:
     play = at_work()
     play.then(breaks("a"))
-    assert play.then(joins("b", attempt=1)) == (TellStart("b"),)
-    assert play.then(joins("a", is_running=True)) == (TellShutDown("a"),), "it came too late"
+    assert play.then(joins("b", attempt=1)) == (SendStart("b"),)
+    assert play.then(joins("a", is_running=True)) == (SendShutDown("a"),), "it came too late"
 
 
 def test_a_task_with_few_tries_left_ends_and_its_slot_gets_another_job() -> None:
     play = at_work()
     play.then(breaks("a"))
-    assert play.then(joins("b", attempt=2)) == (TellShutDown("b"),)
+    assert play.then(joins("b", attempt=2)) == (SendShutDown("b"),)
     play.then(ends("b"))
     assert play.after(OPTIONS.first_backoff - 0.1) == ()
     assert play.after(0.1) == (Submit(2, (0,)),)
-    assert play.then(joins("a", is_running=True)) == (TellShutDown("a"),), "it came too late"
-    assert play.then(joins("c", job=2)) == (TellStart("c"),)
+    assert play.then(joins("a", is_running=True)) == (SendShutDown("a"),), "it came too late"
+    assert play.then(joins("c", job=2)) == (SendStart("c"),)
 
 
 def test_a_standby_of_a_task_not_wanted_ends_only_after_its_worker() -> None:
     play = at_work()
     play.then(joins("b", attempt=1))
-    assert play.then(shuts_down) == (TellShutDown("a"),)
+    assert play.then(shuts_down) == (SendShutDown("a"),)
     assert play.then(breaks("a")) == (), "it may be finishing its batch: b's end would kill it"
     assert play.then(joins("a", is_running=True, is_leaving=True)) == ()
-    assert play.then(ends("a")) == (TellShutDown("b"),)
+    assert play.then(ends("a")) == (SendShutDown("b"),)
 
 
 def test_a_standby_that_breaks_off_is_forgotten_and_comes_as_new() -> None:
@@ -158,7 +158,7 @@ def test_a_standby_that_breaks_off_is_forgotten_and_comes_as_new() -> None:
     play.then(joins("b", attempt=1))
     play.then(breaks("b"))
     assert "b" not in play.roster.members
-    assert play.then(joins("b", attempt=1)) == (TellWait("b"),)
+    assert play.then(joins("b", attempt=1)) == (SendWait("b"),)
 
 
 # --- what is said on a connection that breaks
@@ -169,7 +169,7 @@ def test_a_start_that_was_lost_is_said_again() -> None:
     play.then()
     play.then(joins())
     play.then(breaks())
-    assert play.then(joins(is_running=False)) == (TellStart("a"),)
+    assert play.then(joins(is_running=False)) == (SendStart("a"),)
 
 
 def test_a_start_that_arrived_is_not_said_again() -> None:
@@ -183,9 +183,9 @@ def test_a_start_that_arrived_is_not_said_again() -> None:
 
 def test_a_shutdown_that_was_lost_is_said_again() -> None:
     play = at_work()
-    assert play.then(shuts_down) == (TellShutDown("a"),)
+    assert play.then(shuts_down) == (SendShutDown("a"),)
     assert play.then(breaks()) == ()
-    assert play.then(joins(is_running=True)) == (TellShutDown("a"),)
+    assert play.then(joins(is_running=True)) == (SendShutDown("a"),)
     assert play.then(reports()) == ()
     assert play.state() is WorkerState.LEAVING, "a report of one that leaves does not bring it back"
 
@@ -194,7 +194,7 @@ def test_a_shutdown_reaches_a_worker_that_was_cut_off_when_it_began() -> None:
     play = at_work()
     play.then(breaks())
     assert play.then(shuts_down) == ()
-    assert play.then(joins(is_running=True)) == (TellShutDown("a"),)
+    assert play.then(joins(is_running=True)) == (SendShutDown("a"),)
 
 
 def test_a_worker_without_a_slot_is_told_to_leave_on_each_connection() -> None:
@@ -202,9 +202,9 @@ def test_a_worker_without_a_slot_is_told_to_leave_on_each_connection() -> None:
     play.then()
     play.then(joins("a", 0))
     play.then(joins("b", 1))
-    assert play.then(scales(1)) == (TellShutDown("b"),)
+    assert play.then(scales(1)) == (SendShutDown("b"),)
     play.then(breaks("b"))
-    assert play.then(joins("b", 1, is_running=True)) == (TellShutDown("b"),)
+    assert play.then(joins("b", 1, is_running=True)) == (SendShutDown("b"),)
 
 
 # --- silence
@@ -213,7 +213,7 @@ def test_a_worker_without_a_slot_is_told_to_leave_on_each_connection() -> None:
 def test_a_silent_worker_is_dropped_and_has_time_to_come_again() -> None:
     play = at_work()
     assert play.after(OPTIONS.lost_after - 0.1) == ()
-    assert play.after(0.1) == (Drop("a"),)
+    assert play.after(0.1) == (Disconnect("a"),)
     assert play.after(OPTIONS.lost_after - 0.1) == ()
     assert play.then(joins(is_running=True)) == ()
     assert play.roster.slots[0].job == 1
@@ -255,7 +255,7 @@ def test_a_cancel_that_did_nothing_is_repeated() -> None:
     assert play.then(shuts_down) == (Cancel(1),), "Spark may not know the job yet"
     assert play.after(OPTIONS.heartbeat_interval - 0.1) == ()
     assert play.after(0.1) == (Cancel(1),)
-    assert play.then(joins()) == (TellShutDown("a"),), "it has begun meanwhile"
+    assert play.then(joins()) == (SendShutDown("a"),), "it has begun meanwhile"
     assert play.after(OPTIONS.heartbeat_interval) == ()
 
 
@@ -267,10 +267,12 @@ def test_a_job_that_ends_is_submitted_again_and_waits_longer_each_time() -> None
     for job, wait in enumerate([1.0, 2.0, 4.0, 8.0, 8.0], start=1):
         assert play.then(breaks()) == ()
         assert play.then(job_ends("lost", job)) == ()
-        assert play.roster.next_at(play.now) == play.now + min(wait, OPTIONS.heartbeat_interval)
+        assert play.roster.next_action_at(play.now) == play.now + min(
+            wait, OPTIONS.heartbeat_interval
+        )
         assert play.after(wait - 0.1) == ()
         assert play.after(0.1) == (Submit(job + 1, (0,)),)
-        assert play.then(joins(job=job + 1)) == (TellStart("a"),)
+        assert play.then(joins(job=job + 1)) == (SendStart("a"),)
 
 
 def test_a_worker_that_ran_for_long_is_forgiven_its_predecessors() -> None:
@@ -292,7 +294,7 @@ def test_a_worker_that_ran_for_long_is_forgiven_its_predecessors() -> None:
 
 def test_a_worker_that_moves_is_followed_at_once_and_is_no_failure() -> None:
     play = at_work()
-    assert play.then(lambda roster, now: roster.moved("a")) == (TellShutDown("a"),)
+    assert play.then(lambda roster, now: roster.decommissioned("a")) == (SendShutDown("a"),)
     assert play.then(ends()) == (Submit(2, (0,)),)
     assert play.roster.slots[0].failures == 0
 
@@ -304,7 +306,7 @@ def test_slots_that_are_due_together_share_a_job_and_lose_it_together() -> None:
         play.then(joins(worker, slot))
         play.then(reports(worker))
     play.then(breaks("a"))
-    assert play.then(job_ends("lost")) == (TellShutDown("b"),), "Spark has not killed b, but will"
+    assert play.then(job_ends("lost")) == (SendShutDown("b"),), "Spark has not killed b, but will"
     assert play.after(1.0) == (Submit(2, (0, 1)),)
 
 
@@ -353,7 +355,7 @@ def test_a_record_processor_may_end_the_fleet() -> None:
     play.then()
     play.then(joins("a", 0))
     play.then(joins("b", 1))
-    assert play.then(leaves("a", for_all=True)) == (TellShutDown("b"),)
+    assert play.then(leaves("a", for_all=True)) == (SendShutDown("b"),)
     play.then(ends("a"))
     play.then(ends("b"))
     play.then(job_ends())
@@ -381,7 +383,7 @@ def test_of_workers_at_work_the_latest_slots_leave() -> None:
     play.then()
     for slot, worker in enumerate("abc"):
         play.then(joins(worker, slot))
-    assert play.then(scales(2)) == (TellShutDown("c"),)
+    assert play.then(scales(2)) == (SendShutDown("c"),)
     assert set(play.roster.slots) == {0, 1}
 
 
@@ -392,7 +394,7 @@ def test_a_worker_whose_slot_was_given_up_does_not_fill_a_new_one_of_the_same_nu
         play.then(joins(worker, slot))
     play.then(scales(1))
     assert play.then(scales(2)) == (Submit(2, (1,)),)
-    assert play.then(joins("c", 1, 2)) == (TellStart("c"),)
+    assert play.then(joins("c", 1, 2)) == (SendStart("c"),)
     assert play.then(ends("b")) == ()
     assert play.roster.slots[1].job == 2
 
@@ -408,7 +410,7 @@ def test_a_fleet_that_ends_is_not_scaled() -> None:
 
 
 @dataclass
-class Task:
+class SparkTask:
     attempts: int = 0
     is_done: bool = False
 
@@ -437,21 +439,21 @@ class AnyFleet(RuleBasedStateMachine):
         self.roster = Roster(OPTIONS).scaled(workers)
         self.wanted = workers
         self.now = 0.0
-        self.jobs: dict[int, dict[int, Task]] = {}
+        self.jobs: dict[int, dict[int, SparkTask]] = {}
         self.begun: set[int] = set()
         """Jobs that Spark knows: only those can be cancelled."""
         self.workers: dict[str, Worker] = {}
         self.names = 0
-        self.settle()
+        self.reconcile()
         if has_started:
             self.all_goes_well()
 
     # --- the world
 
-    def settle(self) -> None:
+    def reconcile(self) -> None:
         for _ in range(50):
             before = self.roster
-            self.roster, actions = self.roster.settle(self.now)
+            self.roster, actions = self.roster.reconcile(self.now)
             self.check(actions)
             for action in actions:
                 self.act(action, before)
@@ -462,7 +464,7 @@ class AnyFleet(RuleBasedStateMachine):
     def act(self, action: Action, before: Roster) -> None:
         if isinstance(action, Submit):
             assert action.job not in self.jobs
-            self.jobs[action.job] = {slot: Task() for slot in action.slots}
+            self.jobs[action.job] = {slot: SparkTask() for slot in action.slots}
         elif isinstance(action, Cancel):
             if not self.roster.is_abandoned:
                 of_job = [m for m in before.members.values() if m.job == action.job]
@@ -470,7 +472,7 @@ class AnyFleet(RuleBasedStateMachine):
                 assert all(slot.job != action.job for slot in self.roster.slots.values())
             if action.job in self.begun and action.job in self.jobs:
                 self.end_job(action.job, "cancelled")
-        elif isinstance(action, Drop):
+        elif isinstance(action, Disconnect):
             self.cut(action.worker_id)
         else:
             worker = self.workers.get(action.worker_id)
@@ -478,7 +480,7 @@ class AnyFleet(RuleBasedStateMachine):
                 worker.inbox.append(action)
 
     def check(self, actions: tuple[Action, ...]) -> None:
-        told = [a.worker_id for a in actions if isinstance(a, TellStart | TellShutDown)]
+        told = [a.worker_id for a in actions if isinstance(a, SendStart | SendShutDown)]
         assert len(told) == len(set(told)), "one thing at a time"
         members = self.roster.members.values()
         at_work = [m for m in members if m.is_connected and m.state in AT_WORK]
@@ -517,9 +519,9 @@ class AnyFleet(RuleBasedStateMachine):
     def obey(self, name: str) -> None:
         worker = self.workers[name]
         for message in worker.inbox:
-            if isinstance(message, TellStart):
+            if isinstance(message, SendStart):
                 worker.runs = worker.runs or not worker.is_leaving
-            elif isinstance(message, TellShutDown):
+            elif isinstance(message, SendShutDown):
                 worker.is_leaving = True
         worker.inbox.clear()
 
@@ -591,7 +593,7 @@ class AnyFleet(RuleBasedStateMachine):
         off = [name for name, worker in self.workers.items() if not worker.is_connected]
         if name := self.some(data, off):
             self.connect(name)
-            self.settle()
+            self.reconcile()
 
     @rule(data=st.data())
     def a_worker_obeys(self, data: st.DataObject) -> None:
@@ -606,7 +608,7 @@ class AnyFleet(RuleBasedStateMachine):
             self.cut(name)
             if not is_noticed:
                 self.connect(name)
-            self.settle()
+            self.reconcile()
 
     @rule(data=st.data())
     def a_worker_leaves_by_itself(self, data: st.DataObject) -> None:
@@ -614,7 +616,7 @@ class AnyFleet(RuleBasedStateMachine):
             self.workers[name].is_leaving = True
             if self.workers[name].is_connected:
                 self.roster = self.roster.leaving(name, is_for_all=False)
-            self.settle()
+            self.reconcile()
 
     @rule(data=st.data())
     def a_worker_ends(self, data: st.DataObject) -> None:
@@ -624,20 +626,20 @@ class AnyFleet(RuleBasedStateMachine):
                 self.end(name)
             else:
                 self.crash(name)  # its task fails, or the driver would wait for it for ever
-            self.settle()
+            self.reconcile()
 
     @rule(data=st.data())
     def a_worker_cannot_go_on(self, data: st.DataObject) -> None:
         on = [name for name, worker in self.workers.items() if worker.is_connected]
         if name := self.some(data, on):
             self.end(name, "an error")
-            self.settle()
+            self.reconcile()
 
     @rule(data=st.data())
     def a_worker_crashes(self, data: st.DataObject) -> None:
         if name := self.some(data, list(self.workers)):
             self.crash(name)
-            self.settle()
+            self.reconcile()
 
     @rule(data=st.data())
     def spark_loses_a_worker_that_lives_on(self, data: st.DataObject) -> None:
@@ -648,14 +650,14 @@ class AnyFleet(RuleBasedStateMachine):
     def a_job_fails(self, data: st.DataObject) -> None:
         if self.jobs:
             self.end_job(data.draw(st.sampled_from(sorted(self.jobs))), "an executor was lost")
-            self.settle()
+            self.reconcile()
 
     @rule(seconds=st.sampled_from([0.1, 1.0, 3.0, 9.0]), are_silent=st.booleans())
     def time_passes(self, seconds: float, are_silent: bool) -> None:
         self.now += seconds
         if not are_silent:
             self.all_report()
-        self.settle()
+        self.reconcile()
 
     def all_report(self) -> None:
         for name, worker in self.workers.items():
@@ -666,27 +668,27 @@ class AnyFleet(RuleBasedStateMachine):
     def an_executor_is_to_go(self, data: st.DataObject) -> None:
         members = self.roster.members.values()
         if name := self.some(data, [m.worker_id for m in members if m.state in AT_WORK]):
-            self.roster = self.roster.moved(name)
-            self.settle()
+            self.roster = self.roster.decommissioned(name)
+            self.reconcile()
 
     @precondition(lambda self: self.roster.state is FleetState.RUNNING)
     @rule(workers=st.integers(1, 4))
     def somebody_scales(self, workers: int) -> None:
         self.roster = self.roster.scaled(workers)
         self.wanted = workers
-        self.settle()
+        self.reconcile()
 
     @precondition(lambda self: self.roster.state is FleetState.RUNNING)
     @rule()
     def somebody_shuts_down(self) -> None:
         self.roster = self.roster.shut_down()
-        self.settle()
+        self.reconcile()
 
     @precondition(lambda self: self.roster.state is FleetState.SHUTTING_DOWN)
     @rule()
     def a_shutdown_takes_too_long(self) -> None:
         self.roster = self.roster.abandoned()
-        self.settle()
+        self.reconcile()
 
     @rule()
     def all_goes_well(self) -> None:
@@ -700,14 +702,14 @@ class AnyFleet(RuleBasedStateMachine):
             for name in list(self.workers):
                 if name in self.workers and not self.workers[name].is_connected:
                     self.connect(name)
-                    self.settle()
+                    self.reconcile()
                 if name in self.workers:
                     self.obey(name)
                     if self.workers[name].is_leaving:
                         self.end(name)
             self.now += 1.0
             self.all_report()
-            self.settle()
+            self.reconcile()
             if self.roster.state in OVER:
                 return
         assert self.roster.state is FleetState.RUNNING, "everybody obeys, and it does not end"
@@ -719,7 +721,7 @@ class AnyFleet(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "roster"):
             self.roster = self.roster.shut_down()
-            self.settle()
+            self.reconcile()
             self.all_goes_well()
             assert self.roster.state in OVER
 

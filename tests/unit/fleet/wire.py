@@ -18,13 +18,13 @@ from sparkinesis.fleet.channel.channel import (
     authenticated,
     connect_to_driver,
 )
-from sparkinesis.fleet.channel.tls import DriverIdentity, WorkerPass
+from sparkinesis.fleet.channel.tls import DriverIdentity, WorkerCredentials
 
 PATIENCE = 60.0
 """Seconds that a test waits for what should take few: only a failure takes as long."""
 SECRET = bytes(range(200, 232))
 IDENTITY = DriverIdentity.new(SECRET)
-PASS = IDENTITY.worker_pass
+PASS = IDENTITY.credentials
 OTHER_RUN = DriverIdentity.new(bytes(32))
 GREETING, ANSWER, PROOF = 14 + 32, 32 + 32, 32
 """Bytes of the three messages by which both prove the secret, within TLS."""
@@ -56,10 +56,12 @@ def prove(connection: socket.socket, timeout: float = HANDSHAKE_TIMEOUT, **given
 
 
 @contextlib.contextmanager
-def handshake(identity: DriverIdentity, worker_pass: WorkerPass) -> Iterator[tuple[Any, Any]]:
+def handshake(
+    identity: DriverIdentity, credentials: WorkerCredentials
+) -> Iterator[tuple[Any, Any]]:
     """Futures of both ends' channels."""
     with listening() as listener:
-        worker = in_thread(connect_to_driver, "127.0.0.1", port_of(listener), worker_pass)
+        worker = in_thread(connect_to_driver, "127.0.0.1", port_of(listener), credentials)
         driver = in_thread(accept_worker, listener.accept()[0], identity)
         try:
             yield driver, worker

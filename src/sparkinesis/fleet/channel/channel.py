@@ -25,9 +25,9 @@ from sparkinesis.errors import SparkinesisError
 from sparkinesis.fleet.channel.tls import (
     DriverIdentity,
     NotAuthenticatedError,
-    WorkerPass,
-    secured_by_driver,
-    secured_by_worker,
+    WorkerCredentials,
+    tls_as_driver,
+    tls_as_worker,
 )
 
 _MAGIC = b"sparkinesis-1\n"
@@ -122,14 +122,14 @@ def accept_worker(
     until = clock() + timeout
     with _closed_on_error(connection):
         connection.settimeout(timeout)
-        secured = secured_by_driver(connection, identity, until, clock)
-        return authenticated(secured, identity.worker_pass.secret, until, clock, is_driver=True)
+        secured = tls_as_driver(connection, identity, until, clock)
+        return authenticated(secured, identity.credentials.secret, until, clock, is_driver=True)
 
 
 def connect_to_driver(
     host: str,
     port: int,
-    worker_pass: WorkerPass,
+    credentials: WorkerCredentials,
     timeout: float = HANDSHAKE_TIMEOUT,
     clock: Callable[[], float] = time.monotonic,
 ) -> Channel:
@@ -142,8 +142,8 @@ def connect_to_driver(
             f"The driver cannot be reached at {host}:{port}: {error}."
         ) from None
     with _closed_on_error(connection):
-        secured = secured_by_worker(connection, worker_pass.certificate, until, clock)
-        return authenticated(secured, worker_pass.secret, until, clock, is_driver=False)
+        secured = tls_as_worker(connection, credentials.certificate, until, clock)
+        return authenticated(secured, credentials.secret, until, clock, is_driver=False)
 
 
 def authenticated(

@@ -36,7 +36,7 @@ class NotAuthenticatedError(SparkinesisError):
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerPass:
+class WorkerCredentials:
     """What a worker needs to know its driver, and to be known. Travels with its task."""
 
     secret: bytes = field(repr=False)
@@ -48,7 +48,7 @@ class WorkerPass:
 class DriverIdentity:
     """What the driver shows and checks. Never leaves it."""
 
-    worker_pass: WorkerPass
+    credentials: WorkerCredentials
     context: ssl.SSLContext = field(repr=False)
 
     @classmethod
@@ -66,7 +66,9 @@ class DriverIdentity:
             context.load_cert_chain(name, password=password)
         finally:
             Path(name).unlink()
-        return cls(WorkerPass(secret or secrets.token_bytes(SECRET_BYTES), certificate), context)
+        return cls(
+            WorkerCredentials(secret or secrets.token_bytes(SECRET_BYTES), certificate), context
+        )
 
 
 def worker_context(certificate: bytes) -> ssl.SSLContext:
@@ -79,7 +81,7 @@ def worker_context(certificate: bytes) -> ssl.SSLContext:
     return context
 
 
-class Secured:
+class TlsConnection:
     """A TLS connection that one thread may read while others write.
 
     An object of OpenSSL's is for one thread at a time, and a reader would hold it for as long as
@@ -96,7 +98,7 @@ class Secured:
         self._state = threading.Lock()
         self._sending = threading.Lock()
 
-    def shake_hands(self, until: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def handshake(self, until: float, clock: Callable[[], float] = time.monotonic) -> None:
         """Do TLS's handshake; ``until``: by then, all of it. Raises OSError."""
         try:
             while True:
@@ -168,35 +170,35 @@ class Secured:
                 self._connection.sendall(encrypted)
 
 
-def secured_by_driver(
+def tls_as_driver(
     connection: socket.socket,
     identity: DriverIdentity,
     until: float,
     clock: Callable[[], float] = time.monotonic,
-) -> Secured:
+) -> TlsConnection:
     """The driver's side of TLS. Raises `NotAuthenticatedError` for what is no TLS, and OSError."""
-    secured = Secured(connection, identity.context, is_driver=True)
+    secured = TlsConnection(connection, identity.context, is_driver=True)
     try:
-        secured.shake_hands(until, clock)
+        secured.handshake(until, clock)
     except ssl.SSLError as error:
         raise NotAuthenticatedError(f"No worker of this run: {_why(error)}.") from None
     return secured
 
 
-def secured_by_worker(
+def tls_as_worker(
     connection: socket.socket,
     certificate: bytes,
     until: float,
     clock: Callable[[], float] = time.monotonic,
-) -> Secured:
+) -> TlsConnection:
     """The worker's side of TLS. Until it returns, nothing but TLS's handshake was said.
 
     Raises `NotAuthenticatedError` unless the other side has the key of ``certificate``, and
     OSError.
     """
-    secured = Secured(connection, worker_context(certificate), is_driver=False)
+    secured = TlsConnection(connection, worker_context(certificate), is_driver=False)
     try:
-        secured.shake_hands(until, clock)
+        secured.handshake(until, clock)
     except ssl.SSLError as error:
         raise NotAuthenticatedError(
             f"What answers in the driver's place has not the run's certificate: {_why(error)}."

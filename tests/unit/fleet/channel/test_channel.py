@@ -23,8 +23,8 @@ from sparkinesis.fleet.channel.channel import (
 from sparkinesis.fleet.channel.tls import (
     SECRET_BYTES,
     NotAuthenticatedError,
-    WorkerPass,
-    secured_by_worker,
+    WorkerCredentials,
+    tls_as_worker,
 )
 from tests.unit.fleet.wire import (
     ANSWER,
@@ -52,7 +52,7 @@ OTHER = bytes(SECRET_BYTES)
 def secured(connection: socket.socket) -> Channel:
     """A worker's end of a connection that the test has made."""
     until = time.monotonic() + PATIENCE
-    tls = secured_by_worker(connection, PASS.certificate, until)
+    tls = tls_as_worker(connection, PASS.certificate, until)
     return authenticated(tls, PASS.secret, until, is_driver=False)
 
 
@@ -106,7 +106,7 @@ def test_a_connection_may_be_silent_for_longer_than_its_handshake_may_take() -> 
 
 
 def test_who_has_another_secret_is_refused_within_tls() -> None:
-    with handshake(IDENTITY, WorkerPass(OTHER, PASS.certificate)) as (driver, worker):
+    with handshake(IDENTITY, WorkerCredentials(OTHER, PASS.certificate)) as (driver, worker):
         assert isinstance(driver.exception(PATIENCE), NotAuthenticatedError)
         assert isinstance(worker.exception(PATIENCE), ChannelClosedError)
 

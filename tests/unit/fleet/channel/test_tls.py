@@ -25,13 +25,13 @@ from sparkinesis.fleet.channel.channel import (
     accept_worker,
     connect_to_driver,
 )
-from sparkinesis.fleet.channel.control import Control
-from sparkinesis.fleet.channel.link import DriverLink
+from sparkinesis.fleet.channel.control_server import ControlServer
+from sparkinesis.fleet.channel.driver_link import DriverLink
 from sparkinesis.fleet.channel.messages import Hello, Leaving, Ping, Report, ShutDown
 from sparkinesis.fleet.channel.tls import (
     DriverIdentity,
     NotAuthenticatedError,
-    WorkerPass,
+    WorkerCredentials,
     worker_context,
 )
 from sparkinesis.worker.status import Failure
@@ -93,14 +93,14 @@ def said() -> queue.Queue[tuple[str, Any]]:
 
 
 @pytest.fixture
-def driver(said: queue.Queue[tuple[str, Any]]) -> Iterator[Control]:
-    server = Control("127.0.0.1", 0, IDENTITY, lambda who, what: said.put((who, what)))
+def driver(said: queue.Queue[tuple[str, Any]]) -> Iterator[ControlServer]:
+    server = ControlServer("127.0.0.1", 0, IDENTITY, lambda who, what: said.put((who, what)))
     yield server
     server.close()
 
 
 def test_what_goes_over_the_wire_is_not_readable(
-    driver: Control, said: queue.Queue[tuple[str, Any]]
+    driver: ControlServer, said: queue.Queue[tuple[str, Any]]
 ) -> None:
     proxy = Proxy(driver.port)
     heard: queue.Queue[Any] = queue.Queue()
@@ -161,7 +161,7 @@ def test_a_man_in_the_middle_with_a_certificate_of_his_own_is_refused() -> None:
 
 
 def test_a_man_in_the_middle_who_passes_on_to_the_driver_is_refused_by_both(
-    driver: Control, said: queue.Queue[tuple[str, Any]]
+    driver: ControlServer, said: queue.Queue[tuple[str, Any]]
 ) -> None:
     """TLS to either side: what one says, the other one gets."""
     with listening() as listener:
@@ -193,7 +193,7 @@ def test_the_driver_is_refused_that_has_the_secret_and_another_certificate() -> 
 
 
 def test_a_certificate_of_another_run_is_trusted_by_nobody_whatever_it_is_called() -> None:
-    one, two = (DriverIdentity.new(SECRET).worker_pass.certificate for _ in range(2))
+    one, two = (DriverIdentity.new(SECRET).credentials.certificate for _ in range(2))
     assert one != two
     subjects = {x509.load_der_x509_certificate(each).subject for each in (one, two)}
     assert len(subjects) == 1
@@ -203,7 +203,7 @@ def test_a_certificate_of_another_run_is_trusted_by_nobody_whatever_it_is_called
 
 
 def test_who_does_not_speak_tls_is_refused(
-    driver: Control, said: queue.Queue[tuple[str, Any]]
+    driver: ControlServer, said: queue.Queue[tuple[str, Any]]
 ) -> None:
     for words in (b"GET / HTTP/1.1\r\n\r\n", bytes(100), b"\x16\x03\x01\x00\x05hello"):
         with socket.create_connection(("127.0.0.1", driver.port)) as stranger:
@@ -213,7 +213,7 @@ def test_who_does_not_speak_tls_is_refused(
     assert said.empty()
 
 
-def test_older_tls_is_refused(driver: Control) -> None:
+def test_older_tls_is_refused(driver: ControlServer) -> None:
     context = worker_context(PASS.certificate)
     context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_2
     with (
@@ -236,7 +236,9 @@ def test_the_end_of_tls_by_the_book_is_the_end_of_the_connection() -> None:
             assert isinstance(driver.exception(PATIENCE), ChannelClosedError)
 
 
-def test_a_changed_byte_is_noticed(driver: Control, said: queue.Queue[tuple[str, Any]]) -> None:
+def test_a_changed_byte_is_noticed(
+    driver: ControlServer, said: queue.Queue[tuple[str, Any]]
+) -> None:
     class Changing(Proxy):
         @staticmethod
         def _pass_on(source: socket.socket, target: socket.socket, record: bytearray) -> None:
@@ -287,13 +289,13 @@ def test_the_private_key_is_on_no_disk(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_pass_travels_and_shows_nothing() -> None:
     assert pickle.loads(pickle.dumps(PASS)) == PASS
     assert len(pickle.dumps(PASS)) < 1_000
-    assert repr(PASS) == str(PASS) == "WorkerPass()"
+    assert repr(PASS) == str(PASS) == "WorkerCredentials()"
     with pytest.raises(TypeError):
         pickle.dumps(IDENTITY)
 
 
 def test_each_run_has_a_secret_and_a_certificate_of_its_own_for_as_long_as_it_lasts() -> None:
-    one, two = DriverIdentity.new().worker_pass, DriverIdentity.new().worker_pass
+    one, two = DriverIdentity.new().credentials, DriverIdentity.new().credentials
     assert one.secret != two.secret
     assert one.certificate != two.certificate
     certificate = x509.load_der_x509_certificate(one.certificate)
@@ -315,7 +317,8 @@ def test_a_worker_and_the_core_do_without_that_package() -> None:
     program = """if True:
         import sys
         sys.modules["cryptography"] = None
-        import sparkinesis.cli.app, sparkinesis.worker.application, sparkinesis.fleet.hosted
+        import sparkinesis.cli.app, sparkinesis.worker.application
+        import sparkinesis.fleet.executor_worker
         from sparkinesis.fleet.channel.tls import worker_context
         worker_context(bytes.fromhex(sys.argv[1]))
         """
@@ -325,9 +328,9 @@ def test_a_worker_and_the_core_do_without_that_package() -> None:
 
 
 def test_a_pass_of_the_right_certificate_and_a_wrong_secret_is_refused_by_the_driver(
-    driver: Control, said: queue.Queue[tuple[str, Any]]
+    driver: ControlServer, said: queue.Queue[tuple[str, Any]]
 ) -> None:
     with pytest.raises((ChannelClosedError, NotAuthenticatedError)):
-        connect_to_driver("127.0.0.1", driver.port, WorkerPass(bytes(32), PASS.certificate))
+        connect_to_driver("127.0.0.1", driver.port, WorkerCredentials(bytes(32), PASS.certificate))
     driver.send_to_all(Ping())
     assert said.empty()

@@ -17,8 +17,8 @@ from sparkinesis.fleet.channel.channel import (
     ChannelClosedError,
     connect_to_driver,
 )
-from sparkinesis.fleet.channel.control import Control, Disconnected
-from sparkinesis.fleet.channel.link import DriverLink
+from sparkinesis.fleet.channel.control_server import ControlServer, Disconnected
+from sparkinesis.fleet.channel.driver_link import DriverLink
 from sparkinesis.fleet.channel.messages import (
     Ended,
     Hello,
@@ -29,7 +29,7 @@ from sparkinesis.fleet.channel.messages import (
     Start,
     encode,
 )
-from sparkinesis.fleet.channel.tls import DriverIdentity, NotAuthenticatedError, WorkerPass
+from sparkinesis.fleet.channel.tls import DriverIdentity, NotAuthenticatedError, WorkerCredentials
 from tests.unit.fleet.wire import (
     IDENTITY,
     OTHER_RUN,
@@ -48,7 +48,7 @@ class Driver:
 
     def __init__(self, port: int = 0, identity: DriverIdentity = IDENTITY, **options: Any) -> None:
         self.events: queue.Queue[tuple[str, Any]] = queue.Queue()
-        self.control = Control(
+        self.control = ControlServer(
             "127.0.0.1", port, identity, lambda *event: self.events.put(event), **options
         )
 
@@ -90,12 +90,12 @@ class Worker:
         lost_after: float = PATIENCE,
         *,
         says: Callable[[], Hello] = hello,
-        worker_pass: WorkerPass = PASS,
+        credentials: WorkerCredentials = PASS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.heard: queue.Queue[Any] = queue.Queue()
         self.link = DriverLink(
-            "127.0.0.1", port, worker_pass, says, self.heard.put, lost_after=lost_after, clock=clock
+            "127.0.0.1", port, credentials, says, self.heard.put, lost_after=lost_after, clock=clock
         )
 
 
@@ -272,7 +272,7 @@ def test_a_driver_that_is_never_there_is_given_up() -> None:
 
 
 def test_a_driver_of_another_run_is_refused_at_once(driver: Driver) -> None:
-    worker = Worker(driver.control.port, worker_pass=OTHER_RUN.worker_pass)
+    worker = Worker(driver.control.port, credentials=OTHER_RUN.credentials)
     with pytest.raises(NotAuthenticatedError, match="certificate"):
         in_thread(worker.link.open).result(PATIENCE)
     assert driver.events.empty()
@@ -362,7 +362,7 @@ def test_closing_ends_connections_and_threads_and_frees_the_port() -> None:
 
 def test_an_address_that_is_not_this_machines_is_named() -> None:
     with pytest.raises(FleetError, match=r"203\.0\.113\.1"):
-        Control("203.0.113.1", 0, IDENTITY, lambda *_: None)
+        ControlServer("203.0.113.1", 0, IDENTITY, lambda *_: None)
 
 
 def test_a_port_that_is_taken_is_named(driver: Driver) -> None:

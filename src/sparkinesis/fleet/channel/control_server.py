@@ -28,14 +28,14 @@ from sparkinesis.fleet.channel.messages import (
     decode_for_driver,
     encode,
 )
-from sparkinesis.fleet.channel.strangers import Stranger, Strangers
+from sparkinesis.fleet.channel.pending import PendingConnection, PendingConnections
 from sparkinesis.fleet.channel.tls import DriverIdentity, NotAuthenticatedError
 
 _log = logging.getLogger(__name__)
 
 _PAUSE = 0.1
 """Seconds, after a connection that could not be accepted."""
-_TELL_EVERY = 60.0
+_LOG_INTERVAL = 60.0
 """Seconds between two lines of the log about strangers that said nothing."""
 
 
@@ -51,7 +51,7 @@ OnMessage: TypeAlias = Callable[[str, "ToDriver | Disconnected"], None]
 with a lock held: it must not wait, nor call back."""
 
 
-class Control:
+class ControlServer:
     """Listens from `__init__` to `close`; a thread accepts, and each that speaks has one."""
 
     def __init__(
@@ -71,9 +71,9 @@ class Control:
         self._on_message = on_message
         self._lock = threading.Lock()
         self._channels: dict[str, Channel] = {}
-        self._strangers: Strangers[socket.socket] = Strangers()
+        self._pending: PendingConnections[socket.socket] = PendingConnections()
         self._turned_away = 0
-        self._told_at = float("-inf")
+        self._logged_at = float("-inf")
         self._closed = threading.Event()
         try:
             family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
@@ -132,20 +132,21 @@ class Control:
             finally:
                 for each in (self._listener, self._wake, self._woken):
                     each.close()
-                for stranger in self._strangers.clear():
+                for stranger in self._pending.clear():
                     _end(stranger)
 
     def _look(self, silent: selectors.BaseSelector) -> None:
         """Wait for something to happen, and see to it."""
-        ready = [key for key, _ in silent.select(self._strangers.time_left(self._clock()))]
+        ready = [key for key, _ in silent.select(self._pending.time_left(self._clock()))]
         for key in ready:
-            if isinstance(key.data, Stranger):  # first, so that none of them counts as silent
+            # Before the timeouts: a connection with bytes to read is not a silent one.
+            if isinstance(key.data, PendingConnection):
                 silent.unregister(key.fileobj)
                 self._let_speak(key.data)
         if any(key.fileobj is self._listener for key in ready):
             self._accept(silent)
-        for stranger in self._strangers.silent_for_too_long(self._clock()):
-            self._strangers.remove(stranger)
+        for stranger in self._pending.overdue(self._clock()):
+            self._pending.remove(stranger)
             self._turn_away(stranger, silent)
 
     def _accept(self, silent: selectors.BaseSelector) -> None:
@@ -158,17 +159,17 @@ class Control:
             # Too many open files, say: the next try would fail as well, and at once.
             self._closed.wait(_PAUSE)
             return
-        stranger = Stranger(connection, str(address[0]), self._clock())
-        gone = self._strangers.add(stranger)
+        stranger = PendingConnection(connection, str(address[0]), self._clock())
+        gone = self._pending.add(stranger)
         if gone is not None:
             self._turn_away(gone, silent)
         silent.register(connection, selectors.EVENT_READ, stranger)
 
-    def _let_speak(self, stranger: Stranger[socket.socket]) -> None:
+    def _let_speak(self, stranger: PendingConnection[socket.socket]) -> None:
         """It has said something, to which a thread listens from now on; or it is gone."""
-        self._strangers.spoke(stranger)
+        self._pending.mark_spoken(stranger)
         if not _has_bytes(stranger.connection):
-            self._strangers.remove(stranger)
+            self._pending.remove(stranger)
             stranger.connection.close()
             return
         thread = threading.Thread(
@@ -177,10 +178,12 @@ class Control:
         try:
             thread.start()
         except RuntimeError:  # the interpreter is ending
-            self._strangers.remove(stranger)
+            self._pending.remove(stranger)
             stranger.connection.close()
 
-    def _turn_away(self, stranger: Stranger[socket.socket], silent: selectors.BaseSelector) -> None:
+    def _turn_away(
+        self, stranger: PendingConnection[socket.socket], silent: selectors.BaseSelector
+    ) -> None:
         if stranger.has_spoken:
             _end(stranger)  # its thread closes it
         else:
@@ -188,7 +191,7 @@ class Control:
             stranger.connection.close()
         self._turned_away += 1
         now = self._clock()
-        if now - self._told_at >= _TELL_EVERY:
+        if now - self._logged_at >= _LOG_INTERVAL:
             _log.warning(
                 "Turned away connections that did not prove to be workers (%d), the last from %s: "
                 "somebody else connects to port %d",
@@ -196,11 +199,11 @@ class Control:
                 stranger.address,
                 self.port,
             )
-            self._turned_away, self._told_at = 0, now
+            self._turned_away, self._logged_at = 0, now
 
     # --- a connection's thread
 
-    def _serve(self, stranger: Stranger[socket.socket]) -> None:
+    def _serve(self, stranger: PendingConnection[socket.socket]) -> None:
         try:
             try:
                 channel = accept_worker(
@@ -208,7 +211,7 @@ class Control:
                 )
                 hello = decode_for_driver(channel.receive())
             finally:
-                self._strangers.remove(stranger)
+                self._pending.remove(stranger)
         except (ChannelClosedError, NotAuthenticatedError, msgspec.DecodeError) as error:
             _log.warning("Refused a connection from %s: %s", stranger.address, error)
             stranger.connection.close()
@@ -255,7 +258,7 @@ def _has_bytes(connection: socket.socket) -> bool:
         return False
 
 
-def _end(stranger: Stranger[socket.socket]) -> None:
+def _end(stranger: PendingConnection[socket.socket]) -> None:
     """End its connection; the thread that reads it, if there is one, closes it."""
     with contextlib.suppress(OSError):
         stranger.connection.shutdown(socket.SHUT_RDWR)

@@ -24,7 +24,7 @@ from sparkinesis.fleet.channel.messages import (
     decode_for_worker,
     encode,
 )
-from sparkinesis.fleet.channel.tls import NotAuthenticatedError, WorkerPass
+from sparkinesis.fleet.channel.tls import NotAuthenticatedError, WorkerCredentials
 
 
 class DriverLink:
@@ -38,7 +38,7 @@ class DriverLink:
         self,
         host: str,
         port: int,
-        worker_pass: WorkerPass,
+        credentials: WorkerCredentials,
         hello: Callable[[], Hello],
         on_message: Callable[[ToWorker], None],
         *,
@@ -46,7 +46,7 @@ class DriverLink:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._place = host, port
-        self._pass = worker_pass
+        self._pass = credentials
         self._hello = hello
         self._on_message = on_message
         self._lost_after = lost_after

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from sparkinesis.errors import FleetError, ServiceError, SparkinesisError
 from sparkinesis.fleet.channel.channel import ChannelClosedError
-from sparkinesis.fleet.channel.link import DriverLink
+from sparkinesis.fleet.channel.driver_link import DriverLink
 from sparkinesis.fleet.channel.messages import (
     Ended,
     Hello,
@@ -32,7 +32,7 @@ from sparkinesis.fleet.channel.messages import (
     Start,
     Wait,
 )
-from sparkinesis.fleet.channel.tls import NotAuthenticatedError, WorkerPass
+from sparkinesis.fleet.channel.tls import NotAuthenticatedError, WorkerCredentials
 from sparkinesis.lease.rules.worker_ids import default_worker_id
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.signals import handling
@@ -51,20 +51,20 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 @dataclass(frozen=True)
-class Posting:
+class WorkerSpec:
     """All that a worker of a fleet has to know; travels in the closure of its task."""
 
     application: Application
     host: str
     port: int
-    worker_pass: WorkerPass = field(repr=False)
+    credentials: WorkerCredentials = field(repr=False)
     heartbeat_interval: float
     lost_after: float
     log_level: int | str
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class SparkTask:
     """Which of Spark's tasks a worker runs in."""
 
     stage_id: int
@@ -74,8 +74,8 @@ class Task:
     """Of this task, from 0."""
 
 
-def task_of(
-    posting: Posting, job: int, slots: Sequence[int], this_task: Callable[[], Task]
+def task_function(
+    spec: WorkerSpec, job: int, slots: Sequence[int], this_task: Callable[[], SparkTask]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function of a job's tasks, for ``mapInArrow``: a task's one row is an index of slots.
 
@@ -85,13 +85,13 @@ def task_of(
     def host_worker(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = [index for batch in batches for index in batch.column(0).to_pylist()]
         for index in rows:
-            yield HostedWorker(posting, job, slots[index], this_task()).run()
+            yield ExecutorWorker(spec, job, slots[index], this_task()).run()
 
     return host_worker
 
 
 @dataclass(frozen=True, slots=True)
-class _Ready:
+class _StartFinished:
     """The worker has started, or could not."""
 
     worker: Worker | None
@@ -99,7 +99,7 @@ class _Ready:
 
 
 @dataclass(frozen=True, slots=True)
-class _Gone:
+class _WorkerEnded:
     """The worker has ended."""
 
 
@@ -108,14 +108,14 @@ class _Signal:
     number: int
 
 
-_Event: TypeAlias = Start | Wait | ShutDown | _Ready | _Gone | _Signal
+_Event: TypeAlias = Start | Wait | ShutDown | _StartFinished | _WorkerEnded | _Signal
 
 
-class HostedWorker:
+class ExecutorWorker:
     """Runs one worker within `run`, in the thread that calls it; others only put events."""
 
-    def __init__(self, posting: Posting, job: int, slot: int, task: Task) -> None:
-        self._posting = posting
+    def __init__(self, spec: WorkerSpec, job: int, slot: int, task: SparkTask) -> None:
+        self._spec = spec
         rng = random.Random(random.SystemRandom().getrandbits(64))  # noqa: S311 - no secret
         host, pid = socket.gethostname(), os.getpid()
         self._worker_id = default_worker_id(host, pid, rng)
@@ -125,17 +125,17 @@ class HostedWorker:
         # Signal handlers put into it: of all queues, this one permits that.
         self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._link = DriverLink(
-            posting.host,
-            posting.port,
-            posting.worker_pass,
-            self._say_hello,
+            spec.host,
+            spec.port,
+            spec.credentials,
+            self._current_hello,
             self._events.put,
-            lost_after=posting.lost_after,
+            lost_after=spec.lost_after,
         )
-        self._log_place = LogPlace(posting.application.name, self._worker_id)
+        self._log_place = LogPlace(spec.application.name, self._worker_id)
         self._worker: Worker | None = None
         self._is_starting = False
-        self._begun: Worker | None = None
+        self._built_worker: Worker | None = None
         """The worker, also while it starts."""
         self._stop_starting = threading.Event()
         self._give_up_at = math.inf
@@ -143,9 +143,9 @@ class HostedWorker:
         self._shutdown_within: float | None = None
         """Seconds; a shutdown was asked for, and not by a record processor."""
         self._is_leaving = False
-        self._counts: dict[str, int] = {}
+        self._reported_counts: dict[str, int] = {}
         """Of failures that were reported, by fingerprint, ..."""
-        self._counts_of = 0
+        self._counts_connection = 0
         """... on this connection: earlier reports may be lost."""
 
     def run(self) -> pa.RecordBatch:
@@ -154,7 +154,7 @@ class HostedWorker:
         Raises `FleetError` if the driver cannot be reached at first, or has never answered. Then
         the driver does not know the worker, nor that its task is over: Spark has to run it again.
         """
-        with log_to_stderr(self._posting.log_level), handling(_SIGNALS, self._on_signal):
+        with log_to_stderr(self._spec.log_level), handling(_SIGNALS, self._on_signal):
             ended = self._log_place.run(self._work_for_driver)
         records = self._worker.records_total() if self._worker is not None else 0
         row: list[list[object]] = [[self._hello.slot], [self._worker_id], [records], [ended.error]]
@@ -167,7 +167,7 @@ class HostedWorker:
             self._link.open()
         except (ChannelClosedError, NotAuthenticatedError) as error:
             raise FleetError(
-                f"A worker of {self._posting.application.name!r} on {self._hello.host} found no "
+                f"A worker of {self._spec.application.name!r} on {self._hello.host} found no "
                 f"driver: {error} Executors have to reach the driver: set host, bind and port of "
                 "FleetOptions where there is a firewall or another network between."
             ) from None
@@ -176,18 +176,18 @@ class HostedWorker:
             self._link.send_last(ended)
         finally:
             self._link.close()
-            if self._begun is not None:
+            if self._built_worker is not None:
                 # After an error in here too: Spark uses the process again, with what runs in it.
-                self._begun.request_shutdown()
+                self._built_worker.request_shutdown()
         if not self._link.has_answer:
             raise FleetError(
-                f"A worker of {self._posting.application.name!r} on {self._hello.host} reached its "
+                f"A worker of {self._spec.application.name!r} on {self._hello.host} reached its "
                 "driver, and had no answer until its end. The driver may not know of it: Spark "
                 "runs its task again."
             )
         return ended
 
-    def _say_hello(self) -> Hello:
+    def _current_hello(self) -> Hello:
         is_running = self._is_starting or self._worker is not None
         is_leaving = self._is_leaving or self._shutdown_within is not None
         return msgspec.structs.replace(self._hello, is_running=is_running, is_leaving=is_leaving)
@@ -204,7 +204,7 @@ class HostedWorker:
             if self._is_starting and time.monotonic() >= self._give_up_at:
                 _log.warning("The worker was still starting when its time was up")
                 return Ended(False)
-            next_report = time.monotonic() + self._posting.heartbeat_interval
+            next_report = time.monotonic() + self._spec.heartbeat_interval
             self._link.send(self._report())
             if self._link.is_lost and self._shutdown_within is None:
                 _log.warning(
@@ -214,7 +214,7 @@ class HostedWorker:
                 ended = self._leave("the driver is lost")
                 if ended is not None:
                     return ended
-            self._notice_request()
+            self._report_shutdown_request()
 
     def _next_event(self, until: float) -> _Event | None:
         try:
@@ -234,10 +234,10 @@ class HostedWorker:
             name = signal.Signals(event.number).name
             _log.warning("%s: shutting down gracefully", name)
             return self._leave(f"it was sent {name}, as when its executor dies")
-        elif isinstance(event, _Ready):
-            return self._started(event)
-        elif isinstance(event, _Gone):
-            return self._gone()
+        elif isinstance(event, _StartFinished):
+            return self._start_finished(event)
+        elif isinstance(event, _WorkerEnded):
+            return self._worker_ended()
         return None
 
     def _start(self) -> None:
@@ -247,35 +247,35 @@ class HostedWorker:
         def start() -> None:
             try:
                 # Checks what it is made of: a region that the driver found may be missing here.
-                application = replace(self._posting.application, worker_id=self._worker_id)
-                worker = self._begun = application.worker()
+                application = replace(self._spec.application, worker_id=self._worker_id)
+                worker = self._built_worker = application.worker()
                 if self._stop_starting.is_set():
                     worker.request_shutdown()
                 worker.start()
             except BaseException as error:  # noqa: BLE001 - told to the driver
-                self._events.put(_Ready(None, error))
+                self._events.put(_StartFinished(None, error))
             else:
-                self._events.put(_Ready(worker))
+                self._events.put(_StartFinished(worker))
 
         threading.Thread(
             target=self._log_place.run, args=(start,), name="start-worker", daemon=True
         ).start()
 
-    def _started(self, ready: _Ready) -> Ended | None:
+    def _start_finished(self, finished: _StartFinished) -> Ended | None:
         self._is_starting = False
-        if ready.worker is None:
-            assert ready.error is not None
-            trace = None if isinstance(ready.error, SparkinesisError) else ready.error
-            _log.error("The worker could not start: %s", ready.error, exc_info=trace)
-            is_transient = isinstance(ready.error, ServiceError)
-            return Ended(False, describe(ready.error), is_transient)
-        self._worker = ready.worker
-        worker = ready.worker
+        if finished.worker is None:
+            assert finished.error is not None
+            trace = None if isinstance(finished.error, SparkinesisError) else finished.error
+            _log.error("The worker could not start: %s", finished.error, exc_info=trace)
+            is_transient = isinstance(finished.error, ServiceError)
+            return Ended(False, describe(finished.error), is_transient)
+        self._worker = finished.worker
+        worker = finished.worker
 
         def wait() -> None:
             with contextlib.suppress(BaseException):  # raised again where it is told
                 worker.wait()
-            self._events.put(_Gone())
+            self._events.put(_WorkerEnded())
 
         threading.Thread(target=wait, name="wait-for-worker", daemon=True).start()
         if self._shutdown_within is not None:
@@ -287,7 +287,7 @@ class HostedWorker:
         if not self._is_leaving:
             self._is_leaving = True
             self._link.send(Leaving(why))
-        return self._shut_down(self._posting.application.options.shutdown_timeout)
+        return self._shut_down(self._spec.application.options.shutdown_timeout)
 
     def _shut_down(self, timeout: float) -> Ended | None:
         again = self._shutdown_within is not None
@@ -296,8 +296,8 @@ class HostedWorker:
             if not self._is_starting:
                 return Ended(True)
             self._stop_starting.set()
-            if self._begun is not None:
-                self._begun.request_shutdown()
+            if self._built_worker is not None:
+                self._built_worker.request_shutdown()
             self._give_up_at = min(self._give_up_at, time.monotonic() + timeout)
         elif not again:
             self._shut_down_worker(timeout)
@@ -312,7 +312,7 @@ class HostedWorker:
             daemon=True,
         ).start()
 
-    def _notice_request(self) -> None:
+    def _report_shutdown_request(self) -> None:
         """Tell the driver if a record processor has asked for the application's shutdown.
 
         That, and a failure, end the worker, in time even if some record processor does not return.
@@ -323,11 +323,11 @@ class HostedWorker:
         if worker.failure is None:
             self._is_leaving = True
             self._link.send(Leaving("a record processor asked for it", is_for_all=True))
-        self._shut_down(self._posting.application.options.shutdown_timeout)
+        self._shut_down(self._spec.application.options.shutdown_timeout)
 
-    def _gone(self) -> Ended:
+    def _worker_ended(self) -> Ended:
         assert self._worker is not None
-        self._notice_request()
+        self._report_shutdown_request()
         self._link.send(self._report())
         error = self._worker.failure
         return Ended(self._worker.was_graceful, None if error is None else describe(error))
@@ -342,14 +342,14 @@ class HostedWorker:
 
     def _new_failures(self, worker: Worker) -> tuple[Failure, ...]:
         connection = self._link.connections
-        if connection != self._counts_of:
-            self._counts, self._counts_of = {}, connection
+        if connection != self._counts_connection:
+            self._reported_counts, self._counts_connection = {}, connection
         found = tuple(
             failure
             for failure in worker.failures()
-            if failure.count != self._counts.get(failure.fingerprint)
+            if failure.count != self._reported_counts.get(failure.fingerprint)
         )
-        self._counts.update((failure.fingerprint, failure.count) for failure in found)
+        self._reported_counts.update((failure.fingerprint, failure.count) for failure in found)
         return found
 
     def _on_signal(self, number: int, _: FrameType | None) -> None:

@@ -1,6 +1,6 @@
 """A worker of a fleet in a process of its own, as a task of Spark has it; tests send it signals.
 
-Usage: python -m tests.unit.fleet.hosted_process PORT ENDPOINT STREAM, the secret and
+Usage: python -m tests.unit.fleet.executor_worker_process PORT ENDPOINT STREAM, the secret and
 the certificate (hex, a line each) by stdin.
 """
 
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sys
 
-from sparkinesis.fleet.channel.tls import WorkerPass
-from sparkinesis.fleet.hosted import HostedWorker, Posting, Task
+from sparkinesis.fleet.channel.tls import WorkerCredentials
+from sparkinesis.fleet.executor_worker import ExecutorWorker, SparkTask, WorkerSpec
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
@@ -35,9 +35,9 @@ def main(port: int, endpoint: str, stream: str) -> None:
         initial_position="trim_horizon",
         options=WorkerOptions(failover_time=2.0, idle_time=0.2),
     )
-    worker_pass = WorkerPass(*(bytes.fromhex(sys.stdin.readline()) for _ in range(2)))
-    posting = Posting(application, "127.0.0.1", port, worker_pass, 0.2, 60.0, "DEBUG")
-    HostedWorker(posting, 1, 0, Task(2, 3, 0)).run()
+    credentials = WorkerCredentials(*(bytes.fromhex(sys.stdin.readline()) for _ in range(2)))
+    spec = WorkerSpec(application, "127.0.0.1", port, credentials, 0.2, 60.0, "DEBUG")
+    ExecutorWorker(spec, 1, 0, SparkTask(2, 3, 0)).run()
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ import pytest
 
 from sparkinesis.errors import FleetError
 from sparkinesis.fleet.channel.channel import accept_worker
-from sparkinesis.fleet.channel.control import Control, Disconnected
+from sparkinesis.fleet.channel.control_server import ControlServer, Disconnected
 from sparkinesis.fleet.channel.messages import (
     Ended,
     Hello,
@@ -33,13 +33,13 @@ from sparkinesis.fleet.channel.messages import (
     Wait,
     decode_for_driver,
 )
-from sparkinesis.fleet.hosted import HostedWorker, Posting, Task, task_of
+from sparkinesis.fleet.executor_worker import ExecutorWorker, SparkTask, WorkerSpec, task_function
 from sparkinesis.local import LocalServer
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.options import WorkerOptions
 from tests.journal import Journal, Journaling
 from tests.streams import put
-from tests.unit.fleet.hosted_process import Processor
+from tests.unit.fleet.executor_worker_process import Processor
 from tests.unit.fleet.wire import (
     IDENTITY,
     OTHER_RUN,
@@ -105,7 +105,7 @@ class Driver:
         self.told: list[Any] = []
         self.worker_id = ""
         self._changed = threading.Condition()
-        self.control = Control("127.0.0.1", 0, IDENTITY, self._on_message)
+        self.control = ControlServer("127.0.0.1", 0, IDENTITY, self._on_message)
         self._gone = threading.Event()
         self._beating = threading.Thread(target=self._beat, daemon=True)
         self._beating.start()
@@ -151,15 +151,15 @@ def driver() -> Iterator[Driver]:
     running.close()
 
 
-def posting(application: Application, driver: Driver, lost_after: float = PATIENCE) -> Posting:
-    return Posting(
+def spec(application: Application, driver: Driver, lost_after: float = PATIENCE) -> WorkerSpec:
+    return WorkerSpec(
         application, "127.0.0.1", driver.control.port, PASS, BEAT, lost_after, logging.INFO
     )
 
 
-def hosted(post: Posting) -> Future[pa.RecordBatch]:
+def hosted(post: WorkerSpec) -> Future[pa.RecordBatch]:
     """The worker's row, one day."""
-    return in_thread(HostedWorker(post, 5, 7, Task(2, 3, 0)).run)
+    return in_thread(ExecutorWorker(post, 5, 7, SparkTask(2, 3, 0)).run)
 
 
 def has_all(report: Report) -> bool:
@@ -177,7 +177,7 @@ def assert_released(application: Application, *, is_checkpointed: bool = True) -
 def test_a_worker_from_start_to_shutdown(
     application: Callable[..., Application], driver: Driver, journal: Journal
 ) -> None:
-    row = hosted(posting(application(), driver))
+    row = hosted(spec(application(), driver))
     hello = driver.wait_for(Hello)
     assert (hello.slot, hello.job, hello.attempt, hello.stage_id) == (7, 5, 0, 2)
     assert (hello.pid, hello.task_attempt_id) == (os.getpid(), 3)
@@ -203,7 +203,7 @@ def test_a_worker_from_start_to_shutdown(
 def test_a_standby_does_nothing_until_it_is_told(
     application: Callable[..., Application], driver: Driver, journal: Journal
 ) -> None:
-    row = hosted(posting(application(), driver))
+    row = hosted(spec(application(), driver))
     driver.wait_for(Hello)
     driver.say(Wait())
     driver.wait_for(Report)
@@ -215,7 +215,7 @@ def test_a_standby_does_nothing_until_it_is_told(
 
 
 def test_a_standby_can_be_started(application: Callable[..., Application], driver: Driver) -> None:
-    row = hosted(posting(application(), driver))
+    row = hosted(spec(application(), driver))
     driver.wait_for(Hello)
     for message in (Wait(), Start(), Start(), Wait()):
         driver.say(message)
@@ -232,7 +232,7 @@ def test_a_record_processor_ends_the_application(
         processor = Journaling(journal, lambda *_: processor.shard.request_shutdown())
         return processor
 
-    row = hosted(posting(application(processor=make), driver))
+    row = hosted(spec(application(processor=make), driver))
     driver.wait_for(Hello)
     driver.say(Start())
     assert driver.wait_for(Ended) == Ended(True)
@@ -258,7 +258,7 @@ def test_a_processor_that_is_stuck_does_not_hold_up_what_another_asked_for(
         return processor
 
     options = WorkerOptions(failover_time=2.0, idle_time=0.2, shutdown_timeout=0.5)
-    row = hosted(posting(application(processor=make, options=options), driver))
+    row = hosted(spec(application(processor=make, options=options), driver))
     driver.wait_for(Hello)
     driver.say(Start())
     assert driver.wait_for(Ended) == Ended(False)
@@ -270,7 +270,7 @@ def test_a_processor_that_is_stuck_does_not_hold_up_what_another_asked_for(
 def test_a_worker_that_cannot_start_says_why(
     application: Callable[..., Application], driver: Driver
 ) -> None:
-    row = hosted(posting(application(stream="no-such-stream"), driver))
+    row = hosted(spec(application(stream="no-such-stream"), driver))
     driver.wait_for(Hello)
     driver.say(Start())
     ended = driver.wait_for(Ended)
@@ -283,7 +283,7 @@ def test_a_worker_that_cannot_start_says_why(
 def test_without_its_driver_a_worker_shuts_down_gracefully(
     application: Callable[..., Application], driver: Driver, journal: Journal
 ) -> None:
-    row = hosted(posting(application(), driver, 1.0))
+    row = hosted(spec(application(), driver, 1.0))
     driver.wait_for(Hello)
     driver.say(Start())
     driver.wait_for(Report, has_all)
@@ -296,7 +296,7 @@ def test_without_its_driver_a_worker_shuts_down_gracefully(
 def test_a_standby_without_driver_ends(
     application: Callable[..., Application], driver: Driver
 ) -> None:
-    worker = HostedWorker(posting(application(), driver, 0.5), 5, 7, Task(2, 3, 0))
+    worker = ExecutorWorker(spec(application(), driver, 0.5), 5, 7, SparkTask(2, 3, 0))
     row = in_thread(worker.run)
     driver.wait_for(Hello)
     while not worker._link.has_answer:
@@ -312,7 +312,7 @@ def test_a_worker_that_never_had_an_answer_fails_its_task(
     """Its driver may not know of it, and would wait for ever for a task that has ended well."""
     with listening() as listener:
         port = port_of(listener)
-        post = Posting(application(), "127.0.0.1", port, PASS, BEAT, 0.5, logging.INFO)
+        post = WorkerSpec(application(), "127.0.0.1", port, PASS, BEAT, 0.5, logging.INFO)
         row = hosted(post)
         silent = accept_worker(listener.accept()[0], IDENTITY)
         assert isinstance(decode_for_driver(silent.receive()), Hello)
@@ -329,7 +329,7 @@ def test_a_connection_that_breaks_costs_nothing(
     def fail(*_: Any) -> None:
         raise ValueError("no good")
 
-    row = hosted(posting(application(processor=lambda: Journaling(journal, fail)), driver))
+    row = hosted(spec(application(processor=lambda: Journaling(journal, fail)), driver))
     driver.wait_for(Hello)
     driver.say(Start())
     before = driver.wait_for(Report, lambda report: bool(report.failures)).failures[0]
@@ -348,7 +348,7 @@ def test_a_connection_that_breaks_costs_nothing(
 def test_a_shutdown_while_it_starts_leaves_nothing_behind(
     application: Callable[..., Application], driver: Driver, journal: Journal
 ) -> None:
-    row = hosted(posting(application(), driver))
+    row = hosted(spec(application(), driver))
     driver.wait_for(Hello)
     driver.say(Start())
     driver.say(ShutDown(PATIENCE))
@@ -363,7 +363,7 @@ def test_a_start_that_hangs_does_not_hold_up_a_shutdown(
 ) -> None:
     with listening() as silent:  # accepts, by the kernel's backlog, and never answers
         endpoint = f"http://127.0.0.1:{port_of(silent)}"
-        row = hosted(posting(application(endpoint=endpoint), driver))
+        row = hosted(spec(application(endpoint=endpoint), driver))
         driver.wait_for(Hello)
         driver.say(Start())
         with silent.accept()[0]:
@@ -383,7 +383,7 @@ def test_a_shutdown_that_is_heard_late_in_a_start_has_its_limit_all_the_same(
         is_over.wait(PATIENCE)
 
     app = application(processor=lambda: Journaling(journal, stick))
-    worker = HostedWorker(posting(app, driver), 5, 7, Task(2, 3, 0))
+    worker = ExecutorWorker(spec(app, driver), 5, 7, SparkTask(2, 3, 0))
     worker._handle(Start())
     ready = worker._events.get(timeout=PATIENCE)
     assert is_stuck.wait(PATIENCE)
@@ -401,7 +401,7 @@ def test_an_error_in_its_own_loop_leaves_no_worker_behind(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Spark uses the Python process again: the worker would go on in it, unseen."""
-    worker = HostedWorker(posting(application(), driver), 5, 7, Task(2, 3, 0))
+    worker = ExecutorWorker(spec(application(), driver), 5, 7, SparkTask(2, 3, 0))
     row = in_thread(worker.run)
     driver.wait_for(Hello)
     driver.say(Start())
@@ -417,7 +417,7 @@ def test_a_process_that_is_sent_a_signal_checkpoints_releases_and_exits(
 ) -> None:
     """SIGHUP is what a Python worker of Spark gets when its executor dies."""
     app = application()
-    module = "tests.unit.fleet.hosted_process"
+    module = "tests.unit.fleet.executor_worker_process"
     arguments = [str(driver.control.port), str(app.endpoint), app.stream]
     with subprocess.Popen(
         [sys.executable, "-m", module, *arguments],
@@ -460,16 +460,16 @@ def forms_of_secret() -> list[str]:
 
 
 def test_a_posting_shows_no_secret(application: Callable[..., Application], driver: Driver) -> None:
-    post = posting(application(), driver)
-    worker = HostedWorker(post, 1, 2, Task(3, 4, 0))
-    task = task_of(post, 1, (0,), lambda: Task(3, 4, 0))
+    post = spec(application(), driver)
+    worker = ExecutorWorker(post, 1, 2, SparkTask(3, 4, 0))
+    task = task_function(post, 1, (0,), lambda: SparkTask(3, 4, 0))
     for shown in (repr(post), str(post), f"{post}", repr(worker), repr(vars(worker)), repr(task)):
         assert not any(form in shown for form in forms_of_secret())
 
 
 def test_a_posting_takes_its_secret_along(driver: Driver, server: LocalServer) -> None:
     app = Application("app", "s", Processor, region="us-east-1", endpoint=server.endpoint_url)
-    post = posting(app, driver)
+    post = spec(app, driver)
     assert pickle.loads(pickle.dumps(post)) == post
 
 
@@ -478,9 +478,9 @@ def test_no_driver_is_an_error_that_tells_what_to_set_and_no_secret(
 ) -> None:
     with listening() as listener:
         port = port_of(listener)
-    post = Posting(application(), "127.0.0.1", port, PASS, BEAT, 0.5, logging.DEBUG)
+    post = WorkerSpec(application(), "127.0.0.1", port, PASS, BEAT, 0.5, logging.DEBUG)
     with caplog.at_level(logging.DEBUG), pytest.raises(FleetError, match="FleetOptions") as raised:
-        HostedWorker(post, 1, 2, Task(3, 4, 0)).run()
+        ExecutorWorker(post, 1, 2, SparkTask(3, 4, 0)).run()
     assert f"127.0.0.1:{port}" in str(raised.value)
     for form in forms_of_secret():
         assert form not in caplog.text + repr(raised.value)
@@ -489,11 +489,11 @@ def test_no_driver_is_an_error_that_tells_what_to_set_and_no_secret(
 def test_a_driver_of_another_run_is_an_error(
     application: Callable[..., Application], driver: Driver, caplog: pytest.LogCaptureFixture
 ) -> None:
-    other = OTHER_RUN.worker_pass
+    other = OTHER_RUN.credentials
     port = driver.control.port
-    post = Posting(application(), "127.0.0.1", port, other, BEAT, 0.5, logging.DEBUG)
+    post = WorkerSpec(application(), "127.0.0.1", port, other, BEAT, 0.5, logging.DEBUG)
     with caplog.at_level(logging.DEBUG), pytest.raises(FleetError):
-        HostedWorker(post, 1, 2, Task(3, 4, 0)).run()
+        ExecutorWorker(post, 1, 2, SparkTask(3, 4, 0)).run()
     assert not driver.told
     for form in forms_of_secret():
         assert form not in caplog.text
@@ -503,7 +503,7 @@ def test_a_task_hosts_a_worker_for_its_slot(
     application: Callable[..., Application], driver: Driver
 ) -> None:
     """As Spark calls it: batches of one row, which is an index of the job's slots."""
-    task = task_of(posting(application(), driver), 9, (4, 6), lambda: Task(3, 4, 1))
+    task = task_function(spec(application(), driver), 9, (4, 6), lambda: SparkTask(3, 4, 1))
     batch = pa.RecordBatch.from_pydict({"id": [1]})
     rows = in_thread(lambda: list(task(iter([batch]))))
     hello = driver.wait_for(Hello)

@@ -22,7 +22,7 @@ _LATEST = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Reported:
+class WorkerReports:
     """What one worker has told so far."""
 
     hello: Hello
@@ -36,7 +36,7 @@ class Reported:
     """The same by shard."""
     failures: Mapping[str, Failure] = field(default_factory=lambda: MappingProxyType({}))
 
-    def report(self, report: Report, now: float) -> Reported:
+    def add_report(self, report: Report, now: float) -> WorkerReports:
         """With another report."""
         seconds = now - self.at
         before = {shard.shard_id: shard.records for shard in self.shards}
@@ -65,25 +65,27 @@ class Reported:
 
 
 @dataclass(frozen=True, slots=True)
-class Ledger:
+class FleetReports:
     """All that workers have reported."""
 
-    workers: Mapping[str, Reported] = field(default_factory=lambda: MappingProxyType({}))
-    gone: Mapping[str, Reported] = field(default_factory=lambda: MappingProxyType({}))
+    workers: Mapping[str, WorkerReports] = field(default_factory=lambda: MappingProxyType({}))
+    gone: Mapping[str, WorkerReports] = field(default_factory=lambda: MappingProxyType({}))
     """The last workers that went, in that order."""
     past_failures: tuple[Failure, ...] = ()
     """Of those that went before."""
     past_records: int = 0
     notes: tuple[str, ...] = ()
 
-    def hello(self, hello: Hello, now: float) -> Ledger:
+    def add_hello(self, hello: Hello, now: float) -> FleetReports:
         key = hello.worker_id
         known = self.workers.get(key) or self.gone.get(key)
-        reported = Reported(hello, now) if known is None else replace(known, hello=hello)
+        reported = WorkerReports(hello, now) if known is None else replace(known, hello=hello)
         gone = {other: each for other, each in self.gone.items() if other != key}
         return replace(self, workers={**self.workers, key: reported}, gone=gone)
 
-    def report(self, worker_id: str, report: Report, now: float) -> tuple[Ledger, list[Failure]]:
+    def add_report(
+        self, worker_id: str, report: Report, now: float
+    ) -> tuple[FleetReports, list[Failure]]:
         """With another report; and the failures that no worker has met before."""
         known = self.workers.get(worker_id)
         if known is None:
@@ -92,10 +94,10 @@ class Ledger:
         if new:  # in most reports there are none, and all workers' are many
             seen = {failure.fingerprint for failure in self.failures}
             new = [failure for failure in new if failure.fingerprint not in seen]
-        workers = {**self.workers, worker_id: known.report(report, now)}
+        workers = {**self.workers, worker_id: known.add_report(report, now)}
         return replace(self, workers=workers), new
 
-    def only(self, worker_ids: Iterable[str]) -> Ledger:
+    def retain(self, worker_ids: Iterable[str]) -> FleetReports:
         """Without workers that are gone, but for their failures and figures."""
         kept = set(worker_ids)
         went = {key: each for key, each in self.workers.items() if key not in kept}
@@ -112,7 +114,7 @@ class Ledger:
             past_records=self.past_records + sum(each.records for each in long_gone),
         )
 
-    def note(self, text: str) -> Ledger:
+    def add_note(self, text: str) -> FleetReports:
         return replace(self, notes=(*self.notes, text)[-NOTES:])
 
     @property
@@ -126,7 +128,7 @@ class Ledger:
         return self.past_records + sum(each.records for each in self._told)
 
     @property
-    def _told(self) -> list[Reported]:
+    def _told(self) -> list[WorkerReports]:
         return [*self.gone.values(), *self.workers.values()]
 
     def status(self, application: str, stream: str, roster: Roster, now: float) -> FleetStatus:
@@ -171,7 +173,7 @@ class Ledger:
         )
 
 
-def _shard(reported: Reported, shard: ShardStatus) -> FleetShard:
+def _shard(reported: WorkerReports, shard: ShardStatus) -> FleetShard:
     return FleetShard(
         shard.shard_id,
         reported.hello.worker_id,

@@ -12,26 +12,28 @@ from typing import Any
 import pytest
 
 from sparkinesis.fleet.channel.channel import Channel, connect_to_driver
-from sparkinesis.fleet.channel.control import Control
-from sparkinesis.fleet.channel.link import DriverLink
+from sparkinesis.fleet.channel.control_server import ControlServer
+from sparkinesis.fleet.channel.driver_link import DriverLink
 from sparkinesis.fleet.channel.messages import Hello, Report, encode
-from sparkinesis.fleet.channel.strangers import (
-    MAX_OF_ADDRESS,
-    MAX_STRANGERS,
-    SILENCE,
-    Stranger,
-    Strangers,
-    too_many,
+from sparkinesis.fleet.channel.pending import (
+    MAX_PENDING,
+    MAX_PER_ADDRESS,
+    SILENCE_TIMEOUT,
+    PendingConnection,
+    PendingConnections,
+    connection_to_evict,
 )
 from tests.unit.fleet.wire import IDENTITY, PASS, PATIENCE, read
 
 
-def stranger(since: float, address: str = "a", *, has_spoken: bool = False) -> Stranger[str]:
-    return Stranger(f"{address}{since:g}", address, since, has_spoken)
+def stranger(
+    since: float, address: str = "a", *, has_spoken: bool = False
+) -> PendingConnection[str]:
+    return PendingConnection(f"{address}{since:g}", address, since, has_spoken)
 
 
-def gone(*known: Stranger[str], newest: str = "a", of_address: int = 3) -> str | None:
-    found = too_many([*known], stranger(100.0, newest), limit=4, of_address=of_address)
+def gone(*known: PendingConnection[str], newest: str = "a", per_address: int = 3) -> str | None:
+    found = connection_to_evict([*known], stranger(100.0, newest), limit=4, per_address=per_address)
     return found.connection if found else None
 
 
@@ -65,21 +67,21 @@ def test_who_has_spoken_goes_last() -> None:
 def test_the_newest_is_never_the_one() -> None:
     known = [stranger(n, has_spoken=True) for n in range(4)]
     newest = stranger(100)
-    assert too_many([*known, newest], newest, limit=4, of_address=9) is known[0]
+    assert connection_to_evict([*known, newest], newest, limit=4, per_address=9) is known[0]
 
 
 def test_a_silent_one_has_its_time_and_no_more() -> None:
-    strangers: Strangers[str] = Strangers(silence=3.0)
+    strangers: PendingConnections[str] = PendingConnections(silence=3.0)
     assert strangers.time_left(0.0) is None
     first, second = stranger(10.0), stranger(11.0)
     for each in (first, second):
         assert strangers.add(each) is None
     assert strangers.time_left(12.0) == 1.0
-    assert strangers.silent_for_too_long(12.9) == []
-    assert strangers.silent_for_too_long(13.0) == [first]
-    strangers.spoke(first)
-    assert strangers.silent_for_too_long(13.5) == []
-    assert strangers.silent_for_too_long(14.0) == [second]
+    assert strangers.overdue(12.9) == []
+    assert strangers.overdue(13.0) == [first]
+    strangers.mark_spoken(first)
+    assert strangers.overdue(13.5) == []
+    assert strangers.overdue(14.0) == [second]
     assert strangers.remove(second)
     assert not strangers.remove(second)
     assert strangers.time_left(14.0) is None, "who has spoken has another deadline"
@@ -92,7 +94,7 @@ def test_a_silent_one_has_its_time_and_no_more() -> None:
 class Driver:
     def __init__(self, **options: Any) -> None:
         self.events: queue.Queue[tuple[str, Any]] = queue.Queue()
-        self.control = Control(
+        self.control = ControlServer(
             "127.0.0.1", 0, IDENTITY, lambda *event: self.events.put(event), **options
         )
 
@@ -142,7 +144,7 @@ def is_open(connection: socket.socket) -> bool:
 
 
 class Flood:
-    """Strangers that say nothing, and come again when they are turned away."""
+    """PendingConnections that say nothing, and come again when they are turned away."""
 
     def __init__(self, driver: Driver, count: int) -> None:
         self.came_again = 0
@@ -161,7 +163,7 @@ class Flood:
                     with contextlib.suppress(OSError):
                         self.connections[at] = self._driver.connect()
                     self.came_again += 1
-                    if self.came_again == 2 * MAX_STRANGERS:
+                    if self.came_again == 2 * MAX_PENDING:
                         self.is_in_full_swing.set()
                 if self._ended.is_set():
                     return
@@ -178,7 +180,7 @@ def test_silent_strangers_that_come_again_and_again_keep_no_worker_out(
 ) -> None:
     """All from one address, as with a local Spark."""
     driver = drivers()
-    flood = Flood(driver, 2 * MAX_STRANGERS)
+    flood = Flood(driver, 2 * MAX_PENDING)
     links = []
     try:
         assert flood.is_in_full_swing.wait(PATIENCE)
@@ -210,7 +212,7 @@ def test_silent_strangers_that_come_again_and_again_keep_no_worker_out(
 
 def test_silent_strangers_take_no_threads(drivers: Callable[..., Driver]) -> None:
     driver = drivers()
-    strangers = [driver.connect() for _ in range(MAX_OF_ADDRESS)]
+    strangers = [driver.connect() for _ in range(MAX_PER_ADDRESS)]
     worker = join(driver, "w")
     serving = [t for t in threading.enumerate() if t.name == "fleet-control" and t.is_alive()]
     mine = [t for t in serving if getattr(t, "_target", None) == driver.control._serve]
@@ -226,7 +228,7 @@ def test_the_first_bytes_are_due_soon_by_the_clock(drivers: Callable[..., Driver
     silent = driver.connect()
     join(driver, "before").close()
     driver.events.get(timeout=PATIENCE)  # it is gone
-    now[0] += SILENCE - 0.1
+    now[0] += SILENCE_TIMEOUT - 0.1
     join(driver, "in time").close()
     driver.events.get(timeout=PATIENCE)
     assert is_open(silent)
@@ -256,7 +258,7 @@ def test_strangers_that_stop_within_tls_hold_up_nobody(
 ) -> None:
     driver = drivers(handshake_timeout=PATIENCE)
     words = client_hello()
-    strangers = [driver.connect() for _ in range(MAX_OF_ADDRESS + 10)]
+    strangers = [driver.connect() for _ in range(MAX_PER_ADDRESS + 10)]
     for each in strangers:
         with contextlib.suppress(OSError):  # turned away for a newer one
             each.sendall(words[: int(len(words) * share)])
@@ -281,7 +283,7 @@ def test_who_is_gone_before_it_spoke_is_forgotten(
     for _ in range(20):
         driver.connect().close()
     join(driver, "w").close()
-    assert len(driver.control._strangers) == 0
+    assert len(driver.control._pending) == 0
     assert "Refused" not in caplog.text, "a port that is looked at is no trouble"
 
 
@@ -292,7 +294,7 @@ def test_a_flood_is_told_of_and_does_not_flood_the_log(
     driver = drivers(clock=lambda: now[0])
     strangers = []
     for _ in range(2):
-        strangers += [driver.connect() for _ in range(MAX_OF_ADDRESS + 50)]
+        strangers += [driver.connect() for _ in range(MAX_PER_ADDRESS + 50)]
         join(driver, "w").close()
         driver.events.get(timeout=PATIENCE)
         now[0] += 61.0

@@ -12,17 +12,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-MAX_STRANGERS = 128
-MAX_OF_ADDRESS = 64
+MAX_PENDING = 128
+MAX_PER_ADDRESS = 64
 """Of one address; many workers may have the same."""
-SILENCE = 3.0
+SILENCE_TIMEOUT = 3.0
 """Seconds within which a stranger has to say something."""
 
 _C = TypeVar("_C")
 
 
 @dataclass(eq=False, slots=True)
-class Stranger(Generic[_C]):
+class PendingConnection(Generic[_C]):
     """A connection, and where it comes from."""
 
     connection: _C
@@ -32,13 +32,13 @@ class Stranger(Generic[_C]):
     has_spoken: bool = False
 
 
-def too_many(
-    strangers: Iterable[Stranger[_C]],
-    newest: Stranger[_C],
+def connection_to_evict(
+    strangers: Iterable[PendingConnection[_C]],
+    newest: PendingConnection[_C],
     *,
-    limit: int = MAX_STRANGERS,
-    of_address: int = MAX_OF_ADDRESS,
-) -> Stranger[_C] | None:
+    limit: int = MAX_PENDING,
+    per_address: int = MAX_PER_ADDRESS,
+) -> PendingConnection[_C] | None:
     """The one that has to go for the newest to stay, if there are too many. Pure.
 
     One of the newest's own address, if there are too many of that; else of any. Of those the one
@@ -46,7 +46,7 @@ def too_many(
     """
     others = [each for each in strangers if each is not newest]
     neighbours = [each for each in others if each.address == newest.address]
-    if len(neighbours) >= of_address:
+    if len(neighbours) >= per_address:
         others = neighbours
     elif len(others) < limit:
         return None
@@ -54,46 +54,46 @@ def too_many(
 
 
 @dataclass(slots=True)
-class Strangers(Generic[_C]):
+class PendingConnections(Generic[_C]):
     """Those that are there. For any thread."""
 
-    limit: int = MAX_STRANGERS
-    of_address: int = MAX_OF_ADDRESS
-    silence: float = SILENCE
+    limit: int = MAX_PENDING
+    per_address: int = MAX_PER_ADDRESS
+    silence: float = SILENCE_TIMEOUT
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _known: dict[int, Stranger[_C]] = field(default_factory=dict)
+    _known: dict[int, PendingConnection[_C]] = field(default_factory=dict)
     """By identity, in the order in which they came."""
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def add(self, newest: Stranger[_C]) -> Stranger[_C] | None:
+    def add(self, newest: PendingConnection[_C]) -> PendingConnection[_C] | None:
         """Another one; returns the one that has to go for it, if one has to."""
         with self._lock:
-            gone = too_many(
-                self._known.values(), newest, limit=self.limit, of_address=self.of_address
+            gone = connection_to_evict(
+                self._known.values(), newest, limit=self.limit, per_address=self.per_address
             )
             if gone is not None:
                 del self._known[id(gone)]
             self._known[id(newest)] = newest
         return gone
 
-    def spoke(self, stranger: Stranger[_C]) -> None:
+    def mark_spoken(self, stranger: PendingConnection[_C]) -> None:
         stranger.has_spoken = True
 
-    def remove(self, stranger: Stranger[_C]) -> bool:
+    def remove(self, stranger: PendingConnection[_C]) -> bool:
         """It has proved itself, or is gone. Whether it was still among them."""
         with self._lock:
             return self._known.pop(id(stranger), None) is not None
 
-    def clear(self) -> list[Stranger[_C]]:
+    def clear(self) -> list[PendingConnection[_C]]:
         """All of them, which are gone with it."""
         with self._lock:
             found = list(self._known.values())
             self._known.clear()
         return found
 
-    def silent_for_too_long(self, now: float) -> list[Stranger[_C]]:
+    def overdue(self, now: float) -> list[PendingConnection[_C]]:
         """Those that have to go, for they never said anything."""
         with self._lock:
             silent = [each for each in self._known.values() if not each.has_spoken]
