@@ -30,28 +30,50 @@ from sparkinesis.errors import (
     CheckpointError,
     ConsumerLimitError,
     ConsumerNotFoundError,
+    CorruptEventStreamError,
     DataLossError,
+    DeadLetterError,
     DuplicateWorkerIdError,
+    ExpiredIteratorError,
     FleetError,
+    InconsistentShardsError,
     LeaseLostError,
     LeaseTableError,
     LeaseTableUnavailableError,
+    LocalServerError,
+    OffsetError,
     OptionError,
+    PositionNotFoundError,
     ProcessorError,
     RecordRefusedError,
+    RecordTooLargeError,
     SchemaMismatchError,
     ServiceError,
+    ShardNotFoundError,
     SinkUnavailableError,
     SparkinesisError,
     StreamNotFoundError,
+    UnfinishedResetError,
 )
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from sparkinesis.fleet.fleet import Fleet
-    from sparkinesis.fleet.status import FleetStatus
+    from sparkinesis.fleet.status import (
+        FleetShard,
+        FleetState,
+        FleetStatus,
+        WorkerState,
+        WorkerStatus,
+    )
+    from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+    from sparkinesis.lease.lease import PendingCheckpoint
     from sparkinesis.stream.credentials import CredentialSource
+    from sparkinesis.stream.kpl.pack import AggregatedBlob, aggregate
+    from sparkinesis.stream.kpl.unpack import UserRecordColumns, deaggregate
+    from sparkinesis.stream.page import Record
+    from sparkinesis.stream.routing import hash_key
     from sparkinesis.worker.application import Application
     from sparkinesis.worker.batch import RecordBatch, UserRecord
     from sparkinesis.worker.checkpointer import Checkpointer, PreparedCheckpoint
@@ -61,77 +83,153 @@ if TYPE_CHECKING:
         FailedRecords,
     )
     from sparkinesis.worker.fleet_options import FleetOptions
+    from sparkinesis.worker.lifecycle.states import ShardState
     from sparkinesis.worker.lifecycle.worker import Worker
-    from sparkinesis.worker.on_error import DeadLetter, Retry, Skip, Stop
+    from sparkinesis.worker.on_error import DeadLetter, OnError, Retry, Skip, Stop
     from sparkinesis.worker.options import FanOutOptions, LeaseTableOptions, WorkerOptions
     from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
     from sparkinesis.worker.reporting.log_context import LogContext
     from sparkinesis.worker.sink.sink import ParquetSink
+    from sparkinesis.worker.status import Failure, ShardStatus
 
 __all__ = [
     "AccessDeniedError",
+    "AggregatedBlob",
     "Application",
     "CheckpointError",
     "Checkpointer",
     "ConsumerLimitError",
     "ConsumerNotFoundError",
+    "CorruptEventStreamError",
     "CredentialSource",
     "DataLossError",
     "DeadLetter",
     "DeadLetterDirectory",
+    "DeadLetterError",
     "DeadLetterStream",
     "DuplicateWorkerIdError",
+    "ExpiredIteratorError",
+    "ExtendedSequenceNumber",
     "FailedRecords",
+    "Failure",
     "FanOutOptions",
     "Fleet",
     "FleetError",
     "FleetOptions",
+    "FleetShard",
+    "FleetState",
     "FleetStatus",
+    "InconsistentShardsError",
     "LeaseLostError",
     "LeaseTableError",
     "LeaseTableOptions",
     "LeaseTableUnavailableError",
+    "LocalServerError",
     "LogContext",
+    "OffsetError",
+    "OnError",
     "OptionError",
     "ParquetSink",
+    "PendingCheckpoint",
+    "PositionNotFoundError",
     "PreparedCheckpoint",
     "ProcessorError",
     "ProcessorShard",
+    "Record",
     "RecordBatch",
     "RecordProcessor",
     "RecordRefusedError",
+    "RecordTooLargeError",
     "Retry",
     "SchemaMismatchError",
     "ServiceError",
+    "ShardNotFoundError",
+    "ShardState",
+    "ShardStatus",
     "SinkUnavailableError",
     "Skip",
     "SparkinesisError",
     "Stop",
     "StreamNotFoundError",
+    "UnfinishedResetError",
     "UserRecord",
+    "UserRecordColumns",
     "Worker",
     "WorkerOptions",
+    "WorkerState",
+    "WorkerStatus",
+    "aggregate",
+    "deaggregate",
+    "hash_key",
     "register",
 ]
 
 _LATER = {
-    "stream.credentials": ("CredentialSource",),
-    "worker.application": ("Application",),
-    "worker.batch": ("RecordBatch", "UserRecord"),
-    "worker.checkpointer": ("Checkpointer", "PreparedCheckpoint"),
-    "worker.dead_letters.targets": ("DeadLetterDirectory", "DeadLetterStream", "FailedRecords"),
-    "worker.reporting.log_context": ("LogContext",),
     "fleet.fleet": ("Fleet",),
+    "fleet.status": (
+        "FleetShard",
+        "FleetState",
+        "FleetStatus",
+        "WorkerState",
+        "WorkerStatus",
+    ),
+    "lease.extended_sequence_number": ("ExtendedSequenceNumber",),
+    "lease.lease": ("PendingCheckpoint",),
+    "stream.credentials": ("CredentialSource",),
+    "stream.kpl.pack": (
+        "AggregatedBlob",
+        "aggregate",
+    ),
+    "stream.kpl.unpack": (
+        "UserRecordColumns",
+        "deaggregate",
+    ),
+    "stream.page": ("Record",),
+    "stream.routing": ("hash_key",),
+    "worker.application": ("Application",),
+    "worker.batch": (
+        "RecordBatch",
+        "UserRecord",
+    ),
+    "worker.checkpointer": (
+        "Checkpointer",
+        "PreparedCheckpoint",
+    ),
+    "worker.dead_letters.targets": (
+        "DeadLetterDirectory",
+        "DeadLetterStream",
+        "FailedRecords",
+    ),
     "worker.fleet_options": ("FleetOptions",),
-    "fleet.status": ("FleetStatus",),
-    "worker.on_error": ("DeadLetter", "Retry", "Skip", "Stop"),
-    "worker.options": ("FanOutOptions", "LeaseTableOptions", "WorkerOptions"),
-    "worker.processor": ("ProcessorShard", "RecordProcessor"),
-    "worker.sink.sink": ("ParquetSink",),
+    "worker.lifecycle.states": ("ShardState",),
     "worker.lifecycle.worker": ("Worker",),
+    "worker.on_error": (
+        "DeadLetter",
+        "OnError",
+        "Retry",
+        "Skip",
+        "Stop",
+    ),
+    "worker.options": (
+        "FanOutOptions",
+        "LeaseTableOptions",
+        "WorkerOptions",
+    ),
+    "worker.processor": (
+        "ProcessorShard",
+        "RecordProcessor",
+    ),
+    "worker.reporting.log_context": ("LogContext",),
+    "worker.sink.sink": ("ParquetSink",),
+    "worker.status": (
+        "Failure",
+        "ShardStatus",
+    ),
 }
-"""Modules and their public names, imported when they are asked for: a Spark query needs none of
-them, and each of Spark's Python processes would wait for them."""
+"""Inner modules and their public names, imported on first use.
+
+A Spark query needs none of them, and each of Spark's Python processes would wait for their import.
+"""
 
 
 def __getattr__(name: str) -> object:
@@ -143,8 +241,12 @@ def __getattr__(name: str) -> object:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+def __dir__() -> list[str]:
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
+
+
 def register(spark: SparkSession) -> None:
-    """Make ``format("kinesis")`` known to a Spark session (PySpark 4.2 or newer)."""
+    """Add ``format("kinesis")`` to a Spark session (PySpark 4.2 or newer)."""
     from sparkinesis.source.datasource import KinesisDataSource  # noqa: PLC0415
 
     spark.dataSource.register(KinesisDataSource)

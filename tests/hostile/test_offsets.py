@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkinesis.errors import DataLossError, SparkinesisError
+from sparkinesis.errors import DataLossError, OffsetError, SparkinesisError
 from sparkinesis.local import LocalServer, ManualClock
-from sparkinesis.source.offsets import OffsetError, from_json, to_json
+from sparkinesis.source.offsets import from_json, to_json
 from sparkinesis.stream.position import AtTimestamp
 from tests.engine import Query
 from tests.streams import put, shard_ids

@@ -1,23 +1,134 @@
-"""The public names: all of them are there, and importing the package costs a query nothing."""
+"""The public names: each shows where to import it from; importing them costs a query nothing."""
 
 from __future__ import annotations
 
+import inspect
+import pickle
+import pydoc
 import subprocess
 import sys
+import typing
 
 import pytest
+from pyspark import cloudpickle
 
 import sparkinesis
+from sparkinesis import errors
+
+ALIASES = {"OnError"}
+"""Names of unions: Python gives these no module."""
+
+DEFINITIONS = sorted(set(sparkinesis.__all__) - ALIASES)
+CLASSES = [name for name in DEFINITIONS if isinstance(getattr(sparkinesis, name), type)]
+ERRORS = [name for name in CLASSES if issubclass(getattr(sparkinesis, name), Exception)]
 
 
-@pytest.mark.parametrize("name", sparkinesis.__all__)
-def test_a_public_name_is_there(name: str) -> None:
-    assert getattr(sparkinesis, name).__module__.startswith("sparkinesis")
+@pytest.mark.parametrize("name", DEFINITIONS)
+def test_a_public_name_shows_where_to_import_it_from(name: str) -> None:
+    thing = getattr(sparkinesis, name)
+    assert (thing.__module__, thing.__qualname__) == ("sparkinesis", name)
 
 
 def test_there_is_no_other() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Scheduler'"):
         sparkinesis.Scheduler  # noqa: B018
+
+
+def test_dir_lists_all_public_names() -> None:
+    shown = {name for name in dir(sparkinesis) if not name.startswith("__")}
+    assert shown == set(sparkinesis.__all__)
+
+
+def test_every_error_that_a_user_can_meet_is_public_and_in_the_tree() -> None:
+    found = [
+        name
+        for name, thing in vars(errors).items()
+        if isinstance(thing, type) and issubclass(thing, Exception)
+    ]
+    assert sorted(found) == ERRORS
+    drawn = [line.strip("│├└─ ").split() for line in (errors.__doc__ or "").splitlines()]
+    assert sorted(line[0] for line in drawn if line and line[0].endswith("Error")) == ERRORS
+
+
+@pytest.mark.parametrize("name", DEFINITIONS)
+@pytest.mark.parametrize("module", [pickle, cloudpickle])
+def test_a_pickle_refers_to_the_public_name(name: str, module: typing.Any) -> None:
+    thing = getattr(sparkinesis, name)
+    stored = module.dumps(thing)
+    assert pickle.loads(stored) is thing
+    assert len(stored) < 120, "a reference, not the class itself"
+    assert b"sparkinesis." not in stored, "no inner module"
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_an_error_survives_the_way_to_another_process(name: str) -> None:
+    error = getattr(sparkinesis, name)("what happened")
+    error.shard = "shardId-000000000001"
+    received = pickle.loads(pickle.dumps(error))
+    assert type(received) is type(error)
+    assert str(received) == "what happened"
+    assert vars(received) == vars(error)
+
+
+class Ignore(sparkinesis.RecordProcessor):
+    def process_records(
+        self, batch: sparkinesis.RecordBatch, checkpointer: sparkinesis.Checkpointer
+    ) -> None: ...
+
+
+VALUES = [
+    sparkinesis.WorkerOptions(failover_time=5),
+    sparkinesis.FleetOptions(port=4040),
+    sparkinesis.CredentialSource(profile="ops"),
+    sparkinesis.ExtendedSequenceNumber("12", 3),
+    sparkinesis.PendingCheckpoint(sparkinesis.ExtendedSequenceNumber("12"), b"state"),
+    sparkinesis.Retry(
+        3, then=sparkinesis.DeadLetter(sparkinesis.DeadLetterStream("s", "eu-west-1"))
+    ),
+    sparkinesis.ShardStatus("s0", sparkinesis.ShardState.PROCESSING, 12, None),
+    sparkinesis.Failure("ab", "what", "ValueError: x", "", 1, ("s0",)),
+    sparkinesis.FleetStatus("app", "flights", sparkinesis.FleetState.RUNNING, 2),
+    sparkinesis.Application("app", "flights", Ignore, "eu-west-1"),
+    sparkinesis.Record(data=b"x", sequence_number="1"),
+    sparkinesis.UnfinishedResetError("stopped", ["first"], ["second"]),
+]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+def test_a_value_survives_the_way_to_another_process(value: object) -> None:
+    stored: bytes = cloudpickle.dumps(value)  # type: ignore[no-untyped-call]
+    code = "import pickle, sys; sys.stdout.write(repr(pickle.load(sys.stdin.buffer)))"
+    received = pickle.loads(stored)
+    assert repr(received) == repr(value)
+    if not isinstance(value, Exception):
+        assert received == value
+        return
+    # An error has to be readable where nothing of sparkinesis was imported before.
+    answer = subprocess.run(
+        [sys.executable, "-c", code], input=stored, capture_output=True, check=True
+    )
+    assert answer.stdout.decode() == repr(value)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_type_hints_and_help_of_a_public_class_work(name: str) -> None:
+    cls = getattr(sparkinesis, name)
+    assert set(typing.get_type_hints(cls)) >= set(vars(cls).get("__annotations__", ()))
+    assert all(not isinstance(hint, str) for hint in typing.get_type_hints(cls).values())
+    assert cls.__doc__.split("\n")[0] in pydoc.render_doc(cls)
+
+
+def test_the_source_of_public_methods_and_functions_can_be_shown() -> None:
+    assert "def process_records" in inspect.getsource(sparkinesis.RecordProcessor.process_records)
+    assert "def aggregate" in inspect.getsource(sparkinesis.aggregate)
+    with pytest.raises(OSError, match=r"class definition|source code"):
+        inspect.getsource(sparkinesis.RecordProcessor)
+
+
+def test_a_traceback_shows_the_name_to_import() -> None:
+    code = "import sparkinesis; sparkinesis.Application('', 'flights', print)"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert b"\nsparkinesis.OptionError: " in answer.stderr
 
 
 def test_importing_the_package_imports_no_record_processors() -> None:

@@ -21,7 +21,7 @@ from sparkinesis.cli.options import (
     find_table,
     place,
 )
-from sparkinesis.errors import OptionError
+from sparkinesis.errors import OptionError, UnfinishedResetError
 from sparkinesis.lease.extended_sequence_number import AT_TIMESTAMP, ExtendedSequenceNumber
 from sparkinesis.monitor.watched import shortened
 from sparkinesis.stream.position import AtTimestamp
@@ -59,7 +59,6 @@ def reset(
     not at all, as the new place says.
     """
     from sparkinesis.lease.moving import (  # noqa: PLC0415 - slow to import
-        UnfinishedResetError,
         move_application,
         plan_move,
     )

@@ -42,6 +42,7 @@ from sparkinesis.fleet.roster import (
 )
 from sparkinesis.fleet.status import FleetState, FleetStatus, WorkerState
 from sparkinesis.fleet.view import watch
+from sparkinesis.public import public
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.dead_letters.targets import DeadLetterDirectory
 from sparkinesis.worker.fleet_options import FleetOptions
@@ -74,6 +75,7 @@ class _ShutDown:
     """Seconds that workers have."""
 
 
+@public
 class Fleet:
     """Workers of one application, one for each task slot of Spark that they are given.
 

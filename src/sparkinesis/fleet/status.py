@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from sparkinesis.public import public
 from sparkinesis.worker.lifecycle.states import ShardState
 from sparkinesis.worker.status import Failure
 
 
+@public
 class FleetState(Enum):
     """Whether a fleet works, or is ending."""
 
@@ -23,6 +25,7 @@ class FleetState(Enum):
         return self in {FleetState.ENDED, FleetState.FAILED}
 
 
+@public
 class WorkerState(Enum):
     """What a worker of a fleet is doing, as the driver sees it."""
 
@@ -36,6 +39,7 @@ class WorkerState(Enum):
     """The driver has no connection to it."""
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class WorkerStatus:
     """One worker of a fleet."""
@@ -55,6 +59,7 @@ class WorkerStatus:
     """Seconds since the driver last heard of it."""
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class FleetShard:
     """One shard, as the worker that reads it told last."""
@@ -70,6 +75,7 @@ class FleetShard:
     """Seconds that the present call of ``process_records`` has taken so far."""
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class FleetStatus:
     """A fleet at one moment."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
+from sparkinesis.public import public
+
 AT_TIMESTAMP = "AT_TIMESTAMP"
 TRIM_HORIZON = "TRIM_HORIZON"
 LATEST = "LATEST"
@@ -18,6 +20,7 @@ _RANK = {AT_TIMESTAMP: -3, TRIM_HORIZON: -2, LATEST: -1, SHARD_END: 1}
 """Before (negative) or after (positive) every sequence number, whose rank is 0."""
 
 
+@public
 @functools.total_ordering
 @dataclass(frozen=True, slots=True)
 class ExtendedSequenceNumber:

@@ -22,6 +22,7 @@ from decimal import Decimal
 from typing import Any
 
 from sparkinesis.lease.extended_sequence_number import LATEST, ExtendedSequenceNumber
+from sparkinesis.public import public
 from sparkinesis.stream.position import END_OF_TIME_MS, AfterRecord, AtTimestamp, parse_position
 from sparkinesis.stream.routing import MAX_HASH_KEY
 
@@ -45,6 +46,7 @@ class StreamIdentifier:
         return f"{self.account}:{self.name}:{self.creation_epoch}"
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class PendingCheckpoint:
     """The first phase of a checkpoint in two: prepared, not yet in force."""

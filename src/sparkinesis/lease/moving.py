@@ -15,6 +15,7 @@ from sparkinesis.errors import (
     OptionError,
     PositionNotFoundError,
     SparkinesisError,
+    UnfinishedResetError,
 )
 from sparkinesis.lease.resharding import through_reshard
 from sparkinesis.lease.rules.beginning import InitialPosition
@@ -30,15 +31,6 @@ _WRITES = 100
 most, and there are milliseconds between a look and a write."""
 _AT_ONCE = 16
 """Shards in which a place is looked for at the same time."""
-
-
-class UnfinishedResetError(SparkinesisError):
-    """Some leases were moved, then one could not be. The same call again does the rest."""
-
-    def __init__(self, message: str, written: Sequence[Move], left: Sequence[Move]) -> None:
-        super().__init__(message)
-        self.written = tuple(written)
-        self.left = tuple(left)
 
 
 def plan_move(

@@ -6,12 +6,14 @@
 Starting a server needs the extra: pip install 'sparkinesis[local]'.
 """
 
+from sparkinesis.errors import LocalServerError
 from sparkinesis.local.clock import Clock, ManualClock, system_clock
 from sparkinesis.local.errors import ConnectionDroppedError, KinesisError
 from sparkinesis.local.faults import Call, CallLog, CallRecord, Fault, FaultPlan
+from sparkinesis.local.java import use_java
 from sparkinesis.local.kinesis import LocalKinesis
 from sparkinesis.local.model.limits import Limits
-from sparkinesis.local.wire.server import LocalServer, LocalServerError
+from sparkinesis.local.wire.server import LocalServer
 
 __all__ = [
     "Call",
@@ -28,4 +30,5 @@ __all__ = [
     "LocalServerError",
     "ManualClock",
     "system_clock",
+    "use_java",
 ]

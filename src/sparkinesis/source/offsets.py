@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from sparkinesis.errors import SparkinesisError
+from sparkinesis.errors import OffsetError
 from sparkinesis.stream.position import (
     LATEST,
     SHARD_END,
@@ -32,10 +32,6 @@ ANY_SHARD = "*"
 
 Positions: TypeAlias = Mapping[str, Position]
 """Where each shard stands, by shard id."""
-
-
-class OffsetError(SparkinesisError, ValueError):
-    """The offset in Spark's checkpoint is not one that this source wrote."""
 
 
 Offset: TypeAlias = Mapping[str, Positions]

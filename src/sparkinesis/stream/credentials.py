@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from sparkinesis.public import public
+
 DEFAULT_SESSION_NAME = "sparkinesis"
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class CredentialSource:
     """What every process that calls a stream, driver or executor, finds its own credentials by.

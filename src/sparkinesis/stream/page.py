@@ -13,6 +13,7 @@ from typing import Annotated, TypeAlias
 import msgspec
 
 from sparkinesis.errors import CorruptEventStreamError, ServiceError
+from sparkinesis.public import public
 from sparkinesis.stream.position import END_OF_TIME_MS
 
 _EpochSeconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0, lt=END_OF_TIME_MS // 1000)]
@@ -20,6 +21,7 @@ _Millis: TypeAlias = Annotated[int, msgspec.Meta(lt=END_OF_TIME_MS)]
 _HashKey: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,39}\Z")]
 
 
+@public
 class Record(msgspec.Struct, frozen=True, gc=False, rename="pascal", kw_only=True):
     """A record as Kinesis stores it; a producer may have packed many user records into it."""
 

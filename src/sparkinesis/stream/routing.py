@@ -8,9 +8,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from sparkinesis.public import public
+
 MAX_HASH_KEY = (1 << 128) - 1
 
 
+@public
 def hash_key(partition_key: str, explicit_hash_key: str | None) -> int:
     """The hash key of a record: the explicit one, else the MD5 of the key's UTF-8, big-endian."""
     if explicit_hash_key is not None:

@@ -20,6 +20,7 @@ from sparkinesis.lease.rules.taker import TakeSettings
 from sparkinesis.lease.rules.worker_ids import default_worker_id
 from sparkinesis.lease.table.provisioning import Patience
 from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.public import public
 from sparkinesis.stream.address import (
     StreamAddress,
     check_endpoint,
@@ -56,6 +57,7 @@ _log = logging.getLogger(__name__)
 _WORKER_ID = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,256}")
 
 
+@public
 @dataclass(frozen=True)
 class Application:
     """Consumes a stream by record processors; KCL users know it as ``Scheduler``.

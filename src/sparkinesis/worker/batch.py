@@ -11,6 +11,7 @@ import msgspec
 import pyarrow as pa
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.public import public
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.reading.record import to_arrow_within
 from sparkinesis.worker.retrieval.memory_estimates import batch_memory
@@ -18,6 +19,7 @@ from sparkinesis.worker.retrieval.memory_estimates import batch_memory
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
+@public
 class UserRecord(msgspec.Struct, frozen=True, gc=False):
     """A user record: what a producer put, after de-aggregation."""
 
@@ -37,6 +39,7 @@ class UserRecord(msgspec.Struct, frozen=True, gc=False):
         return ExtendedSequenceNumber(self.sequence_number, self.sub_sequence_number)
 
 
+@public
 class RecordBatch:
     """User records of one shard, in order, as Python objects or as Arrow columns.
 

@@ -22,6 +22,7 @@ from sparkinesis.lease.extended_sequence_number import (
 )
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import PendingCheckpoint
+from sparkinesis.public import public
 from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position, Sentinel
 from sparkinesis.stream.reading.retention import CLOCK_MARGIN_MS
 from sparkinesis.worker.batch import RecordBatch, UserRecord
@@ -85,6 +86,7 @@ def _check(wanted: ExtendedSequenceNumber) -> None:
         )
 
 
+@public
 class PreparedCheckpoint:
     """The first phase of a checkpoint in two; `checkpoint` is the second."""
 
@@ -104,6 +106,7 @@ class PreparedCheckpoint:
         self._checkpointer.commit(self.at, self._arrived_ms)
 
 
+@public
 class Checkpointer:
     """Stores how far a shard was processed. May be used from any thread, as long as it is held.
 

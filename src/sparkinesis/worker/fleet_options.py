@@ -6,9 +6,11 @@ import logging
 from dataclasses import dataclass
 
 from sparkinesis.errors import OptionError
+from sparkinesis.public import public
 from sparkinesis.worker.options import LONGEST
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class FleetOptions:
     """Durations are in seconds. Raises `OptionError` for a value that cannot be used."""

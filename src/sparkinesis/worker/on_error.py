@@ -19,15 +19,18 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from sparkinesis.errors import OptionError
+from sparkinesis.public import public
 from sparkinesis.stream.backoff import exponential_backoff
 from sparkinesis.worker.dead_letters.targets import DeadLetterTarget, check_target
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Skip:
     """Log the records that fail, and go on behind them."""
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
     """Give the records that fail to ``target``, and go on behind them.
@@ -44,6 +47,7 @@ class DeadLetter:
         check_target(self.target)
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Stop:
     """Stop the shard: release its lease, and leave it alone for as long as this worker lives.
@@ -53,6 +57,7 @@ class Stop:
     """
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Retry:
     """Deliver the same records again, ``attempts`` times at most, then do as ``then`` says.

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from sparkinesis.errors import OptionError
 from sparkinesis.lease.caretaker import CareSettings
+from sparkinesis.public import public
 from sparkinesis.stream.address import CONSUMER_NAME, shown
 from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL
 
@@ -54,6 +55,7 @@ def _shown(value: object) -> str:
 BillingMode: TypeAlias = Literal["PAY_PER_REQUEST", "PROVISIONED"]
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class LeaseTableOptions:
     """How to create the lease table where there is none. An existing table is left as it is."""
@@ -83,6 +85,7 @@ class LeaseTableOptions:
             raise OptionError("tags must be a tuple of pairs of texts.")
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class FanOutOptions:
     """Enhanced fan-out: the registered consumer that an application's workers share."""
@@ -151,6 +154,7 @@ class AheadLimits:
     records: int
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
     """Durations are in seconds. Raises `OptionError` for a value that cannot be used."""

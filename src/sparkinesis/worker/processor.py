@@ -13,6 +13,7 @@ import pyarrow as pa
 from sparkinesis.errors import ProcessorError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import PendingCheckpoint
+from sparkinesis.public import public
 from sparkinesis.worker.sink.plan import SinkPlan
 from sparkinesis.worker.sink.sink import DEFAULT_MAX_AGE, DEFAULT_MAX_BYTES, ParquetSink, ShardSinks
 from sparkinesis.worker.sink.storage import open_storage
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from sparkinesis.worker.checkpointer import Checkpointer
 
 
+@public
 @dataclass(frozen=True)
 class ProcessorShard:
     """The shard that a record processor was made for."""
@@ -77,6 +79,7 @@ class ProcessorShard:
         return self.sinks.open(plan, open_storage(path, filesystem), labels)
 
 
+@public
 class RecordProcessor:
     """Processes the records of one shard; one instance for each time that a lease is acquired.
 

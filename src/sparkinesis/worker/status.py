@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sparkinesis.public import public
 from sparkinesis.worker.lifecycle.states import ShardState
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class ShardStatus:
     """What a worker does with one of its shards."""
@@ -22,6 +24,7 @@ class ShardStatus:
     """User records that ``hash_range_filter`` has dropped since this worker took the shard."""
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Failure:
     """An error that met a worker, or several, any number of times.

@@ -16,6 +16,7 @@ from sparkinesis.errors import (
     OptionError,
     SparkinesisError,
     StreamNotFoundError,
+    UnfinishedResetError,
 )
 from sparkinesis.lease.extended_sequence_number import (
     SHARD_END,
@@ -23,7 +24,6 @@ from sparkinesis.lease.extended_sequence_number import (
     ExtendedSequenceNumber,
 )
 from sparkinesis.lease.moving import (
-    UnfinishedResetError,
     make_moves,
     move_application,
     plan_move,

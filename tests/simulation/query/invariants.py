@@ -11,8 +11,8 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
-from sparkinesis.errors import DataLossError
-from sparkinesis.source.offsets import OffsetError, from_json
+from sparkinesis.errors import DataLossError, OffsetError
+from sparkinesis.source.offsets import from_json
 from sparkinesis.stream.position import sequence_order
 from tests.simulation.query.checkpoint import Row
 from tests.simulation.query.cluster import JobFailedError, Try

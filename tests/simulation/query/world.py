@@ -13,9 +13,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from unittest import mock
 
-from sparkinesis.errors import DataLossError, SparkinesisError
+from sparkinesis.errors import DataLossError, OffsetError, SparkinesisError
 from sparkinesis.local import LocalKinesis
-from sparkinesis.source.offsets import OffsetError
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry

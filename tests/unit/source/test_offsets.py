@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparkinesis.errors import OffsetError
 from sparkinesis.source.offsets import (
     ANY_SHARD,
-    OffsetError,
     Positions,
     from_json,
     ranges,

@@ -8,7 +8,7 @@ import threading
 from types import TracebackType
 from typing import Any
 
-from sparkinesis.errors import SparkinesisError
+from sparkinesis.errors import LocalServerError
 from sparkinesis.local.clock import Clock, system_clock
 from sparkinesis.local.faults import FaultPlan
 from sparkinesis.local.kinesis import DEFAULT_REGION, LocalKinesis
@@ -17,10 +17,6 @@ from sparkinesis.local.wire.dynamodb import Moto, MotoError
 from sparkinesis.local.wire.protocol_detector import ProtocolDetector
 
 _LOOPBACK = "127.0.0.1"
-
-
-class LocalServerError(SparkinesisError):
-    """The local server cannot start: a port that is taken, or a package that is not installed."""
 
 
 class LocalServer:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparkinesis.errors import RecordTooLargeError
+from sparkinesis.public import public
 from sparkinesis.stream.kpl.messages import (
     ENVELOPE_SIZE,
     MAGIC,
@@ -25,6 +26,7 @@ The explicit hash key is the decimal text of a 128-bit number.
 """
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class AggregatedBlob:
     """An aggregated record, ready to be put.
@@ -40,6 +42,7 @@ class AggregatedBlob:
     """How many user records it holds."""
 
 
+@public
 def aggregate(
     records: Iterable[OutgoingRecord], max_size: int = DEFAULT_MAX_SIZE
 ) -> Iterator[AggregatedBlob]:

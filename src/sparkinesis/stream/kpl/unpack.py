@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from google.protobuf.message import DecodeError
 
+from sparkinesis.public import public
 from sparkinesis.stream.kpl.messages import (
     DIGEST_SIZE,
     ENVELOPE_SIZE,
@@ -58,6 +59,7 @@ records expand to stays below the 2 GiB that an Arrow column of strings holds.
 """
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class UserRecordColumns:
     """User records as columns of one length, in stream order."""
@@ -180,6 +182,7 @@ def _canonical(envelope: _Envelope) -> _Envelope | None:
     return replace(envelope, messages=messages)
 
 
+@public
 def deaggregate(records: Sequence[Record]) -> UserRecordColumns:
     """The user records of ``records``, in order, each record that is not aggregated as it is."""
     chunks = [_unpack(records[start:stop], start) for start, stop in _chunks(records)]

@@ -12,6 +12,7 @@ from datetime import datetime, timezone
 from typing import TypeAlias
 
 from sparkinesis.errors import OptionError, SinkUnavailableError
+from sparkinesis.public import public
 from sparkinesis.stream.address import StreamAddress, stream_address
 from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
 from sparkinesis.stream.entry import fitting_keys, random_key
@@ -23,6 +24,7 @@ from sparkinesis.worker.sink.storage import check_place, is_local, open_storage
 from sparkinesis.worker.user_methods import asynchronous, discard, unfinished
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class FailedRecords:
     """User records of one shard that ``process_records`` failed on, and how."""
@@ -41,6 +43,7 @@ class FailedRecords:
         return f"{self.stream}-{self.shard_id}-{'-to-'.join(places)}"
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class DeadLetterStream:
     """Puts the records into another stream, each with its own keys and data as they were.
@@ -84,6 +87,7 @@ class DeadLetterStream:
             )
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class DeadLetterDirectory:
     """Writes a Parquet file for each batch of failed records, with the error as its metadata.

@@ -10,7 +10,10 @@ from enum import Enum, IntEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
+from sparkinesis.public import public
 
+
+@public
 class ShardState(Enum):
     """The state of a shard, as the worker that reads the shard sees it."""
 

@@ -19,6 +19,7 @@ from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.rules.shard_sync import ShardEnd
+from sparkinesis.public import public
 from sparkinesis.stream.shard import Shard
 from sparkinesis.worker.lifecycle.consumer import ShardConsumer
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
@@ -31,6 +32,7 @@ from sparkinesis.worker.status import Failure, ShardStatus
 _log = logging.getLogger(__name__)
 
 
+@public
 class Worker:
     """Runs in threads of its own between `start` and the end; all methods are for any thread."""
 

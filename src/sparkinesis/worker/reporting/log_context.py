@@ -9,6 +9,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from sparkinesis.public import public
+
 _T = TypeVar("_T")
 
 LOG_FORMAT = (
@@ -40,6 +42,7 @@ class LogPlace:
 _PLACE: ContextVar[LogPlace | None] = ContextVar("sparkinesis_log_place", default=None)
 
 
+@public
 class LogContext(logging.Filter):
     """Gives each log record ``application``, ``worker`` and ``shard``; "-" where there is none.
 

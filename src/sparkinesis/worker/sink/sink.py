@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from sparkinesis.errors import LeaseLostError, SinkUnavailableError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.public import public
 from sparkinesis.worker.sink.plan import Rows, SinkPlan
 from sparkinesis.worker.sink.storage import Storage
 
@@ -45,6 +46,7 @@ class _File:
     rows: pa.Table
 
 
+@public
 class ParquetSink:
     """Collects rows of one shard; made by `ProcessorShard.sink`. May be used from any thread.
 
