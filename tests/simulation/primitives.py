@@ -8,21 +8,14 @@ notification) the scheduler's seed decides.
 from __future__ import annotations
 
 import importlib
-import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from types import ModuleType, TracebackType
 from typing import Any
 from unittest import mock
 
-import sparkinesis.fleet
-import sparkinesis.lease
-import sparkinesis.source
-import sparkinesis.stream
-import sparkinesis.worker
+from tests.simulation import reach
 from tests.simulation.scheduler import Scheduler, Task
-
-_NAMES = ("threading", "ThreadPoolExecutor")
 
 
 class _Acquired:
@@ -320,23 +313,16 @@ class Threading:
 
 
 def _modules() -> list[tuple[ModuleType, str]]:
-    """Modules that record processors and queries run in, and the names in them to replace."""
+    """The modules of the package that use threads, and the names in them to replace."""
     found = []
-    for package in (
-        sparkinesis.stream,
-        sparkinesis.lease,
-        sparkinesis.worker,
-        sparkinesis.fleet,
-        sparkinesis.source,
-    ):
-        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            loaded = importlib.import_module(module.name)
-            found += [(loaded, name) for name in _NAMES if name in vars(loaded)]
+    for use in reach.uses():
+        if use.is_replaced:
+            name = use.module.removesuffix(".py").replace("/", ".")
+            found.append((importlib.import_module(f"sparkinesis.{name}"), use.name))
     return found
 
 
-_REPLACED = [pair for pair in _modules() if pair[0].__name__ != "sparkinesis.stream.kpl.unpack"]
-"""Unpacking aggregated records is pure, and may have real threads."""
+REPLACED = _modules()
 
 
 @contextmanager
@@ -349,6 +335,6 @@ def installed(scheduler: Scheduler) -> Iterator[None]:
         ),
     }
     with ExitStack() as stack:
-        for module, name in _REPLACED:
+        for module, name in REPLACED:
             stack.enter_context(mock.patch.object(module, name, replacements[name]))
         yield
