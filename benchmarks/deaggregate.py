@@ -21,7 +21,7 @@ from sparkinesis.stream.kpl import unpack as aggregation
 from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.stream.kpl.unpack import message_of
 from sparkinesis.stream.page import Record
-from sparkinesis.stream.reading.record import to_arrow
+from sparkinesis.stream.reading.arrow import to_arrow
 
 AGGREGATES = 200
 USER_RECORD_SIZE = 200

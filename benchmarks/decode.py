@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from benchmarks.report import Result, medians, print_table
 from sparkinesis.stream.page import decode_page
-from sparkinesis.stream.reading.record import to_arrow
+from sparkinesis.stream.reading.arrow import to_arrow
 
 # GetRecords returns 10 MB or 10,000 records, whichever comes first; the last one is larger than
 # that, to compare 10 MB with 10 MB.

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from sparkinesis.source.datasource import KinesisDataSource, KinesisStreamReader
-from sparkinesis.stream.reading.record import USER_RECORD_SCHEMA
+from sparkinesis.stream.reading.arrow import USER_RECORD_SCHEMA
 
 Row = dict[str, Any]
 

@@ -16,7 +16,7 @@ from sparkinesis.stream.calls.client import shard_of
 from sparkinesis.stream.calls.event_stream import EventStreamDecoder
 from sparkinesis.stream.page import Event, Page, decode_event, decode_page
 from sparkinesis.stream.position import AfterRecord, parse_position
-from sparkinesis.stream.reading.record import to_arrow
+from sparkinesis.stream.reading.arrow import to_arrow
 from tests.event_stream import INITIAL_RESPONSE, framed, records_event
 
 json_values: st.SearchStrategy[Any] = st.recursive(

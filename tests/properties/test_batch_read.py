@@ -18,7 +18,7 @@ from sparkinesis.errors import DataLossError, StreamNotFoundError
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.source.batch.batch_reader import KinesisBatchReader
 from sparkinesis.source.datasource import KinesisDataSource
-from sparkinesis.stream.reading.record import USER_RECORD_SCHEMA
+from sparkinesis.stream.reading.arrow import USER_RECORD_SCHEMA
 from tests.engine import Query, Row
 from tests.streams import merge_neighbours, put, shard_ids, split
 

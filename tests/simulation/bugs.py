@@ -16,8 +16,8 @@ from sparkinesis.stream import page
 from sparkinesis.stream.calls import client
 from sparkinesis.stream.reading.budget import Pace
 from sparkinesis.stream.reading.cursor import ShardCursor
+from sparkinesis.stream.reading.early_records import EarlyRecordFilter
 from sparkinesis.stream.reading.retention import RetentionCheck
-from sparkinesis.stream.reading.start_cut import StartCut
 from sparkinesis.stream.shard import Lineage
 from sparkinesis.worker import batch
 from sparkinesis.worker import user_methods as calling
@@ -190,11 +190,11 @@ BUGS: dict[str, Bug] = {
         RecordBatch, "after", lambda _: lambda self, done: self, _READS, 1
     ),
     "the record behind a checkpoint is dropped": instead(
-        RetentionCheck, "after_start", drop_first, _READS, 0
+        RetentionCheck, "check_start", drop_first, _READS, 0
     ),
     "an expired iterator begins anew": instead(ShardCursor, "fetch", begin_anew, _READS, 0),
     "what a server repeats is given again": instead(
-        StartCut, "cut", lambda _: lambda self, fetched: fetched, _READS, 8
+        EarlyRecordFilter, "apply", lambda _: lambda self, fetched: fetched, _READS, 8
     ),
     "latest is another moment at each start": instead(
         consumer, "start_position", latest_again, _READS, 42

@@ -7,7 +7,7 @@ from typing import Any
 from botocore.exceptions import ReadTimeoutError
 
 from sparkinesis.stream.calls.subscription import Subscription
-from sparkinesis.stream.fan_out import cursor as fanout
+from sparkinesis.stream.fan_out import cursor as fan_out_cursor
 from sparkinesis.stream.fan_out.cursor import FanOutCursor
 from sparkinesis.stream.position import TRIM_HORIZON
 from sparkinesis.worker.lifecycle.worker import Worker
@@ -87,7 +87,7 @@ FAN_OUT_BUGS: dict[str, Bug] = {
         FanOutCursor, "_accept", _stay_behind_many, _IN_ORDER, 1
     ),
     "a broken subscription begins anew": instead(
-        FanOutCursor, "_interrupted", _begin_anew, _IN_ORDER, 1
+        FanOutCursor, "_wait_or_raise", _begin_anew, _IN_ORDER, 1
     ),
     "the end of a shard is only that of a subscription": instead(
         FanOutCursor, "_accept", _only_over, "everything_is_processed", 0
@@ -104,7 +104,7 @@ FAN_OUT_BUGS: dict[str, Bug] = {
         FanOut, "_forget", lambda _: lambda self, arn: None, "everything_is_processed", 4
     ),
     "a refusal is not waited after": instead(
-        fanout,
+        fan_out_cursor,
         "pause_after",
         lambda _: lambda *why: 0.0,
         "subscriptions_are_asked_for_in_measure",
@@ -118,7 +118,7 @@ FAN_OUT_BUGS: dict[str, Bug] = {
         0,
     ),
     "subscriptions are renewed each minute": instead(
-        fanout, "RENEWAL", lambda _: (40.0, 60.0), "subscriptions_are_kept", 1
+        fan_out_cursor, "RENEWAL", lambda _: (40.0, 60.0), "subscriptions_are_kept", 1
     ),
     "whoever leaves deregisters the consumer": instead(
         Worker, "_is_last", lambda _: lambda self: True, "the_last_deregisters", 0

@@ -52,7 +52,7 @@ def begin_anew(fetch: Any) -> Any:
 
 def take_repeats(cursor: Any) -> None:
     """A cursor of any kind does not look whether records lie before its position."""
-    cursor._start_cut = SimpleNamespace(cut=lambda fetched: fetched)
+    cursor._early_filter = SimpleNamespace(apply=lambda fetched: fetched)
 
 
 def skip_failed(failed: Any) -> Any:

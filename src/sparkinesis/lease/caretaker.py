@@ -129,7 +129,7 @@ class Caretaker:
         if not positions:
             return
         check = RetentionCheck(self._client, fail_on_data_loss=False)
-        others = check.of_another_stream(positions, self._client.describe())
+        others = check.report_other_stream(positions, self._client.describe())
         ended = sorted(shard_id for shard_id in others if by_shard[shard_id].is_finished)
         if ended:
             _log.warning(
@@ -361,7 +361,7 @@ class Caretaker:
         ended = self._unlisted.setdefault(key, _Unlisted(since=now, due=now - _FRESH))
         if now < ended.due:
             return None
-        shards = self._listing.since(ended.due)
+        shards = self._listing.listed_since(ended.due)
         if shards is None:
             return None
         lineage = Lineage.of(shards)

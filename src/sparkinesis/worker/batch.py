@@ -13,7 +13,7 @@ import pyarrow as pa
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.public import public
 from sparkinesis.stream.page import Record
-from sparkinesis.stream.reading.record import to_arrow_within
+from sparkinesis.stream.reading.arrow import to_arrow_within
 from sparkinesis.worker.retrieval.memory_estimates import batch_memory
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -64,7 +64,7 @@ class RecordBatch:
         return int(self._columns.num_rows)
 
     def to_arrow(self) -> pa.RecordBatch:
-        """The records as the columns of `sparkinesis.stream.reading.record.USER_RECORD_SCHEMA`."""
+        """The records as the columns of `sparkinesis.stream.reading.arrow.USER_RECORD_SCHEMA`."""
         return self._columns
 
     @functools.cached_property

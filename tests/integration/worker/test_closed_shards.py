@@ -150,7 +150,7 @@ def test_a_worker_tells_of_a_shard_that_does_not_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The minute is shortened; all else is as it is."""
-    monkeypatch.setattr("sparkinesis.worker.retrieval.closed_shards.WORTH_A_WORD", 0.5)
+    monkeypatch.setattr("sparkinesis.worker.retrieval.closed_shards.WARN_AFTER", 0.5)
     told = threading.Event()
 
     class Told(logging.Handler):

@@ -24,7 +24,7 @@ from sparkinesis.local.faults import Fault
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.kpl.pack import aggregate
-from sparkinesis.stream.reading.record import USER_RECORD_SCHEMA
+from sparkinesis.stream.reading.arrow import USER_RECORD_SCHEMA
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.batch import RecordBatch
 from sparkinesis.worker.dead_letters.stored import DeadLetters, put_back

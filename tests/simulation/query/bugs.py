@@ -120,7 +120,7 @@ BUGS: Mapping[str, Bug] = {
         polling, "up_to", _one_more, "each_row_arrives_once", rough=1
     ),
     "a batch begins AT its start": instead(
-        RetentionCheck, "after_start", _at, "each_row_arrives_once", rough=0
+        RetentionCheck, "check_start", _at, "each_row_arrives_once", rough=0
     ),
     "a batch begins by arrival time": instead(
         ShardCursor, "__init__", _by_arrival, "each_row_arrives_once", rough=0
@@ -152,7 +152,7 @@ BUGS: Mapping[str, Bug] = {
         retention, "may_have_lost", lambda _: lambda *of: False, "everything_arrives", rough=16
     ),
     "a replay does not look for what its plan saw": instead(
-        RetentionCheck, "planned_first", always(True), "everything_arrives", rough=23
+        RetentionCheck, "check_planned_first", always(True), "everything_arrives", rough=23
     ),
     "the present retention period is believed": instead(
         retention, "is_kept", always(False), "everything_arrives", rough=35

@@ -22,7 +22,7 @@ from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.position import SHARD_END, TRIM_HORIZON, AfterRecord, Position, Sentinel
 from sparkinesis.stream.reading.budget import Pace, ShardBudget
 from sparkinesis.stream.reading.cursor import ShardCursor
-from sparkinesis.stream.reading.range import up_to
+from sparkinesis.stream.reading.range import cut_at_end
 from tests.simulation.kinesis import REGION, KinesisClient
 from tests.simulation.network import FAULTS, Network
 from tests.simulation.primitives import Lock, Threading, installed
@@ -219,7 +219,7 @@ class Ranges:
             is_over = False
             while not is_over:
                 fetched = cursor.fetch()
-                within, is_over, _ = up_to(fetched.page.records, end)
+                within, is_over, _ = cut_at_end(fetched.page.records, end)
                 is_over = is_over or cursor.at_end
                 numbers = [record.sequence_number for record in within]
                 # It begins AT the start, so that a reader sees whether that is kept.

@@ -13,7 +13,7 @@ from sparkinesis.errors import (
     ServiceError,
     SparkinesisError,
 )
-from sparkinesis.stream.calls.access import explain_credentials
+from sparkinesis.stream.calls.credential_errors import explain_credentials
 from sparkinesis.stream.calls.explain import ACCESS_DENIED, words
 from sparkinesis.stream.calls.retry import error_code, is_retryable
 

@@ -9,7 +9,7 @@ from sparkinesis.source.options.option_table import Options, Use
 from sparkinesis.stream.address import StreamAddress
 
 AGGREGATE_KEY_SIZE = 1
-"""Bytes of `sparkinesis.stream.entry.AGGREGATE_KEY`."""
+"""Bytes of `sparkinesis.stream.put_entry.AGGREGATE_KEY`."""
 
 
 @dataclass(frozen=True, slots=True)

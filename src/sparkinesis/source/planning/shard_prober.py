@@ -169,14 +169,12 @@ class ShardProber:
         try:
             return examine(cursor, allowance)
         except PositionNotFoundError as error:
-            if not self._check.tolerates(error):
-                raise
+            self._check.accept_or_raise(error)
             self._cursor = self._open(TRIM_HORIZON)
             self._start_is_checked = True
             return examine(self._cursor, allowance)
         except ShardNotFoundError as error:
-            if not self._check.tolerates(error):
-                raise
+            self._check.accept_or_raise(error)
             return Look(Finished())
 
     def _open(self, position: Position, *, inclusive: bool = False) -> ShardCursor:
@@ -333,7 +331,7 @@ class ShardProber:
             fetched = cursor.fetch(min(limit + extra, MAX_RECORDS_PER_CALL))
             records: Sequence[Record] | None = fetched.page.records
             if not self._start_is_checked and self._position is not None:
-                records = self._check.after_start(self._shard_id, self._position, fetched)
+                records = self._check.check_start(self._shard_id, self._position, fetched)
                 self._start_is_checked = records is not None
             if records or cursor.at_end or not fetched.page.millis_behind_latest:
                 break

@@ -39,7 +39,7 @@ from sparkinesis.stream.position import (
     Position,
 )
 from sparkinesis.stream.reading.budget import Pace, ShardBudget
-from sparkinesis.stream.reading.closed_tip import WORTH_A_WORD, tell
+from sparkinesis.stream.reading.missing_end import WARN_AFTER, warn_missing_end
 from sparkinesis.stream.reading.retention import ITERATOR_LIFE_MS, RetentionCheck
 from sparkinesis.stream.shard import Lineage, Shard
 
@@ -303,7 +303,7 @@ class StreamPlanner:
             return start
         check = RetentionCheck(self._client, self._fail_on_data_loss)
         stream = self._client.describe(FIRST_CONTACT if self._lineage is None else None)
-        others = check.of_another_stream(stored, stream, self._skip_older_than)
+        others = check.report_other_stream(stored, stream, self._skip_older_than)
         self._created_ms = stream.created_ms
         if not others:
             self._has_identified = True  # offsets that follow are of the stream that is there
@@ -428,7 +428,7 @@ class StreamPlanner:
             check = RetentionCheck(
                 self._client,
                 self._fail_on_data_loss and is_stored,
-                tells_doubt=self._reads_all and is_stored,
+                logs_doubt=self._reads_all and is_stored,
             )
             if shard_id in self._probers:
                 self._probers[shard_id].judge_by(check)
@@ -466,9 +466,11 @@ class StreamPlanner:
             is_at_tip = isinstance(look.finding, Quiet) and look.finding.clear_until is not None
             if not is_at_tip or shard is None or shard.is_open:
                 self._endless_since.pop(shard_id, None)
-            elif now - self._endless_since.setdefault(shard_id, now) >= WORTH_A_WORD:
+            elif now - self._endless_since.setdefault(shard_id, now) >= WARN_AFTER:
                 self._endless_since[shard_id] = float("inf")  # once is enough
-                tell(self._client.address, shard_id, "What follows it is not read until it ends.")
+                warn_missing_end(
+                    self._client.address, shard_id, "What follows it is not read until it ends."
+                )
 
     def _forget_all_but(self, end: Positions) -> None:
         self._probers = {s: prober for s, prober in self._probers.items() if s in end}

@@ -15,26 +15,26 @@ from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.subscription import OPERATION
 from sparkinesis.stream.position import Position, ShardRange
+from sparkinesis.stream.reading.arrow import to_arrow
 from sparkinesis.stream.reading.budget import Pace, ShardBudget
 from sparkinesis.stream.reading.cursor import ShardCursor
+from sparkinesis.stream.reading.machine_budget import machine_budget_state
 from sparkinesis.stream.reading.range import read_range
-from sparkinesis.stream.reading.record import to_arrow
 from sparkinesis.stream.reading.retention import RetentionCheck, user_records_done
-from sparkinesis.stream.reading.slots import machine_slot
 
 
 @functools.lru_cache(maxsize=4096)
 def _budget(address: StreamAddress, shard_id: str, pace: Pace) -> ShardBudget:
     """One budget per shard and machine: its tasks run in any of Spark's Python workers."""
     return ShardBudget(
-        pace, new_slot=lambda operation: machine_slot(address, shard_id, (operation, pace))
+        pace, new_state=lambda operation: machine_budget_state(address, shard_id, (operation, pace))
     )
 
 
 @functools.lru_cache(maxsize=4096)
 def _turn(address: StreamAddress, shard_id: str, consumer_arn: str) -> Turn:
     """A shard's and consumer's subscriptions of a machine, likewise."""
-    return Turn(machine_slot(address, shard_id, (OPERATION, consumer_arn)))
+    return Turn(machine_budget_state(address, shard_id, (OPERATION, consumer_arn)))
 
 
 def read_records(

@@ -22,14 +22,14 @@ from sparkinesis.stream.calls.client import Fetched, StreamClient
 from sparkinesis.stream.calls.explain import explain, words
 from sparkinesis.stream.calls.retry import error_code
 from sparkinesis.stream.calls.subscription import OPERATION, Subscription
-from sparkinesis.stream.fan_out.cursor import as_fetched, ends_shard
+from sparkinesis.stream.fan_out.cursor import ends_shard, to_fetched
 from sparkinesis.stream.fan_out.interruption import BETWEEN_SUBSCRIPTIONS
 from sparkinesis.stream.page import Page
 from sparkinesis.stream.position import AfterRecord, Position, Sentinel
-from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL, Slot
+from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL, BudgetState
 from sparkinesis.stream.reading.cursor import ShardCursor
-from sparkinesis.stream.reading.range import up_to
-from sparkinesis.stream.reading.start_cut import StartCut
+from sparkinesis.stream.reading.early_records import EarlyRecordFilter
+from sparkinesis.stream.reading.range import cut_at_end
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +47,9 @@ class Turn:
     ``slot``: the shard's and consumer's; None: ask always, for a Kinesis without limits.
     """
 
-    def __init__(self, slot: Slot | None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, slot: BudgetState | None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._slot = slot
         self._clock = clock
 
@@ -100,7 +102,7 @@ class SubscribedCursor:
         self._position = position
         self._end = end
         self._inclusive = True
-        self._start_cut = StartCut(client.address, shard_id, position, inclusive=True)
+        self._early_filter = EarlyRecordFilter(client.address, shard_id, position, inclusive=True)
         self._poll = poll
         self._clock = clock
         self._lock = threading.Lock()
@@ -121,7 +123,7 @@ class SubscribedCursor:
         if self._subscription is not None:
             fetched = self._next_event(self._subscription)
             if fetched is not None:
-                return self._start_cut.cut(fetched)
+                return self._early_filter.apply(fetched)
             self._end_subscription()
         if self._is_stopped:
             return Fetched(Page([]), 0, 0)  # nobody waits for it any more
@@ -129,7 +131,7 @@ class SubscribedCursor:
             self._polling = self._poll(self._position, self._inclusive)
         fetched = self._polling.fetch(limit)
         self.at_end = self._polling.at_end
-        return self._start_cut.cut(fetched)
+        return self._early_filter.apply(fetched)
 
     def stop(self) -> None:
         """End the subscription at once, and a `fetch` that waits for it."""
@@ -174,11 +176,11 @@ class SubscribedCursor:
         if event.records:
             self._position = AfterRecord(event.records[-1].sequence_number)
             self._inclusive = False
-        _, is_over, _ = up_to(event.records, self._end)
+        _, is_over, _ = cut_at_end(event.records, self._end)
         if is_over or self.at_end:
             self._end_subscription()
         age = self._clock() - self._subscribed_at
-        return as_fetched(received, subscription.service_time_ms, age)
+        return to_fetched(received, subscription.service_time_ms, age)
 
     def _end_subscription(self) -> None:
         with self._lock:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from sparkinesis.source.options.write_options import WriteOptions
 from sparkinesis.source.writing.rows import user_records
 from sparkinesis.stream.calls.retry import Retry
-from sparkinesis.stream.entry import random_key
+from sparkinesis.stream.put_entry import random_key
 from sparkinesis.stream.putting.putter import RETRY, PutPlan, Putter
 
 

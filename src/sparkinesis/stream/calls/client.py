@@ -24,16 +24,16 @@ from sparkinesis.stream.calls.explain import explain
 from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.calls.subscription import Subscription, subscribe
 from sparkinesis.stream.calls.transport import call_client, subscription_client
-from sparkinesis.stream.entry import Entry
 from sparkinesis.stream.page import ChildShard, Page
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, Position
+from sparkinesis.stream.put_entry import PutEntry
 from sparkinesis.stream.routing import HashRange, ShardMap
 from sparkinesis.stream.shard import Shard
 from sparkinesis.stream.starting import iterator_type, starting_position
 
 _T = TypeVar("_T")
 
-_AT_ONCE: AbstractContextManager[object] = nullcontext()
+_NO_BUDGET: AbstractContextManager[object] = nullcontext()
 _MAY_BE_SHARD = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
 """What the service takes for a shard id; an offset that was edited may hold anything."""
 
@@ -171,12 +171,12 @@ class StreamClient:
         position: Position,
         *,
         inclusive: bool = False,
-        turn: AbstractContextManager[object] = _AT_ONCE,
+        budget: AbstractContextManager[object] = _NO_BUDGET,
     ) -> str:
         """GetShardIterator for what follows ``position``.
 
         ``inclusive`` begins AT the record of an `AfterRecord` position, so that the caller sees
-        whether it is still kept. Each attempt is made within ``turn``.
+        whether it is still kept. Each attempt is made within ``budget``.
         """
         request = {**self._id(), "ShardId": shard_id, **iterator_type(position, inclusive)}
         answer = self.call(
@@ -184,7 +184,7 @@ class StreamClient:
             lambda c: c.get_shard_iterator(**request),
             shard_id=shard_id,
             position=position,
-            turn=turn,
+            budget=budget,
         )
         iterator = answer.get("ShardIterator")
         if not iterator:
@@ -209,11 +209,11 @@ class StreamClient:
         shard_id: str,
         iterator: str,
         limit: int,
-        turn: AbstractContextManager[object] = _AT_ONCE,
+        budget: AbstractContextManager[object] = _NO_BUDGET,
     ) -> Fetched:
         """GetRecords: at most ``limit`` (1 to 10,000) records, and 10 MB, from ``iterator`` on.
 
-        Each attempt is made within ``turn``.
+        Each attempt is made within ``budget``.
         """
         request: dict[str, Any] = {"ShardIterator": iterator, "Limit": limit}
         if self.address.arn:
@@ -222,7 +222,7 @@ class StreamClient:
             "GetRecords",
             lambda c: c.get_records(**request),
             shard_id=shard_id,
-            turn=turn,
+            budget=budget,
         )
         return Fetched(answer["Page"], answer["Size"], self._service_time(answer))
 
@@ -249,7 +249,7 @@ class StreamClient:
             self._describe()
         return self._arn
 
-    def put_records(self, entries: Sequence[Entry]) -> list[PutResult]:
+    def put_records(self, entries: Sequence[PutEntry]) -> list[PutResult]:
         """PutRecords of 1 to 500 entries: what became of each, in order.
 
         A call whose answer is lost is made again, so that an entry may be stored more than once.
@@ -288,10 +288,10 @@ class StreamClient:
         *,
         shard_id: str | None = None,
         position: Position | None = None,
-        turn: AbstractContextManager[object] = _AT_ONCE,
+        budget: AbstractContextManager[object] = _NO_BUDGET,
         retry: Retry | None = None,
     ) -> _T:
-        """Make ``call`` with boto3's client, with retries; each attempt is made within ``turn``.
+        """Make ``call`` with boto3's client, with retries; each attempt is made within ``budget``.
 
         What botocore raises in the end is told as an error of ours.
         """
@@ -299,7 +299,7 @@ class StreamClient:
             client = call_client(self.address)
 
             def attempt() -> _T:
-                with turn:
+                with budget:
                     return call(client)
 
             return (retry or self._retry).call(attempt)
@@ -321,7 +321,7 @@ def _shard(answer: Mapping[str, Any]) -> Shard:
     )
 
 
-def _put_entry(entry: Entry) -> dict[str, Any]:
+def _put_entry(entry: PutEntry) -> dict[str, Any]:
     request: dict[str, Any] = {"Data": entry.data}
     if entry.partition_key:
         request["PartitionKey"] = entry.partition_key

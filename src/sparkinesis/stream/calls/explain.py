@@ -17,7 +17,7 @@ from sparkinesis.errors import (
     StreamNotFoundError,
 )
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.calls.access import explain_credentials
+from sparkinesis.stream.calls.credential_errors import explain_credentials
 from sparkinesis.stream.calls.retry import error_code, is_retryable
 from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position
 

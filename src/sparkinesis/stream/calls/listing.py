@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.shard import Shard
 
-EVERY = 1.0
+MIN_INTERVAL = 1.0
 """Seconds between two calls, at least: a reshard ends all shards of a stream in a few seconds."""
 
 
@@ -26,7 +26,7 @@ class ShardListing:
         self._listed_at = float("-inf")
         self._asked_at = float("-inf")
 
-    def since(self, instant: float) -> Sequence[Shard] | None:
+    def listed_since(self, instant: float) -> Sequence[Shard] | None:
         """All shards, as listed at ``instant`` or later; None: too soon to ask, so ask again later.
 
         Raises the errors of `StreamClient`.
@@ -35,7 +35,7 @@ class ShardListing:
             if self._listed_at >= instant:
                 return self._shards
             now = self._clock()
-            if now - self._asked_at < EVERY:
+            if now - self._asked_at < MIN_INTERVAL:
                 return None
             self._asked_at = now
             self._shards, _ = self._client.list_shards()

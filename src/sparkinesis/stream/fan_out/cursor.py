@@ -24,11 +24,11 @@ from sparkinesis.stream.calls.retry import Retry, error_code
 from sparkinesis.stream.calls.subscription import OPERATION, ReceivedEvent, Subscription
 from sparkinesis.stream.calls.transport import data_size
 from sparkinesis.stream.fan_out.consumers import Consumer, ConsumerFinder
-from sparkinesis.stream.fan_out.interruption import NO_TROUBLE, Cause, cause_of, pause_after
+from sparkinesis.stream.fan_out.interruption import NO_FAILURES, Cause, cause_of, pause_after
 from sparkinesis.stream.page import Event, Page, is_empty_at_tip
 from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position, Sentinel
 from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL
-from sparkinesis.stream.reading.start_cut import StartCut
+from sparkinesis.stream.reading.early_records import EarlyRecordFilter
 
 Failure: TypeAlias = ClientError | BotoCoreError | CorruptEventStreamError
 
@@ -41,7 +41,7 @@ RENEWAL = (240.0, 290.0)
 ends it at 300, and not those of all shards at once."""
 
 
-def as_fetched(received: ReceivedEvent, begun_ms: int, age: float) -> Fetched:
+def to_fetched(received: ReceivedEvent, begun_ms: int, age: float) -> Fetched:
     """An event as what GetRecords gives.
 
     begun_ms: the service's clock (epoch ms) when the subscription began, ``age`` seconds ago.
@@ -62,7 +62,7 @@ def ends_shard(event: Event) -> bool:
     return bool(event.child_shards) and is_last
 
 
-def tells_more(event: Event) -> bool:
+def says_more_follows(event: Event) -> bool:
     """Whether an event that ends no shard says so; else it may be the last one of a closed shard.
 
     Of a server that does not name the shards that follow.
@@ -111,7 +111,9 @@ class FanOutCursor:
         self._consumer_arn = consumer_arn
         self._position = position
         self._inclusive = inclusive
-        self._start_cut = StartCut(client.address, shard_id, position, inclusive=inclusive)
+        self._early_filter = EarlyRecordFilter(
+            client.address, shard_id, position, inclusive=inclusive
+        )
         self._find_consumer = find_consumer or ConsumerFinder(client, clock)
         self._clock = clock
         self._wait = wait
@@ -123,7 +125,7 @@ class FanOutCursor:
         self._subscription: Subscription | None = None
         self._subscribed_at: float | None = None
         self._renew_at = 0.0
-        self._trouble = NO_TROUBLE
+        self._failures = NO_FAILURES
         self._may_be_over = False
         """The shard may have ended with the last event, which did not say so."""
 
@@ -146,17 +148,17 @@ class FanOutCursor:
                 subscription = subscription or self._subscribe()
                 received = subscription.next_event()
             except (ClientError, BotoCoreError, CorruptEventStreamError) as error:
-                self._interrupted(error, had_begun=subscription is not None)
+                self._wait_or_raise(error, had_begun=subscription is not None)
                 continue
             if received is not None:
                 fetched = self._accept(received, subscription.service_time_ms)
-                self._may_be_over = not self.at_end and not tells_more(received.event)
+                self._may_be_over = not self.at_end and not says_more_follows(received.event)
                 if fetched.page.records or not self._may_be_over:
                     return fetched
                 return self._last_page() or fetched
             if self._may_be_over and (last := self._last_page()) is not None:
                 return last
-            self._interrupted(None, had_begun=True)
+            self._wait_or_raise(None, had_begun=True)
         return None
 
     def stop(self) -> None:
@@ -189,7 +191,7 @@ class FanOutCursor:
 
     def _accept(self, received: ReceivedEvent, begun_ms: int) -> Fetched:
         event = received.event
-        self._trouble = NO_TROUBLE
+        self._failures = NO_FAILURES
         self.at_end = ends_shard(event)
         number = event.continuation_sequence_number
         if number is None and event.records:
@@ -200,8 +202,8 @@ class FanOutCursor:
         if self.at_end:
             self._drop()
         assert self._subscribed_at is not None
-        fetched = as_fetched(received, begun_ms, self._clock() - self._subscribed_at)
-        return self._start_cut.cut(fetched)
+        fetched = to_fetched(received, begun_ms, self._clock() - self._subscribed_at)
+        return self._early_filter.apply(fetched)
 
     def _last_page(self) -> Fetched | None:
         """What GetRecords gives from here on if the shard ends with that; else None.
@@ -219,12 +221,12 @@ class FanOutCursor:
             return None
         if fetched.page.next_shard_iterator is not None:
             return None
-        self._trouble = NO_TROUBLE
+        self._failures = NO_FAILURES
         self.at_end = True
         self._drop()
-        return self._start_cut.cut(fetched)
+        return self._early_filter.apply(fetched)
 
-    def _interrupted(self, error: Failure | None, *, had_begun: bool) -> None:
+    def _wait_or_raise(self, error: Failure | None, *, had_begun: bool) -> None:
         """Wait until it is time to subscribe again; raise what will not pass."""
         self._drop()
         if self._stopped.is_set():
@@ -232,9 +234,9 @@ class FanOutCursor:
         now = self._clock()
         cause = cause_of(error, had_begun=had_begun)
         age = None if self._subscribed_at is None else now - self._subscribed_at
-        pause = pause_after(cause, self._trouble, age, self._retry)
-        self._trouble = self._trouble.after(cause, now)
-        if cause is Cause.FINAL or self._trouble.lasts(now + pause) > self._retry.give_up_after:
+        pause = pause_after(cause, self._failures, age, self._retry)
+        self._failures = self._failures.with_failure(cause, now)
+        if cause is Cause.FINAL or self._failures.duration(now + pause) > self._retry.give_up_after:
             raise self._explained(error) from None
         if pause:
             _log.log(

@@ -24,7 +24,7 @@ from sparkinesis.stream.page import Record
 from sparkinesis.stream.routing import MAX_HASH_KEY, hash_key
 
 
-def belonging(
+def in_hash_range(
     records: Sequence[Record], users: UserRecordColumns, hash_range: tuple[int, int]
 ) -> pa.Array:
     """A mask of the user records to keep; ``users`` came out of ``records``.

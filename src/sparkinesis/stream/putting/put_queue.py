@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, count
 
-from sparkinesis.stream.entry import Entry
+from sparkinesis.stream.put_entry import PutEntry
 
 MAX_ENTRIES = 500
 """Entries of a PutRecords call at most."""
@@ -31,10 +31,10 @@ class PutQueue:
     """
 
     def __init__(self) -> None:
-        self._ready: deque[Entry] = deque()
-        self._later: list[tuple[float, int, Sequence[Entry]]] = []
+        self._ready: deque[PutEntry] = deque()
+        self._later: list[tuple[float, int, Sequence[PutEntry]]] = []
         self._number = count()
-        self._behind: dict[str, deque[Entry]] = {}
+        self._behind: dict[str, deque[PutEntry]] = {}
         """For each lane with an entry ready, waiting or taken: what comes after that entry."""
         self._waiting = 0
         self.size = 0
@@ -44,7 +44,7 @@ class PutQueue:
         """How many entries are not taken."""
         return self._waiting
 
-    def add(self, entries: Iterable[Entry]) -> None:
+    def add(self, entries: Iterable[PutEntry]) -> None:
         for entry in entries:
             self._waiting += 1
             self.size += entry.size
@@ -56,12 +56,12 @@ class PutQueue:
                 self._behind[entry.lane] = deque()
                 self._ready.append(entry)
 
-    def take(self, now: float) -> list[Entry]:
+    def take(self, now: float) -> list[PutEntry]:
         """The entries of the next call, within the limits of one; empty if none may go now."""
         while self._later and self._later[0][0] <= now:
             # In front: they have waited longest.
             self._ready.extendleft(reversed(heapq.heappop(self._later)[2]))
-        taken: list[Entry] = []
+        taken: list[PutEntry] = []
         size = 0
         while self._ready and len(taken) < MAX_ENTRIES:
             size += self._ready[0].size
@@ -76,7 +76,7 @@ class PutQueue:
         """When the first refused entries may be put again; None when none are waiting for that."""
         return self._later[0][0] if self._later else None
 
-    def accepted(self, entry: Entry) -> None:
+    def accepted(self, entry: PutEntry) -> None:
         """The service has stored a taken entry: the next one of its lane may go."""
         if entry.lane is None:
             return
@@ -86,7 +86,9 @@ class PutQueue:
         else:
             del self._behind[entry.lane]
 
-    def refused(self, entries: Sequence[Entry], now: float, pause: Callable[[int], float]) -> None:
+    def refused(
+        self, entries: Sequence[PutEntry], now: float, pause: Callable[[int], float]
+    ) -> None:
         """The service has refused taken entries of one call: they go again after a pause.
 
         They wait together, so that they do not come back as many small calls. ``pause`` gives the
@@ -100,7 +102,7 @@ class PutQueue:
         heapq.heappush(self._later, (now + delay, next(self._number), entries))
         self._waiting += len(entries)
 
-    def take_all(self) -> list[Entry]:
+    def take_all(self) -> list[PutEntry]:
         """Empty the queue, for packing anew: each lane in order. Only while none is taken."""
         later = chain.from_iterable(entries for _, _, entries in self._later)
         behind = chain.from_iterable(self._behind.values())

@@ -14,8 +14,8 @@ from sparkinesis.errors import ServiceError
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import PutResult, StreamClient
 from sparkinesis.stream.calls.retry import THROTTLED, Retry
-from sparkinesis.stream.entry import Entry, aggregated_entries, plain_entries
 from sparkinesis.stream.kpl.pack import OutgoingRecord
+from sparkinesis.stream.put_entry import PutEntry, aggregated_entries, plain_entries
 from sparkinesis.stream.putting.put_queue import MAX_ENTRIES, PutQueue
 from sparkinesis.stream.routing import HashRange, ShardMap, hash_key
 
@@ -78,11 +78,11 @@ class Putter:
         self._client = StreamClient(address, replace(retry, sleep=self._sleep))
         self._threads = ThreadPoolExecutor(CALLS_AT_A_TIME, thread_name_prefix="put")
         self._queue = PutQueue()
-        self._calls: dict[Future[list[PutResult]], list[Entry]] = {}
+        self._calls: dict[Future[list[PutResult]], list[PutEntry]] = {}
         self._shards: ShardMap | None = None
-        self._astray: list[tuple[Entry, str]] = []
+        self._misplaced: list[tuple[PutEntry, str]] = []
         """Entries that landed in another shard than expected, and in which."""
-        self._heeds_hash_keys = True
+        self._routes_by_hash_key = True
         """The service puts records where their hash keys belong; streams that distribute records
         themselves (RecordDistributionStrategy AUTO) pay no heed to those."""
         self._stale = False
@@ -127,7 +127,7 @@ class Putter:
         """Do not count the time for which nobody looked at answers, nor put anything again."""
         self._progress_at += self._retry.clock() - self._left_at
 
-    def _entries(self, records: Iterable[OutgoingRecord]) -> list[Entry]:
+    def _entries(self, records: Iterable[OutgoingRecord]) -> list[PutEntry]:
         size, ordered = self._plan.aggregate_size, self._plan.ordered
         if size is None:
             return plain_entries(records, ordered=ordered)
@@ -145,7 +145,7 @@ class Putter:
         timeout = max(0.0, due - self._retry.clock()) if due is not None and room else None
         if self._calls:
             for call in wait(self._calls, timeout, FIRST_COMPLETED).done:
-                self._answered(self._calls.pop(call), call.result())
+                self._handle_results(self._calls.pop(call), call.result())
         elif timeout:
             self._retry.sleep(timeout)
 
@@ -156,17 +156,17 @@ class Putter:
                 break
             self._calls[self._threads.submit(self._client.put_records, entries)] = entries
 
-    def _answered(self, entries: Sequence[Entry], results: Sequence[PutResult]) -> None:
+    def _handle_results(self, entries: Sequence[PutEntry], results: Sequence[PutResult]) -> None:
         refused = []
         for entry, result in zip(entries, results, strict=True):
             if result.error is not None:
                 refused.append(entry)
                 continue
             landed = result.shard_id
-            if self._heeds_hash_keys and entry.shard is not None and landed != entry.shard:
+            if self._routes_by_hash_key and entry.shard is not None and landed != entry.shard:
                 assert landed is not None
                 self._stale = True
-                self._astray.append((entry, landed))
+                self._misplaced.append((entry, landed))
                 if len(entry.members) > 1:
                     continue
             self._queue.accepted(entry)
@@ -201,9 +201,9 @@ class Putter:
 
     def _reroute(self) -> None:
         """Pack anew, for the shards that there are now. No call is under way."""
-        self._shards = self._refreshed({shard for _, shard in self._astray})
-        if any(_is_elsewhere(entry, self._shards.ranges.get(at)) for entry, at in self._astray):
-            self._heeds_hash_keys = False
+        self._shards = self._refreshed({shard for _, shard in self._misplaced})
+        if any(_is_elsewhere(entry, self._shards.ranges.get(at)) for entry, at in self._misplaced):
+            self._routes_by_hash_key = False
             _log.warning(
                 "The stream %s distributes records itself, whatever their hash keys: aggregates "
                 "go to any shard. A KCL drops those that hold a key of another shard: write with "
@@ -211,7 +211,7 @@ class Putter:
                 self._address,
             )
         again: list[OutgoingRecord] = []
-        for entry, landed in self._astray if self._heeds_hash_keys else ():
+        for entry, landed in self._misplaced if self._routes_by_hash_key else ():
             own = self._shards.ranges.get(landed)
             fits = own is not None and all(hash_key(key, e) in own for key, e, _ in entry.members)
             if len(entry.members) > 1 and not fits:
@@ -219,7 +219,7 @@ class Putter:
                 again += entry.members
         # What is put again comes first: nothing behind it in its lane has been put.
         again += [record for entry in self._queue.take_all() for record in entry.members]
-        self._astray.clear()
+        self._misplaced.clear()
         self._stale = False
         self._queue.add(self._entries(again))
 
@@ -239,7 +239,7 @@ class Putter:
         self._retry.sleep(seconds)
 
 
-def _is_elsewhere(entry: Entry, landed: HashRange | None) -> bool:
+def _is_elsewhere(entry: PutEntry, landed: HashRange | None) -> bool:
     """Whether a record is in a shard that its own hash key does not belong to.
 
     A shard's hash keys never change, so that is no matter of a reshard.

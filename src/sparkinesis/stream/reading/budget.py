@@ -4,7 +4,7 @@ A shard takes 5 GetRecords and 5 GetShardIterator calls a second and gives 2 MB/
 polling consumers together (Kinesis' quotas page). Planner and readers run in different processes
 and take turns on a shard, so each side has a budget of its own, and together they hold the limit.
 When the next call may be made is in a slot: of this process, or of all readers of a machine
-(`sparkinesis.stream.reading.slots`).
+(`sparkinesis.stream.reading.machine_budget`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Pace:
         return size / self.bytes_per_second if self.bytes_per_second else 0.0
 
 
-class Slot(Protocol):
+class BudgetState(Protocol):
     """Where the instant is kept from which on a call may be made; read and set it within `with`."""
 
     free_at: float
@@ -64,7 +64,7 @@ class Slot(Protocol):
     ) -> None: ...
 
 
-class OwnSlot:
+class LocalBudgetState:
     """A slot of whoever made it: shared by threads only."""
 
     def __init__(self) -> None:
@@ -91,33 +91,33 @@ class CallBudget:
     was on its way: callers that take turns reach the service that far apart, whatever delays them.
     Callers at the same time, as with speculative tasks, are apart when they send.
 
-    ``new_slot`` is not called for a pace without limits.
+    ``new_state`` is not called for a pace without limits.
     """
 
     def __init__(
         self,
         pace: Pace,
-        new_slot: Callable[[], Slot] = OwnSlot,
+        new_state: Callable[[], BudgetState] = LocalBudgetState,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._pace = pace
-        self._slot = new_slot() if pace.is_limited else None
+        self._state = new_state() if pace.is_limited else None
         self._latest = 2 * max(pace.spacing, pace.cost(LARGEST_PAGE)) + _LATE
         self._clock = clock
         self._sleep = sleep
 
     def __enter__(self) -> None:
         """Return when the next call may be made, and count it as made."""
-        if self._slot is None:
+        if self._state is None:
             return
         while True:
-            with self._slot:
+            with self._state:
                 now = self._clock()
-                wait = self._slot.free_at - now
+                wait = self._state.free_at - now
                 # Before a reboot the clock was ahead: such an instant says nothing.
                 if wait <= 0 or wait > self._latest:
-                    self._slot.free_at = now + self._pace.spacing
+                    self._state.free_at = now + self._pace.spacing
                     return
             self._sleep(wait)
 
@@ -135,19 +135,19 @@ class CallBudget:
 
     def idle_for(self) -> float:
         """Seconds since when a call may be made; less than 0: until then."""
-        return float("inf") if self._slot is None else self._clock() - self._slot.free_at
+        return float("inf") if self._state is None else self._clock() - self._state.free_at
 
     def _busy_for(self, seconds: float) -> None:
-        if self._slot is None:
+        if self._state is None:
             return
-        with self._slot:
-            self._slot.free_at = max(self._slot.free_at, self._clock() + seconds)
+        with self._state:
+            self._state.free_at = max(self._state.free_at, self._clock() + seconds)
 
 
 class ShardBudget:
     """What one side may call on one shard: each operation has a limit of its own.
 
-    ``new_slot`` gives the slot for the calls of an operation.
+    ``new_state`` gives the slot for the calls of an operation.
     """
 
     def __init__(
@@ -155,10 +155,10 @@ class ShardBudget:
         pace: Pace,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
-        new_slot: Callable[[str], Slot] = lambda _: OwnSlot(),
+        new_state: Callable[[str], BudgetState] = lambda _: LocalBudgetState(),
     ) -> None:
         def budget(operation: str, pace: Pace) -> CallBudget:
-            return CallBudget(pace, lambda: new_slot(operation), clock, sleep)
+            return CallBudget(pace, lambda: new_state(operation), clock, sleep)
 
         self.records = budget("GetRecords", pace)
         self.iterators = budget("GetShardIterator", Pace(pace.calls_per_second, 0.0))

@@ -6,8 +6,8 @@ from sparkinesis.errors import ExpiredIteratorError
 from sparkinesis.stream.calls.client import Fetched, StreamClient
 from sparkinesis.stream.position import AfterRecord, Position
 from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL, ShardBudget
-from sparkinesis.stream.reading.divide import divide
-from sparkinesis.stream.reading.start_cut import StartCut
+from sparkinesis.stream.reading.early_records import EarlyRecordFilter
+from sparkinesis.stream.reading.split_page import split_page
 
 
 class ShardCursor:
@@ -37,7 +37,9 @@ class ShardCursor:
         self._inclusive = inclusive
         self._renews = renews
         self._iterator: str | None = None
-        self._start_cut = StartCut(client.address, shard_id, position, inclusive=inclusive)
+        self._early_filter = EarlyRecordFilter(
+            client.address, shard_id, position, inclusive=inclusive
+        )
 
     def fetch(self, limit: int = MAX_RECORDS_PER_CALL) -> Fetched:
         """The next page, waiting for the shard's budget first. Not to be called `at_end`."""
@@ -47,11 +49,11 @@ class ShardCursor:
                     self.shard_id,
                     self._position,
                     inclusive=self._inclusive,
-                    turn=self._budget.iterators,
+                    budget=self._budget.iterators,
                 )
             try:
                 fetched = self._client.get_records(
-                    self.shard_id, self._iterator, limit, turn=self._budget.records
+                    self.shard_id, self._iterator, limit, budget=self._budget.records
                 )
             except ExpiredIteratorError:
                 if not self._renews:
@@ -66,16 +68,16 @@ class ShardCursor:
             self._position = AfterRecord(page.records[-1].sequence_number)
             self._inclusive = False
             self._budget.records.spend(fetched.size)
-        return self._start_cut.cut(fetched)
+        return self._early_filter.apply(fetched)
 
     def keep(self, fetched: Fetched, count: int) -> Fetched:
         """Keep the first ``count`` records of the last page; the others are fetched again."""
         if count >= len(fetched.page.records):
             return fetched
-        kept, _ = divide(fetched, count)
+        kept, _ = split_page(fetched, count)
         last = kept.page.records[-1].sequence_number
         self._position = AfterRecord(last)
-        self._start_cut.go_back(last)
+        self._early_filter.rewind(last)
         self._iterator = None
         self.at_end = False
         return kept

@@ -24,11 +24,11 @@ from sparkinesis.stream.position import (
     sequence_order,
 )
 from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL
-from sparkinesis.stream.reading.closed_tip import EndWatch
-from sparkinesis.stream.reading.retention import Reached, RetentionCheck
+from sparkinesis.stream.reading.missing_end import MissingEndWatch
+from sparkinesis.stream.reading.retention import ReadProgress, RetentionCheck
 
 
-def up_to(
+def cut_at_end(
     records: Sequence[Record], end: AfterRecord | Literal[Sentinel.SHARD_END]
 ) -> tuple[Sequence[Record], bool, bool]:
     """Cut a page at a range's end: (records within, the range is over, its end was seen)."""
@@ -89,9 +89,9 @@ def read_range(
     """
     # An initial start may lie before the oldest record: that is what the user asked for.
     looked_at_start = wanted.is_initial
-    edges = _Edges(wanted, check)
-    end_watch = EndWatch(check.client.address, wanted.shard_id, clock)
-    reached = Reached(wanted.start)
+    edges = _EdgeCheck(wanted, check)
+    end_watch = MissingEndWatch(check.client.address, wanted.shard_id, clock)
+    reached = ReadProgress(wanted.start)
     seen = 0
     with ThreadPoolExecutor(1, thread_name_prefix="get-records") as fetcher:
         cursor = open_cursor(reached.position)
@@ -99,30 +99,28 @@ def read_range(
         while True:
             try:
                 fetched = following.result()
-                if looked_at_start and reached.is_doubtful(fetched):
+                if looked_at_start and reached.may_have_missed(fetched):
                     cursor = open_cursor(reached.position)
                     looked_at_start = False
                     fetched = cursor.fetch(page_limit(limit, expected, seen))
             except PositionNotFoundError as error:
-                if not check.tolerates(error):
-                    raise
+                check.accept_or_raise(error)
                 cursor = open_cursor(TRIM_HORIZON)
                 fetched = cursor.fetch(page_limit(limit, expected, seen))
                 looked_at_start = True
             except ShardNotFoundError as error:
-                if not check.tolerates(error):
-                    raise
+                check.accept_or_raise(error)
                 return
             records: Sequence[Record] | None = fetched.page.records
             if not looked_at_start:
-                records = check.after_start(wanted.shard_id, reached.position, fetched)
+                records = check.check_start(wanted.shard_id, reached.position, fetched)
                 looked_at_start = records is not None
             reached = reached.after(fetched)
-            within, over, end_seen = up_to(records or (), wanted.end)
+            within, over, end_seen = cut_at_end(records or (), wanted.end)
             ends_at_record = isinstance(wanted.end, AfterRecord)
             over = over or cursor.at_end or (ends_at_record and is_empty_at_tip(fetched.page))
-            edges.look(fetched, over=over, end_seen=end_seen)
-            end_watch.see(fetched.page, reached.position, at_end=over)
+            edges.check(fetched, over=over, end_seen=end_seen)
+            end_watch.observe(fetched.page, reached.position, at_end=over)
             seen += len(fetched.page.records)
             if not over:
                 following = fetcher.submit(cursor.fetch, page_limit(limit, expected, seen))
@@ -132,7 +130,7 @@ def read_range(
                 return
 
 
-class _Edges:
+class _EdgeCheck:
     """Looks whether the first and the last record of a range, as planned, are in its pages."""
 
     def __init__(self, wanted: ShardRange, check: RetentionCheck) -> None:
@@ -141,14 +139,14 @@ class _Edges:
         self._looks_for_first = wanted.first is not None
         self._is_told = False
 
-    def look(self, fetched: Fetched, *, over: bool, end_seen: bool) -> None:
+    def check(self, fetched: Fetched, *, over: bool, end_seen: bool) -> None:
         """One more page; ``over``: the last one. Raises `DataLossError`, once for both edges."""
         first = next(iter(fetched.page.records), None)
         if self._looks_for_first and (first is not None or over):
             self._looks_for_first = False
-            self._is_told = not self._check.planned_first(self._wanted, first)
+            self._is_told = not self._check.check_planned_first(self._wanted, first)
         ends_at_record = isinstance(self._wanted.end, AfterRecord)
         if ends_at_record and over and not end_seen and not self._is_told:
             # The end existed when the range was planned. Now the page begins behind it, or there
             # is nothing more to come: it has been trimmed, and all before it as well.
-            self._check.without_end(self._wanted, fetched)
+            self._check.report_missing_end(self._wanted, fetched)

@@ -124,7 +124,7 @@ def user_records_done(first: Record, start: Position) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class ReadProgress:
     """How far a reader has come in a shard, and when that was seen.
 
     Between two of its pages it may have slept for days: a processor that hangs, a machine that is
@@ -136,7 +136,7 @@ class Reached:
     seen_ms: int | None = None
     """The service's clock (epoch ms) at the last page, once one had a record or was at the tip."""
 
-    def after(self, fetched: Fetched) -> Reached:
+    def after(self, fetched: Fetched) -> ReadProgress:
         """Behind a page as well."""
         page, now_ms = fetched.page, fetched.service_time_ms
         at_tip = page.millis_behind_latest == 0
@@ -150,12 +150,12 @@ class Reached:
                 clear_until = last.arrived_ms
         if clear_until is not None:
             position = advanced(position, clear_until - CLOCK_MARGIN_MS)
-        return Reached(position, now_ms)
+        return ReadProgress(position, now_ms)
 
-    def is_doubtful(self, fetched: Fetched) -> bool:
+    def may_have_missed(self, fetched: Fetched) -> bool:
         """Whether records may be missing between here and a page that was fetched to follow.
 
-        Then read again AT the position, for `RetentionCheck.after_start` to see.
+        Then read again AT the position, for `RetentionCheck.check_start` to see.
         """
         now_ms = fetched.service_time_ms
         if self.seen_ms is None or now_ms - self.seen_ms <= ITERATOR_LIFE_MS:
@@ -171,12 +171,12 @@ class RetentionCheck:
     fail_on_data_loss: bool = True
     on_loss: Callable[[str], None] | None = None
     """Told of each loss, in place of an error or the log."""
-    tells_doubt: bool = False
+    logs_doubt: bool = False
     """Log a warning also where nothing shows whether retention was shorter meanwhile."""
     describe: Callable[[], StreamSummary] | None = None
     """The stream's summary, where many checks share it; None: by a call of the client's."""
 
-    def after_start(
+    def check_start(
         self, shard_id: str, start: Position, fetched: Fetched
     ) -> Sequence[Record] | None:
         """The records of ``fetched``, a page read AT ``start``, that come after ``start``.
@@ -198,18 +198,18 @@ class RetentionCheck:
         if has_lost(start, now_ms, SHORTEST_RETENTION_MS):
             # Worth a call to know what this stream is like now.
             stream = self._summary()
-            # An instant may be where the user wants to begin, so `of_another_stream` judges those.
+            # A user may have chosen an instant to start from: `report_other_stream` judges those.
             is_record = isinstance(start, AfterRecord)
             if is_record and is_of_another_stream(start, stream.created_ms):
-                self._is_another_stream({shard_id: start}, stream)
+                self._report_other_stream({shard_id: start}, stream)
             elif has_lost(start, now_ms, stream.retention_ms):
                 was_shorter = is_kept(start, now_ms, stream.retention_ms)
-                self.lost(shard_id, start, stream.retention_ms, was_shorter=was_shorter)
-            elif self.tells_doubt and not self._has_older(shard_id, start):
-                self._is_in_doubt(shard_id, start, stream.retention_ms)
+                self.report_loss(shard_id, start, stream.retention_ms, was_shorter=was_shorter)
+            elif self.logs_doubt and not self._has_older(shard_id, start):
+                self._log_doubt(shard_id, start, stream.retention_ms)
         return records
 
-    def planned_first(self, wanted: ShardRange, first: Record | None) -> bool:
+    def check_planned_first(self, wanted: ShardRange, first: Record | None) -> bool:
         """Whether the first record that the plan of a range saw is there. Raises `DataLossError`.
 
         ``first``: the first record that the range gives now; None if it gives none.
@@ -220,7 +220,7 @@ class RetentionCheck:
         ):
             return True
         retention_ms = self._summary().retention_ms
-        self._tell(
+        self._report(
             f"The record {wanted.first} in shard {wanted.shard_id} of {self.client.address}, with "
             f"which the batch from {wanted.start} to {wanted.end} began when it was planned, has "
             f"expired: the stream keeps records for {retention_ms / HOUR_MS:g} hours, and the "
@@ -228,7 +228,7 @@ class RetentionCheck:
         )
         return False
 
-    def without_end(self, wanted: ShardRange, fetched: Fetched) -> None:
+    def report_missing_end(self, wanted: ShardRange, fetched: Fetched) -> None:
         """A range was read past its end, and the end's record was not there. `DataLossError`.
 
         No loss: the range begins at an instant since which everything is kept, and no plan saw a
@@ -240,9 +240,9 @@ class RetentionCheck:
             or not isinstance(wanted.start, AtTimestamp)
             or may_have_lost(wanted.start, fetched.service_time_ms, stream.retention_ms)
         ):
-            self.lost(wanted.shard_id, wanted.end, stream.retention_ms)
+            self.report_loss(wanted.shard_id, wanted.end, stream.retention_ms)
 
-    def of_another_stream(
+    def report_other_stream(
         self,
         positions: Mapping[str, Position],
         stream: StreamSummary,
@@ -263,10 +263,10 @@ class RetentionCheck:
             if is_of_another_stream(position, stream.created_ms) and stream.created_ms > skipped_ms
         }
         if others:
-            self._is_another_stream(others, stream)
+            self._report_other_stream(others, stream)
         return frozenset(others)
 
-    def lost(
+    def report_loss(
         self,
         shard_id: str,
         position: Position,
@@ -286,16 +286,16 @@ class RetentionCheck:
             keeps = (
                 f"the stream keeps records for {hours} now, but did so for a shorter time before"
             )
-        self._tell(
+        self._report(
             f"The position {position} in shard {shard_id} of {self.client.address} has expired: "
             f"{keeps}, and records that followed the position were removed before they were read."
         )
 
-    def tolerates(self, error: DataLossError) -> bool:
-        """Whether to go on after the service itself said that a shard or position is gone."""
-        if not self.fail_on_data_loss:
-            _log.warning("%s Going on with the oldest record kept.", error)
-        return not self.fail_on_data_loss
+    def accept_or_raise(self, error: DataLossError) -> None:
+        """Log the service's own error about a shard or position that is gone, or raise it."""
+        if self.fail_on_data_loss:
+            raise error
+        _log.warning("%s Going on with the oldest record kept.", error)
 
     def _has_older(self, shard_id: str, start: Position) -> bool:
         """Whether the shard still has a record from before ``start``: then it has all since then.
@@ -316,7 +316,7 @@ class RetentionCheck:
             iterator = page.next_shard_iterator
         return False
 
-    def _is_in_doubt(self, shard_id: str, start: Position, retention_ms: int) -> None:
+    def _log_doubt(self, shard_id: str, start: Position, retention_ms: int) -> None:
         _log.warning(
             "The position %s in shard %s of %s is older than %d hours. The stream keeps records "
             "for %g hours. If it kept them for a shorter time meanwhile, records that followed the "
@@ -329,12 +329,14 @@ class RetentionCheck:
             retention_ms / HOUR_MS,
         )
 
-    def _is_another_stream(self, positions: Mapping[str, Position], stream: StreamSummary) -> None:
+    def _report_other_stream(
+        self, positions: Mapping[str, Position], stream: StreamSummary
+    ) -> None:
         created = datetime.fromtimestamp(stream.created_ms / 1000, timezone.utc)
         told = sorted(positions)[:_MOST_PLACES]
         places = ", ".join(f"{shard} at {positions[shard]}" for shard in told)
         more = f" and of {left} more" if (left := len(positions) - len(told)) else ""
-        self._tell(
+        self._report(
             f"{self.client.address} was created at {created.isoformat()}, which is later than the "
             f"position of shard {places}{more}: the position is of a stream of the same name that "
             "was deleted. What had not been read of that stream is lost.",
@@ -344,7 +346,7 @@ class RetentionCheck:
     def _summary(self) -> StreamSummary:
         return (self.describe or self.client.describe)()
 
-    def _tell(self, text: str, in_future: str = _LONGER_RETENTION) -> None:
+    def _report(self, text: str, in_future: str = _LONGER_RETENTION) -> None:
         if self.on_loss is not None:
             self.on_loss(text)
             return

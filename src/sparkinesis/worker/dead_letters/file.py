@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 import pyarrow as pa
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.stream.reading.record import USER_RECORD_SCHEMA
+from sparkinesis.stream.reading.arrow import USER_RECORD_SCHEMA
 from sparkinesis.worker.reporting.failures import describe, traceback_of
 
 MAX_ERROR = 8_000

@@ -14,10 +14,10 @@ from pyarrow import fs
 from sparkinesis.errors import DeadLetterError, SparkinesisError
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.retry import Retry
-from sparkinesis.stream.entry import random_key, why_refused
 from sparkinesis.stream.kpl.pack import OutgoingRecord
+from sparkinesis.stream.put_entry import random_key, why_refused
 from sparkinesis.stream.putting.putter import RETRY, PutPlan, Putter
-from sparkinesis.stream.reading.record import USER_RECORD_SCHEMA
+from sparkinesis.stream.reading.arrow import USER_RECORD_SCHEMA
 from sparkinesis.worker.dead_letters.file import (
     SUMMARY_COLUMNS,
     DeadLetterFile,

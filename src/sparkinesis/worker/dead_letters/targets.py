@@ -15,7 +15,7 @@ from sparkinesis.errors import OptionError, SinkUnavailableError
 from sparkinesis.public import public
 from sparkinesis.stream.address import StreamAddress, stream_address
 from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
-from sparkinesis.stream.entry import fitting_keys, random_key
+from sparkinesis.stream.put_entry import fitting_keys, random_key
 from sparkinesis.stream.putting.putter import PutPlan, Putter
 from sparkinesis.worker.batch import RecordBatch
 from sparkinesis.worker.dead_letters.file import file_name, to_table

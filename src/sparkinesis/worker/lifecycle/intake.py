@@ -13,8 +13,8 @@ from sparkinesis.lease.rules.shard_sync import ShardEnd
 from sparkinesis.stream.calls.client import Fetched, shard_of
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp, Position
-from sparkinesis.stream.reading.closed_tip import TimeAtTip
-from sparkinesis.stream.reading.retention import CLOCK_MARGIN_MS, Reached, user_records_done
+from sparkinesis.stream.reading.missing_end import TimeAtTip
+from sparkinesis.stream.reading.retention import CLOCK_MARGIN_MS, ReadProgress, user_records_done
 from sparkinesis.stream.shard import Shard
 from sparkinesis.worker.batch import RecordBatch, make_batch
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
@@ -60,7 +60,7 @@ class Intake:
         self._memory = ShardAccounts(settings.memory, deaggregate=settings.options.deaggregate)
         self._rest: FetchedPage | None = None
         """What was not taken of a page that is too large for one batch."""
-        self._reached = Reached(TRIM_HORIZON)
+        self._reached = ReadProgress(TRIM_HORIZON)
         """Where the retrieval began, or is to go on should it fail."""
         self._done: ExtendedSequenceNumber | None = None
         self._taken: AfterRecord | None = None
@@ -82,7 +82,7 @@ class Intake:
         that are kept.
         """
         self.stop()
-        self._reached = Reached(start)
+        self._reached = ReadProgress(start)
         self._done = done
         self._taken = None
         self._check = None
@@ -208,13 +208,13 @@ class Intake:
 
     def _accept(self, page: FetchedPage, next_from: float) -> RecordBatch | None:
         fetched = page.fetched
-        if self._check is None and self._reached.is_doubtful(fetched):
+        if self._check is None and self._reached.may_have_missed(fetched):
             self.stop()
             self._check = self._new_check()
             return None
         self.seen_ms = fetched.service_time_ms
         self.millis_behind_latest = fetched.page.millis_behind_latest
-        self.at_tip.see(fetched.page, at_end=page.at_shard_end)
+        self.at_tip.observe(fetched.page, at_end=page.at_shard_end)
         self._bytes += fetched.size
         records, start = self._judged(fetched), self._reached.position
         if self._taken is not None:

@@ -61,7 +61,7 @@ class StartCheck:
         """
         if isinstance(self._start, AfterRecord):
             start = self._wanted(self._start, fetched.service_time_ms)
-            return self._retention.after_start(self._shard_id, start, fetched)
+            return self._retention.check_start(self._shard_id, start, fetched)
         if self._unread is not None and not self._is_told:
             self._look(self._unread, fetched.service_time_ms)
         return fetched.page.records
@@ -80,7 +80,7 @@ class StartCheck:
             and stream.created_ms < now_ms - stream.retention_ms
             and self._is_old()
         ):
-            self._retention.lost(self._shard_id, self._start, stream.retention_ms)
+            self._retention.report_loss(self._shard_id, self._start, stream.retention_ms)
 
     def _is_old(self) -> bool:
         """Whether the shard was there before the oldest record that is kept, as far as is known."""

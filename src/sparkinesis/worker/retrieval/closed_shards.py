@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.calls.listing import EVERY, ShardListing
-from sparkinesis.stream.reading.closed_tip import WORTH_A_WORD, tell
+from sparkinesis.stream.calls.listing import MIN_INTERVAL, ShardListing
+from sparkinesis.stream.reading.missing_end import WARN_AFTER, warn_missing_end
 
 _log = logging.getLogger(__name__)
 
@@ -46,21 +46,23 @@ class ClosedShards:
         if min(due.values(), default=_NEVER) > now:
             return min(due.values(), default=_NEVER) - now
         try:
-            shards = self._listing.since(now - WORTH_A_WORD / 2)
+            shards = self._listing.listed_since(now - WARN_AFTER / 2)
         except SparkinesisError as error:
             _log.info("Whether shards without records are closed cannot be seen: %s", error)
-            return WORTH_A_WORD
+            return WARN_AFTER
         if shards is None:
-            return EVERY
+            return MIN_INTERVAL
         closed = {shard.id for shard in shards if not shard.is_open}
         for shard_id, at in due.items():
             if shard_id not in closed:
                 self._looked_at[shard_id] = now
             elif at <= now:
                 self._told.add(shard_id)
-                tell(self._client.address, shard_id, "What follows it is not read until it ends.")
+                warn_missing_end(
+                    self._client.address, shard_id, "What follows it is not read until it ends."
+                )
         return min((self._due(s, tips[s]) for s in due.keys() - self._told), default=_NEVER) - now
 
     def _due(self, shard_id: str, since: float) -> float:
         looked_at = self._looked_at.get(shard_id)
-        return since + WORTH_A_WORD if looked_at is None else looked_at + LOOK_AGAIN
+        return since + WARN_AFTER if looked_at is None else looked_at + LOOK_AGAIN

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sparkinesis.stream.page import Record
-from sparkinesis.stream.reading.divide import divide
+from sparkinesis.stream.reading.split_page import split_page
 from sparkinesis.worker.batch import RecordBatch
 from sparkinesis.worker.retrieval.ahead import FetchedPage
 from sparkinesis.worker.retrieval.memory import Hold, MemoryBudget
@@ -53,7 +53,7 @@ class ShardAccounts:
         count = batch_records_within(records, room, self._expansion)
         if count == len(records):
             return page, None
-        head, rest = divide(page.fetched, count)
+        head, rest = split_page(page.fetched, count)
         return replace(page, fetched=head, at_shard_end=False), replace(page, fetched=rest)
 
     def unpacked(self, records: Sequence[Record], batch: RecordBatch) -> None:

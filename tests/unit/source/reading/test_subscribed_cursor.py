@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sparkinesis.source.reading.subscribed_cursor import AFTER_LOSS, AFTER_REFUSAL, Turn
 from sparkinesis.stream.fan_out.interruption import BETWEEN_SUBSCRIPTIONS
-from sparkinesis.stream.reading.budget import OwnSlot
+from sparkinesis.stream.reading.budget import LocalBudgetState
 
 
 class Clock:
@@ -16,7 +16,7 @@ class Clock:
 
 
 def test_one_of_several_tasks_asks_and_the_next_after_five_seconds() -> None:
-    clock, slot = Clock(), OwnSlot()
+    clock, slot = Clock(), LocalBudgetState()
     tasks = [Turn(slot, clock) for _ in range(3)]
     assert [task.take() for task in tasks] == [True, False, False]
     clock.now += 2.0
@@ -29,7 +29,7 @@ def test_one_of_several_tasks_asks_and_the_next_after_five_seconds() -> None:
 
 
 def test_a_refusal_is_asked_about_again_after_a_second() -> None:
-    clock, slot = Clock(), OwnSlot()
+    clock, slot = Clock(), LocalBudgetState()
     turn = Turn(slot, clock)
     assert turn.take()
     turn.free_in(AFTER_REFUSAL)
@@ -40,7 +40,7 @@ def test_a_refusal_is_asked_about_again_after_a_second() -> None:
 
 
 def test_an_instant_that_nobody_of_this_boot_wrote_says_nothing() -> None:
-    clock, slot = Clock(), OwnSlot()
+    clock, slot = Clock(), LocalBudgetState()
     turn = Turn(slot, clock)
     turn.free_in(AFTER_LOSS)
     assert not turn.take()

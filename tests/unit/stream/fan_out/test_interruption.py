@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from sparkinesis.errors import CorruptEventStreamError
 from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.fan_out.interruption import (
-    NO_TROUBLE,
+    NO_FAILURES,
     Cause,
-    Trouble,
+    FailureStreak,
     cause_of,
     pause_after,
 )
@@ -42,7 +42,7 @@ def ended(code: str) -> EventStreamError:
 @pytest.mark.parametrize(
     ("error", "had_begun", "cause"),
     [
-        (None, True, Cause.OVER),
+        (None, True, Cause.ENDED),
         (refused("ResourceInUseException"), False, Cause.IN_USE),
         (ended("ResourceInUseException"), True, Cause.TAKEN_OVER),
         (refused("LimitExceededException"), False, Cause.BROKEN),
@@ -70,7 +70,7 @@ def test_never_within_five_seconds_of_a_success(
     cause: Cause, failures: int, age: float, luck: float
 ) -> None:
     retry = Retry(base=0.5, cap=30, uniform=lambda least, most: least + luck * (most - least))
-    before = Trouble(failures, failures)
+    before = FailureStreak(failures, failures)
     assert age + pause_after(cause, before, age, retry) >= 5 - 1e-9
 
 
@@ -80,7 +80,7 @@ def test_the_mean_wait_grows_with_failures_to_a_bound(
 ) -> None:
     retry = Retry(base=0.5, cap=30, uniform=lambda least, most: (least + most) / 2)
     shorter, longer = (
-        pause_after(cause, Trouble(n, n), age, retry) for n in (failures, failures + 1)
+        pause_after(cause, FailureStreak(n, n), age, retry) for n in (failures, failures + 1)
     )
     assert 0 <= shorter <= longer <= 15 + 15
     if failures:
@@ -90,36 +90,40 @@ def test_the_mean_wait_grows_with_failures_to_a_bound(
 @given(ages.filter(lambda age: age is None or age >= 5))
 def test_only_what_was_over_after_events_is_followed_at_once(age: float | None) -> None:
     retry = Retry(uniform=lambda _, most: most)
-    at_once = {cause for cause in Cause if pause_after(cause, NO_TROUBLE, age, retry) == 0}
-    assert at_once == {Cause.OVER}
+    at_once = {cause for cause in Cause if pause_after(cause, NO_FAILURES, age, retry) == 0}
+    assert at_once == {Cause.ENDED}
 
 
 @given(st.floats(0, 1), st.integers(0, 50))
 def test_a_newer_subscription_has_at_least_ten_seconds(luck: float, failures: int) -> None:
     retry = Retry(uniform=lambda least, most: least + luck * (most - least))
-    assert pause_after(Cause.TAKEN_OVER, Trouble(failures), 100, retry) >= 10
+    assert pause_after(Cause.TAKEN_OVER, FailureStreak(failures), 100, retry) >= 10
 
 
 def test_a_consumer_in_use_does_not_make_the_next_failure_wait_longer() -> None:
     """Who takes a shard over is refused for five seconds; that tells nothing of the service."""
     retry = Retry(base=0.5, cap=30, uniform=lambda _, most: most)
-    trouble = NO_TROUBLE
+    trouble = NO_FAILURES
     for second in range(8):
-        trouble = trouble.after(Cause.IN_USE, second)
+        trouble = trouble.with_failure(Cause.IN_USE, second)
     assert pause_after(Cause.BROKEN, trouble, None, retry) == 0.5
 
 
 def test_a_consumer_that_stays_in_use_is_asked_less_often() -> None:
     retry = Retry(base=0.5, cap=30, uniform=lambda _, most: most)
-    trouble, pauses = NO_TROUBLE, []
+    trouble, pauses = NO_FAILURES, []
     for _ in range(12):
         pauses.append(pause_after(Cause.IN_USE, trouble, None, retry))
-        trouble = trouble.after(Cause.IN_USE, 0)
+        trouble = trouble.with_failure(Cause.IN_USE, 0)
     assert pauses == [1.5] * 10 + [30.0] * 2
 
 
 def test_trouble_lasts_from_its_first_failure() -> None:
-    trouble = NO_TROUBLE.after(Cause.IN_USE, 10).after(Cause.BROKEN, 20).after(Cause.BROKEN, 30)
+    trouble = (
+        NO_FAILURES.with_failure(Cause.IN_USE, 10)
+        .with_failure(Cause.BROKEN, 20)
+        .with_failure(Cause.BROKEN, 30)
+    )
     assert (trouble.failures, trouble.refusals) == (2, 0)
-    assert trouble.lasts(35) == 25
-    assert NO_TROUBLE.lasts(35) == 0
+    assert trouble.duration(35) == 25
+    assert NO_FAILURES.duration(35) == 0

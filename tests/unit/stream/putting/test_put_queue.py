@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkinesis.stream.entry import Entry
+from sparkinesis.stream.put_entry import PutEntry
 from sparkinesis.stream.putting.put_queue import MAX_CALL_SIZE, PutQueue
 
 lanes = st.one_of(st.none(), st.sampled_from("abc"))
@@ -13,8 +13,8 @@ sizes = st.sampled_from([0, 1, 1000, 1 << 20, 3 << 20, 6 << 20])
 DATA = bytes(6 << 20)
 
 
-def entry(number: int, lane: str | None, size: int = 0) -> Entry:
-    return Entry(f"{number}", None, DATA[:size], (), lane)
+def entry(number: int, lane: str | None, size: int = 0) -> PutEntry:
+    return PutEntry(f"{number}", None, DATA[:size], (), lane)
 
 
 @settings(deadline=None)
@@ -24,8 +24,8 @@ def test_every_entry_goes_out_until_accepted_within_limits_and_in_order(rows, sm
     entries += [entry(len(rows) + n, None) for n in range(small)]
     queue = PutQueue()
     queue.add(entries)
-    taken: list[list[Entry]] = []
-    stored: list[Entry] = []
+    taken: list[list[PutEntry]] = []
+    stored: list[PutEntry] = []
     now = 0.0
     while queue or taken:
         call = queue.take(now)

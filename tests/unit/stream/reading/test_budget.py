@@ -6,7 +6,13 @@ import itertools
 
 import pytest
 
-from sparkinesis.stream.reading.budget import CallBudget, OwnSlot, Pace, ShardBudget, Slot
+from sparkinesis.stream.reading.budget import (
+    BudgetState,
+    CallBudget,
+    LocalBudgetState,
+    Pace,
+    ShardBudget,
+)
 
 
 class VirtualTime:
@@ -21,8 +27,8 @@ class VirtualTime:
         self.now += seconds
 
 
-def budget_of(pace: Pace, time: VirtualTime, slot: Slot | None = None) -> CallBudget:
-    return CallBudget(pace, lambda: slot or OwnSlot(), time.clock, time.sleep)
+def budget_of(pace: Pace, time: VirtualTime, slot: BudgetState | None = None) -> CallBudget:
+    return CallBudget(pace, lambda: slot or LocalBudgetState(), time.clock, time.sleep)
 
 
 def test_p7_calls_are_spaced_and_silence_saves_up_no_burst() -> None:
@@ -90,7 +96,7 @@ def test_each_operation_has_a_budget_of_its_own() -> None:
 def test_without_limit_nothing_waits_and_no_slot_is_used() -> None:
     time = VirtualTime()
 
-    def no_slot(operation: str) -> Slot:
+    def no_slot(operation: str) -> BudgetState:
         raise AssertionError(operation)
 
     budget = ShardBudget(Pace(0.0, 0.0), time.clock, time.sleep, no_slot)
@@ -102,7 +108,7 @@ def test_without_limit_nothing_waits_and_no_slot_is_used() -> None:
 
 def test_an_instant_from_before_a_reboot_is_not_waited_for() -> None:
     time = VirtualTime()
-    slot = OwnSlot()
+    slot = LocalBudgetState()
     budget = budget_of(Pace(), time, slot)
     slot.free_at = time.now + 5.0
     with budget:

@@ -131,7 +131,7 @@ def test_a_message_names_some_of_many_shards() -> None:
     check = RetentionCheck(StreamClient(StreamAddress("s", None, "us-east-1")), on_loss=told.append)
     positions = {f"shardId-{n:012}": AtTimestamp(1) for n in range(5_000)}
     stream = StreamSummary(retention_ms=24 * HOUR_MS, service_time_ms=NOW, created_ms=NOW)
-    assert check.of_another_stream(positions, stream) == positions.keys()
+    assert check.report_other_stream(positions, stream) == positions.keys()
     (text,) = told
     assert text.count("shardId-") == 10
     assert "and of 4990 more" in text

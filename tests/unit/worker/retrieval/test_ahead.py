@@ -12,7 +12,7 @@ import pytest
 from sparkinesis.errors import ServiceError
 from sparkinesis.stream.calls.client import Fetched
 from sparkinesis.stream.page import Page, Record
-from sparkinesis.stream.reading.divide import divide
+from sparkinesis.stream.reading.split_page import split_page
 from sparkinesis.worker.options import DEFAULT_OPTIONS
 from sparkinesis.worker.retrieval.ahead import FetchAhead
 from sparkinesis.worker.retrieval.fan_out import SubscribedShard
@@ -313,7 +313,7 @@ class Divisible(Script):
 
     def keep(self, fetched: Fetched, count: int) -> Fetched:
         self.kept.append(count)
-        return divide(fetched, count)[0]
+        return split_page(fetched, count)[0]
 
 
 def crowded(mib: int = 64) -> tuple[MemoryBudget, Hold]:

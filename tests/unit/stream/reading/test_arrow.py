@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.stream.page import Record, decode_page
-from sparkinesis.stream.reading.record import USER_RECORD_SCHEMA, to_arrow
+from sparkinesis.stream.reading.arrow import USER_RECORD_SCHEMA, to_arrow
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 

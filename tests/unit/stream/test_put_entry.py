@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkinesis.stream.entry import (
-    Entry,
+from sparkinesis.stream.kpl.pack import OutgoingRecord
+from sparkinesis.stream.kpl.unpack import deaggregate
+from sparkinesis.stream.page import Record
+from sparkinesis.stream.put_entry import (
+    PutEntry,
     aggregated_entries,
     fitting_keys,
     plain_entries,
     why_refused,
 )
-from sparkinesis.stream.kpl.pack import OutgoingRecord
-from sparkinesis.stream.kpl.unpack import deaggregate
-from sparkinesis.stream.page import Record
 from sparkinesis.stream.routing import MAX_HASH_KEY, HashRange, ShardMap, hash_key
 
 QUARTER = (MAX_HASH_KEY + 1) // 4
@@ -38,7 +38,7 @@ records = st.lists(
 )
 
 
-def unpacked(entry: Entry) -> list[tuple[str, bytes]]:
+def unpacked(entry: PutEntry) -> list[tuple[str, bytes]]:
     columns = deaggregate(
         [Record(data=entry.data, partition_key=entry.partition_key, sequence_number="1")]
     )

@@ -16,10 +16,10 @@ from sparkinesis.stream.position import Position
 
 _log = logging.getLogger(__name__)
 
-WORTH_A_WORD = 60.0
+WARN_AFTER = 60.0
 """Seconds at the tip of a closed shard that are worth a warning."""
 
-GIVE_UP = 600.0
+FAIL_AFTER = 600.0
 """Seconds after which a read that ends with the shard fails."""
 
 
@@ -32,7 +32,7 @@ class TimeAtTip:
         self.since: float | None = None
         """When its first page without a record came; None: it is not at the tip."""
 
-    def see(self, page: Page, *, at_end: bool) -> None:
+    def observe(self, page: Page, *, at_end: bool) -> None:
         """One more page; ``at_end``: the shard has ended with it."""
         if at_end or not is_empty_at_tip(page):
             self.since = None
@@ -44,7 +44,7 @@ class TimeAtTip:
         return 0.0 if self.since is None else self._clock() - self.since
 
 
-class EndWatch:
+class MissingEndWatch:
     """Watches a read that ends with its shard, which ListShards showed as closed.
 
     A warning after a minute at the tip, and `ServiceError` after ten.
@@ -54,12 +54,12 @@ class EndWatch:
         self._address = address
         self._shard_id = shard_id
         self._tip = TimeAtTip(clock)
-        self._has_told = False
+        self._has_warned = False
 
-    def see(self, page: Page, reached: Position, *, at_end: bool) -> None:
+    def observe(self, page: Page, reached: Position, *, at_end: bool) -> None:
         """One more page, with which the reader has come to ``reached``. Raises `ServiceError`."""
-        self._tip.see(page, at_end=at_end)
-        if self._tip.seconds >= GIVE_UP:
+        self._tip.observe(page, at_end=at_end)
+        if self._tip.seconds >= FAIL_AFTER:
             raise ServiceError(
                 f"The end of shard {self._shard_id} of {self._address} does not come: ListShards "
                 "shows the shard as closed, and GetRecords has given empty pages with a "
@@ -69,12 +69,16 @@ class EndWatch:
                 f'the option endingPosition = {{"{self._shard_id}": "<sequence number>"}}, or use '
                 "a server that ends shards, such as `sparkinesis local`."
             )
-        if self._tip.seconds >= WORTH_A_WORD and not self._has_told:
-            self._has_told = True
-            tell(self._address, self._shard_id, f"After {GIVE_UP / 60:.0f} minutes the read fails.")
+        if self._tip.seconds >= WARN_AFTER and not self._has_warned:
+            self._has_warned = True
+            warn_missing_end(
+                self._address,
+                self._shard_id,
+                f"After {FAIL_AFTER / 60:.0f} minutes the read fails.",
+            )
 
 
-def tell(address: StreamAddress, shard_id: str, what_follows: str) -> None:
+def warn_missing_end(address: StreamAddress, shard_id: str, what_follows: str) -> None:
     """Warn of a closed shard that does not end."""
     _log.warning(
         "The end of shard %s of %s does not come: ListShards shows the shard as closed, and for a "

@@ -28,7 +28,7 @@ def random_key() -> str:
 
 
 @dataclass(slots=True)
-class Entry:
+class PutEntry:
     """One entry of a PutRecords call.
 
     partition_key: empty for a record that is put without one, as streams take it that distribute
@@ -53,10 +53,12 @@ class Entry:
         return len(self.data) + len(self.partition_key.encode())
 
 
-def plain_entries(records: Iterable[OutgoingRecord], *, ordered: bool) -> list[Entry]:
+def plain_entries(records: Iterable[OutgoingRecord], *, ordered: bool) -> list[PutEntry]:
     """An entry for each user record, which is its member; ordered, each partition key is a lane."""
     return [
-        Entry(record[0], record[1], record[2], (record,), (record[0] or None) if ordered else None)
+        PutEntry(
+            record[0], record[1], record[2], (record,), (record[0] or None) if ordered else None
+        )
         for record in records
     ]
 
@@ -98,7 +100,7 @@ def _hash_key(text: str) -> int | None:
 
 def aggregated_entries(
     records: Iterable[OutgoingRecord], shards: ShardMap, max_size: int, *, ordered: bool
-) -> list[Entry]:
+) -> list[PutEntry]:
     """Aggregates of at most ``max_size`` bytes, each with user records of one shard, in order.
 
     As the KPL does it: an aggregate's explicit hash key is its first user record's, so that it
@@ -116,12 +118,14 @@ def aggregated_entries(
     ]
 
 
-def _entry(members: Sequence[OutgoingRecord], data: bytes, shard: str, *, ordered: bool) -> Entry:
+def _entry(
+    members: Sequence[OutgoingRecord], data: bytes, shard: str, *, ordered: bool
+) -> PutEntry:
     key, explicit, own = members[0]
     lane = shard if ordered else None
     if len(members) == 1:
-        return Entry(key, explicit, own, members, lane, shard)
-    return Entry(AGGREGATE_KEY, str(hash_key(key, explicit)), data, members, lane, shard)
+        return PutEntry(key, explicit, own, members, lane, shard)
+    return PutEntry(AGGREGATE_KEY, str(hash_key(key, explicit)), data, members, lane, shard)
 
 
 def _packed(

@@ -9,7 +9,7 @@ import msgspec
 from sparkinesis.stream.calls.client import Fetched
 
 
-def divide(fetched: Fetched, count: int) -> tuple[Fetched, Fetched]:
+def split_page(fetched: Fetched, count: int) -> tuple[Fetched, Fetched]:
     """The page's first ``count`` records, and the others.
 
     There are records in both parts. The first part is behind the shard's tip, and does not tell of

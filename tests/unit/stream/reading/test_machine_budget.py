@@ -14,9 +14,9 @@ import pytest
 
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.credentials import CredentialSource
-from sparkinesis.stream.reading import slots
-from sparkinesis.stream.reading.budget import CallBudget, OwnSlot, Pace, Slot
-from sparkinesis.stream.reading.slots import SLOTS, machine_slot
+from sparkinesis.stream.reading import machine_budget
+from sparkinesis.stream.reading.budget import BudgetState, CallBudget, LocalBudgetState, Pace
+from sparkinesis.stream.reading.machine_budget import SLOTS, machine_budget_state
 
 ADDRESS = StreamAddress("s", region="us-east-1")
 SHARD = "shardId-000000000007"
@@ -26,7 +26,7 @@ import sys, time
 from pathlib import Path
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.reading.budget import CallBudget, Pace
-from sparkinesis.stream.reading.slots import machine_slot
+from sparkinesis.stream.reading.machine_budget import machine_budget_state
 
 address = StreamAddress("s", region="us-east-1")
 looked = []
@@ -37,7 +37,7 @@ def clock():
 
 budget = CallBudget(
     Pace(calls_per_second=10.0),
-    lambda: machine_slot(address, "shardId-000000000007", "reads", Path(sys.argv[1])),
+    lambda: machine_budget_state(address, "shardId-000000000007", "reads", Path(sys.argv[1])),
     clock,
 )
 print("ready", flush=True)
@@ -48,16 +48,16 @@ for _ in range(10):
 """
 
 
-def slot_in(parent: Path, shard_id: str = SHARD, address: StreamAddress = ADDRESS) -> Slot:
-    return machine_slot(address, shard_id, "reads", parent)
+def state_in(parent: Path, shard_id: str = SHARD, address: StreamAddress = ADDRESS) -> BudgetState:
+    return machine_budget_state(address, shard_id, "reads", parent)
 
 
-def set_to(slot: Slot, instant: float) -> None:
+def set_to(slot: BudgetState, instant: float) -> None:
     with slot:
         slot.free_at = instant
 
 
-def value_of(slot: Slot) -> float:
+def value_of(slot: BudgetState) -> float:
     with slot:
         return slot.free_at
 
@@ -88,13 +88,13 @@ def test_p7_two_processes_take_turns(tmp_path: Path) -> None:
 
 def test_shards_streams_and_accounts_have_slots_of_their_own(tmp_path: Path) -> None:
     now = time.monotonic()
-    set_to(slot_in(tmp_path), now)
+    set_to(state_in(tmp_path), now)
     others = [
-        slot_in(tmp_path, "shardId-000000000008"),
-        slot_in(tmp_path, "another"),
-        slot_in(tmp_path, address=StreamAddress("t", region="us-east-1")),
-        slot_in(tmp_path, address=StreamAddress("s", region="eu-west-1")),
-        slot_in(
+        state_in(tmp_path, "shardId-000000000008"),
+        state_in(tmp_path, "another"),
+        state_in(tmp_path, address=StreamAddress("t", region="us-east-1")),
+        state_in(tmp_path, address=StreamAddress("s", region="eu-west-1")),
+        state_in(
             tmp_path,
             address=StreamAddress(
                 "s",
@@ -102,18 +102,18 @@ def test_shards_streams_and_accounts_have_slots_of_their_own(tmp_path: Path) -> 
                 credentials=CredentialSource(role_arn="arn:aws:iam::1:role/x"),
             ),
         ),
-        machine_slot(ADDRESS, SHARD, "writes", tmp_path),
+        machine_budget_state(ADDRESS, SHARD, "writes", tmp_path),
     ]
     assert all(value_of(other) < now for other in others)
-    assert value_of(slot_in(tmp_path)) == now
+    assert value_of(state_in(tmp_path)) == now
 
 
 def test_shards_that_are_numbered_in_a_row_do_not_share(tmp_path: Path) -> None:
-    made = [slot_in(tmp_path, f"shardId-{number:012d}") for number in range(300)]
+    made = [state_in(tmp_path, f"shardId-{number:012d}") for number in range(300)]
     for number, slot in enumerate(made):
         set_to(slot, float(number))
     for number in range(300):
-        assert value_of(slot_in(tmp_path, f"shardId-{number:012d}")) == number
+        assert value_of(state_in(tmp_path, f"shardId-{number:012d}")) == number
     (directory,) = tmp_path.iterdir()
     (file,) = directory.iterdir()
     assert file.stat().st_size <= SLOTS * 8
@@ -123,7 +123,7 @@ def test_shards_that_are_numbered_in_a_row_do_not_share(tmp_path: Path) -> None:
 
 def test_a_file_names_neither_stream_nor_account(tmp_path: Path) -> None:
     source = CredentialSource("my-profile", "arn:aws:iam::1:role/x", "an-external-id")
-    set_to(slot_in(tmp_path, address=StreamAddress("my-stream", credentials=source)), 1.0)
+    set_to(state_in(tmp_path, address=StreamAddress("my-stream", credentials=source)), 1.0)
     (file,) = next(tmp_path.iterdir()).iterdir()
     assert len(file.name) == 32
     assert set(file.name) <= set("0123456789abcdef")
@@ -131,26 +131,26 @@ def test_a_file_names_neither_stream_nor_account(tmp_path: Path) -> None:
 
 
 def test_what_is_in_the_file_may_be_anything(tmp_path: Path) -> None:
-    set_to(slot_in(tmp_path), 1.0)
+    set_to(state_in(tmp_path), 1.0)
     (file,) = next(tmp_path.iterdir()).iterdir()
     for value in (float("nan"), float("inf"), 1e300, float("-inf")):
         file.write_bytes(struct.pack("=d", value) * 8)
-        budget = CallBudget(Pace(calls_per_second=1000.0), lambda: slot_in(tmp_path))
+        budget = CallBudget(Pace(calls_per_second=1000.0), lambda: state_in(tmp_path))
         before = time.monotonic()
         with budget:
             pass
         assert time.monotonic() - before < 30
-        assert before < value_of(slot_in(tmp_path)) < time.monotonic() + 1
+        assert before < value_of(state_in(tmp_path)) < time.monotonic() + 1
 
 
 def test_p7_a_file_that_is_lost_leaves_the_process_its_own_spacing(tmp_path: Path) -> None:
-    slot = slot_in(tmp_path)
+    slot = state_in(tmp_path)
     now = time.monotonic()
     set_to(slot, now)
     (file,) = next(tmp_path.iterdir()).iterdir()
     os.truncate(file, 0)
     assert value_of(slot) == now
-    assert value_of(slot_in(tmp_path)) < now
+    assert value_of(state_in(tmp_path)) < now
 
 
 def open_to_others(path: Path) -> None:
@@ -173,7 +173,7 @@ def test_a_directory_that_others_may_reach_is_not_used(tmp_path: Path, make: obj
     assert callable(make)
     path = tmp_path / f"sparkinesis-budgets-{os.getuid()}"
     make(path)
-    assert isinstance(slot_in(tmp_path), OwnSlot)
+    assert isinstance(state_in(tmp_path), LocalBudgetState)
     assert not [file for file in tmp_path.rglob("*") if file.is_file() and file != path]
 
 
@@ -183,13 +183,13 @@ def test_somebody_elses_directory_is_not_used(
     uid = os.getuid() + 1
     (tmp_path / f"sparkinesis-budgets-{uid}").mkdir(mode=0o700)
     monkeypatch.setattr(os, "getuid", lambda: uid)
-    assert isinstance(slot_in(tmp_path), OwnSlot)
+    assert isinstance(state_in(tmp_path), LocalBudgetState)
 
 
 def test_without_directory_or_file_locks_each_process_has_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert isinstance(slot_in(tmp_path / "missing"), OwnSlot)
-    monkeypatch.setattr(slots, "HAS_FILE_LOCKS", False)
-    assert isinstance(slot_in(tmp_path), OwnSlot)
+    assert isinstance(state_in(tmp_path / "missing"), LocalBudgetState)
+    monkeypatch.setattr(machine_budget, "HAS_FILE_LOCKS", False)
+    assert isinstance(state_in(tmp_path), LocalBudgetState)
     assert not list(tmp_path.iterdir())

@@ -12,8 +12,8 @@ from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import Fetched
 from sparkinesis.stream.page import Page, Record
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp, Position
-from sparkinesis.stream.reading import start_cut
-from sparkinesis.stream.reading.start_cut import StartCut
+from sparkinesis.stream.reading import early_records
+from sparkinesis.stream.reading.early_records import EarlyRecordFilter
 
 ADDRESS = StreamAddress("s", None, "us-east-1", "http://127.0.0.1:1")
 SHARD = "shardId-000000000000"
@@ -21,11 +21,13 @@ SHARD = "shardId-000000000000"
 
 @pytest.fixture(autouse=True)
 def nothing_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(start_cut, "_told", set())
+    monkeypatch.setattr(early_records, "_warned", set())
 
 
-def begin(position: Position, *, inclusive: bool = False, at: StreamAddress = ADDRESS) -> StartCut:
-    return StartCut(at, SHARD, position, inclusive=inclusive)
+def begin(
+    position: Position, *, inclusive: bool = False, at: StreamAddress = ADDRESS
+) -> EarlyRecordFilter:
+    return EarlyRecordFilter(at, SHARD, position, inclusive=inclusive)
 
 
 def page(*records: Record) -> Fetched:
@@ -42,8 +44,8 @@ def record(number: int, arrival_ms: int | None = 1_000_123) -> Record:
     )
 
 
-def given_by(cut: StartCut, fetched: Fetched) -> list[int]:
-    return [int(one.sequence_number) for one in cut.cut(fetched).page.records]
+def given_by(early: EarlyRecordFilter, fetched: Fetched) -> list[int]:
+    return [int(one.sequence_number) for one in early.apply(fetched).page.records]
 
 
 def test_what_lies_at_or_before_an_exclusive_start_is_dropped() -> None:
@@ -91,16 +93,16 @@ def test_a_record_that_may_have_arrived_since_the_instant_is_kept(arrival_ms: in
 
 def test_a_page_that_begins_where_it_should_is_the_same_object() -> None:
     fetched = page(record(101), record(102))
-    assert begin(AfterRecord("100")).cut(fetched) is fetched
-    assert begin(AtTimestamp(1_000_123)).cut(fetched) is fetched
+    assert begin(AfterRecord("100")).apply(fetched) is fetched
+    assert begin(AtTimestamp(1_000_123)).apply(fetched) is fetched
 
 
 def test_one_warning_for_each_endpoint(caplog: pytest.LogCaptureFixture) -> None:
     elsewhere = StreamAddress("s", None, "us-east-1", "http://127.0.0.1:2")
     with caplog.at_level(logging.WARNING):
         for at in (ADDRESS, ADDRESS, elsewhere):
-            begin(AfterRecord("100"), at=at).cut(page(record(100)))
-            begin(AtTimestamp(1_000_123), at=at).cut(page(record(1, 990_001)))
+            begin(AfterRecord("100"), at=at).apply(page(record(100)))
+            begin(AtTimestamp(1_000_123), at=at).apply(page(record(1, 990_001)))
     told = [one.getMessage() for one in caplog.records]
     assert ["127.0.0.1:1" in text for text in told] == [True, False]
     assert SHARD in told[0]

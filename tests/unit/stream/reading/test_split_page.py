@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from sparkinesis.stream.calls.client import Fetched
 from sparkinesis.stream.page import ChildShard, HashKeyRange, Page, Record
-from sparkinesis.stream.reading.divide import divide
+from sparkinesis.stream.reading.split_page import split_page
 
 NOW_MS = 1_790_000_000_000
 CHILDREN = [ChildShard("shardId-000000000001", ["shardId-000000000000"], HashKeyRange("0", "9"))]
@@ -37,7 +37,7 @@ def test_the_parts_are_the_page_and_only_the_second_reaches_its_end(
 ) -> None:
     at = min(at, count - 1)
     whole = page(count, behind, None if age is None else NOW_MS / 1000 - age)
-    head, tail = divide(whole, at)
+    head, tail = split_page(whole, at)
     assert [*head.page.records, *tail.page.records] == whole.page.records
     assert len(head.page.records) == at
     assert head.size + tail.size == whole.size
@@ -58,5 +58,5 @@ def test_a_record_without_a_partition_key_can_be_divided_off() -> None:
     records = [
         Record(data=b"abc", partition_key=None, sequence_number=str(number)) for number in range(2)
     ]
-    head, _ = divide(Fetched(Page(records, "next", 0), 6, NOW_MS), 1)
+    head, _ = split_page(Fetched(Page(records, "next", 0), 6, NOW_MS), 1)
     assert head.size == 3

@@ -24,7 +24,7 @@ from pathlib import Path
 from types import TracebackType
 
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.reading.budget import OwnSlot, Slot
+from sparkinesis.stream.reading.budget import BudgetState, LocalBudgetState
 
 try:
     import fcntl
@@ -43,9 +43,9 @@ _ONE_AT_A_TIME = threading.Lock()
 knows no threads, must never see the process hold one lock and wait for another."""
 
 
-def machine_slot(
+def machine_budget_state(
     address: StreamAddress, shard_id: str, purpose: object, parent: Path | None = None
-) -> Slot:
+) -> BudgetState:
     """The slot of a shard that all processes of this user and machine share for one purpose.
 
     ``purpose`` tells what is spaced, by its `repr`. ``parent``: the directory for the directory of
@@ -56,7 +56,11 @@ def machine_slot(
     stream = (address.name, address.arn, address.region, address.endpoint, *account)
     name = hashlib.sha256(repr((stream, purpose)).encode()).hexdigest()[:32]
     file = _open(parent or Path(tempfile.gettempdir()), name)
-    return OwnSlot() if file is None else _FileSlot(file, _number(shard_id) * _INSTANT.size)
+    return (
+        LocalBudgetState()
+        if file is None
+        else _FileBudgetState(file, _number(shard_id) * _INSTANT.size)
+    )
 
 
 def _number(shard_id: str) -> int:
@@ -88,7 +92,7 @@ def _open(parent: Path, name: str) -> int | None:
         os.close(directory)
 
 
-class _FileSlot:
+class _FileBudgetState:
     """A slot in a file. What this process set holds even if the file fails."""
 
     def __init__(self, file: int, offset: int) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparkinesis.stream.kpl.hash_filter import belonging
+from sparkinesis.stream.kpl.hash_filter import in_hash_range
 from sparkinesis.stream.kpl.unpack import deaggregate as unpack
 from sparkinesis.stream.kpl.unpack import is_aggregated
 from sparkinesis.stream.page import Record
@@ -73,7 +73,7 @@ def to_arrow_within(
     if deaggregate and any([is_aggregated(r.data) for r in records]):  # noqa: C419 - faster so
         user = unpack(records)
         if hash_range is not None:
-            kept = belonging(records, user, hash_range)
+            kept = in_hash_range(records, user, hash_range)
             dropped = len(kept) - kept.true_count
             user = user.filter(kept) if dropped else user
         rows = len(user.data)

@@ -35,7 +35,7 @@ _WHOLE_SECOND_MS = 1_000
 """Servers and clients (boto3 of 2024) exist that cut an instant to its second."""
 
 
-class StartCut:
+class EarlyRecordFilter:
     """Drops what a server gives before a cursor's position; used by one thread at a time.
 
     One is for the whole life of a cursor: it also sees where the cursor goes on behind an iterator
@@ -57,7 +57,7 @@ class StartCut:
             self._floor = sequence_order(position.sequence_number)
             self._floor_is_wanted = inclusive or position.sub_sequence_number is not None
 
-    def cut(self, fetched: Fetched) -> Fetched:
+    def apply(self, fetched: Fetched) -> Fetched:
         """A page or event without records that lie before the position, or that came before."""
         records = fetched.page.records
         if not records:
@@ -70,7 +70,7 @@ class StartCut:
             return fetched
         return replace(fetched, page=msgspec.structs.replace(fetched.page, records=list(kept)))
 
-    def go_back(self, sequence_number: str) -> None:
+    def rewind(self, sequence_number: str) -> None:
         """Take what lies behind this record once more: it is fetched again."""
         self._floor, self._floor_is_wanted = sequence_order(sequence_number), False
 
@@ -84,7 +84,7 @@ class StartCut:
         cut = bisect.bisect_left if self._floor_is_wanted else bisect.bisect_right
         count = cut(records, floor, key=lambda record: sequence_order(record.sequence_number))
         number = records[0].sequence_number
-        _tell(
+        _warn(
             self._address,
             self._shard_id,
             f"from {number} on, which is not behind the sequence number asked for",
@@ -105,7 +105,7 @@ class StartCut:
             return records
         arrival = records[0].approximate_arrival_timestamp
         if arrival is not None and arrival * 1000 < since_ms - _WHOLE_SECOND_MS:
-            _tell(
+            _warn(
                 self._address,
                 self._shard_id,
                 f"that arrived at {arrival:.3f} (epoch seconds), before the instant asked for",
@@ -128,16 +128,16 @@ def _may_be_since(record: Record, since_ms: int) -> bool:
 
 
 _lock = threading.Lock()
-_told: set[str] = set()
+_warned: set[str] = set()
 """Endpoints of which this process has told."""
 
 
-def _tell(address: StreamAddress, shard_id: str, what: str) -> None:
+def _warn(address: StreamAddress, shard_id: str, what: str) -> None:
     place = place_of(address.region, address.endpoint)
     with _lock:
-        if place in _told:
+        if place in _warned:
             return
-        _told.add(place)
+        _warned.add(place)
     _log.warning(
         "Kinesis in %s began to read shard %s of stream %r elsewhere than asked: it gave records "
         "%s. They are dropped, here and wherever it does so again; this is told once. The service "
