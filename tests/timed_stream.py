@@ -8,13 +8,12 @@ from sparkinesis.lease.caretaker import CareSettings, Caretaker
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.renewer import LeaseRenewer
-from sparkinesis.lease.rules.beginning import InitialPosition
 from sparkinesis.lease.rules.shard_sync import UNSEEN, ShardEnd
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.position import LATEST
+from sparkinesis.stream.position import LATEST, InitialPosition
 from tests.kcl import create_table
 
 HOUR = 3_600_000

@@ -13,7 +13,6 @@ from sparkinesis.lease.resharding import through_reshard
 from sparkinesis.lease.rules.audit import Confidence, find_hole, missing_hash_ranges
 from sparkinesis.lease.rules.beginning import (
     Beginning,
-    InitialPosition,
     beginning,
     first_instant,
     newest,
@@ -35,7 +34,7 @@ from sparkinesis.lease.table.broken import Look
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.listing import ShardListing
-from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp
+from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, InitialPosition
 from sparkinesis.stream.reading.retention import SHORTEST_RETENTION_MS, RetentionCheck
 from sparkinesis.stream.shard import Lineage, Shard
 

@@ -17,13 +17,19 @@ Instants are in epoch milliseconds, by the service's clock.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
-from sparkinesis.lease.extended_sequence_number import LATEST, ExtendedSequenceNumber
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.public import public
-from sparkinesis.stream.position import END_OF_TIME_MS, AfterRecord, AtTimestamp, parse_position
+from sparkinesis.stream.position import (
+    END_OF_TIME_MS,
+    AfterRecord,
+    AtTimestamp,
+    Sentinel,
+    parse_position,
+)
 from sparkinesis.stream.routing import MAX_HASH_KEY
 
 
@@ -94,6 +100,21 @@ class Lease:
     made_ms: int | None = None
     """When this lease was made, or an operator or a processor moved it (epoch ms)."""
 
+    def position(self) -> AfterRecord | AtTimestamp | Sentinel | None:
+        """The position that the checkpoint stands for, with its instant or its arrival times.
+
+        LATEST is the position of a row that a Java KCL wrote at LATEST: without an instant. None is
+        that of AT_TIMESTAMP without an instant, which only the KCL's configuration tells.
+        Raises ValueError for a checkpoint that is neither a sequence number nor a sentinel.
+        """
+        at = self.checkpoint
+        if at.is_at_instant and self.timestamp_ms is not None:
+            return AtTimestamp(self.timestamp_ms)
+        position = at.position()
+        if isinstance(position, AfterRecord) and isinstance(self.known, AfterRecord):
+            return replace(self.known, sub_sequence_number=position.sub_sequence_number)
+        return position
+
     @property
     def began_ms(self) -> int | None:
         """The application's first instant; a row of an older version tells it until a checkpoint.
@@ -102,7 +123,12 @@ class Lease:
         """
         if self.application_ms is not None:
             return self.application_ms
-        return self.timestamp_ms if self.checkpoint.sequence_number == LATEST else None
+        return self.timestamp_ms if self.checkpoint.is_latest else None
+
+    @property
+    def lacks_instant(self) -> bool:
+        """True for LATEST or AT_TIMESTAMP without the instant: a Java KCL wrote the checkpoint."""
+        return self.checkpoint.is_at_instant and self.timestamp_ms is None
 
     @property
     def actual_owner(self) -> str | None:

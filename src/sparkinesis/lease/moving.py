@@ -18,13 +18,12 @@ from sparkinesis.errors import (
     UnfinishedResetError,
 )
 from sparkinesis.lease.resharding import through_reshard
-from sparkinesis.lease.rules.beginning import InitialPosition
 from sparkinesis.lease.rules.instants import place_at
 from sparkinesis.lease.rules.reset import InShard, Move, again, found, plan_reset
 from sparkinesis.lease.table.refusal import LeaseChangedError
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.position import AfterRecord
+from sparkinesis.stream.position import AfterRecord, InitialPosition
 
 _WRITES = 100
 """How often to write a lease again whose owner was quicker. Most write a few times a second at

@@ -10,17 +10,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
 
-from sparkinesis.lease.extended_sequence_number import (
-    AT_TIMESTAMP,
-    LATEST,
-    TRIM_HORIZON,
-    ExtendedSequenceNumber,
-)
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, StreamIdentifier
 from sparkinesis.lease.rules.audit import Hole, find_hole
 from sparkinesis.lease.table.broken import BrokenLease
-from sparkinesis.stream import position as pos
-from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position
+from sparkinesis.stream.position import SHARD_END, AfterRecord, Position
 
 EXPIRED, GONE, AT_SHARD_END = "expired", "shard is gone", "at shard end"
 SHORT_REASONS = (EXPIRED, GONE, AT_SHARD_END)
@@ -129,16 +123,10 @@ def next_record(lease: Lease) -> Position | None:
     There is none for a finished shard, and for an instant that is known to a KCL's configuration
     only. LATEST without its instant means from now on.
     """
-    name = lease.checkpoint.sequence_number
-    if lease.is_finished:
-        return None
-    if name in {LATEST, AT_TIMESTAMP} and lease.timestamp_ms is not None:
-        return AtTimestamp(lease.timestamp_ms)
-    if name == AT_TIMESTAMP:
-        return None
-    if name == LATEST:
-        return pos.LATEST
-    return pos.TRIM_HORIZON if name == TRIM_HORIZON else AfterRecord(name)
+    position = lease.position()
+    if isinstance(position, AfterRecord):
+        return AfterRecord(position.sequence_number)  # Lag counts whole records.
+    return None if position is SHARD_END else position
 
 
 def shortened(place: ExtendedSequenceNumber) -> str:

@@ -32,9 +32,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from enum import Enum
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 
 class Sentinel(Enum):
@@ -127,6 +127,9 @@ Position: TypeAlias = (
     | Literal[Sentinel.TRIM_HORIZON, Sentinel.LATEST, Sentinel.SHARD_END]
 )
 
+InitialPosition: TypeAlias = AtTimestamp | Literal[Sentinel.TRIM_HORIZON] | Literal[Sentinel.LATEST]
+"""The position at which a query or an application without progress begins."""
+
 
 @dataclass(frozen=True, slots=True)
 class ShardRange:
@@ -191,6 +194,79 @@ def parse_position(text: str) -> Position:
         f"{text[:80]!r} is not a position: it must be a sequence number, TRIM_HORIZON, LATEST, "
         "SHARD_END, AT_TIMESTAMP:<epoch milliseconds> or APPLICATION:<name>"
     )
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_NAMED: dict[str, InitialPosition] = {
+    "latest": LATEST,
+    "trim_horizon": TRIM_HORIZON,
+    "earliest": TRIM_HORIZON,
+}
+
+
+def parse_initial_position(value: object, others: str = "") -> InitialPosition:
+    """Read a position as users write it: ``latest``, ``trim_horizon`` or an instant.
+
+    Names are in any case, and ``earliest`` means TRIM_HORIZON. An instant is an aware datetime, or
+    its ISO 8601 text with a time zone; fractions of a millisecond are dropped.
+
+    Raises ValueError with a text that follows the value in a sentence. ``others``: the values that
+    the caller accepts besides, for that text.
+    """
+    text = value.strip() if isinstance(value, str) else ""
+    if text.lower() in _NAMED:
+        return _NAMED[text.lower()]
+    try:
+        # Python 3.10 reads neither a trailing Z nor fewer than three decimals.
+        instant = (
+            value
+            if isinstance(value, datetime)
+            else datetime.fromisoformat(re.sub(r"[zZ]$", "+00:00", text))
+        )
+    except ValueError:
+        raise ValueError(
+            "which is not a position; it takes latest, trim_horizon or an instant with a time "
+            f"zone (ISO 8601), such as 2026-11-21T08:30:00Z{others}"
+        ) from None
+    if instant.tzinfo is None:
+        text = instant.isoformat()
+        raise ValueError(
+            f"an instant without a time zone; add one, for instance {text}Z or {text}+01:00"
+        )
+    ms = (instant - _EPOCH) // timedelta(milliseconds=1)
+    if not 0 <= ms < END_OF_TIME_MS:
+        raise ValueError("an instant before 1970 or after 9999")
+    return AtTimestamp(ms)
+
+
+def iterator_type(position: Position, inclusive: bool) -> dict[str, Any]:
+    """GetShardIterator's arguments for what follows ``position``.
+
+    ``inclusive`` begins AT the record of an `AfterRecord` position. Raises ValueError for SHARD_END
+    and for an application's name.
+    """
+    if isinstance(position, AfterRecord):
+        inclusive = inclusive or position.sub_sequence_number is not None
+        kind = "AT_SEQUENCE_NUMBER" if inclusive else "AFTER_SEQUENCE_NUMBER"
+        return {"ShardIteratorType": kind, "StartingSequenceNumber": position.sequence_number}
+    if isinstance(position, AtTimestamp):
+        return {"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": position.instant}
+    if position in {TRIM_HORIZON, LATEST}:
+        return {"ShardIteratorType": str(position)}
+    raise ValueError(f"nothing follows {SHARD_END}: a closed shard has no iterator at its end")
+
+
+_STARTING_POSITION = {
+    "ShardIteratorType": "Type",
+    "StartingSequenceNumber": "SequenceNumber",
+    "Timestamp": "Timestamp",
+}
+
+
+def starting_position(position: Position, inclusive: bool) -> dict[str, Any]:
+    """SubscribeToShard's StartingPosition: the same values under other names."""
+    words = iterator_type(position, inclusive)
+    return {_STARTING_POSITION[name]: value for name, value in words.items()}
 
 
 def sequence_order(sequence_number: str) -> tuple[int, str]:

@@ -15,7 +15,6 @@ from sparkinesis.errors import OptionError
 from sparkinesis.lease.caretaker import Caretaker
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.renewer import LeaseRenewer
-from sparkinesis.lease.rules.beginning import InitialPosition
 from sparkinesis.lease.rules.taker import TakeSettings
 from sparkinesis.lease.rules.worker_ids import default_worker_id
 from sparkinesis.lease.table.provisioning import Patience
@@ -32,7 +31,7 @@ from sparkinesis.stream.address import (
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
-from sparkinesis.stream.position import END_OF_TIME_MS, LATEST, TRIM_HORIZON, AtTimestamp
+from sparkinesis.stream.position import InitialPosition, parse_initial_position
 from sparkinesis.stream.reading.service_clock import ServiceClock, shared_summary
 from sparkinesis.stream.timing import MACHINE, Timing
 from sparkinesis.worker.fleet_options import DEFAULT_FLEET_OPTIONS, FleetOptions
@@ -135,25 +134,11 @@ class Application:
     def initial(self) -> InitialPosition:
         """The initial position. Raises `OptionError`."""
         position = self.initial_position
-        if isinstance(position, datetime):
-            if position.tzinfo is None:
-                raise OptionError(
-                    f"initial_position is {position.isoformat()}, which has no time zone; give one."
-                )
-            initial = AtTimestamp.of(position)
-            if not 0 <= initial.ms < END_OF_TIME_MS:
-                raise OptionError(
-                    f"initial_position is {position.isoformat()}, an instant before 1970, or after "
-                    "9999."
-                )
-            return initial
-        named: dict[str, InitialPosition] = {"latest": LATEST, "trim_horizon": TRIM_HORIZON}
-        if not isinstance(position, str) or position not in named:
-            raise OptionError(
-                f"initial_position is {position!r}; it must be 'latest', 'trim_horizon' or a "
-                "datetime."
-            )
-        return named[position]
+        try:
+            return parse_initial_position(position)
+        except ValueError as error:
+            given = position.isoformat() if isinstance(position, datetime) else repr(position)
+            raise OptionError(f"initial_position is {given}, {error}.") from None
 
     def address(self) -> StreamAddress:
         """The stream."""

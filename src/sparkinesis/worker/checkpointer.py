@@ -23,7 +23,13 @@ from sparkinesis.lease.extended_sequence_number import (
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import PendingCheckpoint
 from sparkinesis.public import public
-from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position, Sentinel
+from sparkinesis.stream import position as pos
+from sparkinesis.stream.position import (
+    AfterRecord,
+    AtTimestamp,
+    Position,
+    parse_initial_position,
+)
 from sparkinesis.stream.reading.retention import CLOCK_MARGIN_MS
 from sparkinesis.worker.batch import RecordBatch, UserRecord
 from sparkinesis.worker.sink.sink import ShardSinks
@@ -178,7 +184,7 @@ class Checkpointer:
             return PreparedCheckpoint(self, wanted, arrived_ms)
 
     def reset(self, to: str | datetime) -> None:
-        """Move this shard: ``"LATEST"``, ``"TRIM_HORIZON"`` or an instant.
+        """Move this shard to ``"LATEST"``, ``"TRIM_HORIZON"`` or an instant (an aware datetime).
 
         The rest of what was fetched is dropped, and records are delivered from there on, to this
         same processor. Other shards are not moved: see ``sparkinesis reset`` for all of them.
@@ -186,24 +192,17 @@ class Checkpointer:
         Where a Java KCL may share the lease table, the last record before the instant is looked for
         and written, by a few calls that read the stream; raises service errors, too.
         """
-        if isinstance(to, datetime):
-            if to.tzinfo is None:
-                raise CheckpointError(f"{to.isoformat()} has no time zone; give one, such as UTC.")
-        elif to not in {LATEST, TRIM_HORIZON}:
-            raise CheckpointError(
-                f"{to!r} is no place to reset to; it must be LATEST, TRIM_HORIZON or a datetime."
-            )
+        try:
+            target = parse_initial_position(to)
+        except ValueError as error:
+            given = to.isoformat() if isinstance(to, datetime) else repr(to)
+            raise CheckpointError(f"The position to reset to is {given}, {error}.") from None
         with self._lock:
             if self._permitted.end is not None:
                 raise CheckpointError("The shard has ended; it cannot be reset from shard_ended().")
             now_ms = self._service_time_ms()
-            if isinstance(to, datetime):
-                position: Position = AtTimestamp.of(to)
-                place = ExtendedSequenceNumber(AT_TIMESTAMP)
-            else:
-                latest = to == LATEST
-                position = AtTimestamp(now_ms) if latest else Sentinel.TRIM_HORIZON
-                place = ExtendedSequenceNumber(to)
+            position = AtTimestamp(now_ms) if target is pos.LATEST else target
+            place = ExtendedSequenceNumber.of(target)
             self._flush("reset the checkpoint")
             instant_ms = position.ms if isinstance(position, AtTimestamp) else None
             found = None if instant_ms is None else self._place_at(instant_ms)

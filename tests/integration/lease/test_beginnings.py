@@ -12,10 +12,10 @@ import pytest
 
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.rules.beginning import ANY_AGE, InitialPosition
+from sparkinesis.lease.rules.beginning import ANY_AGE
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer, ManualClock
-from sparkinesis.stream.position import LATEST, TRIM_HORIZON
+from sparkinesis.stream.position import LATEST, TRIM_HORIZON, InitialPosition
 from tests.kcl import put_lease
 from tests.streams import put_at
 from tests.timed_stream import HOUR, SHARDS, TimedStream

@@ -15,12 +15,12 @@ from sparkinesis.lease.caretaker import CareSettings, Caretaker
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.renewer import LeaseRenewer
-from sparkinesis.lease.rules.beginning import InitialPosition, new_lease
+from sparkinesis.lease.rules.beginning import new_lease
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp
+from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, InitialPosition
 from sparkinesis.stream.shard import Shard
 from tests.integration.lease.conftest import ManualTime
 from tests.streams import put_at

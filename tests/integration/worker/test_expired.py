@@ -10,11 +10,16 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.lease.rules.beginning import InitialPosition
 from sparkinesis.lease.rules.shard_sync import ShardEnd
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.stream.kpl.pack import aggregate
-from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AfterRecord, AtTimestamp
+from sparkinesis.stream.position import (
+    LATEST,
+    TRIM_HORIZON,
+    AfterRecord,
+    AtTimestamp,
+    InitialPosition,
+)
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer

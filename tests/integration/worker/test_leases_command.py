@@ -289,7 +289,7 @@ def test_reset_on_a_terminal_shows_what_it_will_do_and_asks(
         ("leases", ["--watch-for", "0"], "There is no lease table"),
         ("leases", ["--stream", "arn:aws:s3:::x"], "a stream's ARN looks like"),
         ("reset", ["--stream", "nope", "--to", "latest", "--yes"], "There is no stream 'nope'"),
-        ("reset", ["--stream", "nope", "--to", "soon", "--yes"], "'soon' is no place"),
+        ("reset", ["--stream", "nope", "--to", "soon", "--yes"], "The position is 'soon'"),
         ("leases", ["--profile", "nope"], "nope"),
     ],
 )

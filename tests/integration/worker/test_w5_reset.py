@@ -270,11 +270,11 @@ def test_what_could_not_be_moved_is_told(application: Make, stream: str) -> None
 @pytest.mark.parametrize(
     ("to", "given", "kind", "text"),
     [
-        ("yesterday", {}, OptionError, "'yesterday' is no place to move an application to"),
-        ("2026-11-21T08:30:00", {}, OptionError, "has no time zone"),
+        ("yesterday", {}, OptionError, "The position is 'yesterday', which is not a position"),
+        ("2026-11-21T08:30:00", {}, OptionError, "an instant without a time zone"),
         ("2999-01-01T00:00:00Z", {}, OptionError, "is still to come"),
         ("shardId-9=1", {}, OptionError, "shardId-9 is not a shard of the stream"),
-        (f"{FIRST}=LATEST", {}, OptionError, "is not a place in a shard"),
+        (f"{FIRST}=LATEST", {}, OptionError, "is not a position in a shard"),
         (f"{FIRST}=12", {}, OptionError, f"12 is not a sequence number of {FIRST}"),
         (f"{FIRST}={{of the other}}", {}, OptionError, "is not a sequence number of"),
         ("latest", {"stream": "nope"}, StreamNotFoundError, "There is no stream 'nope'"),

@@ -17,6 +17,15 @@ from sparkinesis.lease.lease import (
     decode_lease,
     encode_lease,
 )
+from sparkinesis.stream.position import (
+    LATEST,
+    SHARD_END,
+    TRIM_HORIZON,
+    AfterRecord,
+    AtTimestamp,
+    FromApplication,
+    Position,
+)
 from tests.kcl import COORDINATION, KCL_2, KCL_3, java_refuses
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "kcl-3.1.3-tables.json"
@@ -229,3 +238,42 @@ def test_the_java_reader_of_these_tests_refuses_what_java_would(name: str, value
     if value is None:
         del row[name]
     assert [problem.split()[0] for problem in java_refuses(row)] == [name]
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "more", "position"),
+    [
+        (ExtendedSequenceNumber("TRIM_HORIZON"), {}, TRIM_HORIZON),
+        (ExtendedSequenceNumber("SHARD_END"), {}, SHARD_END),
+        (ExtendedSequenceNumber("LATEST"), {}, LATEST),
+        (ExtendedSequenceNumber("LATEST"), {"timestamp_ms": 7}, AtTimestamp(7)),
+        (ExtendedSequenceNumber("AT_TIMESTAMP"), {"timestamp_ms": 7}, AtTimestamp(7)),
+        (ExtendedSequenceNumber("AT_TIMESTAMP"), {}, None),
+        (ExtendedSequenceNumber("49", 3), {}, AfterRecord("49", sub_sequence_number=3)),
+        (
+            ExtendedSequenceNumber("49", 3),
+            {"known": AfterRecord("49", 5, arrived_ms=6)},
+            AfterRecord("49", 5, 3, 6),
+        ),
+        (
+            ExtendedSequenceNumber("TRIM_HORIZON"),
+            {"known": AtTimestamp(5)},
+            TRIM_HORIZON,
+        ),
+    ],
+)
+def test_the_position_of_a_lease(
+    checkpoint: ExtendedSequenceNumber, more: dict[str, Any], position: Position | None
+) -> None:
+    lease = Lease("s", "s", checkpoint, **more)
+    assert lease.position() == position
+    assert lease.lacks_instant == (position is None or position is LATEST)
+    if position is not None and position is not LATEST and "timestamp_ms" not in more:
+        assert not isinstance(position, FromApplication)
+        assert ExtendedSequenceNumber.of(position) == checkpoint
+
+
+@pytest.mark.parametrize("checkpoint", ["", "1a", "7:2", "AT_TIMESTAMP:5", "APPLICATION:app"])
+def test_a_checkpoint_that_is_none_has_no_position(checkpoint: str) -> None:
+    with pytest.raises(ValueError, match="is not a sequence number"):
+        Lease("s", "s", ExtendedSequenceNumber(checkpoint)).position()

@@ -6,10 +6,9 @@ import pytest
 
 from sparkinesis.errors import OptionError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.lease.rules.beginning import InitialPosition
 from sparkinesis.lease.rules.reset import InShard
 from sparkinesis.monitor.target import parse_target
-from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp
+from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, InitialPosition
 
 
 @pytest.mark.parametrize(
@@ -30,15 +29,15 @@ def test_places(text: str, place: InitialPosition | InShard) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "'' is no place"),
-        ("earlier", "'earlier' is no place"),
+        ("", "The position is '', which is not a position"),
+        ("earlier", "The position is 'earlier', which is not a position"),
         ("2026-11-21T08:30:00", "for instance 2026-11-21T08:30:00Z"),
         ("1969-12-31T23:59:59Z", "before 1970"),
-        ("s=", "'s=' is not a place in a shard"),
-        ("s=1:", "'s=1:' is not a place in a shard"),
-        ("s=-1", "is not a place in a shard"),
-        ("=1", "is not a place in a shard"),
-        ("s=TRIM_HORIZON", "is not a place in a shard"),
+        ("s=", "'s=' is not a position in a shard"),
+        ("s=1:", "'s=1:' is not a position in a shard"),
+        ("s=-1", "is not a position in a shard"),
+        ("=1", "is not a position in a shard"),
+        ("s=TRIM_HORIZON", "is not a position in a shard"),
     ],
 )
 def test_what_is_none(text: str, message: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta, timezone
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,8 +18,11 @@ from sparkinesis.stream.position import (
     Position,
     advanced,
     between_batches,
+    iterator_type,
+    parse_initial_position,
     parse_position,
     sequence_order,
+    starting_position,
 )
 
 numbers = st.integers(0, 2**186 - 1)
@@ -109,3 +114,59 @@ def test_what_is_known_of_a_place_moves_on_and_its_record_does_not() -> None:
 def test_sequence_order_is_the_order_of_the_numbers(one: int, other: int) -> None:
     assert (sequence_order(str(one)) < sequence_order(str(other))) == (one < other)
     assert sequence_order(f"000{one}") == sequence_order(str(one))
+
+
+@pytest.mark.parametrize(
+    ("value", "position"),
+    [
+        ("latest", LATEST),
+        (" TRIM_HORIZON ", TRIM_HORIZON),
+        ("Earliest", TRIM_HORIZON),
+        ("1970-01-01T00:00:01.002Z", AtTimestamp(1002)),
+        ("1970-01-01T01:00:00.001999+01:00", AtTimestamp(1)),
+        (datetime(1970, 1, 1, 0, 0, 0, 1999, timezone.utc), AtTimestamp(1)),
+    ],
+)
+def test_initial_positions(value: object, position: Position) -> None:
+    assert parse_initial_position(value) == position
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("", "it takes latest, trim_horizon or an instant with a time zone"),
+        ("shard_end", "not a position"),
+        ("1700000000", "not a position"),
+        (17, "not a position"),
+        (None, "not a position"),
+        ("2026-11-21T08:30:00", "without a time zone; add one, for instance 2026-11-21T08:30:00Z"),
+        (datetime(2026, 11, 21), "without a time zone"),
+        ("1969-12-31T23:59:59Z", "before 1970"),
+        (datetime.max.replace(tzinfo=timezone(timedelta(hours=-1))), "after 9999"),
+    ],
+)
+def test_initial_positions_that_are_refused(value: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_initial_position(value)
+
+
+@pytest.mark.parametrize(
+    ("position", "request_of_iterator"),
+    [
+        (TRIM_HORIZON, {"ShardIteratorType": "TRIM_HORIZON"}),
+        (
+            AfterRecord("7", 9),
+            {"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "StartingSequenceNumber": "7"},
+        ),
+        (
+            AfterRecord("7", 9, 2),
+            {"ShardIteratorType": "AT_SEQUENCE_NUMBER", "StartingSequenceNumber": "7"},
+        ),
+    ],
+)
+def test_iterator_and_subscription_begin_alike(
+    position: Position, request_of_iterator: dict[str, str]
+) -> None:
+    assert iterator_type(position, inclusive=False) == request_of_iterator
+    values = set(request_of_iterator.values())
+    assert set(starting_position(position, inclusive=False).values()) == values

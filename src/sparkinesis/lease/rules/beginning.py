@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
 
-from sparkinesis.lease.extended_sequence_number import (
-    AT_TIMESTAMP,
+from sparkinesis.lease.extended_sequence_number import AT_TIMESTAMP, ExtendedSequenceNumber
+from sparkinesis.lease.lease import Lease
+from sparkinesis.stream.position import (
     LATEST,
     TRIM_HORIZON,
-    ExtendedSequenceNumber,
+    AfterRecord,
+    AtTimestamp,
+    InitialPosition,
+    Position,
 )
-from sparkinesis.lease.lease import Lease
-from sparkinesis.stream import position as pos
-from sparkinesis.stream.position import AfterRecord, AtTimestamp, Sentinel
 from sparkinesis.stream.shard import Shard
-
-InitialPosition: TypeAlias = AtTimestamp | Literal[Sentinel.TRIM_HORIZON] | Literal[Sentinel.LATEST]
-"""Where an application begins that has no lease yet."""
 
 ANY_AGE = AtTimestamp(0)
 """What is known of a lease whose shard may have lost records of any age before it is read."""
@@ -53,7 +50,7 @@ class Unread:
         return self.made_ms is not None and now_ms - self.made_ms > BEGINS_WITHIN_MS
 
 
-def unread_of(lease: Lease, initial: pos.Position) -> Unread:
+def unread_of(lease: Lease, initial: Position) -> Unread:
     """Which records a lease wants whose checkpoint is a name.
 
     ``initial``: the application's initial position, where a KCL's AT_TIMESTAMP begins. Of a lease
@@ -78,7 +75,7 @@ def newest(lease: Lease) -> AfterRecord | AtTimestamp | None:
     instants = [lease.made_ms]
     if lease.known is not None and lease.known != ANY_AGE:
         instants.append(lease.known.ms)
-    if lease.checkpoint.sequence_number == LATEST:
+    if lease.checkpoint.is_latest:
         instants.append(lease.timestamp_ms)
     newest_ms = max((ms for ms in instants if ms is not None), default=None)
     return None if newest_ms is None else AtTimestamp(newest_ms)
@@ -97,15 +94,13 @@ def new_lease(
     the first checkpoint, does not lose it; of no concern to the other positions. ``made_ms``: now.
     """
     if isinstance(at, AtTimestamp):
-        checkpoint, timestamp_ms = AT_TIMESTAMP, at.ms
-    elif at is pos.TRIM_HORIZON:
-        checkpoint, timestamp_ms = TRIM_HORIZON, None
-    else:
-        checkpoint = LATEST
+        timestamp_ms = at.ms
+    elif at is TRIM_HORIZON:
+        timestamp_ms = None
     return Lease(
         key=shard.id,
         shard_id=shard.id,
-        checkpoint=ExtendedSequenceNumber(checkpoint),
+        checkpoint=ExtendedSequenceNumber.of(at),
         parent_ids=tuple(sorted(shard.parents)),
         hash_range=shard.hash_range,
         timestamp_ms=timestamp_ms,
@@ -134,7 +129,7 @@ class Beginning:
         """The instant since which records are wanted; None: all that are kept, or none so far."""
         if isinstance(self.at, AtTimestamp):
             return self.at
-        if self.at is pos.LATEST and self.timestamp_ms is not None and not self.is_now:
+        if self.at is LATEST and self.timestamp_ms is not None and not self.is_now:
             return AtTimestamp(self.timestamp_ms)
         return None
 
@@ -153,7 +148,7 @@ class Beginning:
 
         ``not_before_ms``: none of its records arrived before this; None: not known.
         """
-        lease = new_lease(shard, pos.TRIM_HORIZON, made_ms=self.made_ms)
+        lease = new_lease(shard, TRIM_HORIZON, made_ms=self.made_ms)
         known = ANY_AGE if not_before_ms is None else AtTimestamp(not_before_ms)
         return replace(lease, application_ms=self.application_ms, known=known)
 
@@ -188,7 +183,7 @@ def beginning(
     first_ms = first_instant(leases)
     if isinstance(initial, AtTimestamp):
         return Beginning(initial, None, first_ms, now_ms)
-    if initial is pos.TRIM_HORIZON:
+    if initial is TRIM_HORIZON:
         # All that was kept when the application began is wanted.
         made_ms = min((one.made_ms for one in leases if one.made_ms is not None), default=None)
         known = ANY_AGE if made_ms is None else None
@@ -197,12 +192,10 @@ def beginning(
         return Beginning(initial, first_ms, first_ms, now_ms)
     if first_ms is None and _is_unread(leases, shards):
         return Beginning(initial, now_ms, now_ms, now_ms, is_now=True)
-    return Beginning(pos.TRIM_HORIZON, None, first_ms, now_ms, ANY_AGE)
+    return Beginning(TRIM_HORIZON, None, first_ms, now_ms, ANY_AGE)
 
 
 def _is_unread(leases: Iterable[Lease], shards: Iterable[Shard]) -> bool:
     """Whether all leases are at a KCL's LATEST, of shards that are listed."""
     listed = {shard.id for shard in shards}
-    return all(
-        lease.checkpoint.sequence_number == LATEST and lease.shard_id in listed for lease in leases
-    )
+    return all(lease.checkpoint.is_latest and lease.shard_id in listed for lease in leases)

@@ -13,12 +13,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from sparkinesis.errors import ShardNotFoundError
-from sparkinesis.lease.extended_sequence_number import TRIM_HORIZON, ExtendedSequenceNumber
-from sparkinesis.stream import position as pos
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.kpl.unpack import deaggregate
 from sparkinesis.stream.page import Page, Record
-from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position
+from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp, Position
 from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL
 
 _SAMPLE = 1_000
@@ -49,14 +48,14 @@ def place_at(
     except ShardNotFoundError:
         before = None
     if before is None:
-        return ExtendedSequenceNumber(TRIM_HORIZON)
+        return ExtendedSequenceNumber.of(TRIM_HORIZON)
     user_records = len(deaggregate([before]).data)
     return ExtendedSequenceNumber(before.sequence_number, user_records - 1)
 
 
 def _last_before(looks: _Looks) -> Record | None:
     """The record before the first one since the instant: None where that is the oldest."""
-    oldest = looks.look(pos.TRIM_HORIZON, 1).last
+    oldest = looks.look(TRIM_HORIZON, 1).last
     if oldest is None:
         return None
     oldest_ms, reach, near = _arrival_ms(oldest), _CLOSE_MS, looks.instant_ms

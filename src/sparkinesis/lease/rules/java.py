@@ -6,8 +6,6 @@ whose worker id was not made here may be one: what is written must be understood
 
 from __future__ import annotations
 
-from sparkinesis.lease.extended_sequence_number import AT_TIMESTAMP, LATEST
-from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.worker_ids import is_default
 from sparkinesis.lease.table.broken import Look
 
@@ -19,13 +17,8 @@ def may_read(look: Look, worker_id: str) -> bool:
     """
     unfinished = [lease for lease in look.leases if not lease.is_finished]
     return look.has_entities or any(
-        _is_timeless(lease) or _may_be_java(lease.actual_owner, worker_id) for lease in unfinished
+        lease.lacks_instant or _may_be_java(lease.actual_owner, worker_id) for lease in unfinished
     )
-
-
-def _is_timeless(lease: Lease) -> bool:
-    """Whether a lease does not tell the instant that it begins at: a Java KCL made it."""
-    return lease.checkpoint.sequence_number in {LATEST, AT_TIMESTAMP} and lease.timestamp_ms is None
 
 
 def _may_be_java(owner: str | None, worker_id: str) -> bool:

@@ -6,21 +6,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from sparkinesis.errors import InconsistentShardsError, OptionError
-from sparkinesis.lease.extended_sequence_number import (
-    AT_TIMESTAMP,
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.rules.beginning import new_lease
+from sparkinesis.lease.rules.shard_sync import by_birth, require_tiling
+from sparkinesis.stream.position import (
     LATEST,
     SHARD_END,
-    ExtendedSequenceNumber,
+    TRIM_HORIZON,
+    AtTimestamp,
+    InitialPosition,
 )
-from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.rules.beginning import InitialPosition, new_lease
-from sparkinesis.lease.rules.shard_sync import by_birth, require_tiling
-from sparkinesis.stream import position as pos
-from sparkinesis.stream.position import AtTimestamp
 from sparkinesis.stream.shard import Lineage, Shard
 
-_END = ExtendedSequenceNumber(SHARD_END)
-_INSTANTS = {LATEST, AT_TIMESTAMP}
+_END = ExtendedSequenceNumber.of(SHARD_END)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,7 @@ class Move:
     @property
     def written_ms(self) -> int | None:
         """The instant to write: beside a name that needs one, and not beside a record's place."""
-        return self.timestamp_ms if self.at.sequence_number in _INSTANTS else None
+        return self.timestamp_ms if self.at.is_at_instant else None
 
     @property
     def began_ms(self) -> int | None:
@@ -64,7 +63,7 @@ class Move:
 
     @property
     def is_latest(self) -> bool:
-        return self.is_from_now or self.at.sequence_number == LATEST
+        return self.is_from_now or self.at.is_latest
 
 
 def plan_reset(
@@ -100,7 +99,7 @@ def plan_reset(
     require_tiling(shard for shard in lineage.shards.values() if shard.is_open)
     _require_recent(leased, lineage)
     listed = by_birth(lineage.shards.values())
-    if to is pos.LATEST:
+    if to is LATEST:
         begin, done = [s for s in listed if s.is_open], [s for s in listed if not s.is_open]
     else:
         begin, done = listed, []
@@ -122,7 +121,7 @@ def found(move: Move, at: ExtendedSequenceNumber) -> Move:
         move,
         at=at,
         create=move.create and replace(move.create, checkpoint=at, timestamp_ms=None),
-        is_from_now=move.at.sequence_number == LATEST,
+        is_from_now=move.at.is_latest,
     )
 
 
@@ -195,7 +194,7 @@ def _require_recent(leased: Mapping[str, Lease], lineage: Lineage) -> None:
 
 def _begin(shard: Shard, at: InitialPosition, now_ms: int, lease: Lease | None) -> Move:
     new = new_lease(shard, at, now_ms, made_ms=now_ms)
-    if at is pos.LATEST:
+    if at is LATEST:
         new = replace(new, application_ms=now_ms)
     create = new if lease is None else None
     key = lease.key if lease else new.key
@@ -237,7 +236,7 @@ def _move_one(to: InShard, leased: Mapping[str, Lease], lineage: Lineage, now_ms
             f"{to.shard_id} is not a shard of the stream, or not any more: its records are gone."
         )
     if lease is None:
-        create = replace(new_lease(shard, pos.TRIM_HORIZON, made_ms=now_ms), checkpoint=to.at)
+        create = replace(new_lease(shard, TRIM_HORIZON, made_ms=now_ms), checkpoint=to.at)
         note = f"{shard.id} had no lease."
         return Move(create.key, to.at, create=create, note=note, now_ms=now_ms)
     begun = sorted(child for child in lineage.children(shard.id) if child in leased)

@@ -11,9 +11,8 @@ from graphlib import TopologicalSorter
 
 from sparkinesis.errors import InconsistentShardsError
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.rules.beginning import Beginning, InitialPosition
-from sparkinesis.stream import position as pos
-from sparkinesis.stream.position import sequence_order
+from sparkinesis.lease.rules.beginning import Beginning
+from sparkinesis.stream.position import LATEST, InitialPosition, sequence_order
 from sparkinesis.stream.routing import MAX_HASH_KEY
 from sparkinesis.stream.shard import Lineage, Shard
 
@@ -86,7 +85,7 @@ def leases_for_empty_table(
     lineage = Lineage.of(shards)
     shards = [lineage.shards[shard_id] for shard_id in lineage.roots()]
     require_tiling(shards)
-    is_latest = position is pos.LATEST
+    is_latest = position is LATEST
     instant_ms = timestamp_ms if is_latest else None
     begin = Beginning(position, instant_ms, instant_ms, timestamp_ms, is_now=is_latest)
     return [begin.lease(shard) for shard in by_birth(shards)]
@@ -112,7 +111,7 @@ def leases_for_partial_table(
                 f"{shard.id} is listed as open, and {', '.join(children)} as what came from it. "
                 "The stream may be resharding: ask again."
             )
-    if initial is pos.LATEST and not begin.is_now:
+    if initial is LATEST and not begin.is_now:
         missing = _unread_roots(lineage, leased)
     else:
         missing = _missing_by_kcl(lineage, leased, is_latest=begin.is_now)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any, TypeAlias
 
-from sparkinesis.lease.extended_sequence_number import LATEST, ExtendedSequenceNumber
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, PendingCheckpoint
 from sparkinesis.stream.position import AfterRecord, AtTimestamp
 
@@ -330,7 +330,7 @@ def reset(
     """
     changes, gone = _place(at, timestamp_ms)
     application_ms, made_ms = lease.began_ms, lease.made_ms
-    if at.sequence_number == LATEST:
+    if at.is_latest:
         application_ms = timestamp_ms
     if began_ms is not None:
         application_ms = began_ms

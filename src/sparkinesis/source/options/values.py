@@ -9,18 +9,15 @@ import difflib
 import math
 import re
 from collections.abc import Callable
-from datetime import datetime, timezone
 
 from sparkinesis.errors import OptionError
 from sparkinesis.stream.address import CONSUMER_NAME, REGION, TABLE_NAME, check_endpoint
 from sparkinesis.stream.credentials import DEFAULT_SESSION_NAME
 from sparkinesis.stream.position import (
-    END_OF_TIME_MS,
-    LATEST,
-    TRIM_HORIZON,
-    AtTimestamp,
     FromApplication,
+    InitialPosition,
     Position,
+    parse_initial_position,
 )
 
 _DURATION = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?) ?(?P<unit>[a-z]*)")
@@ -153,29 +150,15 @@ def read_consumer_name(name: str, value: str | None) -> str | None:
     return text
 
 
-def read_position(name: str, value: str | None, also: str = "") -> Position:
-    text = (read_text(name, value) or "latest").strip()
-    named = {"latest": LATEST, "trim_horizon": TRIM_HORIZON, "earliest": TRIM_HORIZON}
-    if text.lower() in named:
-        return named[text.lower()]
+def read_position(name: str, value: str | None, others: str = "") -> InitialPosition:
+    """Read ``latest`` (the default), ``trim_horizon`` or an instant. Raises `OptionError`.
+
+    ``others``: the values that the option accepts besides, for the error's text.
+    """
     try:
-        # Python 3.10 reads neither a trailing Z nor fewer than three decimals.
-        instant = datetime.fromisoformat(re.sub(r"[zZ]$", "+00:00", text))
-    except ValueError:
-        raise OptionError(
-            f"The option {name} is {value!r}, which cannot be read. It takes latest, trim_horizon "
-            f"or an instant with its time zone in ISO 8601, such as 2026-11-21T08:30:00Z{also}."
-        ) from None
-    if instant.tzinfo is None:
-        raise OptionError(
-            f"The option {name} is {value!r}, an instant without a time zone. Say which is meant, "
-            f"for instance {text}Z or {text}+01:00."
-        )
-    since_epoch = instant - datetime(1970, 1, 1, tzinfo=timezone.utc)
-    ms = (since_epoch.days * 86_400 + since_epoch.seconds) * 1000 + since_epoch.microseconds // 1000
-    if not 0 <= ms < END_OF_TIME_MS:
-        raise OptionError(f"The option {name} is {value!r}, an instant before 1970, or after 9999.")
-    return AtTimestamp(ms)
+        return parse_initial_position(read_text(name, value) or "latest", others)
+    except ValueError as error:
+        raise OptionError(f"The option {name} is {value!r}, {error}.") from None
 
 
 def boolean(default: bool) -> Callable[[str, str | None], bool]:

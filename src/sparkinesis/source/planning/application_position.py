@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from sparkinesis.errors import LeaseTableError
-from sparkinesis.lease.extended_sequence_number import AT_TIMESTAMP
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.stream.address import StreamAddress
@@ -13,6 +12,7 @@ from sparkinesis.stream.position import (
     LATEST,
     SHARD_END,
     TRIM_HORIZON,
+    AfterRecord,
     AtTimestamp,
     Position,
     parse_position,
@@ -90,9 +90,7 @@ def resume(
             f"stream's in streamName. {_INSTEAD}"
         )
     timeless = sorted(
-        s
-        for s, lease in leases.items()
-        if lease.checkpoint.sequence_number == AT_TIMESTAMP and lease.timestamp_ms is None
+        s for s, lease in leases.items() if lease.lacks_instant and not lease.checkpoint.is_latest
     )
     if timeless:
         raise LeaseTableError(
@@ -104,8 +102,7 @@ def resume(
     positions = {
         shard_id: _position(lease, now_ms, table)
         for shard_id, lease in leases.items()
-        if shard_id in lineage.shards
-        or lease.checkpoint.sequence_number not in {str(SHARD_END), str(LATEST)}
+        if shard_id in lineage.shards or not (lease.is_finished or lease.checkpoint.is_latest)
     }
     unfinished = {shard for shard, position in positions.items() if position is not SHARD_END}
     # Leases of children are there before their parent's last record is checkpointed.
@@ -126,18 +123,16 @@ def _is_of(lease: Lease, address: StreamAddress) -> bool:
 
 
 def _position(lease: Lease, now_ms: int, table: LeaseTable) -> Position:
-    sequence_number = lease.checkpoint.sequence_number
-    if sequence_number in {str(LATEST), AT_TIMESTAMP}:
-        return AtTimestamp(now_ms if lease.timestamp_ms is None else lease.timestamp_ms)
-    if sequence_number in {str(TRIM_HORIZON), str(SHARD_END)}:
-        return parse_position(sequence_number)
-    if sequence_number.isdecimal():
-        try:
+    try:
+        position = lease.position()
+        if isinstance(position, AfterRecord):
+            # Without arrival times; an offset holds those of the query's own records only.
             return parse_position(str(lease.checkpoint))
-        except ValueError:
-            pass
-    raise LeaseTableError(
-        f"The {table} has the checkpoint {sequence_number[:80]!r} (sub-sequence number "
-        f"{lease.checkpoint.sub_sequence_number}) in its lease {lease.key!r}, which no KCL writes. "
-        f"Mend or delete that lease. {_INSTEAD}"
-    )
+    except ValueError:
+        at = lease.checkpoint
+        raise LeaseTableError(
+            f"The {table} has the checkpoint {at.sequence_number[:80]!r} (sub-sequence number "
+            f"{at.sub_sequence_number}) in its lease {lease.key!r}, which no KCL writes. "
+            f"Mend or delete that lease. {_INSTEAD}"
+        ) from None
+    return AtTimestamp(now_ms) if position is LATEST or position is None else position

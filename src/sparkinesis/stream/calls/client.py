@@ -25,11 +25,17 @@ from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.calls.subscription import Subscription, subscribe
 from sparkinesis.stream.calls.transport import call_client, subscription_client
 from sparkinesis.stream.page import ChildShard, Page
-from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, Position
+from sparkinesis.stream.position import (
+    LATEST,
+    TRIM_HORIZON,
+    AtTimestamp,
+    Position,
+    iterator_type,
+    starting_position,
+)
 from sparkinesis.stream.put_entry import PutEntry
 from sparkinesis.stream.routing import HashRange, ShardMap
 from sparkinesis.stream.shard import Shard
-from sparkinesis.stream.starting import iterator_type, starting_position
 
 _T = TypeVar("_T")
 

@@ -15,11 +15,11 @@ from functools import partial
 from typing import Protocol
 
 from sparkinesis.errors import LeaseLostError, ProcessorError, SparkinesisError
-from sparkinesis.lease.extended_sequence_number import LATEST, ExtendedSequenceNumber
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.rules.beginning import Unread, unread_of
 from sparkinesis.lease.rules.shard_sync import ShardEnd
-from sparkinesis.stream.position import AfterRecord, AtTimestamp
+from sparkinesis.stream.position import LATEST, AfterRecord, AtTimestamp
 from sparkinesis.stream.shard import Shard
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.lifecycle.delivery import Deliverer, RepeatedError, backoff
@@ -239,7 +239,7 @@ class ShardConsumer:
     def _initialize(self) -> None:
         settings = self._settings
         lease = self.held.lease
-        if lease.checkpoint.sequence_number == LATEST and lease.timestamp_ms is None:
+        if lease.position() is LATEST:
             # As a KCL wrote it. From here on it means this instant, also after a restart.
             self.held.fix_instant(settings.service_time_ms())
             lease = self.held.lease

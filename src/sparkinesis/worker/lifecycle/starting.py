@@ -9,11 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sparkinesis.lease.extended_sequence_number import AT_TIMESTAMP, LATEST, TRIM_HORIZON
 from sparkinesis.lease.lease import Lease
-from sparkinesis.stream import position as positions
 from sparkinesis.stream.page import Record
-from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position, sequence_order
+from sparkinesis.stream.position import (
+    LATEST,
+    TRIM_HORIZON,
+    AfterRecord,
+    AtTimestamp,
+    Position,
+    sequence_order,
+)
 
 
 def start_position(
@@ -25,26 +30,19 @@ def start_position(
     AT_TIMESTAMP the instant of the application's configuration. Where that is none, nothing may be
     lost, so the shard is read from its start.
     """
-    checkpoint = lease.checkpoint
-    if checkpoint.sequence_number == TRIM_HORIZON:
-        return positions.TRIM_HORIZON
-    if checkpoint.sequence_number in {LATEST, AT_TIMESTAMP}:
-        if lease.timestamp_ms is not None:
-            return AtTimestamp(lease.timestamp_ms)
-        if checkpoint.sequence_number == LATEST:
-            return AtTimestamp(now_ms)
-        return initial if isinstance(initial, AtTimestamp) else positions.TRIM_HORIZON
-    is_known = isinstance(lease.known, AfterRecord)
-    known = lease.known if is_known else AfterRecord(checkpoint.sequence_number)
-    assert isinstance(known, AfterRecord)
-    is_whole = not deaggregate and not checkpoint.sub_sequence_number
-    sub = None if is_whole else checkpoint.sub_sequence_number
-    return replace(known, sub_sequence_number=sub)
+    position = lease.position()
+    if position is LATEST:
+        return AtTimestamp(now_ms)
+    if position is None:
+        return initial if isinstance(initial, AtTimestamp) else TRIM_HORIZON
+    if isinstance(position, AfterRecord) and not deaggregate and not position.sub_sequence_number:
+        return replace(position, sub_sequence_number=None)
+    return position
 
 
 def not_before(position: Position, bound_ms: int) -> Position:
     """``position``, or the bound (epoch ms) where it surely lies before that."""
-    if position is positions.TRIM_HORIZON:
+    if position is TRIM_HORIZON:
         return AtTimestamp(bound_ms)
     if isinstance(position, AtTimestamp) and position.ms < bound_ms:
         return AtTimestamp(bound_ms)

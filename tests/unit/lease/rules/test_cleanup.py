@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.rules.beginning import InitialPosition, beginning, new_lease
+from sparkinesis.lease.rules.beginning import beginning, new_lease
 from sparkinesis.lease.rules.cleanup import deletable
 from sparkinesis.lease.rules.shard_sync import (
     leases_for_partial_table,
     orphaned_children,
     plan_children,
 )
-from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp
+from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, InitialPosition
 from sparkinesis.stream.shard import Lineage, Shard
 
 

@@ -15,9 +15,10 @@ from sparkinesis.lease.extended_sequence_number import (
     ExtendedSequenceNumber,
 )
 from sparkinesis.lease.lease import Lease, StreamIdentifier
-from sparkinesis.lease.rules.beginning import InitialPosition, new_lease
+from sparkinesis.lease.rules.beginning import new_lease
 from sparkinesis.lease.rules.reset import InShard, Move, again, plan_reset
 from sparkinesis.stream import position as pos
+from sparkinesis.stream.position import InitialPosition
 from sparkinesis.stream.routing import MAX_HASH_KEY
 from sparkinesis.stream.shard import Shard
 

@@ -12,7 +12,6 @@ from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.beginning import (
     ANY_AGE,
     Beginning,
-    InitialPosition,
     beginning,
     first_instant,
     new_lease,
@@ -25,7 +24,7 @@ from sparkinesis.lease.rules.shard_sync import (
     orphaned_children,
     plan_children,
 )
-from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp
+from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, InitialPosition
 from sparkinesis.stream.routing import MAX_HASH_KEY
 from sparkinesis.stream.shard import Shard
 
