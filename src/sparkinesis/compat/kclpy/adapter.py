@@ -20,7 +20,7 @@ from sparkinesis.compat.kclpy.messages import (
     ShardEndedInput,
     ShutdownRequestedInput,
 )
-from sparkinesis.compat.kclpy.unwritten import is_unwritten
+from sparkinesis.compat.kclpy.must_override import needs_override
 from sparkinesis.compat.kclpy.v2 import processor as v2
 from sparkinesis.compat.kclpy.v3 import processor as v3
 from sparkinesis.errors import ProcessorError, SparkinesisError
@@ -198,7 +198,7 @@ def _check(made: type, processor: object = None) -> None:
     missing = [
         method
         for method in _METHODS[version]
-        if not callable(getattr(made, method, None)) or is_unwritten(getattr(made, method))
+        if not callable(getattr(made, method, None)) or needs_override(getattr(made, method))
     ]
     if missing:
         raise ProcessorError(

@@ -10,8 +10,8 @@ from pathlib import Path
 from sparkinesis.compat.kclpy.adapter import Checkpointer, make_factory
 from sparkinesis.compat.kclpy.checkpoint_error import CheckpointError
 from sparkinesis.compat.kclpy.messages import AnyCheckpointer, Record
+from sparkinesis.compat.kclpy.must_override import must_override
 from sparkinesis.compat.kclpy.settings import PROPERTIES_VARIABLE, Settings, read_settings
-from sparkinesis.compat.kclpy.unwritten import unwritten
 from sparkinesis.errors import OptionError
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.on_error import OnError, Retry, check_policy
@@ -28,12 +28,12 @@ class RecordProcessorBase:
     def initialize(self, shard_id: str) -> None:
         """Called first. An exception is logged and the call repeated."""
 
-    @unwritten
+    @must_override
     def process_records(self, records: Sequence[Record], checkpointer: AnyCheckpointer) -> None:
         """Process records, in order. An exception makes them come again, see docs/kclpy.md."""
         raise NotImplementedError
 
-    @unwritten
+    @must_override
     def shutdown(self, checkpointer: AnyCheckpointer, reason: str) -> None:
         """The last call. For the reason TERMINATE, the end of the shard, it must checkpoint."""
         raise NotImplementedError

@@ -14,8 +14,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from sparkinesis.compat.kclpy import retrieval, values
-from sparkinesis.compat.kclpy.credentials import provider
+from sparkinesis.compat.kclpy import property_values as values
+from sparkinesis.compat.kclpy import retrieval_mode
+from sparkinesis.compat.kclpy.credential_provider import credential_provider
 from sparkinesis.compat.kclpy.properties import Entry, decode, parse
 from sparkinesis.errors import OptionError
 from sparkinesis.stream.address import is_loopback
@@ -52,9 +53,9 @@ class Settings:
     credentials: CredentialSource = FOUND_BY_BOTO
 
 
-Read = Callable[[str], Any]
+Parser = Callable[[str], Any]
 
-_WORKER: Mapping[str, tuple[str, Read]] = {
+_WORKER_KEYS: Mapping[str, tuple[str, Parser]] = {
     "failoverTimeMillis": ("failover_time", values.millis(100)),
     "maxLeasesForWorker": ("max_leases", values.integer(1)),
     "maxLeasesToStealAtOneTime": ("max_leases_to_steal", values.integer(1)),
@@ -73,7 +74,7 @@ _WORKER: Mapping[str, tuple[str, Read]] = {
 }
 """Keys that are an option of the worker."""
 
-_TABLE: Mapping[str, tuple[str, Read]] = {
+_TABLE_KEYS: Mapping[str, tuple[str, Parser]] = {
     "billingMode": ("billing_mode", values.billing_mode),
     "initialLeaseTableReadCapacity": ("read_capacity", values.integer(1)),
     "initialLeaseTableWriteCapacity": ("write_capacity", values.integer(1)),
@@ -82,8 +83,8 @@ _TABLE: Mapping[str, tuple[str, Read]] = {
 }
 """Keys that are an option of the lease table."""
 
-_OTHERS: Mapping[str, Read] = {
-    **retrieval.KEYS,
+_OTHER_KEYS: Mapping[str, Parser] = {
+    **retrieval_mode.KEYS,
     "applicationName": values.name("an application's name", 1, 255),
     "tableName": values.name("a table's name", 3, 255),
     "streamName": values.name("a stream's name", 1, 128),
@@ -96,19 +97,19 @@ _OTHERS: Mapping[str, Read] = {
     "initialPositionInStreamExtended": values.instant,
     "isGracefulLeaseHandoffEnabled": values.boolean,
     "timeoutInSeconds": values.seconds,
-    "AwsCredentialsProvider": provider,
-    "AWSCredentialsProvider": provider,
-    "AwsCredentialsProviderDynamoDB": provider,
-    "AWSCredentialsProviderDynamoDB": provider,
+    "AwsCredentialsProvider": credential_provider,
+    "AWSCredentialsProvider": credential_provider,
+    "AwsCredentialsProviderDynamoDB": credential_provider,
+    "AWSCredentialsProviderDynamoDB": credential_provider,
     "executableName": values.text,
 }
 
-_READS: Mapping[str, Read] = {
-    **{key: read for key, (_, read) in (*_WORKER.items(), *_TABLE.items())},
-    **_OTHERS,
+_PARSERS: Mapping[str, Parser] = {
+    **{key: read for key, (_, read) in (*_WORKER_KEYS.items(), *_TABLE_KEYS.items())},
+    **_OTHER_KEYS,
 }
 
-_MEANINGLESS = frozenset(
+_IGNORED = frozenset(
     {
         "processingLanguage",
         "maxActiveThreads",
@@ -166,7 +167,7 @@ _MEANINGLESS = frozenset(
 )
 """Keys of the daemon that there is nothing to set by here."""
 
-_MEANINGLESS_PREFIX = "fanoutConfig."
+_IGNORED_PREFIX = "fanoutConfig."
 
 
 def read_settings(file: Path) -> Settings:
@@ -251,13 +252,13 @@ def _known(entries: Mapping[str, Entry], file: str) -> Mapping[str, Entry]:
     known: dict[str, Entry] = {}
     ignored: list[str] = []
     for key, entry in entries.items():
-        if key in _READS:
+        if key in _PARSERS:
             if entry.value.strip():
                 known[key] = entry
-        elif key in _MEANINGLESS or key.startswith(_MEANINGLESS_PREFIX):
+        elif key in _IGNORED or key.startswith(_IGNORED_PREFIX):
             ignored.append(key)
         else:
-            near = difflib.get_close_matches(key, [*_READS, *_MEANINGLESS], n=1, cutoff=0.6)
+            near = difflib.get_close_matches(key, [*_PARSERS, *_IGNORED], n=1, cutoff=0.6)
             _log.warning(
                 "%s, line %d: %s is not a known key and is ignored.%s",
                 file, entry.line, key, f" Did you mean {near[0]}?" if near else "",
@@ -269,7 +270,7 @@ def _known(entries: Mapping[str, Entry], file: str) -> Mapping[str, Entry]:
 
 def _read(entry: Entry, key: str, file: str) -> Any:
     try:
-        return _READS[key](entry.value.strip())
+        return _PARSERS[key](entry.value.strip())
     except ValueError as error:
         # Neither an external id nor a password in a URL belongs into an error.
         is_secret = "Credentials" in key or "@" in entry.value
@@ -278,15 +279,15 @@ def _read(entry: Entry, key: str, file: str) -> Any:
 
 
 def _options(given: Mapping[str, Any], file: str) -> WorkerOptions:
-    worker = {option: given[key] for key, (option, _) in _WORKER.items() if key in given}
+    worker = {option: given[key] for key, (option, _) in _WORKER_KEYS.items() if key in given}
     if given.get("isGracefulLeaseHandoffEnabled") is False:
         worker["handoff_timeout"] = 0.0
     if "timeoutInSeconds" in given:
         # The daemon ends itself then; here only the shard is given up.
         worker |= {"processing_time_limit": given["timeoutInSeconds"], "give_up_after_limit": True}
-    table = {option: given[key] for key, (option, _) in _TABLE.items() if key in given}
+    table = {option: given[key] for key, (option, _) in _TABLE_KEYS.items() if key in given}
     try:
-        worker |= retrieval.retrieval_options(given)
+        worker |= retrieval_mode.retrieval_options(given)
         return WorkerOptions(**worker, table=LeaseTableOptions(**table))
     except OptionError as error:
         raise OptionError(f"{file}: {error}") from error

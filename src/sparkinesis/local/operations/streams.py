@@ -162,9 +162,9 @@ def decrease_retention(context: Context, request: requests.RetentionPeriod) -> N
             f"longer than existing retention period ({stream.retention_hours} hours). "
             "Use IncreaseRetentionPeriod API."
         )
-    if hours < 24:
+    if hours < _MIN_RETENTION_HOURS:
         raise errors.invalid_argument(
-            f"Minimum allowed retention period is 24 hours. "
+            f"Minimum allowed retention period is {_MIN_RETENTION_HOURS} hours. "
             f"Requested retention period ({hours} hours) is too short."
         )
     stream.set_retention(hours, context.now)

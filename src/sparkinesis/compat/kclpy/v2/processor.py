@@ -13,7 +13,7 @@ from sparkinesis.compat.kclpy.messages import (
     ShutdownInput,
     ShutdownRequestedInput,
 )
-from sparkinesis.compat.kclpy.unwritten import unwritten
+from sparkinesis.compat.kclpy.must_override import must_override
 from sparkinesis.worker.user_methods import call
 
 
@@ -28,12 +28,12 @@ class RecordProcessorBase:
     def initialize(self, initialize_input: InitializeInput) -> None:
         """Called first. An exception is logged and the call repeated."""
 
-    @unwritten
+    @must_override
     def process_records(self, process_records_input: ProcessRecordsInput) -> None:
         """Process records, in order. An exception makes them come again, see docs/kclpy.md."""
         raise NotImplementedError
 
-    @unwritten
+    @must_override
     def shutdown(self, shutdown_input: ShutdownInput) -> None:
         """The last call. For the reason TERMINATE, the end of the shard, it must checkpoint."""
         raise NotImplementedError

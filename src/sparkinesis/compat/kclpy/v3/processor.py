@@ -12,7 +12,7 @@ from sparkinesis.compat.kclpy.messages import (
     ShutdownInput,
     ShutdownRequestedInput,
 )
-from sparkinesis.compat.kclpy.unwritten import unwritten
+from sparkinesis.compat.kclpy.must_override import must_override
 from sparkinesis.compat.kclpy.v2.processor import RecordProcessorBase as Version2
 from sparkinesis.worker.user_methods import call
 
@@ -28,7 +28,7 @@ class RecordProcessorBase:
     def initialize(self, initialize_input: InitializeInput) -> None:
         """Called first. An exception is logged and the call repeated."""
 
-    @unwritten
+    @must_override
     def process_records(self, process_records_input: ProcessRecordsInput) -> None:
         """Process records, in order. An exception makes them come again, see docs/kclpy.md."""
         raise NotImplementedError
@@ -36,7 +36,7 @@ class RecordProcessorBase:
     def lease_lost(self, lease_lost_input: LeaseLostInput) -> None:
         """Another worker has the shard now, or will: checkpoints are refused."""
 
-    @unwritten
+    @must_override
     def shard_ended(self, shard_ended_input: ShardEndedInput) -> None:
         """All of the shard was delivered. Must checkpoint; repeated until it does."""
         raise NotImplementedError

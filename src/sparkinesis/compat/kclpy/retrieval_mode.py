@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sparkinesis.compat.kclpy import values
+from sparkinesis.compat.kclpy import property_values as values
 from sparkinesis.worker.options import FanOutOptions
 
 KEYS = {

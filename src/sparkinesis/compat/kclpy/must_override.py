@@ -8,16 +8,18 @@ from typing import Any, TypeVar
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-def unwritten(method: Method) -> Method:
+def must_override(method: Method) -> Method:
     """Mark a method that only raises NotImplementedError.
 
     Not `abc.abstractmethod`: amazon_kclpy lets instances be made that lack one, and code derives
     from several bases in ways that a metaclass may forbid.
     """
-    method.unwritten = True  # type: ignore[attr-defined]
+    method.must_override = True  # type: ignore[attr-defined]
     return method
 
 
-def is_unwritten(method: object) -> bool:
+def needs_override(method: object) -> bool:
     """Whether a method is marked, or abstract."""
-    return bool(getattr(method, "unwritten", False) or getattr(method, "__isabstractmethod__", 0))
+    return bool(
+        getattr(method, "must_override", False) or getattr(method, "__isabstractmethod__", 0)
+    )

@@ -17,7 +17,7 @@ _ROLE_ARN = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:role/[!-~]{1,574}")
 _ASSUMES_ROLE = re.compile(r"(Kcl)?S[tT][sS]AssumeRole(Session)?CredentialsProvider")
 
 
-def provider(value: str) -> CredentialSource:
+def credential_provider(value: str) -> CredentialSource:
     """The first provider of the list, as the daemon asks that first. Raises ValueError.
 
     A role and a profile are taken over. Any other, such as DefaultCredentialsProvider, becomes
