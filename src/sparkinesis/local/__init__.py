@@ -1,9 +1,9 @@
-"""A local Kinesis for development and tests, with DynamoDB and STS beside it on one endpoint.
+"""A local Kinesis for development and tests; the same endpoint also serves DynamoDB and STS.
 
     with LocalServer() as server:
         kinesis = server.client("kinesis")
 
-Starting a server needs the extra: pip install 'sparkinesis[local]'.
+`LocalServer` needs the extra: pip install 'sparkinesis[local]'.
 """
 
 from sparkinesis.errors import LocalServerError

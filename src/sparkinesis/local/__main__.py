@@ -1,4 +1,4 @@
-"""`python -m sparkinesis.local`: the same as `sparkinesis local`."""
+"""The command `python -m sparkinesis.local`, an alias of `sparkinesis local`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Where the local Kinesis takes its time from: milliseconds since the epoch, as an int.
+"""Clocks for the local Kinesis: functions that return milliseconds since the epoch, as an int.
 
-Arrival times, retention, iterator expiry and every limit read this one clock, so a test that holds
-a `ManualClock` decides when a second has passed.
+Arrival times, retention, iterator expiry and every limit read one clock, so a test that passes a
+`ManualClock` decides when a second has passed.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ Clock = Callable[[], int]
 
 
 def system_clock() -> int:
+    """Return the machine's time."""
     return time.time_ns() // 1_000_000
 
 
 class ManualClock:
-    """A clock that stands still until it is told to move. Safe to share between threads.
+    """A clock that moves only when `advance` is called. Safe to share between threads.
 
-    Nobody can wait for it with a timeout; who has to know how it goes on asks to be told.
+    A thread cannot wait for this clock with a timeout; it registers a listener with `on_advance`.
     """
 
     def __init__(self, start_ms: int = 1_700_000_000_000) -> None:
@@ -33,9 +34,9 @@ class ManualClock:
             return self._now
 
     def advance(self, ms: int) -> int:
-        """Moves `ms` milliseconds forward; returns the new time."""
+        """Move `ms` milliseconds forward and return the new time."""
         if ms < 0:
-            raise ValueError(f"a clock does not go back ({ms} ms)")
+            raise ValueError(f"cannot advance the clock by {ms} ms: it only moves forward")
         with self._lock:
             self._now += ms
             now = self._now
@@ -44,5 +45,5 @@ class ManualClock:
         return now
 
     def on_advance(self, listener: Callable[[int], None]) -> None:
-        """Has `listener(now)` called after every move, in the thread that moved the clock."""
+        """Call `listener(now)` after every `advance`, in the thread that called `advance`."""
         self._listeners.append(listener)

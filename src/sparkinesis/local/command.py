@@ -1,4 +1,4 @@
-"""`sparkinesis local` (also `python -m sparkinesis.local`): the local server in the foreground."""
+"""The command `sparkinesis local`: runs the local server in the foreground."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sparkinesis.local.wire.server import LocalServer
 
 
 def parse_streams(text: str) -> dict[str, int]:
-    """Shard counts by stream name, from "flights:4,other".
+    """Parse "flights:4,other" into shard counts by stream name; the default is 1 shard.
 
     Raises: typer.BadParameter.
     """
@@ -28,9 +28,9 @@ def parse_streams(text: str) -> dict[str, int]:
         name, colon, count = part.partition(":")
         shards = int(count) if count.isdigit() else 0 if colon else 1
         if not name or shards < 1:
-            raise typer.BadParameter(f"{part!r} is not NAME or NAME:SHARDS")
+            raise typer.BadParameter(f"{part!r} is not NAME or NAME:SHARDS, as in flights:4")
         if name in streams:
-            raise typer.BadParameter(f"{name!r} is named twice")
+            raise typer.BadParameter(f"stream {name!r} is given twice")
         streams[name] = shards
     return streams
 
@@ -38,32 +38,36 @@ def parse_streams(text: str) -> dict[str, int]:
 def local(
     *,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 takes any that is free.")
+        int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 picks a free one.")
     ] = 4566,
     streams: Annotated[
-        str, typer.Option(metavar="NAME:SHARDS,...", help="Streams to create, as flights:4,other.")
+        str,
+        typer.Option(metavar="NAME:SHARDS,...", help="Streams to create, as in flights:4,other."),
     ] = "",
-    region: Annotated[str, typer.Option(help="Region to create them in.")] = DEFAULT_REGION,
+    region: Annotated[
+        str, typer.Option(help="Region in which to create the streams.")
+    ] = DEFAULT_REGION,
     limits: Annotated[
-        bool, typer.Option(help="Throttle as the service does, or not at all.")
+        bool, typer.Option(help="Apply the limits of the service (throttling), or none.")
     ] = True,
     dynamodb: Annotated[
-        bool, typer.Option("--dynamodb", help="Start DynamoDB now, not with its first request.")
+        bool,
+        typer.Option("--dynamodb", help="Start DynamoDB at once instead of on its first request."),
     ] = False,
     empty_pages: Annotated[
-        int, typer.Option(min=0, help="Empty answers of a new iterator before it gives records.")
+        int, typer.Option(min=0, help="Empty responses that a new iterator returns before records.")
     ] = 0,
     reshard_delay_ms: Annotated[
-        int, typer.Option(min=0, help="How long a stream is UPDATING after a reshard, in ms.")
+        int, typer.Option(min=0, help="Milliseconds a stream stays UPDATING during a reshard.")
     ] = 0,
     consumer_delay_ms: Annotated[
-        int, typer.Option(min=0, help="How long a consumer is CREATING, or DELETING, in ms.")
+        int, typer.Option(min=0, help="Milliseconds a consumer stays CREATING or DELETING.")
     ] = 0,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print the endpoint as one line of JSON, and no more.")
+        bool, typer.Option("--json", help="Print only one line of JSON, with the endpoint.")
     ] = False,
 ) -> None:
-    """Run Kinesis, DynamoDB and STS on this machine until Ctrl-C. Nothing is kept on disk."""
+    """Run Kinesis, DynamoDB and STS on this machine until Ctrl-C. All data is in memory."""
     wanted = parse_streams(streams)
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -78,7 +82,7 @@ def local(
     )
     try:
         server.start()
-        # The quota of CreateStream is for clients.
+        # Created before the limits apply: CreateStream has a quota per second.
         for name, shards in wanted.items():
             server.kinesis.call("CreateStream", region=region, StreamName=name, ShardCount=shards)
         server.kinesis.limits = limits
@@ -96,15 +100,17 @@ def local(
 
 
 def _introduce(url: str, region: str, streams: dict[str, int]) -> None:
-    """The URL alone on the first line, for programs; then how to use it, for people."""
+    """Print the URL on the first line, for programs; then examples of its use, for people."""
     console = Console(highlight=False, soft_wrap=True)
     console.print(Text(url, style="bold green"))
     console.print()
     for name, text in _hints(url, region, streams):
-        # Not wrapped: a line that is broken cannot be copied.
+        # Not wrapped: a wrapped line cannot be copied.
         console.print(Text.assemble((f"{name:<9}", "dim"), text), soft_wrap=True)
     console.print()
-    console.print("Any credentials will do. Ctrl-C stops it; nothing is kept.", style="dim")
+    console.print(
+        "Any credentials are accepted. Ctrl-C stops the server; its data is lost.", style="dim"
+    )
 
 
 def _hints(url: str, region: str, streams: dict[str, int]) -> Sequence[tuple[str, str]]:

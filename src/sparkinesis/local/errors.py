@@ -1,10 +1,10 @@
-"""The error answers of the service, as exceptions. Messages follow the service's own wording."""
+"""The service's error responses as exceptions. Messages follow the service's own wording."""
 
 from __future__ import annotations
 
 
 class KinesisError(Exception):
-    """One error answer: its `code` (`__type` on the wire), and the HTTP status."""
+    """An error response: its `code` (`__type` on the wire), message and HTTP status."""
 
     def __init__(self, code: str, message: str, status: int = 400) -> None:
         super().__init__(f"{code}: {message}")
@@ -14,7 +14,7 @@ class KinesisError(Exception):
 
 
 class ConnectionDroppedError(Exception):
-    """A fault plan cut the connection: the caller gets no answer at all."""
+    """A fault plan dropped the connection: the caller receives no response."""
 
 
 def stream_not_found(name: str, account: str) -> KinesisError:
@@ -24,7 +24,7 @@ def stream_not_found(name: str, account: str) -> KinesisError:
 
 
 def shard_not_found(shard: str, stream: str, account: str) -> KinesisError:
-    """For the control plane (SplitShard, MergeShards)."""
+    """The message of the control plane (SplitShard, MergeShards)."""
     return KinesisError(
         "ResourceNotFoundException",
         f"Could not find shard {shard} in stream {stream} under account {account}.",
@@ -32,7 +32,7 @@ def shard_not_found(shard: str, stream: str, account: str) -> KinesisError:
 
 
 def shard_does_not_exist(shard: str, stream: str, account: str) -> KinesisError:
-    """For the data plane (GetShardIterator, GetRecords)."""
+    """The message of the data plane (GetShardIterator, GetRecords)."""
     return KinesisError(
         "ResourceNotFoundException",
         f"Shard {shard} in stream {stream} under account {account} does not exist",
@@ -51,7 +51,7 @@ def invalid_argument(message: str) -> KinesisError:
 
 
 def validation(*problems: str) -> KinesisError:
-    """`problems` are constraint violations: "Value 'x' at 'limit' failed to satisfy ..."."""
+    """A ValidationException for these problems, each as `validation.violation` returns it."""
     noun = "error" if len(problems) == 1 else "errors"
     return KinesisError(
         "ValidationException", f"{len(problems)} validation {noun} detected: {'; '.join(problems)}"

@@ -1,8 +1,8 @@
-"""CBOR, as the AWS SDKs for Java speak it to Kinesis.
+"""The CBOR codec, as the AWS SDKs for Java use it with Kinesis.
 
-Blobs are byte strings, and an instant is an integer of milliseconds under tag 1. RFC 8949 has
-seconds under that tag, and cbor2 reads them so by itself: its decoding of the tag is replaced here.
-Conversions follow the service model, which says what is a blob and what an instant.
+Blobs are byte strings, and an instant is an integer of milliseconds under tag 1. RFC 8949 defines
+that tag as seconds, and cbor2 decodes it so: this module replaces cbor2's decoding of the tag. The
+service model tells which members are blobs and which are instants.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sparkinesis.local.model.record_page import RecordPage
 
 _EPOCH = 1
 _MAX_MS = 1 << 63
-# The timestamps in answers; their values are seconds until they are encoded.
+# The timestamps in responses; operations return them in seconds.
 _TIMES = frozenset(
     {"ApproximateArrivalTimestamp", "ConsumerCreationTimestamp", "StreamCreationTimestamp"}
 )
@@ -41,7 +41,7 @@ _TYPES: validation.Types = {
 
 
 class _StoredRecord(msgspec.Struct):
-    """A record as `shard` keeps it. `data` is decoded from base64 by msgspec."""
+    """A record as `Shard` stores it. msgspec decodes `data` from base64."""
 
     number: str = msgspec.field(name="SequenceNumber")
     arrival: float = msgspec.field(name="ApproximateArrivalTimestamp")
@@ -67,7 +67,7 @@ class CborCodec:
         try:
             return msgspec.convert(request, kind)
         except msgspec.ValidationError as error:
-            # Finds the service's words for a member that is missing.
+            # For a missing member, this raises the service's own message.
             validation.check_constraints(operation, request)
             raise errors.serialization(str(error)) from None
 
@@ -84,9 +84,9 @@ class CborCodec:
 
 
 def _instant(value: Any, _immutable: bool) -> Any:
-    """What is under tag 1: whole milliseconds, or seconds as a float, as RFC 8949 has them.
+    """Decode tag 1: an int is milliseconds, a float is seconds as in RFC 8949.
 
-    Anything else stays as it is, which no member of a request allows.
+    Any other value is returned unchanged; the type check then refuses it.
     """
     if type(value) is int and abs(value) < _MAX_MS:
         return _Instant(value / 1000)
@@ -96,7 +96,7 @@ def _instant(value: Any, _immutable: bool) -> Any:
 
 
 def _plain(value: Any, shape: Any) -> Any:
-    """A request whose types were checked, as the typed requests have it; unknown members go."""
+    """Convert a type-checked request for msgspec; unknown members are dropped."""
     kind = shape.type_name
     if kind == "structure":
         return {
@@ -114,7 +114,7 @@ def _plain(value: Any, shape: Any) -> Any:
 
 
 def _wire(value: Any) -> Any:
-    """An answer with its instants as they are sent."""
+    """Return a response whose instants are CBOR tags."""
     if isinstance(value, dict):
         return {
             name: _milliseconds(item) if name in _TIMES else _wire(item)

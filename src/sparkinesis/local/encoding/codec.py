@@ -1,4 +1,4 @@
-"""Bodies on the wire. One codec per content type; the operations know nothing of either."""
+"""Codecs between typed requests and HTTP bodies, one per content type; and the JSON codec."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Codec(Protocol):
     content_type: str
 
     def decode(self, operation: str, body: bytes, kind: type[Request], trusting: bool) -> Request:
-        """The request in `body`, checked.
+        """Decode and validate the request in `body`. Raises: KinesisError.
 
-        trusting: a well-typed body is not checked any further here, because the operation checks it
-        (PutRecords, whose bodies are large).
+        trusting: skip the constraint checks for a well-typed body, because the operation makes them
+        itself (PutRecords, whose bodies are large).
         """
 
     def encode(self, result: RecordPage | dict[str, Any] | None) -> bytes: ...
@@ -28,7 +28,7 @@ class Codec(Protocol):
 
 
 class JsonCodec:
-    """JSON 1.1, as boto3 and the AWS CLI speak it."""
+    """The codec for JSON 1.1, which boto3 and the AWS CLI use."""
 
     content_type = "application/x-amz-json-1.1"
 
@@ -37,7 +37,7 @@ class JsonCodec:
             try:
                 return msgspec.json.decode(body, type=kind)
             except msgspec.DecodeError:
-                pass  # the careful way finds the words for what is wrong
+                pass  # the checks below raise the service's own message
         try:
             request = msgspec.json.decode(body)
         except msgspec.DecodeError as error:
@@ -61,7 +61,7 @@ class JsonCodec:
 
 
 def _page(page: RecordPage) -> bytes:
-    """Ten megabytes are copied once, by the join."""
+    """Encode a page with one copy of its records, which may be 10 MB: the join."""
     rest = msgspec.json.encode(page.rest)[1:]
     if not page.records:
         return b'{"Records":[],' + rest

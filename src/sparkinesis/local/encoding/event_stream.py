@@ -1,4 +1,4 @@
-"""Messages of an AWS event stream, the framing of SubscribeToShard's answer.
+"""Encoder of AWS event stream messages, which frame the response of SubscribeToShard.
 
 A message is a prelude (its own length and that of its headers, 4 bytes each, and their CRC32), the
 headers, the payload, and the CRC32 of everything before. Integers are big-endian. All headers here

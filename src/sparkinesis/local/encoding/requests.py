@@ -1,7 +1,7 @@
-"""The requests, as typed values. Field names are the wire's in snake case; times are in seconds.
+"""Typed requests. Field names are the service's in snake case; times are in seconds.
 
-Constraints (lengths, ranges, patterns, enumerations) are not repeated here: `validation` takes them
-from the service model that botocore ships.
+Constraints (lengths, ranges, patterns, enumerations) are not repeated here: `validation` reads them
+from botocore's service model.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Request(msgspec.Struct, frozen=True, rename=_wire_name):
 
 
 class StreamRequest(Request, frozen=True, kw_only=True):
-    """Names a stream by name, by ARN, or by both if they agree."""
+    """A request for one stream, given by name, by ARN, or by both if they agree."""
 
     stream_name: str | None = None
     stream_arn: str | None = None
@@ -136,7 +136,7 @@ class RegisterStreamConsumer(Request, frozen=True):
 
 
 class StreamConsumer(Request, frozen=True):
-    """Names a consumer by its own ARN, or by the stream's and its name."""
+    """A request for one consumer, given by its ARN, or by its name and the stream's ARN."""
 
     stream_arn: str | None = None
     consumer_name: str | None = None

@@ -1,8 +1,7 @@
-"""Whether a request has the shape the service demands, by the service model that botocore ships.
+"""Validation of requests against botocore's model of the service.
 
-A value of the wrong type on the wire is a SerializationException; one that breaks a constraint
-(length, range, pattern, enumeration, presence) is a ValidationException, worded as the service
-words it.
+A value of the wrong type raises a SerializationException; a value that breaks a constraint (length,
+range, pattern, enumeration, presence) raises a ValidationException with the service's wording.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from sparkinesis.local import errors
 
 Types = Mapping[str, tuple[type[Any], ...]]
 
-# What each type of the service model decodes to, in a request that came as JSON.
+# The Python types that each type of the service model decodes to from JSON.
 JSON_TYPES: Types = {
     "structure": (dict,),
     "map": (dict,),
@@ -33,7 +32,7 @@ JSON_TYPES: Types = {
 
 @functools.lru_cache(maxsize=1)
 def _service() -> Any:
-    # A tenth of a second, which importing sparkinesis.local does not need.
+    # Imported late: it takes a tenth of a second.
     from botocore.loaders import Loader  # noqa: PLC0415
     from botocore.model import ServiceModel  # noqa: PLC0415
 
@@ -46,25 +45,25 @@ def input_shape(operation: str) -> Any:
 
 
 def check(operation: str, request: Any) -> None:
-    """Raises the service's error for a decoded JSON request that it would not accept."""
+    """Validate a decoded JSON request. Raises: KinesisError."""
     check_types(operation, request, JSON_TYPES)
     check_constraints(operation, request)
 
 
 def check_types(operation: str, request: Any, types: Types) -> None:
-    """Raises: KinesisError, if a member of a decoded request has not the type it should have."""
+    """Raise KinesisError if a member of a decoded request has the wrong type."""
     _check_type(request, input_shape(operation), types)
 
 
 def check_constraints(operation: str, request: Any) -> None:
-    """Raises: KinesisError, if a request whose types are right breaks a constraint."""
+    """Raise KinesisError if a type-checked request breaks a constraint."""
     problems = list(_problems(request, input_shape(operation), ""))
     if problems:
         raise errors.validation(*problems[:10])
 
 
 def _check_type(value: Any, shape: Any, types: Types) -> None:
-    # bool is an int in Python, not on the wire.
+    # `type`, not isinstance: bool is a subclass of int in Python, but not on the wire.
     if type(value) not in types[shape.type_name]:
         raise errors.serialization(
             f"{type(value).__name__} can not be converted to {shape.type_name} {shape.name}"
@@ -100,7 +99,7 @@ def _problems(value: Any, shape: Any, where: str) -> Iterator[str]:
 def _own_problems(value: Any, shape: Any, where: str) -> Iterator[str]:
     limits, kind = shape.metadata, shape.type_name
     if kind == "blob":
-        return  # how large data may be depends on the stream: `kinesis` checks it
+        return  # the size limit depends on the stream: `operations.put` checks it
     number = kind in {"integer", "long"}
     shown = f"'[{len(value)} members]'" if kind in {"list", "map"} else f"'{value}'"
     size = len(value) if kind in {"string", "list", "map"} else value
@@ -120,7 +119,7 @@ def _own_problems(value: Any, shape: Any, where: str) -> Iterator[str]:
 
 
 def violation(value: str, where: str, rule: str) -> str:
-    """One problem, as ValidationException words it. `value` comes with its quotes."""
+    """Return one problem in the wording of ValidationException. `value` includes its quotes."""
     return f"Value {value} at '{where}' failed to satisfy constraint: {rule}"
 
 
