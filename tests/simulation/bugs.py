@@ -208,7 +208,7 @@ BUGS: dict[str, Bug] = {
         Checkpointer, "take_reset", lambda take: lambda self: take(self) and None, _READS, 15
     ),
     "old records within a page are not skipped": instead(
-        intake, "since", lambda _: lambda records, bound: records, _READS, 4
+        intake, "drop_older", lambda _: lambda records, bound: records, _READS, 4
     ),
     "younger records are skipped too": instead(ConsumerSettings, "skip_before", too_far, _READS, 4),
     "a machine's clock is believed": instead(

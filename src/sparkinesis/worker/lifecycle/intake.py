@@ -1,16 +1,21 @@
-"""From a shard's pages to batches: begins at a position, looks for loss, skips, unpacks."""
+"""From a shard's pages to batches: the one way that records take to a record processor.
+
+A batch is made in three steps: take the next page, as much of it as there is memory for; select
+the records that are to be delivered; unpack them. `Intake.take` is these three steps.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from sparkinesis.errors import PositionNotFoundError, ShardNotFoundError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.rules.beginning import Unread
 from sparkinesis.lease.rules.shard_sync import ShardEnd
-from sparkinesis.stream.calls.client import Fetched, shard_of
+from sparkinesis.stream.calls.client import shard_of
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp, Position
 from sparkinesis.stream.reading.missing_end import TimeAtTip
@@ -18,16 +23,34 @@ from sparkinesis.stream.reading.retention import CLOCK_MARGIN_MS, ReadProgress, 
 from sparkinesis.stream.shard import Shard
 from sparkinesis.worker.batch import RecordBatch, make_batch
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
-from sparkinesis.worker.lifecycle.start_check import StartCheck, tell
-from sparkinesis.worker.lifecycle.starting import beyond, is_behind, later, since
-from sparkinesis.worker.retrieval.ahead import FetchedPage, OpenRetrieval, Retrieval
+from sparkinesis.worker.lifecycle.start_check import StartCheck, report_loss
+from sparkinesis.worker.lifecycle.starting import drop_older, drop_up_to, farther, is_older
+from sparkinesis.worker.retrieval.ahead import FetchedPage, FetchRequest, OpenRetrieval, Retrieval
 from sparkinesis.worker.retrieval.shard_accounts import ShardAccounts
 
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class _Progress:
+    """How far a shard was read. Replaced page by page; the old one is restored after an error."""
+
+    reached: ReadProgress
+    """The position at which retrieval began, or resumes after an error."""
+    start_check: StartCheck | None = None
+    """Checks the first page behind a checkpoint or a long pause; None once that page was seen."""
+    before_jump: AfterRecord | None = None
+    """The last record that was read before a jump to an instant. Arrival times are in no order, so
+    the instant may lie before this record; records up to it are dropped."""
+
+    @property
+    def position(self) -> Position:
+        """The position behind which records are to be delivered."""
+        return self.before_jump or self.reached.position
+
+
 class Intake:
-    """Used by one thread, that of the shard's consumer, but for `end`."""
+    """The batches of one shard. For the thread of the shard's consumer only, except `end`."""
 
     def __init__(
         self,
@@ -38,16 +61,13 @@ class Intake:
         on_page: Callable[[], None],
     ) -> None:
         self.at_end = False
-        """The shard has ended, and every batch of it was taken."""
+        """True once the shard has ended and its last batch was taken."""
         self.children: tuple[Shard, ...] = ()
-        """The shards that follow, once `at_end`; none if the service told of none."""
-        self.seen_ms: int | None = None
-        """When the last page was fetched, by the service's clock (epoch ms)."""
+        """The child shards, once `at_end`; empty if the service named none."""
         self.millis_behind_latest: int | None = None
-        self.at_tip = TimeAtTip(settings.clock)
+        self.time_at_tip = TimeAtTip(settings.clock)
         self.dropped = 0
         """User records of aggregates that the hash-range filter has dropped."""
-        self._bytes = 0
         self._shard_id = shard_id
         self._name = settings.describe_shard(shard_id)
         self._hash_range = hash_range if settings.options.hash_range_filter else None
@@ -57,75 +77,75 @@ class Intake:
         self._lock = threading.Lock()
         self._has_ended = False
         self._retrieval: Retrieval | None = None
-        self._memory = ShardAccounts(settings.memory, deaggregate=settings.options.deaggregate)
+        self._accounts = ShardAccounts(settings.memory, deaggregate=settings.options.deaggregate)
         self._rest: FetchedPage | None = None
-        """What was not taken of a page that is too large for one batch."""
-        self._reached = ReadProgress(TRIM_HORIZON)
-        """Where the retrieval began, or is to go on should it fail."""
-        self._done: ExtendedSequenceNumber | None = None
-        self._taken: AfterRecord | None = None
-        """Set by a jump to an instant, which may lie before: arrival times are in no order."""
-        self._check: StartCheck | None = None
-        """For the first page behind a checkpoint, or a long rest; None once that was seen."""
+        """The part of a page that did not fit into the memory of one batch."""
+        self._progress = _Progress(ReadProgress(TRIM_HORIZON))
+        self._checkpoint: ExtendedSequenceNumber | None = None
+        self._bytes = 0
+        self._fetched_ms: int | None = None
+        """When the last page was fetched, by the service's clock (epoch ms)."""
         self._last_arrival_ms: int | None = None
-        """That of the last record that was taken or, before, of the checkpoint's (epoch ms)."""
+        """Arrival time of the last record taken; before the first one, of the checkpoint's record
+        (epoch ms)."""
 
     def begin(
         self,
         start: Position,
-        done: ExtendedSequenceNumber | None = None,
+        checkpoint: ExtendedSequenceNumber | None = None,
         unread: Unread | None = None,
     ) -> None:
-        """Go on from ``start``, whatever was before. ``done``: the checkpoint that it was.
+        """Read from ``start`` on, regardless of what was read before.
 
-        ``unread``: the records that are wanted, where ``start`` is no record's place; None: those
-        that are kept.
+        checkpoint: the one that ``start`` was made of, where it is one.
+        unread: the records that are wanted, where ``start`` is not the position of a record; None:
+        all records that the stream still keeps.
         """
         self.stop()
-        self._reached = ReadProgress(start)
-        self._done = done
-        self._taken = None
-        self._check = None
-        if isinstance(start, AfterRecord) or unread is not None:
-            self._check = self._new_check(unread)
+        check = isinstance(start, AfterRecord) or unread is not None
+        self._progress = _Progress(
+            ReadProgress(start),
+            StartCheck(self._shard_id, start, self._settings, unread) if check else None,
+        )
+        self._checkpoint = checkpoint
         if isinstance(start, AfterRecord) and start.arrived_ms is not None:
             self._last_arrival_ms = start.arrived_ms
         self.at_end = False
 
     @property
     def reached(self) -> Position:
-        """The place up to which all was taken, with what is known of arrival times."""
-        return self._reached.position
+        """The position up to which everything was taken, with what is known of arrival times."""
+        return self._progress.reached.position
 
     @property
     def shard_end(self) -> ShardEnd:
-        """What was seen at the end of the shard.
+        """What is known at the end of the shard of the times at which its children begin.
 
-        The shards that follow have no record that arrived before the last one here. That the tip
-        was seen later says nothing of them: a closed shard has a tip as well.
+        No record of a child arrived before the last record of this shard. The time at which the
+        reader reached the tip says nothing of the children: a closed shard has a tip as well.
         """
         last_ms = self._last_arrival_ms
-        return ShardEnd(self.seen_ms, None if last_ms is None else last_ms - CLOCK_MARGIN_MS)
+        return ShardEnd(self._fetched_ms, None if last_ms is None else last_ms - CLOCK_MARGIN_MS)
 
     def stop(self) -> None:
-        """Fetch no more, until `take` or `begin`."""
+        """Stop fetching until the next `take`."""
         if self._retrieval is not None:
             self._retrieval.stop()
             self._retrieval = None
         if self._rest is not None:
-            _release(self._rest)
+            self._rest.release()
             self._rest = None
 
     def close(self) -> None:
-        """Fetch no more at all, and give all memory back. The last batch is not used any more."""
+        """Stop fetching for good and release all memory. The last batch must not be in use."""
         self.end()
         self.stop()
-        self._memory.close()
+        self._accounts.close()
 
     def end(self) -> None:
-        """Fetch no more at all, and let go of the shard at once; for any thread.
+        """Stop fetching for good, and let go of the shard at once. For any thread.
 
-        Whoever reads the shard next may have to wait for the connection to be closed.
+        The shard's next reader may have to wait until this connection is closed.
         """
         with self._lock:
             self._has_ended = True
@@ -133,147 +153,164 @@ class Intake:
         if retrieval is not None:
             retrieval.stop()
 
-    def take_bytes(self) -> int:
-        """About how many bytes were taken since the last call; for another thread's statistics."""
+    def take_byte_count(self) -> int:
+        """Return about how many bytes were taken since the last call, for lease statistics.
+
+        For one other thread.
+        """
         taken, self._bytes = self._bytes, 0
         return taken
 
     def take(self) -> RecordBatch | None:
-        """The next batch, which may be empty; None when no page is there, `at_end`, or after `end`.
+        """Return the next batch, which may be empty.
 
-        The batch before is not used any more. Raises what fetching or unpacking raised; the next
-        call goes on behind what was taken.
+        Returns None when no page is there yet, `at_end`, and after `end`. The batch before must not
+        be in use any more. Raises what fetching or unpacking raised; the next call resumes behind
+        the last batch.
         """
-        self._memory.done()
-        if self.at_end:
+        self._accounts.release_batch()
+        retrieval = None if self.at_end else self._running_retrieval()
+        if retrieval is None:
             return None
-        with self._lock:
-            if self._has_ended:
-                return None
-            if self._retrieval is None:
-                self._retrieval = self._open_retrieval(
-                    self._shard_id,
-                    self._reached.position,
-                    self._on_page,
-                    inclusive=self._check is not None,
-                    memory=self._memory.ahead,
-                )
-            retrieval = self._retrieval
-        before = self._reached, self._check, self._taken
+        before = self._progress
         try:
-            return self._take(retrieval)
+            page = self._next_page(retrieval)
+            if page is None:
+                return None
+            batch: RecordBatch | None = None
+            try:
+                records = self._select(page, retrieval.next_from)
+                if records is not None:
+                    batch = self._unpack(page, records, before.position)
+            finally:
+                if self._rest is None:
+                    page.release()
+                if batch is None:
+                    self._accounts.release_batch()
+            return batch
         except PositionNotFoundError:
-            self._tell(
-                f"The service does not know the checkpoint {self._reached.position} of "
-                f"{self._name} any more: it has expired, or is of another stream. Records may be "
-                "lost; going on with the oldest kept."
+            self._report_loss(
+                f"The service no longer knows the checkpoint {self.reached} of {self._name}: it "
+                "has expired, or belongs to another stream. Records may be lost. Resuming at the "
+                "oldest record kept."
             )
             self.begin(TRIM_HORIZON)
             return None
         except ShardNotFoundError:
             self.stop()
-            # A stream that was deleted may come again, and has shards of the same ids then: their
-            # leases must not have ended. Raises StreamNotFoundError if it is not there now.
+            # A stream that was deleted may be created again, with shards of the same ids: their
+            # leases must not have ended. Raises StreamNotFoundError while there is no stream.
             shards, _ = self._settings.client.list_shards()
             if any(shard.id == self._shard_id for shard in shards):
                 raise
-            self._tell(
-                f"What was left to read of {self._name} behind {self._reached.position} is lost, "
-                "as the shard has expired: it is taken for ended."
+            self._report_loss(
+                f"The rest of {self._name} behind {self.reached} is lost: the shard has expired, "
+                "and is treated as ended."
             )
             self.at_end = True
             return None
         except BaseException:
-            # A page that could not be unpacked is fetched again, or it would be lost.
+            # The page is fetched again, or its records would be lost.
             self.stop()
-            self._reached, self._check, self._taken = before
+            self._progress = before
             self.at_end = False
             raise
 
-    def _take(self, retrieval: Retrieval) -> RecordBatch | None:
+    # --- the three steps
+
+    def _running_retrieval(self) -> Retrieval | None:
+        """Return the retrieval, opened if there is none; None after `end`."""
+        with self._lock:
+            if self._has_ended:
+                return None
+            if self._retrieval is None:
+                self._retrieval = self._open_retrieval(
+                    FetchRequest(
+                        self._shard_id,
+                        self._progress.reached.position,
+                        inclusive=self._progress.start_check is not None,
+                        memory=self._accounts.pages,
+                        on_page=self._on_page,
+                    )
+                )
+            return self._retrieval
+
+    def _next_page(self, retrieval: Retrieval) -> FetchedPage | None:
+        """Return as much of the next page as a batch has memory for; None if there is none yet."""
         self._rest = self._rest or retrieval.take()
         if self._rest is None:
             return None
-        page, rest = self._memory.admit(self._rest)
-        self._rest = rest
-        batch: RecordBatch | None = None
-        try:
-            batch = self._accept(page, retrieval.next_from)
-        finally:
-            if rest is None:
-                _release(page)
-            if batch is None:
-                self._memory.done()
-        return batch
+        page, self._rest = self._accounts.split(self._rest)
+        return page
 
-    def _accept(self, page: FetchedPage, next_from: float) -> RecordBatch | None:
-        fetched = page.fetched
-        if self._check is None and self._reached.may_have_missed(fetched):
+    def _select(self, page: FetchedPage, next_from: float) -> Sequence[Record] | None:
+        """Return the page's records that are to be delivered, and move on behind the page.
+
+        Returns None where reading begins anew instead: AT the last record, to see whether records
+        expired during a long pause, or at the bound of ``skip_older_than``.
+        """
+        settings, progress = self._settings, self._progress
+        if progress.start_check is None and progress.reached.may_have_missed(page.fetched):
             self.stop()
-            self._check = self._new_check()
+            doubt = StartCheck(self._shard_id, progress.reached.position, settings)
+            self._progress = replace(progress, start_check=doubt)
             return None
-        self.seen_ms = fetched.service_time_ms
-        self.millis_behind_latest = fetched.page.millis_behind_latest
-        self.at_tip.observe(fetched.page, at_end=page.at_shard_end)
-        self._bytes += fetched.size
-        records, start = self._judged(fetched), self._reached.position
-        if self._taken is not None:
-            records, start = beyond(records, self._taken), self._taken
-        taken = later(self._taken, self._reached.position)
+        records = page.records
+        check = progress.start_check
+        if check is not None:
+            found = check.records_after(page.fetched)
+            if found is not None:
+                check = None
+            records = found or ()
+        self._fetched_ms = page.service_time_ms
+        self.millis_behind_latest = page.millis_behind_latest
+        self.time_at_tip.observe(page.fetched.page, at_end=page.at_shard_end)
+        self._bytes += page.fetched.size
+        if progress.before_jump is not None:
+            records = drop_up_to(progress.before_jump, records)
         if records:
-            self._taken = None  # what follows lies behind these
             self._last_arrival_ms = records[-1].arrived_ms
-        self._reached = self._reached.after(fetched)
-        # By now, not as of the fetch: a slow processor lets pages grow old.
-        now = self._settings.clock()
-        waited_ms = round((now - page.since) * 1000)
-        bound_ms = self._settings.skip_before(fetched.service_time_ms + waited_ms)
+        self._progress = _Progress(
+            progress.reached.after(page.fetched), check, None if records else progress.before_jump
+        )
+        # The time is now, not that of the fetch: pages grow old while a slow processor works.
+        now = settings.clock()
+        waited_ms = round((now - page.fetched_at) * 1000)
+        bound_ms = settings.skip_before(page.service_time_ms + waited_ms)
         if bound_ms is not None:
-            # Until another retrieval may begin, this one comes nearer to the bound.
-            if now >= next_from and is_behind(records, bound_ms) and not page.at_shard_end:
-                _log.info(
-                    "Going on at %d (epoch ms), as skip_older_than says, in %s",
-                    bound_ms,
-                    self._name,
-                )
-                self.begin(AtTimestamp(bound_ms), self._done)
-                self._taken = taken
+            # Until the next retrieval may begin, this one approaches the bound.
+            is_behind = bool(records) and is_older(records[-1], bound_ms)
+            if is_behind and now >= next_from and not page.at_shard_end:
+                self._jump(bound_ms, farther(progress.before_jump, progress.reached.position))
                 return None
-            records = since(records, bound_ms)
+            records = drop_older(records, bound_ms)
         if page.at_shard_end:
             self.stop()
             self.at_end = True
-            self.children = tuple(shard_of(child) for child in fetched.page.child_shards or ())
-        return self._unpacked(records, start, fetched.service_time_ms)
-
-    def _new_check(self, unread: Unread | None = None) -> StartCheck:
-        return StartCheck(self._shard_id, self._reached.position, self._settings, unread)
-
-    def _tell(self, text: str) -> None:
-        tell(self._settings, self._shard_id, text)
-
-    def _judged(self, fetched: Fetched) -> Sequence[Record]:
-        """The records behind the start, if the first page shows that none are missing."""
-        if self._check is None:
-            return fetched.page.records
-        records = self._check.records(fetched)
-        if records is None:
-            return ()
-        self._check = None
+            self.children = tuple(shard_of(child) for child in page.child_shards)
         return records
 
-    def _unpacked(self, records: Sequence[Record], start: Position, fetched_ms: int) -> RecordBatch:
+    def _jump(self, bound_ms: int, last: AfterRecord | None) -> None:
+        """Begin anew at an instant (epoch ms). ``last``: the last record that was read."""
+        _log.info("Skipping to %d (epoch ms) in %s, as skip_older_than asks", bound_ms, self._name)
+        self.begin(AtTimestamp(bound_ms), self._checkpoint)
+        self._progress = replace(self._progress, before_jump=last)
+
+    def _unpack(
+        self, page: FetchedPage, records: Sequence[Record], position: Position
+    ) -> RecordBatch:
+        """Return the batch of the records, without user records that are done at ``position``."""
         options = self._settings.options
         batch, dropped = make_batch(
             records,
             stream=self._settings.client.address.name,
             shard_id=self._shard_id,
-            millis_behind_latest=self.millis_behind_latest,
-            fetched_ms=fetched_ms,
+            millis_behind_latest=page.millis_behind_latest,
+            fetched_ms=page.service_time_ms,
             deaggregate=options.deaggregate,
             hash_range=self._hash_range,
         )
-        self._memory.unpacked(records, batch)
+        self._accounts.measure_batch(records, batch)
         if dropped:
             self.dropped += dropped
             _log.info(
@@ -281,14 +318,12 @@ class Intake:
                 dropped,
                 self._name,
             )
-        resumes = self._done is not None and records and user_records_done(records[0], start)
-        # A record that is not unpacked cannot be delivered in part; what is left of it counts.
-        if resumes and options.deaggregate:
-            assert self._done is not None
-            batch = batch.after(self._done)
+        checkpoint = self._checkpoint
+        is_partial = checkpoint and records and user_records_done(records[0], position)
+        # A record that is not unpacked cannot be delivered in part: it is delivered again.
+        if checkpoint is not None and is_partial and options.deaggregate:
+            return batch.after(checkpoint)
         return batch
 
-
-def _release(page: FetchedPage) -> None:
-    if page.hold is not None:
-        page.hold.release()
+    def _report_loss(self, text: str) -> None:
+        report_loss(self._settings, self._shard_id, text)

@@ -1,4 +1,4 @@
-"""Records that expired before they were read: looked for where reading begins, told and counted."""
+"""Detects records that expired before they were read; every loss is logged and counted."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from sparkinesis.worker.lifecycle.settings import ConsumerSettings
 _log = logging.getLogger(__name__)
 
 
-def tell(settings: ConsumerSettings, shard_id: str, text: str) -> None:
-    """Log that records of a shard are lost, and count it with the worker's failures."""
+def report_loss(settings: ConsumerSettings, shard_id: str, text: str) -> None:
+    """Log that records of a shard are lost, and count the loss with the worker's failures."""
     _log.warning("%s", text)
     what = f"Records expired before they were read, on {settings.describe_shard(shard_id)}"
     settings.failures.note(shard_id, what, DataLossError(text))
 
 
 class StartCheck:
-    """The look at the first page behind a place in a shard. Used by one thread.
+    """Checks that nothing is missing between a position and the first page behind it.
 
-    A place may be looked at again, where its page could not be used: what is lost is told once.
+    For one thread. A page that could not be used is checked again; a loss is reported once.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class StartCheck:
         settings: ConsumerSettings,
         unread: Unread | None = None,
     ) -> None:
-        """``unread``: which records are wanted of a shard whose ``start`` is no record's place."""
+        """``unread``: the records that are wanted, where ``start`` is not a record's position."""
         self._shard_id = shard_id
         self._start = start
         self._settings = settings
@@ -50,47 +50,47 @@ class StartCheck:
             unread = Unread(start)
         self._unread = unread
         self._retention = RetentionCheck(
-            settings.client, on_loss=self._tell, describe=settings.summary
+            settings.client, on_loss=self._report, describe=settings.summary
         )
-        self._is_told = False
+        self._is_reported = False
 
-    def records(self, fetched: Fetched) -> Sequence[Record] | None:
-        """The records of ``fetched``, a page read AT the place, that come after it.
+    def records_after(self, fetched: Fetched) -> Sequence[Record] | None:
+        """Return the records behind the position, of a page that was read AT the position.
 
-        None: the page holds nothing yet to judge by, so look at the next one.
+        Returns None if the page does not show whether records are missing: check the next page.
         """
         if isinstance(self._start, AfterRecord):
-            start = self._wanted(self._start, fetched.service_time_ms)
+            # A loss of records that `skip_older_than` skips is no loss.
+            bound_ms = self._settings.skip_before(fetched.service_time_ms)
+            start = advanced(self._start, bound_ms)
             return self._retention.check_start(self._shard_id, start, fetched)
-        if self._unread is not None and not self._is_told:
-            self._look(self._unread, fetched.service_time_ms)
+        if self._unread is not None and not self._is_reported:
+            self._check_age(self._unread, fetched.service_time_ms)
         return fetched.page.records
 
-    def _wanted(self, start: Position, now_ms: int) -> Position:
-        """The place, as if nothing had come behind it that ``skip_older_than`` passes over."""
-        return advanced(start, self._settings.skip_before(now_ms))
-
-    def _look(self, unread: Unread, now_ms: int) -> None:
+    def _check_age(self, unread: Unread, now_ms: int) -> None:
         if not unread.may_have_lost(now_ms, SHORTEST_RETENTION_MS):
             return
-        # Worth a call to know what this stream's retention period is now, and its age.
+        # Only now is it worth a call to learn the stream's retention period and its age.
         stream = self._settings.summary()
         if (
             unread.may_have_lost(now_ms, stream.retention_ms)
             and stream.created_ms < now_ms - stream.retention_ms
-            and self._is_old()
+            and self._is_shard_old()
         ):
             self._retention.report_loss(self._shard_id, self._start, stream.retention_ms)
 
-    def _is_old(self) -> bool:
-        """Whether the shard was there before the oldest record that is kept, as far as is known."""
+    def _is_shard_old(self) -> bool:
+        """True if the shard is older than the oldest record kept, or its age is not known."""
         try:
             shards, _ = self._settings.client.list_shards(at=TRIM_HORIZON)
         except ServiceError:
             return True
         return any(shard.id == self._shard_id for shard in shards)
 
-    def _tell(self, text: str) -> None:
-        if not self._is_told:
-            self._is_told = True
-            tell(self._settings, self._shard_id, f"{text} Going on with the oldest record kept.")
+    def _report(self, text: str) -> None:
+        if not self._is_reported:
+            self._is_reported = True
+            report_loss(
+                self._settings, self._shard_id, f"{text} Resuming with the oldest record kept."
+            )

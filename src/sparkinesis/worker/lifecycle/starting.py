@@ -1,4 +1,4 @@
-"""Where a shard is read from: its lease's checkpoint, and the bound of ``skip_older_than``. Pure.
+"""Where reading a shard begins: at its checkpoint, or at ``skip_older_than``'s bound. Pure.
 
 Resuming reads AT the checkpoint's record, since user records in it may be left (KCL section
 "ExtendedSequenceNumber"); what is done of it is dropped.
@@ -41,7 +41,7 @@ def start_position(
 
 
 def not_before(position: Position, bound_ms: int) -> Position:
-    """``position``, or the bound (epoch ms) where it surely lies before that."""
+    """Return ``position``, or the bound (epoch ms) if the position surely lies before the bound."""
     if position is TRIM_HORIZON:
         return AtTimestamp(bound_ms)
     if isinstance(position, AtTimestamp) and position.ms < bound_ms:
@@ -49,38 +49,34 @@ def not_before(position: Position, bound_ms: int) -> Position:
     return position
 
 
-def since(records: Sequence[Record], bound_ms: int) -> Sequence[Record]:
-    """The records that arrived at ``bound_ms`` (epoch ms) or later."""
-    kept = [record for record in records if not _is_older(record, bound_ms)]
+def drop_older(records: Sequence[Record], bound_ms: int) -> Sequence[Record]:
+    """Return the records that arrived at ``bound_ms`` (epoch ms) or later."""
+    kept = [record for record in records if not is_older(record, bound_ms)]
     return records if len(kept) == len(records) else kept
 
 
-def later(taken: AfterRecord | None, reached: Position) -> AfterRecord | None:
-    """Of two places in a shard the one farther on; None where neither is a record."""
-    if not isinstance(reached, AfterRecord):
-        return taken
-    if taken is None:
-        return reached
-    return max(reached, taken, key=lambda place: sequence_order(place.sequence_number))
-
-
-def beyond(records: Sequence[Record], taken: AfterRecord) -> Sequence[Record]:
-    """The records behind ``taken``, and its own record where only a part of that is done."""
-    place, is_whole = sequence_order(taken.sequence_number), taken.sub_sequence_number is None
-
-    def is_taken(record: Record) -> bool:
-        order = sequence_order(record.sequence_number)
-        return order < place or (order == place and is_whole)
-
-    kept = [record for record in records if not is_taken(record)]
-    return records if len(kept) == len(records) else kept
-
-
-def is_behind(records: Sequence[Record], bound_ms: int) -> bool:
-    """Whether a page is so old that jumping to the bound saves reading what lies in between."""
-    return bool(records) and _is_older(records[-1], bound_ms)
-
-
-def _is_older(record: Record, bound_ms: int) -> bool:
+def is_older(record: Record, bound_ms: int) -> bool:
+    """True if the record arrived before ``bound_ms`` (epoch ms); False if no time is known."""
     arrival = record.approximate_arrival_timestamp
     return arrival is not None and round(arrival * 1000) < bound_ms
+
+
+def farther(last: AfterRecord | None, reached: Position) -> AfterRecord | None:
+    """Return the position that is farther on in the shard; None if neither is a record's."""
+    if not isinstance(reached, AfterRecord):
+        return last
+    if last is None:
+        return reached
+    return max(reached, last, key=lambda position: sequence_order(position.sequence_number))
+
+
+def drop_up_to(last: AfterRecord, records: Sequence[Record]) -> Sequence[Record]:
+    """Return the records behind ``last``, and its own record if only a part of that is done."""
+    last_order, is_whole = sequence_order(last.sequence_number), last.sub_sequence_number is None
+
+    def is_done(record: Record) -> bool:
+        order = sequence_order(record.sequence_number)
+        return order < last_order or (order == last_order and is_whole)
+
+    kept = [record for record in records if not is_done(record)]
+    return records if len(kept) == len(records) else kept

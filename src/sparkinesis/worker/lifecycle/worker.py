@@ -237,7 +237,7 @@ class Worker:
         with self._changed:
             consumers = list(self._consumers.values())
         for consumer in consumers:
-            fetched, held = consumer.intake.take_bytes(), consumer.held
+            fetched, held = consumer.intake.take_byte_count(), consumer.held
             rate = fetched / 1024 / self._options.renew_interval
             before = held.throughput_kbps
             held.throughput_kbps = rate if before is None else (rate + before) / 2
@@ -288,7 +288,7 @@ class Worker:
         """Since when shards have been read to their tips, by the worker's clock."""
         with self._changed:
             consumers = list(self._consumers.items())
-        tips = ((shard_id, consumer.intake.at_tip.since) for shard_id, consumer in consumers)
+        tips = ((shard_id, consumer.intake.time_at_tip.since) for shard_id, consumer in consumers)
         return {shard_id: since for shard_id, since in tips if since is not None}
 
     def _tell(self) -> None:

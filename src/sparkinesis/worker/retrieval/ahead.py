@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from sparkinesis.stream.calls.client import Fetched
+from sparkinesis.stream.page import ChildShard, Record
 from sparkinesis.stream.position import Position
 from sparkinesis.worker.options import AheadLimits
 from sparkinesis.worker.retrieval.memory import Account, Hold
@@ -18,113 +19,145 @@ from sparkinesis.worker.retrieval.memory_estimates import page_memory, records_w
 
 @dataclass(frozen=True, slots=True)
 class FetchedPage:
-    """A page, and whether it is the last of a shard that has ended."""
+    """A page on its way to the record processor."""
 
     fetched: Fetched
     at_shard_end: bool
-    since: float
-    """When it was fetched, by the worker's clock (seconds)."""
+    """True for the last page of a shard that has ended."""
+    fetched_at: float
+    """By the worker's clock (seconds)."""
     hold: Hold | None = None
-    """The memory that it takes, to be released when it is used up; None: nobody counts it."""
+    """The memory that the page takes, until `release`; None: the memory is not counted."""
+
+    @property
+    def records(self) -> Sequence[Record]:
+        """The records as the stream stores them: aggregates are not unpacked."""
+        return self.fetched.page.records
+
+    @property
+    def service_time_ms(self) -> int:
+        """When the page was fetched, by the service's clock (epoch ms)."""
+        return self.fetched.service_time_ms
+
+    @property
+    def millis_behind_latest(self) -> int | None:
+        return self.fetched.page.millis_behind_latest
+
+    @property
+    def child_shards(self) -> Sequence[ChildShard]:
+        return self.fetched.page.child_shards or ()
+
+    def release(self) -> None:
+        """Give the page's memory back."""
+        if self.hold is not None:
+            self.hold.release()
+
+
+@dataclass(frozen=True, slots=True)
+class FetchRequest:
+    """The shard, and the position in it, that a shard consumer asks to be fetched."""
+
+    shard_id: str
+    start: Position
+    inclusive: bool
+    """True: begin AT the record of ``start``; False: begin behind that record."""
+    memory: Account
+    """The account that pages are counted in."""
+    on_page: Callable[[], None]
+    """Called from the fetching thread when a page, an error or the end can be taken."""
 
 
 class Retrieval(Protocol):
-    """Where a shard consumer gets its pages from."""
+    """The source of a shard consumer's pages."""
 
     @property
     def next_from(self) -> float:
-        """From when on another one can take its place at once, by the worker's clock (seconds)."""
+        """The time from which another retrieval may replace this one without a wait.
+
+        By the worker's clock (seconds).
+        """
 
     def take(self) -> FetchedPage | None:
-        """The next page if there is one; never waits. Raises what fetching raised."""
+        """Return the next page; None if there is none yet. Never waits.
+
+        Raises what fetching raised.
+        """
 
     def stop(self) -> None:
-        """Fetch no more; returns at once. For any thread."""
+        """Stop fetching; returns at once. For any thread."""
 
 
-class OpenRetrieval(Protocol):
-    """Begins to fetch a shard behind ``start``, or AT its record; ``on_page`` is told of pages.
-
-    memory: the account that pages are counted in.
-    """
-
-    def __call__(
-        self,
-        shard_id: str,
-        start: Position,
-        on_page: Callable[[], None],
-        *,
-        inclusive: bool,
-        memory: Account,
-    ) -> Retrieval: ...
+OpenRetrieval: TypeAlias = Callable[[FetchRequest], Retrieval]
+"""Starts to fetch a shard."""
 
 
 class RetrievalMode(Protocol):
-    """How a worker fetches: one for all of its shards. For any thread."""
+    """The way in which a worker fetches all of its shards. For any thread."""
 
     def prepare(self, wait: Callable[[float], bool]) -> None:
-        """See to what must be there before a shard is read.
+        """Set up what must exist before a shard is read.
 
-        wait: for so many seconds at most; True: no longer, as the worker is to shut down.
+        wait: sleeps for so many seconds; returns True, early, when the worker is to shut down.
         """
 
-    def open(
-        self,
-        shard_id: str,
-        start: Position,
-        on_page: Callable[[], None],
-        *,
-        inclusive: bool,
-        memory: Account,
-    ) -> Retrieval:
-        """See `OpenRetrieval`."""
+    def open(self, request: FetchRequest) -> Retrieval:
+        """Start to fetch a shard."""
 
     def finish(self, is_last: Callable[[], bool]) -> None:
-        """The worker ends gracefully. ``is_last``: looks whether no other one goes on."""
+        """Clean up behind a worker that ends gracefully.
+
+        is_last: asks whether no other worker of the application is running.
+        """
 
 
 class PageSource(Protocol):
-    """A place in a shard, from which one page after the other is fetched by one thread."""
+    """A shard's pages, fetched one after the other by one thread."""
 
     @property
     def at_end(self) -> bool:
-        """Whether the shard is closed, and every record of it was fetched."""
+        """True once the shard has ended and its last record was fetched."""
 
     @property
     def wanted(self) -> int:
-        """The memory that the next page may take while it is fetched, in bytes."""
+        """The most memory that the next page takes while it is fetched, in bytes."""
 
     @property
     def is_divisible(self) -> bool:
-        """Whether a smaller page can be asked for, and a part of a page kept."""
+        """True if a smaller page can be asked for, and a page can be kept in part."""
 
     def wait(self) -> bool:
-        """Wait until the next page is due, before memory is held for it; False: it was stopped."""
+        """Wait until the next page is due, before memory is reserved for it.
+
+        Returns False if the source was stopped.
+        """
 
     def fetch(self, room: int) -> Fetched | None:
-        """The next page, waiting for it; None: it was stopped. Not to be called `at_end`.
+        """Wait for the next page, and return it; None if the source was stopped.
 
-        room: the memory that is held for it; a page may turn out larger.
+        Must not be called `at_end`.
+
+        room: the bytes that are reserved for the page; the page may turn out larger.
         """
 
     def keep(self, fetched: Fetched, count: int) -> Fetched:
-        """Keep the first ``count`` records of the last page, where it is divisible.
+        """Return the first ``count`` records of the last page, where it is divisible.
 
-        The others are fetched again.
+        The other records are fetched again.
         """
 
     def stop(self) -> None:
-        """End a `fetch` that waits, and let go of connections. For any thread."""
+        """End a waiting `fetch`, and close connections. For any thread."""
 
 
 class FetchAhead:
-    """Fetches within limits; `take` is for one thread, and ``on_page`` is called from another.
+    """Fetches a shard's pages in a thread of its own, within limits.
 
     A page is fetched while fewer pages, bytes and records than the limits wait to be taken, and
-    when ``memory`` has room for it.
+    when ``memory`` has room for the page. `take` is for one thread; ``on_page`` is called from the
+    fetching thread.
 
-    An error stops the fetching: `take` raises it behind the pages that came before, and a new
-    `FetchAhead` goes on.
+    An error stops the fetching: `take` raises the error after the pages that came before. Make a
+    new `FetchAhead` to resume.
     """
 
     def __init__(
@@ -152,7 +185,7 @@ class FetchAhead:
         self._source: PageSource | None = None
         self._asked: Hold | None = None
         self._is_first = True
-        # Logs as the shard's consumer, who makes it.
+        # The thread's log lines name the same worker and shard as those of its creator.
         run = copy_context().run
         self._thread = threading.Thread(target=run, args=(self._run,), name=name, daemon=True)
 
@@ -180,8 +213,7 @@ class FetchAhead:
         if asked is not None:
             asked.cancel()
         for page in pages:
-            if page.hold is not None:
-                page.hold.release()
+            page.release()
         if source is not None:
             source.stop()
 
@@ -198,15 +230,18 @@ class FetchAhead:
         with self._changed:
             self._source = source
         try:
-            while self._wait_for_room() and source.wait() and self._fetch(source):
+            while self._wait_for_room() and source.wait():
+                page = self._fetch(source)
+                if page is None or not self._put(page):
+                    return
                 self._on_page()
-                if source.at_end:
+                if page.at_shard_end:
                     return
         finally:
             source.stop()
 
     def _wait_for_room(self) -> bool:
-        """Whether to fetch on; returns when what waits to be processed is below all limits."""
+        """Wait until fewer pages than the limits wait to be taken; False: it was stopped."""
         with self._changed:
             self._changed.wait_for(lambda: self._stopped or self._has_room())
             return not self._stopped
@@ -220,48 +255,51 @@ class FetchAhead:
             and sum(len(fetched.page.records) for fetched in waiting) < limits.records
         )
 
-    def _fetch(self, source: PageSource) -> bool:
-        """Fetch a page once there is memory for it; False: it was stopped."""
+    def _fetch(self, source: PageSource) -> FetchedPage | None:
+        """Fetch a page once there is memory for it; None: it was stopped."""
         wanted = source.wanted
         hold = self._memory.ask(wanted, None if source.is_divisible else wanted)
-        is_kept = False
         try:
-            fetched = source.fetch(room) if (room := self._wait_for_memory(hold)) else None
+            room = self._wait_for_memory(hold)
+            fetched = source.fetch(room) if room else None
             if fetched is not None:
-                fetched = _fitted(fetched, source, hold)
-                is_kept = self._keep(FetchedPage(fetched, source.at_end, self._clock(), hold))
-        finally:
-            if not is_kept:
-                hold.release()
-        return is_kept
+                fetched = _cut_to_memory(fetched, source, hold)
+                return FetchedPage(fetched, source.at_end, self._clock(), hold)
+        except BaseException:
+            hold.release()
+            raise
+        hold.release()
+        return None
 
     def _wait_for_memory(self, hold: Hold) -> int:
-        """The bytes that are held; 0: it was stopped."""
+        """Wait for memory, and return the bytes that were granted; 0: it was stopped."""
         with self._changed:
             if self._stopped:
                 return 0
             self._asked = hold
         return hold.wait()
 
-    def _keep(self, page: FetchedPage) -> bool:
-        """Whether the page is kept for `take`; not if it was stopped."""
+    def _put(self, page: FetchedPage) -> bool:
+        """Let `take` have the page; False: it was stopped, and the page is dropped."""
         with self._changed:
-            if self._stopped:
-                return False
-            if self._is_first:
-                # It may have been refused for a while, as the one before it was young.
-                self.next_from = page.since + self._next_after
-                self._is_first = False
-            self._pages.append(page)
-            return True
+            if not self._stopped:
+                if self._is_first:
+                    # The first request may have been refused for a while, because the subscription
+                    # before it was young.
+                    self.next_from = page.fetched_at + self._next_after
+                    self._is_first = False
+                self._pages.append(page)
+                return True
+        page.release()
+        return False
 
 
-def _fitted(fetched: Fetched, source: PageSource, hold: Hold) -> Fetched:
-    """As much of a page as there is memory for; ``hold`` holds that much from now on."""
+def _cut_to_memory(fetched: Fetched, source: PageSource, hold: Hold) -> Fetched:
+    """Return as much of a page as there is memory for, and hold that much from now on."""
     size = page_memory(fetched)
     room = hold.resize(size)
     if room < size:
-        # Its records are larger than those before.
+        # Its records are larger than those of the page before.
         fetched = source.keep(fetched, records_within(fetched, room))
         hold.force(page_memory(fetched))
     return fetched

@@ -18,10 +18,8 @@ from sparkinesis.stream.fan_out.consumers import ConsumerFinder
 from sparkinesis.stream.fan_out.cursor import FanOutCursor
 from sparkinesis.stream.fan_out.interruption import BETWEEN_SUBSCRIPTIONS
 from sparkinesis.stream.fan_out.registration import deregister_consumer, register_consumer
-from sparkinesis.stream.position import Position
 from sparkinesis.worker.options import AheadLimits, FanOutOptions
-from sparkinesis.worker.retrieval.ahead import FetchAhead, PageSource
-from sparkinesis.worker.retrieval.memory import Account
+from sparkinesis.worker.retrieval.ahead import FetchAhead, FetchRequest, PageSource
 from sparkinesis.worker.retrieval.memory_estimates import response_memory
 from sparkinesis.worker.retrieval.polling import Polling
 
@@ -89,25 +87,17 @@ class FanOut:
         except _ShutDownError:
             _log.info("The consumer %s is not waited for any more", self._name)
 
-    def open(
-        self,
-        shard_id: str,
-        start: Position,
-        on_page: Callable[[], None],
-        *,
-        inclusive: bool,
-        memory: Account,
-    ) -> FetchAhead:
+    def open(self, request: FetchRequest) -> FetchAhead:
         def open_source() -> PageSource:
             consumer_arn = self._consumer()
             if consumer_arn is None:
-                return self._polling.source(shard_id, start, inclusive=inclusive)
+                return self._polling.source(request)
             cursor = FanOutCursor(
                 self._client,
                 consumer_arn,
-                shard_id,
-                start,
-                inclusive=inclusive,
+                request.shard_id,
+                request.start,
+                inclusive=request.inclusive,
                 find_consumer=self._find_consumer,
                 clock=self._subscription_clock,
                 uniform=self._uniform,
@@ -116,10 +106,10 @@ class FanOut:
 
         return FetchAhead(
             open_source,
-            on_page=on_page,
-            memory=memory,
+            on_page=request.on_page,
+            memory=request.memory,
             limits=self._limits,
-            name=f"{self._application}-{shard_id}-fetch",
+            name=f"{self._application}-{request.shard_id}-fetch",
             clock=self._clock,
             next_after=0.0 if self._is_refused else BETWEEN_SUBSCRIPTIONS,
         ).start()

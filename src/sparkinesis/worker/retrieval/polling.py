@@ -6,12 +6,10 @@ import threading
 from collections.abc import Callable
 
 from sparkinesis.stream.calls.client import Fetched, StreamClient
-from sparkinesis.stream.position import Position
 from sparkinesis.stream.reading.budget import Pace, ShardBudget
 from sparkinesis.stream.reading.cursor import ShardCursor
 from sparkinesis.worker.options import WorkerOptions
-from sparkinesis.worker.retrieval.ahead import FetchAhead
-from sparkinesis.worker.retrieval.memory import Account
+from sparkinesis.worker.retrieval.ahead import FetchAhead, FetchRequest
 from sparkinesis.worker.retrieval.memory_estimates import (
     LARGEST_RECORD,
     WHOLE_PAGE,
@@ -53,29 +51,27 @@ class Polling:
     def prepare(self, wait: Callable[[float], bool]) -> None:
         del wait
 
-    def open(
-        self,
-        shard_id: str,
-        start: Position,
-        on_page: Callable[[], None],
-        *,
-        inclusive: bool,
-        memory: Account,
-    ) -> FetchAhead:
+    def open(self, request: FetchRequest) -> FetchAhead:
         return FetchAhead(
-            lambda: self.source(shard_id, start, inclusive=inclusive),
-            on_page=on_page,
-            memory=memory,
+            lambda: self.source(request),
+            on_page=request.on_page,
+            memory=request.memory,
             limits=self._options.ahead,
-            name=f"{self._application}-{shard_id}-fetch",
+            name=f"{self._application}-{request.shard_id}-fetch",
             clock=self._clock,
         ).start()
 
-    def source(self, shard_id: str, start: Position, *, inclusive: bool) -> PolledShard:
-        """What follows ``start``, or begins AT its record."""
-        budget = self._budget_of(shard_id)
+    def source(self, request: FetchRequest) -> PolledShard:
+        """Return the shard's pages."""
+        budget = self._budget_of(request.shard_id)
         return PolledShard(
-            ShardCursor(self._client, budget, shard_id, start, inclusive=inclusive),
+            ShardCursor(
+                self._client,
+                budget,
+                request.shard_id,
+                request.start,
+                inclusive=request.inclusive,
+            ),
             max_records=self._options.max_records,
             idle_time=self._options.idle_time,
             clock=self._clock,

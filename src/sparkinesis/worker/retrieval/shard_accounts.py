@@ -21,32 +21,33 @@ from sparkinesis.worker.retrieval.memory_estimates import (
 
 
 class ShardAccounts:
-    """Two accounts of a budget; used by one thread, that of the shard's consumer."""
+    """The two accounts of a shard in a budget. For one thread, that of the shard's consumer."""
 
     def __init__(self, budget: MemoryBudget, *, deaggregate: bool = True) -> None:
-        self.ahead = budget.account()
-        """That of pages."""
-        self._at_hand = budget.account()
-        """That of the batch which the record processor is given, in both of its forms."""
+        self.pages = budget.account()
+        """Counts the pages that are fetched ahead."""
+        self._batches = budget.account()
+        """Counts the batch that the record processor is given, as columns and as objects."""
         self._small = budget.limit // 64
-        """Bytes that are held for a moment without a look at each record, which takes longer."""
+        """Bytes. A smaller batch is reserved by its largest possible size: an estimate would have
+        to look at each record."""
         self._batch: Hold | None = None
         self._expansion = FIRST_EXPANSION if deaggregate else WITHOUT_UNPACKING
 
-    def admit(self, page: FetchedPage) -> tuple[FetchedPage, FetchedPage | None]:
-        """As much of a page as its batch may take memory for, one record at least; and the rest.
+    def split(self, page: FetchedPage) -> tuple[FetchedPage, FetchedPage | None]:
+        """Reserve memory for a page's batch; return the part that fits, and the rest of the page.
 
-        The memory of the batch before is given back. Records in a page take less than their batch,
-        so the rest is better left as it is until its turn.
+        The first part has one record at least. The memory of the batch before is released. Records
+        take less memory in a page than in a batch, so the rest waits as a page.
         """
-        self.done()
-        records = page.fetched.page.records
+        self.release_batch()
+        records = page.records
         if not records:
             return page, None
         size = largest_batch_memory(page.fetched, self._expansion)
         if size > self._small:
             size = estimate_batch_memory(page.fetched, self._expansion)
-        self._batch = self._at_hand.ask(size, 1)
+        self._batch = self._batches.ask(size, 1)
         room = self._batch.wait()
         if room >= size:
             return page, None
@@ -56,21 +57,21 @@ class ShardAccounts:
         head, rest = split_page(page.fetched, count)
         return replace(page, fetched=head, at_shard_end=False), replace(page, fetched=rest)
 
-    def unpacked(self, records: Sequence[Record], batch: RecordBatch) -> None:
-        """The batch is made: now it is known what it takes, and what the next one will."""
+    def measure_batch(self, records: Sequence[Record], batch: RecordBatch) -> None:
+        """Hold what the batch really takes, and learn from it for the next estimate."""
         if self._batch is not None:
             self._batch.force(batch.memory)
         if len(batch) > len(records):
             self._expansion = measure_expansion(records, batch.memory)
 
-    def done(self) -> None:
-        """The record processor is done with its batch, or will not be given it any more."""
+    def release_batch(self) -> None:
+        """Give the batch's memory back: the batch was processed, or is not delivered."""
         if self._batch is not None:
             self._batch.release()
             self._batch = None
 
     def close(self) -> None:
-        """Give all back but the pages, whose holders do; ask for nothing more."""
-        self.done()
-        self.ahead.close()
-        self._at_hand.close()
+        """Close both accounts, and release the batch. Pages are released by their holders."""
+        self.release_batch()
+        self.pages.close()
+        self._batches.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, cast
@@ -23,8 +22,8 @@ from sparkinesis.stream.shard import Shard
 from sparkinesis.worker.lifecycle.intake import Intake
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
 from sparkinesis.worker.options import DEFAULT_HELD_BYTES, WorkerOptions
-from sparkinesis.worker.retrieval.ahead import FetchedPage
-from sparkinesis.worker.retrieval.memory import Account, MemoryBudget
+from sparkinesis.worker.retrieval.ahead import FetchedPage, FetchRequest
+from sparkinesis.worker.retrieval.memory import MemoryBudget
 
 SHARD = "shardId-000000000000"
 NOW_MS = 1_790_000_000_000
@@ -41,16 +40,8 @@ class Service:
     listed: list[Shard] = field(default_factory=list)
     next_from: float = 0.0
 
-    def open(
-        self,
-        shard_id: str,
-        start: Position,
-        on_page: Callable[[], None],
-        *,
-        inclusive: bool,
-        memory: Account,
-    ) -> Service:
-        self.opened.append((start, inclusive))
+    def open(self, request: FetchRequest) -> Service:
+        self.opened.append((request.start, request.inclusive))
         return self
 
     def take(self) -> FetchedPage | None:
@@ -200,7 +191,7 @@ def test_a_position_that_is_gone_goes_on_with_what_is_kept(
     assert take(reading) == [b"5"]
     assert service.opened[-1] == (TRIM_HORIZON, False)
     assert f"the checkpoint 1:3 of shard {SHARD}" in caplog.text
-    assert "going on with the oldest kept" in caplog.text
+    assert "Resuming at the oldest record kept" in caplog.text
 
 
 def test_a_shard_that_is_gone_has_ended(service: Service, caplog: pytest.LogCaptureFixture) -> None:
@@ -210,7 +201,7 @@ def test_a_shard_that_is_gone_has_ended(service: Service, caplog: pytest.LogCapt
     assert take(reading) is None
     assert reading.at_end
     assert reading.children == ()
-    assert f"What was left to read of shard {SHARD}" in caplog.text
+    assert f"The rest of shard {SHARD}" in caplog.text
     assert take(reading) is None
     assert len(service.opened) == 1
 
@@ -347,7 +338,7 @@ def test_bytes_are_counted_once(service: Service) -> None:
     service.pages = [page(record(1)), page(record(2))]
     take(reading)
     take(reading)
-    assert (reading.take_bytes(), reading.take_bytes()) == (200, 0)
+    assert (reading.take_byte_count(), reading.take_byte_count()) == (200, 0)
 
 
 def crowded() -> MemoryBudget:

@@ -205,7 +205,7 @@ def test_pages_know_when_they_were_fetched(read: Callable[..., Reader]) -> None:
     reader.wait(1)
     taken = reader.fetching.take()
     assert taken is not None
-    assert taken.since == 77.0
+    assert taken.fetched_at == 77.0
 
 
 class Pushed:
