@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from sparkinesis.lease.extended_sequence_number import AT_TIMESTAMP, ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.resharding import through_reshard
 from sparkinesis.lease.rules.audit import Confidence, find_hole, missing_hash_ranges
 from sparkinesis.lease.rules.beginning import (
     Beginning,
@@ -29,6 +28,7 @@ from sparkinesis.lease.rules.shard_sync import (
     leases_for_partial_table,
     orphaned_children,
     plan_children,
+    through_reshard,
 )
 from sparkinesis.lease.table.broken import Look
 from sparkinesis.lease.table.table import LeaseTable

@@ -17,9 +17,9 @@ from sparkinesis.errors import (
     SparkinesisError,
     UnfinishedResetError,
 )
-from sparkinesis.lease.resharding import through_reshard
 from sparkinesis.lease.rules.instants import place_at
 from sparkinesis.lease.rules.reset import InShard, Move, again, found, plan_reset
+from sparkinesis.lease.rules.shard_sync import through_reshard
 from sparkinesis.lease.table.refusal import LeaseChangedError
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.stream.calls.client import StreamClient

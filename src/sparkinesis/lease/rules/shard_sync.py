@@ -5,9 +5,10 @@ The rules are the KCL's (``HierarchicalShardSyncer``, ``ShutdownTask``).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
+from typing import TypeVar
 
 from sparkinesis.errors import InconsistentShardsError
 from sparkinesis.lease.lease import Lease
@@ -28,6 +29,11 @@ class ShardEnd:
 
 
 UNSEEN = ShardEnd()
+
+_T = TypeVar("_T")
+
+_TRIES = 5
+"""Listings to ask for while a reshard makes them contradict themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +74,19 @@ def require_tiling(shards: Iterable[Shard]) -> None:
             f"The listed shards do not tile the hash keys: none has those from {expected} on, "
             f"after {previous}. The stream may be resharding: ask again."
         )
+
+
+def through_reshard(task: Callable[[], _T], wait: Callable[[float], object]) -> _T:
+    """What ``task`` returns, which lists shards; it is run again, a second later, a few times.
+
+    Raises the `InconsistentShardsError` of the last try.
+    """
+    for _ in range(_TRIES - 1):
+        try:
+            return task()
+        except InconsistentShardsError:
+            wait(1.0)
+    return task()
 
 
 def leases_for_empty_table(

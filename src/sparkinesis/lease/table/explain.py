@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sparkinesis.errors import (
@@ -13,12 +11,10 @@ from sparkinesis.errors import (
     ServiceError,
     SparkinesisError,
 )
+from sparkinesis.lease.table.address import TableAddress
 from sparkinesis.stream.calls.credential_errors import explain_credentials
 from sparkinesis.stream.calls.explain import ACCESS_DENIED, words
 from sparkinesis.stream.calls.retry import error_code, is_retryable
-
-if TYPE_CHECKING:
-    from sparkinesis.lease.table.table import LeaseTable
 
 _NEEDED = (
     "A worker needs dynamodb:DescribeTable, CreateTable (and TagResource for tags) to set the "
@@ -28,7 +24,7 @@ _NEEDED = (
 
 
 def explain(
-    error: ClientError | BotoCoreError, operation: str, table: LeaseTable
+    error: ClientError | BotoCoreError, operation: str, table: TableAddress
 ) -> SparkinesisError:
     """The error to raise for ``error``, as one paragraph without the service's traceback."""
     code = error_code(error)
@@ -61,7 +57,7 @@ def explain(
     return ServiceError(f"{call} failed. A retry would not help. The service said: {said}")
 
 
-def _if_missing(table: LeaseTable) -> str:
+def _if_missing(table: TableAddress) -> str:
     if table.is_ours:
         return (
             "It was deleted, or never created in this region and account: workers create it when "
@@ -75,7 +71,7 @@ def _if_missing(table: LeaseTable) -> str:
     )
 
 
-def _permissions(operation: str, table: LeaseTable) -> str:
+def _permissions(operation: str, table: TableAddress) -> str:
     if table.is_ours:
         return f"Give the credentials in use dynamodb:{operation}. {_NEEDED}."
     return (
@@ -84,7 +80,7 @@ def _permissions(operation: str, table: LeaseTable) -> str:
     )
 
 
-def _if_unreachable(table: LeaseTable) -> str:
+def _if_unreachable(table: TableAddress) -> str:
     if table.is_ours:
         return "Check the region and the endpoint, and that this machine reaches it."
     return (

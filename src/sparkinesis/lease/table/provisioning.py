@@ -5,15 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from botocore.exceptions import ClientError
 
 from sparkinesis.errors import LeaseTableError
-from sparkinesis.stream.calls.retry import error_code
-
-if TYPE_CHECKING:
-    from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.lease.table.address import TableAddress
+from sparkinesis.stream.calls.retry import Retry, error_code
 
 _USABLE = {"ACTIVE", "UPDATING"}
 
@@ -46,22 +44,27 @@ class Patience:
 
 
 def provision(
-    client: Any, table: LeaseTable, options: ProvisionOptions, patience: Patience
+    client: Any,
+    table: TableAddress,
+    options: ProvisionOptions,
+    *,
+    retry: Retry,
+    patience: Patience,
 ) -> bool:
     """Create ``table`` if it is missing, and wait until it can be used. Whether this created it.
 
     Raises `LeaseTableError` for a table that is no lease table, or does not become usable, and
     botocore's errors, those of the calls made.
     """
-    description = _describe(client, table)
+    description = _describe(client, table, retry)
     created = False
     if description is None:
-        created = _create(client, table, options)
+        created = _create(client, table, options, retry)
     else:
         _require_lease_table(description, table)
-    _wait(client, table, patience)
+    _wait(client, table, retry, patience)
     if options.point_in_time_recovery:
-        _recoverable(client, table, patience)
+        _recoverable(client, table, retry, patience)
     return created
 
 
@@ -94,22 +97,22 @@ def keys_of(description: dict[str, Any]) -> list[tuple[str, str, str]]:
     ]
 
 
-def _describe(client: Any, table: LeaseTable) -> dict[str, Any] | None:
+def _describe(client: Any, table: TableAddress, retry: Retry) -> dict[str, Any] | None:
     def call() -> dict[str, Any]:
         description: dict[str, Any] = client.describe_table(TableName=table.name)["Table"]
         return description
 
     try:
-        return table.retry.call(call)
+        return retry.call(call)
     except ClientError as error:
         if error_code(error) == "ResourceNotFoundException":
             return None
         raise
 
 
-def _create(client: Any, table: LeaseTable, options: ProvisionOptions) -> bool:
+def _create(client: Any, table: TableAddress, options: ProvisionOptions, retry: Retry) -> bool:
     try:
-        table.retry.call(lambda: client.create_table(**creation(table.name, options)))
+        retry.call(lambda: client.create_table(**creation(table.name, options)))
     except ClientError as error:
         # Another worker was faster, which is what was wanted.
         if error_code(error) == "ResourceInUseException":
@@ -118,7 +121,7 @@ def _create(client: Any, table: LeaseTable, options: ProvisionOptions) -> bool:
     return True
 
 
-def _require_lease_table(description: dict[str, Any], table: LeaseTable) -> None:
+def _require_lease_table(description: dict[str, Any], table: TableAddress) -> None:
     keys = keys_of(description)
     if keys == [("leaseKey", "S", "HASH")]:
         return
@@ -130,10 +133,10 @@ def _require_lease_table(description: dict[str, Any], table: LeaseTable) -> None
     )
 
 
-def _wait(client: Any, table: LeaseTable, patience: Patience) -> None:
+def _wait(client: Any, table: TableAddress, retry: Retry, patience: Patience) -> None:
     deadline = patience.clock() + patience.give_up_after
     while True:
-        description = _describe(client, table)
+        description = _describe(client, table, retry)
         status = "missing" if description is None else description["TableStatus"]
         if description is not None and status in _USABLE:
             _require_lease_table(description, table)
@@ -146,12 +149,12 @@ def _wait(client: Any, table: LeaseTable, patience: Patience) -> None:
         patience.sleep(patience.interval)
 
 
-def _recoverable(client: Any, table: LeaseTable, patience: Patience) -> None:
+def _recoverable(client: Any, table: TableAddress, retry: Retry, patience: Patience) -> None:
     """Switch point-in-time recovery on, at each start, as the KCL does."""
     deadline = patience.clock() + patience.give_up_after
     while True:
         try:
-            table.retry.call(
+            retry.call(
                 lambda: client.update_continuous_backups(
                     TableName=table.name,
                     PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": True},

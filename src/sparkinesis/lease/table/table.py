@@ -12,15 +12,14 @@ from sparkinesis.errors import LeaseTableError, SparkinesisError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, PendingCheckpoint, encode_lease
 from sparkinesis.lease.table import requests
+from sparkinesis.lease.table.address import TableAddress
 from sparkinesis.lease.table.batch import BATCH, Failed, batches_of, write_batch
 from sparkinesis.lease.table.broken import BrokenLease, Look, look_at, read_row
 from sparkinesis.lease.table.client import dynamodb_client
 from sparkinesis.lease.table.explain import explain
 from sparkinesis.lease.table.provisioning import Patience, ProvisionOptions, provision
 from sparkinesis.lease.table.refusal import LeaseChangedError
-from sparkinesis.stream.address import place_of
 from sparkinesis.stream.calls.retry import Retry, error_code, is_in_doubt
-from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
 from sparkinesis.stream.position import AfterRecord
 
 _T = TypeVar("_T")
@@ -34,8 +33,8 @@ def _brief_retry() -> Retry:
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseTable:
-    """The lease table of the application ``name``, which is the table's name as well.
+class LeaseTable(TableAddress):
+    """The calls on the lease table at an address.
 
     Safe to share between threads. All calls raise `LeaseTableError` if there is no such table,
     `AccessDeniedError`, `LeaseTableUnavailableError` once retries ran out, and `ServiceError` for
@@ -43,16 +42,7 @@ class LeaseTable:
     nothing was written. They return the row as it is then.
     """
 
-    name: str
-    region: str | None = None
-    endpoint: str | None = None
-    credentials: CredentialSource = FOUND_BY_BOTO
     retry: Retry = field(default_factory=_brief_retry, compare=False, repr=False)
-    is_ours: bool = True
-    """False for the table of another application, which is only looked at."""
-
-    def __str__(self) -> str:
-        return f"lease table {self.name!r} in {place_of(self.region, self.endpoint)}"
 
     def provision(self, options: ProvisionOptions, patience: Patience | None = None) -> bool:
         """Create the table if it is missing, and wait until it can be used.
@@ -61,7 +51,10 @@ class LeaseTable:
         if there is a table of that name that is no lease table.
         """
         return self._call(
-            None, lambda client: provision(client, self, options, patience or Patience())
+            None,
+            lambda client: provision(
+                client, self, options, retry=self.retry, patience=patience or Patience()
+            ),
         )
 
     def leases(self, retry: Retry | None = None, *, consistent: bool = True) -> list[Lease]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from sparkinesis.errors import LeaseTableError
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.lease.table.address import TableAddress
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.position import (
     LATEST,
@@ -23,7 +23,7 @@ _INSTEAD = "Or set the option initialPosition to trim_horizon, latest or an inst
 
 
 def leases_of(
-    address: StreamAddress, leases: Iterable[Lease], table: LeaseTable, *, alone: bool = True
+    address: StreamAddress, leases: Iterable[Lease], table: TableAddress, *, alone: bool = True
 ) -> dict[str, Lease]:
     """The leases of one stream, by shard id. Raises `LeaseTableError` when it has none.
 
@@ -71,7 +71,7 @@ def resume(
     now_ms: int,
     *,
     address: StreamAddress,
-    table: LeaseTable,
+    table: TableAddress,
 ) -> dict[str, Position]:
     """The position of every shard in which reading goes on; `plan` takes up their children.
 
@@ -122,7 +122,7 @@ def _is_of(lease: Lease, address: StreamAddress) -> bool:
     return (lease.stream.name, lease.stream.account) == (address.name, account)
 
 
-def _position(lease: Lease, now_ms: int, table: LeaseTable) -> Position:
+def _position(lease: Lease, now_ms: int, table: TableAddress) -> Position:
     try:
         position = lease.position()
         if isinstance(position, AfterRecord):
