@@ -10,12 +10,12 @@ import pytest
 
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.source.offsets import ANY_SHARD
-from sparkinesis.source.planning.stream_planner import StreamPlanner
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import TRIM_HORIZON
-from sparkinesis.stream.reading.budget import Pace
+from sparkinesis.stream.timing import Timing
 from tests.engine import Query
+from tests.planners import stream_planner
 from tests.streams import merge_neighbours, put, split
 
 
@@ -64,13 +64,9 @@ def test_available_now_ends_at_what_was_there_through_splits_and_merges(
 def test_records_that_are_left_to_the_next_query_are_no_shard_that_does_not_end(
     kinesis: Any, server: LocalServer, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    planner = StreamPlanner(
+    planner = stream_planner(
         StreamClient(StreamAddress("s", region="us-east-1", endpoint=server.endpoint_url)),
-        pace=Pace(0, 0),
-        period=0,
-        fail_on_data_loss=True,
-        clock=lambda: clock() / 1000,
-        sleep=lambda _: None,
+        timing=Timing(clock=lambda: clock() / 1000, sleep=lambda _: None),
     )
     planner.stop_at(clock())
     clock.advance(1_000)

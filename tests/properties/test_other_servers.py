@@ -19,9 +19,10 @@ from sparkinesis.source.planning.stream_planner import StreamPlanner
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord
-from sparkinesis.stream.reading.budget import Pace
 from sparkinesis.stream.shard import Shard
+from sparkinesis.stream.timing import Timing
 from tests.engine import MODES, Query
+from tests.planners import stream_planner
 from tests.streams import merge_neighbours, put, put_at, split
 
 ODD = Fault(omit=frozenset({"ChildShards"}), begins_early=3)
@@ -84,7 +85,7 @@ class Lagging(StreamClient):
 
 
 def ended_without_children(
-    kinesis: Any, server: LocalServer, clock: ManualClock, *, until: float, reads_all: bool
+    kinesis: Any, server: LocalServer, clock: ManualClock, *, until: float, is_batch_read: bool
 ) -> tuple[StreamPlanner, Time, list[str]]:
     """A planner that ends at present; the records of a split shard and of its first child."""
     first = put_at(kinesis, "s", b"1", 0)
@@ -95,14 +96,10 @@ def ended_without_children(
     clock.advance(5_000)
     server.kinesis.faults = lambda call: ODD
     time = Time()
-    planner = StreamPlanner(
+    planner = stream_planner(
         Lagging(address, time, before, until),
-        pace=Pace(0, 0),
-        period=0,
-        fail_on_data_loss=True,
-        reads_all=reads_all,
-        clock=time,
-        sleep=time.sleep,
+        is_batch_read=is_batch_read,
+        timing=Timing(clock=time, sleep=time.sleep),
     )
     planner.stop_at_present()
     return planner, time, [first, second]
@@ -121,7 +118,9 @@ def test_available_now_waits_until_children_are_listed(
     kinesis: Any, server: LocalServer, clock: ManualClock
 ) -> None:
     """What was there when the query started lies in shards of which nobody tells for a while."""
-    planner, time, put = ended_without_children(kinesis, server, clock, until=20, reads_all=True)
+    planner, time, put = ended_without_children(
+        kinesis, server, clock, until=20, is_batch_read=False
+    )
     assert ends_of(planner, {ANY_SHARD: TRIM_HORIZON}) == put
     assert 20 <= time.now < 60
 
@@ -129,7 +128,7 @@ def test_available_now_waits_until_children_are_listed(
 def test_a_batch_read_whose_children_are_not_listed_fails_and_gives_no_part(
     kinesis: Any, server: LocalServer, clock: ManualClock
 ) -> None:
-    planner, time, _ = ended_without_children(kinesis, server, clock, until=300, reads_all=False)
+    planner, time, _ = ended_without_children(kinesis, server, clock, until=300, is_batch_read=True)
     with pytest.raises(ServiceError, match=r"has not shown for 60 seconds which shards follow"):
         ends_of(planner, {ANY_SHARD: TRIM_HORIZON})
     assert 55 <= time.now < 75
@@ -138,6 +137,6 @@ def test_a_batch_read_whose_children_are_not_listed_fails_and_gives_no_part(
 def test_available_now_leaves_unlisted_children_to_the_next_query(
     kinesis: Any, server: LocalServer, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    planner, _, put = ended_without_children(kinesis, server, clock, until=300, reads_all=True)
+    planner, _, put = ended_without_children(kinesis, server, clock, until=300, is_batch_read=False)
     assert ends_of(planner, {ANY_SHARD: TRIM_HORIZON}) == put[:1]
     assert "The next query that resumes from this checkpoint reads them." in caplog.text

@@ -14,8 +14,9 @@ from sparkinesis.source.planning.stream_planner import StreamPlanner
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import TRIM_HORIZON
-from sparkinesis.stream.reading.budget import Pace
+from sparkinesis.stream.timing import Timing
 from tests.engine import MODES, Query
+from tests.planners import stream_planner
 from tests.streams import put, shard_ids, split
 
 
@@ -23,13 +24,12 @@ def virtual_planner(server: LocalServer, clock: ManualClock, stream: str) -> Str
     def sleep(seconds: float) -> None:
         clock.advance(max(1, round(seconds * 1000)))
 
-    return StreamPlanner(
+    return stream_planner(
         StreamClient(StreamAddress(stream, region="us-east-1", endpoint=server.endpoint_url)),
-        pace=Pace(),
-        period=1.0,
-        fail_on_data_loss=True,
-        clock=lambda: clock() / 1000,
-        sleep=sleep,
+        timing=Timing(clock=lambda: clock() / 1000, sleep=sleep),
+        minFetchPeriod="1s",
+        shardCallsPerSecond="5",
+        shardBytesPerSecond="2000000",
     )
 
 

@@ -11,6 +11,7 @@ import pytest
 from sparkinesis.errors import DataLossError
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.source.planning.source_planner import SourcePlanner
+from sparkinesis.stream.timing import Timing
 from tests.engine import MODES, Query
 from tests.streams import merge_neighbours, put, put_at, split
 
@@ -123,7 +124,7 @@ def test_p8_an_initial_instant_before_the_oldest_record_is_no_loss(
 
 
 def without_pauses(running: Query) -> None:
-    running.reader._planner = SourcePlanner(running.reader._options, sleep=lambda _: None)
+    running.reader._planner = SourcePlanner(running.reader._options, Timing(sleep=lambda _: None))
 
 
 def test_p8_a_shard_that_disappeared_stops_the_query(
@@ -579,7 +580,7 @@ def test_p8_a_stream_created_anew_while_the_query_rests_is_noticed(
     seconds = [0.0]
     running = query(initialPosition="latest", by="polling")
     running.reader._planner = SourcePlanner(
-        running.reader._options, clock=lambda: seconds[0], sleep=lambda _: None
+        running.reader._options, Timing(clock=lambda: seconds[0], sleep=lambda _: None)
     )
     assert running.next_batch() is not None
     put(kinesis, "s", [b"lost"], "k")

@@ -13,7 +13,6 @@ from moto.server import ThreadedMotoServer
 
 from sparkinesis.errors import ServiceError
 from sparkinesis.source.offsets import ANY_SHARD
-from sparkinesis.source.planning.stream_planner import StreamPlanner
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import SHARD_END, TRIM_HORIZON, ShardRange
@@ -21,8 +20,10 @@ from sparkinesis.stream.reading.budget import Pace, ShardBudget
 from sparkinesis.stream.reading.cursor import ShardCursor
 from sparkinesis.stream.reading.range import read_range
 from sparkinesis.stream.reading.retention import RetentionCheck
+from sparkinesis.stream.timing import Timing
 from sparkinesis.worker.retrieval.closed_shards import ClosedShards
 from tests.journal import PATIENCE, Journal, Journaling
+from tests.planners import stream_planner
 from tests.streams import put, split
 
 SHARD = "shardId-000000000000"
@@ -126,9 +127,7 @@ def test_a_query_tells_of_a_shard_that_does_not_end(
 ) -> None:
     closed = split(moto, "s")
     time = Time(0.0)
-    planner = StreamPlanner(
-        client, pace=Pace(0, 0), period=0, fail_on_data_loss=True, clock=time, sleep=lambda _: None
-    )
+    planner = stream_planner(client, timing=Timing(clock=time, sleep=lambda _: None))
     at = planner.next_offset({ANY_SHARD: TRIM_HORIZON})
     for time.now in range(0, 600, 20):
         at = planner.next_offset(at)

@@ -21,6 +21,7 @@ from sparkinesis.source.datasource import KinesisDataSource, KinesisStreamReader
 from sparkinesis.source.options.option_table import Options
 from sparkinesis.source.options.read_options import StreamReadOptions, stream_read_options
 from sparkinesis.source.planning.source_planner import SourcePlanner
+from sparkinesis.stream.timing import Timing
 from tests.simulation.query.cluster import Cluster
 from tests.simulation.scheduler import Process
 
@@ -70,7 +71,7 @@ class Engine:
         self._source = KinesisDataSource(dict(run.options))
         self._reader = self._new_reader()
         self._reader._planner = SourcePlanner(
-            self._reader._options, clock=run.process.monotonic, sleep=world.scheduler.sleep
+            self._reader._options, Timing(clock=run.process.monotonic, sleep=world.scheduler.sleep)
         )
 
     def run(self) -> None:

@@ -8,12 +8,12 @@ import pytest
 
 from sparkinesis.errors import ServiceError
 from sparkinesis.source.offsets import ANY_SHARD, Positions
-from sparkinesis.source.planning.stream_planner import StreamPlanner
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord
-from sparkinesis.stream.reading.budget import Pace
+from sparkinesis.stream.timing import Timing
+from tests.planners import stream_planner
 
 HERE = "sparkinesis.source.planning.stream_planner.FIRST_CONTACT"
 
@@ -39,9 +39,7 @@ def test_a_stream_that_cannot_be_reached_is_told_soon(
         taken.bind(("127.0.0.1", 0))
         endpoint = f"http://127.0.0.1:{taken.getsockname()[1]}"
         client = StreamClient(StreamAddress("s", None, "us-east-1", endpoint), retry(300.0))
-        planner = StreamPlanner(
-            client, pace=Pace(0, 0), period=0, fail_on_data_loss=True, sleep=sleep
-        )
+        planner = stream_planner(client, timing=Timing(sleep=sleep))
         with pytest.raises(ServiceError):
             planner.next_offset(start)
     assert now <= 10.0

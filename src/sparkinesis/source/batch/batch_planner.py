@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sparkinesis.errors import ShardNotFoundError
 from sparkinesis.source.batch.filters import Wanted
 from sparkinesis.source.batch.shard_reads import Stretch, stretches, unlisted, with_open_end
 from sparkinesis.source.offsets import Positions, ranges
 from sparkinesis.source.options.batch_read_options import BatchReadOptions
-from sparkinesis.source.options.read_options import ReadOptions
+from sparkinesis.source.options.read_options import ReadOptions, StreamReadOptions
 from sparkinesis.source.planning.stream_planner import FIRST_CONTACT, StreamPlanner
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import LATEST, ShardRange
@@ -60,13 +60,9 @@ def _plan_stream(options: BatchReadOptions, wanted: Wanted, stream: str) -> list
     ]
     for (before_ms, is_initial), members in with_open_end(planned).items():
         until_ms = now_ms if before_ms is None else min(now_ms, before_ms - 1)
-        planner = StreamPlanner(
-            client,
-            pace=reading.pace,
-            period=0,
-            fail_on_data_loss=reading.fail_on_data_loss and not is_initial,
-            reads_all=False,
-        )
+        fails = reading.fail_on_data_loss and not is_initial
+        to_plan = StreamReadOptions(replace(reading, fail_on_data_loss=fails), min_fetch_period=0.0)
+        planner = StreamPlanner(client, to_plan, is_batch_read=True)
         planner.stop_at(until_ms)
         # Beside the members, shards that came from one of them since the shards were listed.
         tasks += [

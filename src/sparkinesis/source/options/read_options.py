@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from sparkinesis.errors import OptionError
 from sparkinesis.source.offsets import ANY_SHARD, Positions
-from sparkinesis.source.options.allowance import Allowance
+from sparkinesis.source.options.allowance import NO_LIMIT, Allowance
 from sparkinesis.source.options.option_table import Options, Use
 from sparkinesis.stream.address import StreamAddress, is_loopback
-from sparkinesis.stream.position import FromApplication, Position
+from sparkinesis.stream.position import LATEST, FromApplication, Position
 from sparkinesis.stream.reading.budget import Pace
 
 
@@ -43,18 +43,18 @@ class FanOut:
 
 @dataclass(frozen=True, slots=True)
 class StreamReadOptions:
-    """What a streaming query asked for, checked."""
+    """How a streaming query reads, checked. The batch read plans its open ends by these, too."""
 
     reading: ReadOptions
-    initial_position: Position
-    """Where a query without a checkpoint begins: LATEST, TRIM_HORIZON, an instant, or where a KCL
-    application stands."""
     min_fetch_period: float
-    """Seconds at least between two looks of the planner for new records."""
-    allowance: Allowance
-    """What a batch may read."""
-    skip_older_than: float | None
-    """Seconds: what is older when the query starts or resumes is not delivered; None: all is."""
+    """Seconds between two polls of the planner for new records, at least."""
+    initial_position: Position = LATEST
+    """Where a query without a checkpoint begins: LATEST, TRIM_HORIZON, an instant, or the
+    checkpoints of a KCL application."""
+    allowance: Allowance = NO_LIMIT
+    """How much one batch may read."""
+    skip_older_than: float | None = None
+    """Seconds: a query that starts or resumes skips older records; None: it delivers all."""
     dynamodb_endpoint: str | None = None
     """URL of the DynamoDB that holds the KCL application's leases; None: the region's own."""
     fan_out: FanOut | None = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from sparkinesis.source.planning.stream_planner import SMALLEST_PART, StreamPlan
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.fan_out.consumers import describe_consumer
 from sparkinesis.stream.fan_out.registration import deregister_consumer, register_consumer
+from sparkinesis.stream.timing import MACHINE, Timing
 
 _T = TypeVar("_T")
 
@@ -69,12 +69,7 @@ class _Ahead:
 class SourcePlanner:
     """What the driver knows of a query's streams between two batches. Owned by one thread."""
 
-    def __init__(
-        self,
-        options: StreamReadOptions,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
+    def __init__(self, options: StreamReadOptions, timing: Timing = MACHINE) -> None:
         self._initial = options.initial_positions
         self._ahead: _Ahead | None = None
         self._planned: _Batch | None = None
@@ -84,18 +79,7 @@ class SourcePlanner:
         streams = options.reading.streams
         self._clients = {name: StreamClient(address) for name, address in streams.items()}
         self._planners = {
-            name: StreamPlanner(
-                client,
-                pace=options.reading.pace,
-                period=options.min_fetch_period,
-                fail_on_data_loss=options.reading.fail_on_data_loss,
-                deaggregate=options.reading.deaggregate,
-                dynamodb_endpoint=options.dynamodb_endpoint,
-                skip_older_than=options.skip_older_than,
-                is_only_stream=len(streams) == 1,
-                clock=clock,
-                sleep=sleep,
-            )
+            name: StreamPlanner(client, options, timing=timing)
             for name, client in self._clients.items()
         }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
@@ -13,6 +12,7 @@ from sparkinesis.errors import DataLossError, ServiceError
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.source.offsets import ANY_SHARD, Positions
 from sparkinesis.source.options.allowance import NO_LIMIT, Allowance
+from sparkinesis.source.options.read_options import StreamReadOptions
 from sparkinesis.source.planning.age_probe import follows_older
 from sparkinesis.source.planning.application_position import leases_of, resume
 from sparkinesis.source.planning.batch_end import (
@@ -38,10 +38,11 @@ from sparkinesis.stream.position import (
     FromApplication,
     Position,
 )
-from sparkinesis.stream.reading.budget import Pace, ShardBudget
+from sparkinesis.stream.reading.budget import ShardBudget
 from sparkinesis.stream.reading.missing_end import WARN_AFTER, warn_missing_end
 from sparkinesis.stream.reading.retention import ITERATOR_LIFE_MS, RetentionCheck
 from sparkinesis.stream.shard import Lineage, Shard
+from sparkinesis.stream.timing import MACHINE, Timing
 
 _log = logging.getLogger(__name__)
 
@@ -74,29 +75,18 @@ class StreamPlanner:
     def __init__(
         self,
         client: StreamClient,
+        options: StreamReadOptions,
         *,
-        pace: Pace,
-        period: float,
-        fail_on_data_loss: bool,
-        deaggregate: bool = True,
-        dynamodb_endpoint: str | None = None,
-        is_only_stream: bool = True,
-        skip_older_than: float | None = None,
-        reads_all: bool = True,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
+        is_batch_read: bool = False,
+        timing: Timing = MACHINE,
     ) -> None:
-        """``reads_all``: no shard is left out of a start on purpose, as a batch read does."""
+        """``is_batch_read``: the start may leave out shards on purpose, and the read ends once."""
         self._client = client
-        self._pace = pace
-        self._period = period
-        self._fail_on_data_loss = fail_on_data_loss
-        self._deaggregate = deaggregate
-        self._dynamodb_endpoint = dynamodb_endpoint
-        self._is_only_stream = is_only_stream
-        self._skip_older_than = skip_older_than
-        self._clock = clock
-        self._sleep = sleep
+        self._options = options
+        self._is_batch_read = is_batch_read
+        self._timing = timing
+        self._period = options.min_fetch_period
+        self._skip_older_than = options.skip_older_than
         self._lineage: Lineage | None = None
         self._announced: dict[str, Shard] = {}
         self._listed_at = float("-inf")
@@ -108,10 +98,9 @@ class StreamPlanner:
         """Since when closed shards have had nothing to give, and no end."""
         self._taken = 0.0
         self._expected: dict[str, int | None] = {}
-        self._reads_all = reads_all
-        self._has_resumed = not reads_all
+        self._has_resumed = is_batch_read
         """The offset that a query resumes from was looked at, and so is whole."""
-        self._has_identified = not reads_all
+        self._has_identified = is_batch_read
         """The stream was looked at, and is the one that the positions are of."""
         self._created_ms = 0
         """When the stream was created, in epoch ms; 0 if that was not asked for."""
@@ -181,19 +170,19 @@ class StreamPlanner:
         return max(self._lags.values(), default=0)
 
     def _wait_for_turn(self) -> None:
-        pause = self._looked_at + self._period - self._clock()
+        pause = self._looked_at + self._period - self._timing.clock()
         if pause > 0:
-            self._sleep(pause)
-        if ITERATOR_LIFE_MS / 1000 < self._clock() - self._looked_at < float("inf"):
+            self._timing.sleep(pause)
+        if ITERATOR_LIFE_MS / 1000 < self._timing.clock() - self._looked_at < float("inf"):
             # What was known of a finished shard may be days old, and its children's records gone,
             # and so may shards that were announced, but never listed: see again what is kept.
             self._probers = {}
             self._announced = {}
-            self._has_resumed = not self._reads_all
-            self._has_identified = not self._reads_all
+            self._has_resumed = self._is_batch_read
+            self._has_identified = self._is_batch_read
             if self._lineage is not None:
                 self._list_shards()
-        self._looked_at = self._clock()
+        self._looked_at = self._timing.clock()
 
     def _resolve_latest(self) -> Positions:
         """LATEST as something durable: the open shards, from the service's present time on."""
@@ -205,10 +194,14 @@ class StreamPlanner:
         """The place of a KCL application as something durable: it may checkpoint further on."""
         address = self._client.address
         table = LeaseTable(
-            name, address.region, self._dynamodb_endpoint, address.credentials, is_ours=False
+            name,
+            address.region,
+            self._options.dynamodb_endpoint,
+            address.credentials,
+            is_ours=False,
         )
         leases = table.leases(FIRST_CONTACT if self._lineage is None else Retry())
-        own = leases_of(address, leases, table, alone=self._is_only_stream)
+        own = leases_of(address, leases, table, alone=len(self._options.reading.streams) == 1)
         # After the leases: a shard that has one by then is listed, if it is still kept.
         lineage, now_ms = self._list()
         resumed = resume(own, lineage, now_ms, address=address, table=table)
@@ -223,13 +216,13 @@ class StreamPlanner:
         if self._created_ms > bound_ms:
             return start  # nothing in the stream is older than the stream
         if bound_ms == now_ms:
-            self._sleep(1.0)  # the bound is asked for below: see _wait_out_the_second
+            self._timing.sleep(1.0)  # the bound is asked for below: see _wait_out_the_second
         # What is lost with a shard that is gone is older than the bound, and not wanted.
         kept = without_missing(start, lineage) if missing(start, lineage) else start
         doubtful = undecided(kept, bound_ms)
 
         def is_behind(shard_id: str) -> bool:
-            budget = ShardBudget(self._pace, self._clock, self._sleep)
+            budget = self._budget()
             position = doubtful[shard_id]
             return follows_older(self._client, budget, shard_id, position, bound_ms)
 
@@ -248,17 +241,17 @@ class StreamPlanner:
 
     def _wait_out_the_second(self) -> None:
         # The service refuses an instant in its future, and its clock is known to the second only.
-        self._looked_at = self._clock() + max(0.0, 1.0 - self._period)
+        self._looked_at = self._timing.clock() + max(0.0, 1.0 - self._period)
 
     def _list_shards(self) -> Lineage:
-        pause = self._listed_at + LIST_SHARDS_INTERVAL - self._clock()
+        pause = self._listed_at + LIST_SHARDS_INTERVAL - self._timing.clock()
         if pause > 0:
-            self._sleep(pause)
+            self._timing.sleep(pause)
         lineage, _ = self._list()
         return lineage
 
     def _list(self) -> tuple[Lineage, int]:
-        self._listed_at = self._clock()
+        self._listed_at = self._timing.clock()
         retry = FIRST_CONTACT if self._lineage is None else None
         shards, now_ms = self._client.list_shards(retry)
         listed = {shard.id for shard in shards}
@@ -301,7 +294,7 @@ class StreamPlanner:
         if not stored:
             self._has_identified = True
             return start
-        check = RetentionCheck(self._client, self._fail_on_data_loss)
+        check = RetentionCheck(self._client, self._options.reading.fail_on_data_loss)
         stream = self._client.describe(FIRST_CONTACT if self._lineage is None else None)
         others = check.report_other_stream(stored, stream, self._skip_older_than)
         self._created_ms = stream.created_ms
@@ -323,7 +316,7 @@ class StreamPlanner:
             "than the stream's retention period, or the stream was deleted and created anew. What "
             "followed in it is lost."
         )
-        if self._fail_on_data_loss:
+        if self._options.reading.fail_on_data_loss:
             raise DataLossError(
                 f"{text} Set the option failOnDataLoss to false to go on with the oldest records "
                 "kept, or start with a new checkpoint location."
@@ -385,7 +378,7 @@ class StreamPlanner:
     def _end_without_children(self, childless: Sequence[str]) -> None:
         """Log which shards' children are left out; raise `ServiceError` where nobody reads them."""
         names = ", ".join(childless[:10])
-        if not self._reads_all:
+        if self._is_batch_read:
             raise ServiceError(
                 f"{self._client.address}: shard {names} is closed, and ListShards has not shown "
                 f"for {MOST_LISTINGS * LIST_SHARDS_INTERVAL:.0f} seconds which shards follow. So "
@@ -416,7 +409,7 @@ class StreamPlanner:
         the next batch asks again. What was there at the start must be found before a query may end.
         """
         if self._until_ms is None:
-            return not asked and self._clock() - self._listed_at >= LIST_SHARDS_INTERVAL
+            return not asked and self._timing.clock() - self._listed_at >= LIST_SHARDS_INTERVAL
         return asked < MOST_LISTINGS
 
     def _look_at(
@@ -427,20 +420,20 @@ class StreamPlanner:
             is_stored = shard_id in start or ANY_SHARD not in start
             check = RetentionCheck(
                 self._client,
-                self._fail_on_data_loss and is_stored,
-                logs_doubt=self._reads_all and is_stored,
+                self._options.reading.fail_on_data_loss and is_stored,
+                logs_doubt=not self._is_batch_read and is_stored,
             )
             if shard_id in self._probers:
                 self._probers[shard_id].judge_by(check)
             else:
-                budget = ShardBudget(self._pace, self._clock, self._sleep)
+                budget = self._budget()
                 self._probers[shard_id] = ShardProber(
                     self._client,
                     shard_id,
                     budget,
                     check,
                     self._until_ms,
-                    deaggregate=self._deaggregate,
+                    deaggregate=self._options.reading.deaggregate,
                 )
         with ThreadPoolExecutor(min(MOST_PROBES_AT_ONCE, len(shards))) as pool:
             looks = pool.map(
@@ -451,6 +444,9 @@ class StreamPlanner:
         self._watch_ends(found)
         return found
 
+    def _budget(self) -> ShardBudget:
+        return ShardBudget(self._options.reading.pace, self._timing.clock, self._timing.sleep)
+
     def _watch_ends(self, found: Mapping[str, Look]) -> None:
         """Tell of shards at whose tips nothing comes, although the last listing has them closed.
 
@@ -460,7 +456,7 @@ class StreamPlanner:
         assert self._lineage is not None
         if self._until_ms is not None:
             return
-        now = self._clock()
+        now = self._timing.clock()
         for shard_id, look in found.items():
             shard = self._lineage.shards.get(shard_id)
             is_at_tip = isinstance(look.finding, Quiet) and look.finding.clear_until is not None
