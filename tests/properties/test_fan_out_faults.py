@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from sparkinesis.local import Call, Fault, LocalServer, ManualClock
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.fan_out.cursor import FanOutCursor
+from sparkinesis.stream.fan_out.cursor import RETRY, FanOutCursor
 from sparkinesis.stream.fan_out.registration import register_consumer
 from sparkinesis.stream.position import TRIM_HORIZON
 from tests.properties.conftest import START_MS
@@ -82,7 +83,12 @@ def test_each_record_once(
         clock.advance(int(seconds * 1000) + 1)
 
     cursor = FanOutCursor(
-        client, consumer, SHARD, TRIM_HORIZON, clock=lambda: clock() / 1000, wait=wait
+        client,
+        consumer,
+        SHARD,
+        TRIM_HORIZON,
+        retry=replace(RETRY, clock=lambda: clock() / 1000),
+        wait=wait,
     )
     found: list[bytes] = []
     count = 0

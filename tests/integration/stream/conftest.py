@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry
-from sparkinesis.stream.fan_out.cursor import FanOutCursor
+from sparkinesis.stream.fan_out.cursor import RETRY, FanOutCursor
 from sparkinesis.stream.fan_out.registration import register_consumer
 from sparkinesis.stream.position import TRIM_HORIZON, Position
 
@@ -56,7 +57,7 @@ def waited(clock: ManualClock, seconds: float) -> None:
 
 @pytest.fixture
 def consumer(client: StreamClient, clock: ManualClock) -> str:
-    return register_consumer(client, "c", sleep=lambda seconds: waited(clock, seconds))
+    return register_consumer(client, "c", Retry(sleep=lambda seconds: waited(clock, seconds)))
 
 
 @pytest.fixture
@@ -70,7 +71,7 @@ def open_cursor(client: StreamClient, consumer: str, clock: ManualClock) -> Iter
         def wait(_: threading.Event, seconds: float) -> None:
             waited(clock, seconds)
 
-        defaults = {"clock": lambda: clock() / 1000, "wait": wait}
+        defaults = {"retry": replace(RETRY, clock=lambda: clock() / 1000), "wait": wait}
         cursor = FanOutCursor(client, consumer, shard_id, position, **{**defaults, **options})
         opened.append(cursor)
         return cursor

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.event_stream import EventStreamDecoder
 from sparkinesis.stream.calls.subscription import CHUNK, Subscription
 from sparkinesis.stream.calls.transport import subscription_client
-from sparkinesis.stream.fan_out.cursor import FanOutCursor
+from sparkinesis.stream.fan_out.cursor import RETRY, FanOutCursor
 from sparkinesis.stream.fan_out.registration import deregister_consumer
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp
 from tests.event_stream import INITIAL_RESPONSE, records_event
@@ -119,7 +120,7 @@ def test_the_service_ends_a_subscription(
     server: LocalServer, kinesis: Any, open_cursor: OpenCursor, clock: ManualClock
 ) -> None:
     # By a clock of its own, which stands still, its subscriptions never get old.
-    cursor = open_cursor(clock=lambda: 0.0)
+    cursor = open_cursor(retry=replace(RETRY, clock=lambda: 0.0))
     for number in range(5):
         put(kinesis, "s", [b"%d" % number], "k")
         assert read_up_to(cursor, b"%d" % number) == [b"%d" % number]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -19,7 +20,7 @@ from sparkinesis.errors import (
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry
-from sparkinesis.stream.fan_out.cursor import FanOutCursor
+from sparkinesis.stream.fan_out.cursor import RETRY, FanOutCursor
 from sparkinesis.stream.position import (
     LATEST,
     SHARD_END,
@@ -85,9 +86,8 @@ def cursor(
         "shardId-000000000000",
         position,
         inclusive=inclusive,
-        clock=clock,
+        retry=replace(RETRY, clock=clock, uniform=lambda _, most: most),
         wait=clock.wait,
-        uniform=lambda _, most: most,
     )
 
 

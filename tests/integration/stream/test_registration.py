@@ -23,7 +23,7 @@ from sparkinesis.stream.fan_out.consumers import (
     describe_consumer_arn,
     list_consumers,
 )
-from sparkinesis.stream.fan_out.registration import deregister_consumer, register_consumer
+from sparkinesis.stream.fan_out.registration import RETRY, deregister_consumer, register_consumer
 from tests.integration.stream.conftest import START_MS, waited
 
 Register = Callable[..., str]
@@ -37,9 +37,12 @@ def register(client: StreamClient, clock: ManualClock) -> Register:
         return register_consumer(
             client,
             name,
-            clock=lambda: clock() / 1000,
-            sleep=lambda seconds: waited(clock, seconds),
-            **options,
+            replace(
+                RETRY,
+                clock=lambda: clock() / 1000,
+                sleep=lambda seconds: waited(clock, seconds),
+                **options,
+            ),
         )
 
     return call
@@ -203,7 +206,7 @@ def test_one_that_never_gets_active(
 ) -> None:
     server.kinesis.consumer_delay_ms = 10_000_000
     with pytest.raises(ServiceError, match=r"'c' of stream 's' .* is CREATING, 120 seconds"):
-        register(timeout=120)
+        register(give_up_after=120)
     assert clock() <= START_MS + 120_000
 
 

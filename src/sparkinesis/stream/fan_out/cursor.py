@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import random
 import threading
-import time
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -34,7 +32,8 @@ Failure: TypeAlias = ClientError | BotoCoreError | CorruptEventStreamError
 
 _log = logging.getLogger(__name__)
 
-_UNIFORM = random.SystemRandom().uniform
+RETRY = Retry(base=0.5, cap=30.0)
+"""The pauses between subscriptions that fail."""
 
 RENEWAL = (240.0, 290.0)
 """The age in seconds at which a subscription is renewed, drawn evenly for each: before the service
@@ -82,7 +81,8 @@ class FanOutCursor:
 
     find_consumer: finds the consumer by its ARN; shared by all cursors of a stream
     (see `ConsumerFinder`).
-    clock: seconds. wait: waits so many seconds, or until the event is set.
+    retry: the pauses between subscriptions that fail, with their clock and randomness.
+    wait: waits so many seconds, or until the event is set; used in place of ``retry.sleep``.
     """
 
     def __init__(
@@ -93,11 +93,9 @@ class FanOutCursor:
         position: Position,
         *,
         inclusive: bool = False,
-        give_up_after: float = 300.0,
         find_consumer: Callable[[str], Consumer | None] | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        retry: Retry = RETRY,
         wait: Callable[[threading.Event, float], object] = lambda event, s: event.wait(s),
-        uniform: Callable[[float, float], float] = _UNIFORM,
     ) -> None:
         if not isinstance(position, AfterRecord | AtTimestamp | Sentinel) or position in {
             Sentinel.LATEST,
@@ -114,12 +112,10 @@ class FanOutCursor:
         self._early_filter = EarlyRecordFilter(
             client.address, shard_id, position, inclusive=inclusive
         )
-        self._find_consumer = find_consumer or ConsumerFinder(client, clock)
-        self._clock = clock
+        self._find_consumer = find_consumer or ConsumerFinder(client, retry.clock)
+        self._clock = retry.clock
         self._wait = wait
-        self._retry = Retry(
-            base=0.5, cap=30.0, give_up_after=give_up_after, clock=clock, uniform=uniform
-        )
+        self._retry = retry
         self._stopped = threading.Event()
         self._lock = threading.Lock()
         self._subscription: Subscription | None = None
@@ -136,8 +132,8 @@ class FanOutCursor:
         event holds what the service puts into it.
 
         Raises what will not pass (`AccessDeniedError`, `StreamNotFoundError`, `DataLossError`,
-        `ConsumerNotFoundError`), and `ServiceError` when no event came for ``give_up_after``
-        seconds of failures.
+        `ConsumerNotFoundError`), and `ServiceError` when no event came for
+        ``retry.give_up_after`` seconds of failures.
         """
         while not self._stopped.is_set():
             subscription = self._subscription

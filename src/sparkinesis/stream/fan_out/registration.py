@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import random
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -23,7 +21,8 @@ from sparkinesis.stream.fan_out.consumers import (
 
 __all__ = ["deregister_consumer", "register_consumer"]
 
-_UNIFORM = random.SystemRandom().uniform
+RETRY = Retry(base=1.0, cap=10.0)
+"""The pauses between two looks at a consumer that is not active yet, less half a second each."""
 
 MOST_CONSUMERS = 20
 MOST_BEING_CREATED = 5
@@ -34,23 +33,18 @@ stream may have 50 consumers: the service says what is too many, this only tells
 def register_consumer(
     client: StreamClient,
     name: str,
-    *,
-    timeout: float = 300.0,
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
-    uniform: Callable[[float, float], float] = _UNIFORM,
+    retry: Retry = RETRY,
 ) -> str:
     """The ARN of the stream's ACTIVE consumer ``name``, which is registered if it is not there.
 
     Workers may do this at the same time: all get the same consumer. One that is being deleted is
-    waited for and registered anew. Takes ``timeout`` seconds at most, by ``clock``.
+    waited for and registered anew. Takes ``retry.give_up_after`` seconds at most.
 
     Raises `ConsumerLimitError` when the stream has as many consumers as it may, `ServiceError`
     when the time is over, and the errors of `StreamClient`.
     """
-    pace = Retry(base=1.0, cap=10.0, clock=clock, sleep=sleep, uniform=uniform)
     stream_arn = client.stream_arn()
-    deadline = clock() + timeout
+    deadline = retry.clock() + retry.give_up_after
     attempt = 0
     while True:
         consumer, said = describe_consumer(client, name, stream_arn), ""
@@ -58,10 +52,12 @@ def register_consumer(
             consumer, said = _register(client, name, stream_arn, is_first=attempt == 0)
         if consumer is not None and consumer.is_active:
             return consumer.arn
-        pause = 0.5 + pace.pause(attempt)
-        if clock() + pause > deadline:
-            raise ServiceError(_not_active(client.address, name, consumer, timeout, said))
-        sleep(pause)
+        pause = 0.5 + retry.pause(attempt)
+        if retry.clock() + pause > deadline:
+            raise ServiceError(
+                _not_active(client.address, name, consumer, retry.give_up_after, said)
+            )
+        retry.sleep(pause)
         attempt += 1
 
 

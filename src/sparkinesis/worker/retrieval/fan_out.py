@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 from sparkinesis.errors import (
     AccessDeniedError,
@@ -15,8 +16,10 @@ from sparkinesis.errors import (
 from sparkinesis.stream.calls.client import Fetched, StreamClient
 from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.fan_out.consumers import ConsumerFinder
+from sparkinesis.stream.fan_out.cursor import RETRY as SUBSCRIPTION_RETRY
 from sparkinesis.stream.fan_out.cursor import FanOutCursor
 from sparkinesis.stream.fan_out.interruption import BETWEEN_SUBSCRIPTIONS
+from sparkinesis.stream.fan_out.registration import RETRY as REGISTRATION_RETRY
 from sparkinesis.stream.fan_out.registration import deregister_consumer, register_consumer
 from sparkinesis.worker.options import AheadLimits, FanOutOptions
 from sparkinesis.worker.retrieval.ahead import FetchAhead, FetchRequest, PageSource
@@ -99,8 +102,9 @@ class FanOut:
                 request.start,
                 inclusive=request.inclusive,
                 find_consumer=self._find_consumer,
-                clock=self._subscription_clock,
-                uniform=self._uniform,
+                retry=replace(
+                    SUBSCRIPTION_RETRY, clock=self._subscription_clock, uniform=self._uniform
+                ),
             )
             return SubscribedShard(cursor, lambda: self._forget(consumer_arn))
 
@@ -137,9 +141,12 @@ class FanOut:
                     self._consumer_arn = register_consumer(
                         self._client,
                         self._name,
-                        clock=self._clock,
-                        sleep=self._sleep,
-                        uniform=self._uniform,
+                        replace(
+                            REGISTRATION_RETRY,
+                            clock=self._clock,
+                            sleep=self._sleep,
+                            uniform=self._uniform,
+                        ),
                     )
                 except (ConsumerLimitError, AccessDeniedError) as error:
                     if not self._options.fall_back_to_polling:
