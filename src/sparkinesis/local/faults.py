@@ -1,7 +1,7 @@
-"""What was called, and how a test makes a call go wrong.
+"""Fault plans, which make calls fail, and the log of calls.
 
-A fault plan is any function `Call -> Fault | None`; it is asked once per call, after the request
-has been decoded and before it takes effect:
+A fault plan is any function `Call -> Fault | None`. It is called once per request, after the
+request has been decoded and before it takes effect:
 
     def plan(call: Call) -> Fault | None:
         if call.operation == "GetRecords" and call.ordinal == 3:
@@ -19,11 +19,12 @@ from typing import Literal
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """One request, as a fault plan sees it.
+    """One request, as passed to a fault plan.
 
-    stream: the stream's name; the table's for a DynamoDB call; None if the request names none.
-    shard: the shard that the request, or the iterator in it, names.
-    ordinal: 1 for the first call of this operation on this stream and shard, and so on.
+    stream: the name of the stream, or of the table for a DynamoDB call; None if the request names
+    none.
+    shard: the shard that the request or its iterator names.
+    ordinal: 1 for the first call of this operation on this stream and shard, 2 for the second.
     """
 
     operation: str
@@ -36,25 +37,26 @@ class Call:
 
 @dataclasses.dataclass(frozen=True)
 class Fault:
-    """What goes wrong. The parts combine: an error may also be slow.
+    """The faults of one call. Fields combine: an error may also be slow.
 
-    code, message, status: answer this error; the call has no effect.
-    entries: with a code, PutRecords answers it for these entries only (0-based), and takes the
-    others. BatchExecuteStatement of DynamoDB likewise for these statements; their codes are those
-    of BatchStatementError, such as ThrottlingError, TransactionConflict or InternalServerError.
-    takes_effect: with a code, the call, or the entries, take effect all the same: the client is
-    left in doubt, as after an internal error of the service.
-    delay_ms: the call takes effect at once, its answer comes this much later (in real time).
-    drop: the connection is reset without an answer, "before" or "after" the call took effect.
-    cut_after: SubscribeToShard's connection is reset after so many bytes of the event stream. Some
-    of them do not arrive, if they are more than the client has read or its system holds for it.
+    code, message, status: return this error; the call has no effect.
+    entries: with a code, PutRecords returns the error for these entries only (0-based) and stores
+    the others. DynamoDB's BatchExecuteStatement does the same for these statements; the codes are
+    those of BatchStatementError, such as ThrottlingError, TransactionConflict or
+    InternalServerError.
+    takes_effect: with a code, the call (or the entries) takes effect although the error is
+    returned, as after an internal error of the service.
+    delay_ms: the call takes effect at once; its response is sent this many ms later (real time).
+    drop: the connection is reset without a response, "before" or "after" the call took effect.
+    cut_after: SubscribeToShard's connection is reset after this many bytes of the event stream. The
+    client may receive fewer: a reset discards the bytes that it has not yet read.
     stream_code, stream_after: SubscribeToShard's event stream ends with this exception (and
-    `message`) after so many events.
-    arrival_skew_ms: records that are put carry an arrival time shifted by this much.
-    omit: fields that the answer of GetRecords, or each event of SubscribeToShard, leaves out, such
-    as ChildShards, which the service may leave out too.
-    begins_early: GetShardIterator and SubscribeToShard begin so many records before the place asked
-    for, as some other servers do.
+    `message`) after this many events.
+    arrival_skew_ms: added to the arrival time of the records that the call puts.
+    omit: fields that are left out of GetRecords' response, or of each event of SubscribeToShard,
+    such as ChildShards, which the service may leave out too.
+    begins_early: GetShardIterator and SubscribeToShard start this many records before the requested
+    position, as some other servers do.
     """
 
     code: str | None = None
@@ -77,7 +79,7 @@ class Fault:
 
     @property
     def fails_whole_call(self) -> bool:
-        """Whether its error is the answer to the whole call, and not to entries of the call."""
+        """True if the error is the response to the whole call, not to single entries."""
         return self.code is not None and not self.entries
 
     @classmethod
@@ -94,13 +96,11 @@ FaultPlan = Callable[[Call], "Fault | None"]
 
 @dataclasses.dataclass(frozen=True)
 class CallRecord:
-    """One call that was answered (or dropped, whose error is "Dropped").
+    """One finished call. An event of a subscription is logged as a call of SubscribeToShardEvent.
 
-    An event of a subscription is one, too: SubscribeToShardEvent.
-
-    records, bytes: what was put or got; bytes are of data and partition keys, before base64.
-    error: the code of the error answered, None for success.
-    access_key: the id of the key that signed it, None for a call in this process.
+    records, bytes: the records put or returned; bytes count data and partition keys, before base64.
+    error: the error code of the response; None for success, "Dropped" for a dropped connection.
+    access_key: the id of the access key that signed the call; None for a call in this process.
     """
 
     time_ms: int
@@ -115,7 +115,7 @@ class CallRecord:
 
 
 class CallLog:
-    """The latest calls, oldest first (`capacity` of them), and how many there were of each kind."""
+    """The latest `capacity` calls, oldest first; and a counter of calls for `Call.ordinal`."""
 
     def __init__(self, capacity: int = 200_000) -> None:
         self._calls: deque[CallRecord] = deque(maxlen=capacity)
@@ -131,7 +131,7 @@ class CallLog:
         self._calls.append(record)
 
     def clear(self) -> None:
-        """Forgets the calls. Ordinals go on."""
+        """Remove all calls. Ordinals continue."""
         self._calls.clear()
 
     def next_ordinal(
@@ -150,7 +150,7 @@ class CallLog:
         since_ms: int | None = None,
         until_ms: int | None = None,
     ) -> list[CallRecord]:
-        """The calls that match everything given; `since_ms` is inclusive, `until_ms` exclusive."""
+        """Return the matching calls; `since_ms` is inclusive, `until_ms` exclusive."""
         return [
             call
             for call in list(self._calls)
@@ -175,7 +175,7 @@ class CallLog:
         )
 
     def per_shard(self, operation: str, stream: str | None = None) -> Counter[str]:
-        """How often `operation` was called on each shard."""
+        """Count the calls of `operation` by shard."""
         calls = self.select(operation, stream=stream)
         return Counter(call.shard for call in calls if call.shard is not None)
 
@@ -187,7 +187,7 @@ class CallLog:
         stream: str | None = None,
         shard: str | None = None,
     ) -> int:
-        """The most calls that fell into any stretch of `window_ms` (half-open)."""
+        """Return the largest number of calls within any window of `window_ms` (half-open)."""
         times = [call.time_ms for call in self.select(operation, stream=stream, shard=shard)]
         times.sort()
         most = start = 0

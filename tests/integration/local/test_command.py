@@ -90,7 +90,7 @@ def test_streams_that_make_no_sense_are_refused(streams: str) -> None:
         [*COMMAND, "--port", "0", "--streams", streams], capture_output=True, text=True, check=False
     )
     assert result.returncode == 2
-    assert "is not NAME or NAME:SHARDS" in result.stderr or "named twice" in result.stderr
+    assert "is not NAME or NAME:SHARDS" in result.stderr or "given twice" in result.stderr
 
 
 def test_importing_the_command_imports_neither_spark_nor_a_server() -> None:

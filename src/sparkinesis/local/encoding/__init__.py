@@ -1,0 +1,1 @@
+"""Requests and responses as bytes: JSON, CBOR and event streams; request types and validation."""

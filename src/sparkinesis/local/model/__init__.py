@@ -1,0 +1,1 @@
+"""The state of a local Kinesis: streams, shards, consumers, subscriptions, limits. No I/O."""

@@ -1,4 +1,4 @@
-"""A registered consumer (enhanced fan-out), and its subscriptions."""
+"""Registered consumers (enhanced fan-out) and their subscriptions."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from sparkinesis.local.model.subscription import Failure, Subscription
 
 @dataclasses.dataclass(eq=False)
 class Consumer:
-    """At most one subscription a shard: a new one takes over.
+    """A consumer. It has at most one subscription per shard: a new one replaces the old one.
 
-    active_ms: when it becomes ACTIVE. gone_ms: when it is deleted, once that was asked for.
-    subscribed_ms: when each shard was subscribed to last.
+    active_ms: when the consumer becomes ACTIVE.
+    gone_ms: when the consumer is deleted; None before DeregisterStreamConsumer.
+    subscribed_ms: the time of the last subscription, by shard.
     """
 
     name: str
@@ -30,7 +31,7 @@ class Consumer:
         return "ACTIVE" if now >= self.active_ms else "CREATING"
 
     def may_subscribe(self, shard_id: str, now: int, limits: Limits | None) -> bool:
-        """Whether the last successful call for this shard was long enough ago."""
+        """True unless the last subscription to this shard is more recent than the limit allows."""
         last = self.subscribed_ms.get(shard_id)
         return limits is None or last is None or now - last >= limits.subscribe_interval_ms
 
@@ -41,7 +42,7 @@ class Consumer:
             older.fail(
                 Failure(
                     "ResourceInUseException",
-                    f"Another subscription of consumer {self.name} to {shard_id} took over.",
+                    f"Consumer {self.name} has a newer subscription to {shard_id}.",
                 )
             )
         self.subscriptions[shard_id] = subscription

@@ -1,4 +1,4 @@
-"""The service's quotas, and how use is counted against them.
+"""The service's quotas, and the meters that enforce them.
 
 Numbers: https://docs.aws.amazon.com/streams/latest/dev/service-sizes-and-limits.html and the API
 reference of each operation. "MB" there is 2**20 bytes here. Times are in milliseconds of the clock.
@@ -46,10 +46,10 @@ _ACCOUNT_CALLS = {
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """Rates per second: of one shard, of one stream, or of the account in one region.
+    """Rates per second: per shard, per stream, or per account and region.
 
-    subscription_bytes: of one subscription to a shard. subscribe_interval_ms: how soon after a
-    successful SubscribeToShard another one of the same consumer and shard is refused.
+    subscription_bytes: per subscription to a shard. subscribe_interval_ms: the least time between
+    two successful SubscribeToShard calls of one consumer for one shard.
     """
 
     shard_get_records: int = 5
@@ -64,7 +64,7 @@ class Limits:
 
 
 class Bucket:
-    """At most `rate` in a burst and `rate` a second in the long run."""
+    """A token bucket: at most `rate` in a burst, and `rate` per second in the long run."""
 
     __slots__ = ("_at", "_used")
 
@@ -79,7 +79,7 @@ class Bucket:
         return self._used + amount <= rate + 1e-6
 
     def take(self, now: int, amount: int, rate: int) -> bool:
-        """Uses `amount` and says True, or uses nothing and says False."""
+        """Use `amount` and return True, or use nothing and return False."""
         if not self.fits(now, amount, rate):
             return False
         self._used += amount
@@ -89,16 +89,16 @@ class Bucket:
         self._used += amount
 
     def wait_ms(self, amount: int, rate: int) -> int:
-        """How long after the `now` of the last `fits` it will fit; `amount` is at most `rate`."""
+        """Return the ms after the `now` of the last `fits` until `amount` fits; at most `rate`."""
         return math.ceil(max(0.0, self._used + amount - rate) * 1000 / rate)
 
 
 class ReadMeter:
-    """Bytes read from a shard, whose cost is known only afterwards.
+    """A meter of the bytes read from a shard, whose number is known only after the read.
 
-    A page may be far larger than a second's worth; it is delivered, and reads are refused until the
-    page is paid for: "if a call to GetRecords returns 10 MB, subsequent calls made within the next
-    5 seconds throw an exception".
+    A page may be far larger than one second's quota. It is delivered, and further reads are refused
+    until the quota has caught up: "if a call to GetRecords returns 10 MB, subsequent calls made
+    within the next 5 seconds throw an exception".
     """
 
     __slots__ = ("_since", "_used")
@@ -118,7 +118,7 @@ class ReadMeter:
 
 
 class ShardUse:
-    """What one shard has been used for lately."""
+    """The meters of one shard."""
 
     __slots__ = ("get_iterators", "get_records", "read_bytes", "write_bytes", "write_records")
 

@@ -1,4 +1,4 @@
-"""Sequence numbers: 186 bits, written as 56 decimal digits, in the layout the service uses.
+"""Sequence numbers: 186 bits, written as 56 decimal digits, in the service's layout.
 
 From the top (version 2, as reverse-engineered by kinesalite and relied upon by the KCL, which reads
 the shard index as `(n >> 4) & 0xFFFFFFFF` and wants a bit length of exactly 186):
@@ -51,7 +51,7 @@ class SequenceNumber:
 
 
 def base(shard_created: int, shard_index: int) -> int:
-    """What all sequence numbers of one shard have in common."""
+    """Return the bits that all sequence numbers of one shard share."""
     return (
         (2 << 184)
         | ((shard_created & 0xF_FFFF_FFFF) << 148)
@@ -62,7 +62,7 @@ def base(shard_created: int, shard_index: int) -> int:
 
 
 def tail(counter: int, second: int) -> int:
-    """What is added to `base` for one record. Adding `counter_step` gives the next record's."""
+    """Return the bits to add to `base` for one record; add `counter_step` for the next record."""
     return (counter << _COUNTER_SHIFT) + (second << _SECOND_SHIFT)
 
 
@@ -70,7 +70,7 @@ counter_step = 1 << _COUNTER_SHIFT
 
 
 def parse(text: str) -> SequenceNumber | None:
-    """The fields of `text`, or None if it is no sequence number of this layout."""
+    """Parse `text` into fields; return None if it does not have this layout."""
     if not _DIGITS.fullmatch(text):
         return None
     number = int(text)

@@ -1,6 +1,6 @@
 """One shard: a range of hash keys, and the log of its records.
 
-A record is kept as the JSON object that GetRecords answers, encoded once when it was put; a page is
+A record is stored as the JSON object that GetRecords returns, encoded once on PutRecord; a page is
 a slice of these, joined. Positions are indexes into the log counted from the shard's first record
 ever, so they survive trimming. Record i has counter i + 1 in its sequence number, which makes the
 position of a sequence number arithmetic.
@@ -26,7 +26,7 @@ _TRIM_SHARE = 4
 
 @dataclasses.dataclass(frozen=True)
 class Page:
-    """Some records in order, as encoded JSON objects; `bytes` is their size when stored."""
+    """Consecutive records as encoded JSON objects; `bytes` is their stored size."""
 
     records: list[bytes]
     next_position: int
@@ -34,9 +34,10 @@ class Page:
 
 
 class Shard:
-    """Hash keys are inclusive at both ends. `closed_ms` is None while the shard is open.
+    """A shard. Its hash range is inclusive at both ends; `closed_ms` is None while it is open.
 
-    born_s is the second that leads its sequence numbers; created_ms and closed_ms are clock times.
+    born_s is the second that its sequence numbers begin with; created_ms and closed_ms are clock
+    times.
     """
 
     def __init__(
@@ -67,8 +68,8 @@ class Shard:
         # Bytes stored up to and including each record, so that a page's end is a bisection.
         self._bytes = array("q")
         self._bytes_before = 0
-        self._dropped = 0  # records deleted from the front of the three above
-        self._trimmed = 0  # of those left, how many are trimmed already
+        self._dropped = 0  # records deleted from the front of the three lists above
+        self._trimmed = 0  # records at the front that are trimmed but not yet deleted
         self._watchers: set[Callable[[], None]] = set()
 
     def __repr__(self) -> str:
@@ -80,12 +81,12 @@ class Shard:
 
     @property
     def first_position(self) -> int:
-        """The oldest record that is left."""
+        """The position of the oldest record that is not trimmed."""
         return self._dropped + self._trimmed
 
     @property
     def end_position(self) -> int:
-        """Where the next record will go."""
+        """The position of the next record to be put."""
         return self._dropped + len(self._records)
 
     @property
@@ -101,12 +102,12 @@ class Shard:
 
     @property
     def hash_range(self) -> dict[str, str]:
-        """HashKeyRange, as answers have it."""
+        """HashKeyRange, as in responses."""
         return {"StartingHashKey": str(self.hash_start), "EndingHashKey": str(self.hash_end)}
 
     @property
     def child_shards(self) -> list[dict[str, object]]:
-        """ChildShards, as answers have it."""
+        """ChildShards, as in responses."""
         return [
             {
                 "ShardId": child.id,
@@ -119,10 +120,10 @@ class Shard:
     def append(
         self, arrival_ms: int, data: str, key_json: bytes | None, size: int, second: int
     ) -> str:
-        """Stores one record; returns its sequence number.
+        """Store one record and return its sequence number.
 
-        data is base64 as received, key_json the partition key as a JSON string (None: the record
-        has none, and no such member), size the bytes of both when decoded.
+        data: base64, as received. key_json: the partition key as a JSON string; None leaves the
+        member out. size: the decoded bytes of both.
         """
         arrivals, totals = self._arrivals, self._bytes
         counter = self._dropped + len(arrivals) + 1
@@ -154,7 +155,7 @@ class Shard:
         self.announce()
 
     def watch(self, watcher: Callable[[], None]) -> None:
-        """Has `watcher` called once, when the shard has something new: a record, or its end."""
+        """Call `watcher` once, on the next record or when the shard closes."""
         self._watchers.add(watcher)
 
     def unwatch(self, watcher: Callable[[], None]) -> None:
@@ -166,9 +167,9 @@ class Shard:
             watcher()
 
     def read(self, position: int, limit: int, max_bytes: int) -> Page:
-        """Records from `position` (or the oldest left) on: at most `limit`, at most `max_bytes`.
+        """Return records from `position` (or the oldest one) on, at most `limit` and `max_bytes`.
 
-        One record is delivered whatever its size.
+        The first record is returned whatever its size.
         """
         start = max(position - self._dropped, self._trimmed)
         if start >= len(self._records):
@@ -179,7 +180,7 @@ class Shard:
         return Page(self._records[start:end], self._dropped + end, self._bytes[end - 1] - before)
 
     def position_of(self, number: SequenceNumber, *, after: bool) -> int:
-        """The first record at (or after) a sequence number of this shard, present or not."""
+        """Return the position of the first record at (or after) a sequence number of this shard."""
         position = number.counter - 1
         index = position - self._dropped
         if 0 <= index < len(self._records):
@@ -189,9 +190,9 @@ class Shard:
         return max(position, 0)
 
     def number_before(self, position: int, second: int) -> str:
-        """A sequence number between the records before `position` and the one that is there.
+        """Return a number from the last record before `position` up to, excluding, the one at it.
 
-        It need not be a record's: like the service's continuation numbers it moves on with time.
+        Like the service's continuation numbers, it grows with time and need not be a record's.
         """
         number = SequenceNumber(self.born_s, self.index, position, second)
         index = position - 1 - self._dropped
@@ -199,25 +200,25 @@ class Shard:
         return str(max(int(number), stored))
 
     def position_at(self, time_ms: int) -> int:
-        """The first record that arrived at `time_ms` or later."""
+        """Return the position of the first record that arrived at `time_ms` or later."""
         return self._dropped + bisect_left(self._arrivals, time_ms, self._trimmed)
 
     def arrival_at(self, position: int) -> int:
-        """The arrival time of a record that is there (of the oldest left if it was trimmed)."""
+        """Return the arrival time of the record at `position`, or of the oldest one if trimmed."""
         return self._arrivals[max(position - self._dropped, self._trimmed)]
 
     def millis_behind(self, position: int, now: int) -> int:
-        """How far a reader at `position` is behind the tip."""
+        """Return MillisBehindLatest for a reader at `position`."""
         if position >= self.end_position:
             return 0
-        # 1 at least: a consumer that is told 0 takes itself to be at the tip.
+        # At least 1: consumers take 0 to mean that they are at the tip.
         return max(1, now - self.arrival_at(position))
 
     def _number(self, index: int) -> int:
         return int(self._records[index][len(_HEAD) : len(_HEAD) + _SEQUENCE_DIGITS])
 
     def trim(self, horizon_ms: int) -> None:
-        """Drops what arrived before `horizon_ms`."""
+        """Trim the records that arrived before `horizon_ms`."""
         if not self._arrivals or self._arrivals[min(self._trimmed, len(self._arrivals) - 1)] >= (
             horizon_ms
         ):

@@ -1,4 +1,4 @@
-"""One stream: its shards over time, and which of them are open.
+"""One stream: its shards over time, of which some are open.
 
 At every instant the open shards tile the hash key space [0, 2**128). A reshard closes one or two of
 them and opens their children at the same instant.
@@ -18,17 +18,17 @@ HOUR_MS = 3_600_000
 DEFAULT_RETENTION_HOURS = 24
 MAX_RETENTION_HOURS = 8760
 BY_PARTITION_KEY = "USER_PARTITION_KEY"
-"""The record distribution strategy that every stream has at first; the other one is AUTO."""
+"""The default record distribution strategy; the other one is AUTO."""
 
 
 def uniform_starts(count: int) -> list[int]:
-    """The starting hash keys of `count` equal shards, as CreateStream lays them out."""
+    """Return the starting hash keys of `count` equal shards, as CreateStream makes them."""
     width = HASH_SPACE // count
     return [width * i for i in range(count)]
 
 
 class Stream:
-    """born_s: the second that leads the sequence numbers of the first shards."""
+    """A stream. born_s: the second that the sequence numbers of the first shards begin with."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Stream:
         self.tags: dict[str, str] = {}
         self.consumers: dict[str, Consumer] = {}
         self.list_shards_use = Bucket()
-        # Increasing the retention does not bring back what was trimmed before.
+        # Longer retention does not bring back records that were already trimmed.
         self._horizon_floor = 0
         self._shards: dict[str, Shard] = {}
         self._next_index = 0
@@ -65,16 +65,16 @@ class Stream:
             self._open.append(self._new_shard(start, after - 1, created_ms, born_s))
         self._starts = starts
 
-    # What is there
+    # State
 
     @property
     def shards(self) -> list[Shard]:
-        """Open shards and closed ones within retention, by id."""
+        """The open shards, and the closed ones within retention, by id."""
         return list(self._shards.values())
 
     @property
     def open_shards(self) -> list[Shard]:
-        """By hash key."""
+        """The open shards, by hash key."""
         return list(self._open)
 
     @property
@@ -83,38 +83,38 @@ class Stream:
 
     @property
     def due_ms(self) -> int | None:
-        """When a delayed reshard is to happen, if there is one."""
+        """The time of a delayed reshard; None if there is none."""
         return self._pending[0] if self._pending is not None else None
 
     def shard(self, shard_id: str) -> Shard | None:
         return self._shards.get(shard_id)
 
     def route(self, hash_key: int) -> Shard:
-        """The open shard that takes records of this hash key."""
+        """Return the open shard whose range contains this hash key."""
         return self._open[bisect_right(self._starts, hash_key) - 1]
 
     @property
     def distributes_records(self) -> bool:
-        """Records need no partition key: the stream itself decides in which shard one goes."""
+        """True if the stream itself chooses each record's shard: partition keys are optional."""
         return self.distribution != BY_PARTITION_KEY
 
     def next_shard(self) -> Shard:
-        """The open shard whose turn it is, where the stream distributes records itself."""
+        """Return the next open shard in turn, for a stream that distributes records itself."""
         self._turn = (self._turn + 1) % len(self._open)
         return self._open[self._turn]
 
     def horizon_ms(self, now: int) -> int:
-        """Records that arrived before this are gone."""
+        """Return the retention horizon: records that arrived earlier are trimmed."""
         return max(now - self.retention_hours * HOUR_MS, self._horizon_floor)
 
     def trim_horizon_ms(self, now: int) -> int:
-        """The instant TRIM_HORIZON of the stream: the horizon, or its creation if that is later."""
+        """Return the instant of TRIM_HORIZON: the horizon, or the creation if that is later."""
         return max(self.horizon_ms(now), self.created_ms)
 
     # Shard filters (ListShards)
 
     def open_at(self, time_ms: int) -> list[Shard]:
-        """The shards that tiled the key space at one instant."""
+        """Return the shards that were open at one instant."""
         return [
             s
             for s in self._shards.values()
@@ -122,7 +122,7 @@ class Stream:
         ]
 
     def started_and_not_ended_before(self, time_ms: int) -> list[Shard]:
-        """AT_TIMESTAMP as documented: both ends inclusive, so at a reshard both sides show."""
+        """AT_TIMESTAMP as documented: inclusive, so at a reshard both generations are returned."""
         return [
             s
             for s in self._shards.values()
@@ -133,10 +133,10 @@ class Stream:
         """FROM_TIMESTAMP."""
         return [s for s in self._shards.values() if s.closed_ms is None or s.closed_ms >= time_ms]
 
-    # Time passes
+    # The passing of time
 
     def settle(self, now: int) -> None:
-        """Does what has come due: a delayed reshard, and what ends: consumers, closed shards."""
+        """Apply what is due: a delayed reshard, and the removal of consumers and expired shards."""
         if self._pending is not None and now >= self._pending[0]:
             due, reshard = self._pending
             self._pending = None
@@ -164,7 +164,7 @@ class Stream:
     # Resharding
 
     def reshard(self, change: Callable[[int], None], now: int, delay_ms: int) -> None:
-        """Applies `change(instant)` now, or `delay_ms` later; the stream is UPDATING until then."""
+        """Apply `change(instant)` now, or `delay_ms` later; the stream is UPDATING until then."""
         if delay_ms <= 0:
             change(now)
             return
@@ -174,22 +174,22 @@ class Stream:
             shard.announce()
 
     def split(self, shard: Shard, new_start: int, now: int) -> None:
-        """`new_start` becomes the first hash key of the upper child."""
+        """Split a shard; `new_start` becomes the first hash key of the upper child."""
         self._replace([shard], [shard.hash_start, new_start], now)
 
     def merge(
         self, left: Shard, right: Shard, now: int, *, named_first: Shard | None = None
     ) -> None:
-        """`left` and `right` are adjacent, in the order of hash keys.
+        """Merge two adjacent shards; `left` has the lower hash keys.
 
-        named_first: the one that becomes ParentShardId; the other is AdjacentParentShardId.
+        named_first: the shard that becomes ParentShardId; the other is AdjacentParentShardId.
         """
         first = named_first or left
         parents = [first, right if first is left else left]
         self._replace(parents, [left.hash_start], now)
 
     def rescale(self, count: int, now: int) -> None:
-        """To `count` equal shards: split at missing boundaries, then merge across the others."""
+        """Reshard to `count` equal shards: split at missing boundaries, merge across the others."""
         wanted = uniform_starts(count)
         for start in wanted:
             shard = self.route(start)
@@ -203,8 +203,8 @@ class Stream:
             self.merge(self._open[extra - 1], self._open[extra], now)
 
     def _replace(self, parents: list[Shard], starts: list[int], now: int) -> None:
-        # Reshards within one millisecond, or one second, still have an order: a shard lives for a
-        # millisecond at least, and a child's sequence numbers lead with a later second.
+        # Reshards within one millisecond, or one second, are still ordered: a shard lives for at
+        # least a millisecond, and a child's sequence numbers begin with a later second.
         instant = max(now, *(p.created_ms + 1 for p in parents))
         born_s = max(instant // 1000, *(p.born_s + 1 for p in parents))
         low = self._open.index(min(parents, key=lambda p: p.hash_start))

@@ -1,8 +1,7 @@
-"""One subscription to a shard: what its client is sent next, and when to look again. No I/O.
+"""One subscription to a shard: a pull-based state machine of its events. No I/O.
 
-Whoever sends asks `next`, again and again: after each event, and whenever `wake` was called or the
-time of a `Wait` has come. What was not asked for stays in the shard, so a client that does not read
-costs nothing.
+The sender calls `next` after each event, whenever `wake` is called, and when the time of a `Wait`
+has come. Records stay in the shard until then, so a client that does not read costs no memory.
 """
 
 from __future__ import annotations
@@ -40,14 +39,14 @@ class Failure:
 
 @dataclasses.dataclass(frozen=True)
 class Wait:
-    """Nothing until `wake` is called, or the clock shows `until_ms`."""
+    """No event until `wake` is called or the clock reaches `until_ms`."""
 
     until_ms: int
 
 
 @dataclasses.dataclass(frozen=True)
 class End:
-    """The stream ends as it should: its time is over, or the shard's end was told."""
+    """The regular end: the subscription has expired, or the shard's end has been sent."""
 
 
 Step = Event | Failure | Wait | End
@@ -127,12 +126,12 @@ class Subscription:
         self._woken()
 
     def tick(self, now: int) -> None:
-        """The clock was moved."""
+        """Wake the sender if the clock has reached the time of its `Wait`."""
         if self._look_again_ms is not None and now >= self._look_again_ms:
             self._woken()
 
     def close(self) -> None:
-        """Nobody listens any more."""
+        """End the subscription; no event follows."""
         self._ended = True
         self.wake = _ignore
         self.shard.unwatch(self._woken)
@@ -143,7 +142,7 @@ class Subscription:
 
     def _paced(self, page: Page, now: int, quota: Limits | None) -> Step:
         if quota is not None:
-            # A record may be larger than a second's worth: it is sent, and paid for afterwards.
+            # A record larger than one second's quota is sent, and delays the events after it.
             amount = min(page.bytes, quota.subscription_bytes)
             if not self._use.fits(now, amount, quota.subscription_bytes):
                 wait_ms = self._use.wait_ms(amount, quota.subscription_bytes)
@@ -161,7 +160,7 @@ class Subscription:
         self._events += 1
         rest: dict[str, Any] = {"MillisBehindLatest": self.shard.millis_behind(self._position, now)}
         if self._at_end(page):
-            # No number then: the KCL tells the end of a shard by it.
+            # No continuation number: its absence tells the KCL that the shard has ended.
             self._ended = True
             rest["ChildShards"] = self.shard.child_shards
         else:

@@ -1,7 +1,7 @@
 """Opaque, self-contained tokens: shard iterators and the NextToken of listings.
 
-A token is sealed with a checksum, so that a mangled or invented one is told apart from an expired
-one. It looks like the service's: base64, beginning with AAAAAAAAAAE, within 512 characters.
+A token has a checksum, so that a mangled or invented token is told from an expired one. It looks
+like the service's: base64 that begins with AAAAAAAAAAE, at most 512 characters.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 class ShardIterator(msgspec.Struct, array_like=True, frozen=True):
     """A position in a shard. stream_created tells a stream from a later one of the same name.
 
-    empty_pages: how many empty answers come before records do.
+    empty_pages: how many empty responses to return before records.
     """
 
     issued_ms: int
@@ -62,7 +62,7 @@ def seal(token: msgspec.Struct) -> str:
 
 
 def unseal(text: str, kind: type[T]) -> T | None:
-    """The token in `text`, or None if `seal` did not make it as one of this kind."""
+    """Return the token in `text`, or None if `seal` did not make it from this kind."""
     try:
         raw = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

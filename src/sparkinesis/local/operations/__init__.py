@@ -1,4 +1,4 @@
-"""The operations of Kinesis, by name: each a function of a context and a typed request."""
+"""The operations of Kinesis by name; each is a function of a context and a typed request."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Result = RecordPage | Json | Subscription | None
 
 @dataclasses.dataclass(frozen=True)
 class Operation:
-    """trusting: see `Codec.decode`."""
+    """One operation: its request type and its function. trusting: see `Codec.decode`."""
 
     request: type[requests.Request]
     handle: Callable[[Context, Any], Result]
     trusting: bool = False
 
 
-# Encryption and other on-demand settings are not here: they answer UnknownOperation.
+# Operations that are missing here, such as encryption, return UnknownOperationException.
 OPERATIONS: Mapping[str, Operation] = {
     "AddTagsToStream": Operation(requests.AddTagsToStream, streams.add_tags),
     "CreateStream": Operation(requests.CreateStream, streams.create_stream),

@@ -1,4 +1,4 @@
-"""Registered consumers (enhanced fan-out)."""
+"""The operations on registered consumers (enhanced fan-out)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operation is given besides its request: the instant, the region, the settings."""
+"""The context of a call: its instant, region, limits and fault, besides the typed request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sparkinesis.local.model.limits import TOKEN_LIFE_MS, Bucket, Limits
 from sparkinesis.local.model.stream import Stream
 from sparkinesis.local.model.tokens import unseal
 
-# The account moto speaks for, so that STS names the account of the streams.
+# moto's account id, so that STS returns the account of the streams.
 ACCOUNT = "123456789012"
 NO_FAULT = Fault()
 
@@ -23,18 +23,20 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class Region:
+    """The streams of one region, and the use of the account's quotas there."""
+
     def __init__(self, name: str) -> None:
         self.name = name
         self.streams: dict[str, Stream] = {}
         self.account_use: dict[str, Bucket] = {}
-        # The latest second that led sequence numbers of a deleted stream of this name, so that a
-        # stream made anew never repeats them.
+        # The latest second that began sequence numbers of a deleted stream, by name, so that a new
+        # stream of the same name never repeats them.
         self.born_before: dict[str, int] = {}
 
 
 @dataclasses.dataclass
 class Context:
-    """One call under way. `stream`, `shard`, `records` and `bytes` are for the call log.
+    """A call in progress. `stream`, `shard`, `records` and `bytes` are for the call log.
 
     limits, empty_pages, reshard_delay_ms, consumer_delay_ms: see `LocalKinesis`.
     now: when the call began, in ms.
@@ -54,9 +56,9 @@ class Context:
     bytes: int = 0
 
     def find(self, name: str | None, arn: str | None, *, active: bool = False) -> Stream:
-        """The stream that a request names, with everything done that has come due.
+        """Return the stream that a request names, after applying the changes that are due.
 
-        active: refuse it while it is changing.
+        active: raise unless the stream is ACTIVE.
         Raises: KinesisError.
         """
         if arn is not None:
@@ -77,7 +79,7 @@ class Context:
         return stream
 
     def meter_account(self) -> None:
-        """Counts the call against the quota of its operation. Raises: KinesisError."""
+        """Count the call against the quota of its operation. Raises: KinesisError."""
         rate = self.limits.account_calls.get(self.operation) if self.limits else None
         if rate is None:
             return
@@ -87,7 +89,7 @@ class Context:
 
 
 def resume(text: str, kind: type[T], now: int) -> T:
-    """The listing that a NextToken goes on with. Raises: KinesisError."""
+    """Unseal the NextToken of a listing and check its age. Raises: KinesisError."""
     token = unseal(text, kind)
     if token is None:
         raise errors.invalid_argument("Invalid NextToken.")

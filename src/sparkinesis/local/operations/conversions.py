@@ -1,4 +1,4 @@
-"""Pieces of answers and requests that several operations have in common."""
+"""Conversions between the model and requests or responses, for several operations."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ _FARTHEST_MS = 1 << 62
 
 
 def shard_json(shard: Shard) -> Json:
+    """Return a shard as in the responses of ListShards and DescribeStream."""
     numbers = {"StartingSequenceNumber": shard.starting_sequence_number}
     ending = shard.ending_sequence_number
     if ending is not None:
@@ -26,5 +27,5 @@ def shard_json(shard: Shard) -> Json:
 
 
 def millis(seconds: float) -> int:
-    """An instant of a request. What is farther off than a listing's token has room for is cut."""
+    """Convert an instant of a request to ms, clamped to what a NextToken can hold."""
     return round(min(max(seconds * 1000, -_FARTHEST_MS), _FARTHEST_MS))

@@ -1,4 +1,4 @@
-"""Records out: GetShardIterator and GetRecords."""
+"""The operations that read records: GetShardIterator and GetRecords."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def get_records(context: Context, request: requests.GetRecords) -> RecordPage:
         raise gone
     if request.stream_arn is not None and request.stream_arn != stream.arn:
         raise errors.invalid_argument(
-            f"StreamARN {request.stream_arn} is not that of the ShardIterator."
+            f"StreamARN {request.stream_arn} differs from the stream of the ShardIterator."
         )
     stream.settle(context.now)
     shard = stream.shard(token.shard)

@@ -1,4 +1,4 @@
-"""Records in: PutRecord and PutRecords."""
+"""The operations that write records: PutRecord and PutRecords."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def put_records(context: Context, request: requests.PutRecords) -> Json:
                 f"'[{len(entries)} members]'", "records", f"Member must have length {bound}"
             )
         )
-    # Everything is checked before anything is stored: a bad entry refuses the whole call.
+    # All entries are checked before one is stored: an invalid entry fails the whole call.
     sizes = [
         _entry_size(entry, f"records.{i}.member.", stream) for i, entry in enumerate(entries, 1)
     ]
@@ -99,7 +99,7 @@ def _shard_for(entry: requests.PutRecordsEntry, stream: Stream) -> Shard:
 
 
 def _number(explicit: str) -> int:
-    """An explicit hash key, checked."""
+    """Parse and check an explicit hash key. Raises: KinesisError."""
     if not _HASH_KEY.fullmatch(explicit):
         rule = r"Member must satisfy regular expression pattern: 0|([1-9]\d{0,38})"
         raise errors.validation(validation.violation(f"'{explicit}'", "explicitHashKey", rule))
@@ -113,7 +113,10 @@ def _number(explicit: str) -> int:
 
 
 def _entry_size(entry: requests.PutRecordsEntry, where: str, stream: Stream) -> int:
-    """The bytes that a record counts as: its data and its partition key."""
+    """Return the size of a record: the bytes of its data and partition key.
+
+    Raises: KinesisError, if either is invalid.
+    """
     key, max_bytes = entry.partition_key, stream.max_record_bytes
     if key is None:
         if not stream.distributes_records:
@@ -135,7 +138,7 @@ def _entry_size(entry: requests.PutRecordsEntry, where: str, stream: Stream) -> 
 def _decoded_size(data: str) -> int:
     size = len(data) // 4 * 3 - data.endswith("=") - data.endswith("==")
     try:
-        # a2b_base64 passes over characters that do not belong; then the size gives them away.
+        # a2b_base64 skips invalid characters; the decoded size then differs.
         if len(data) % 4 == 0 and len(a2b_base64(data)) == size:
             return size
     except (Base64Error, ValueError):

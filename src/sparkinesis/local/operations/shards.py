@@ -1,4 +1,4 @@
-"""Shards: list, split, merge, rescale."""
+"""The operations on shards: list, split, merge, UpdateShardCount."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def list_shards(context: Context, request: requests.ListShards) -> Json:
 def _continue_list_shards(
     context: Context, request: requests.ListShards, next_token: str
 ) -> tuple[Stream, ListShardsToken]:
-    """A NextToken stands for the whole request that began the listing."""
+    """Return the stream and token of a NextToken, which replaces all other parameters."""
     others = {
         "StreamName": request.stream_name,
         "StreamARN": request.stream_arn,
@@ -71,17 +71,17 @@ def _continue_list_shards(
 
 
 def _filtered(stream: Stream, token: ListShardsToken, now: int) -> list[Shard]:
-    """The shards that a ShardFilter lets through; its timestamps are corrected to TRIM_HORIZON."""
+    """Apply a ShardFilter; timestamps before TRIM_HORIZON are moved up to it."""
     kind = token.filter_type
     horizon = stream.trim_horizon_ms(now)
     if (kind == "AFTER_SHARD_ID") != bool(token.filter_shard):
         raise errors.invalid_argument(
-            f"ShardFilter of type {kind}: ShardId belongs to AFTER_SHARD_ID, which needs it."
+            f"ShardFilter of type {kind}: ShardId is required for AFTER_SHARD_ID, and refused else."
         )
     if (kind in {"AT_TIMESTAMP", "FROM_TIMESTAMP"}) != (token.filter_ms >= 0):
         raise errors.invalid_argument(
-            f"ShardFilter of type {kind}: Timestamp belongs to AT_TIMESTAMP and FROM_TIMESTAMP, "
-            "which need it."
+            f"ShardFilter of type {kind}: Timestamp is required for AT_TIMESTAMP and "
+            "FROM_TIMESTAMP, and refused else."
         )
     if kind == "AFTER_SHARD_ID":
         return [shard for shard in stream.shards if shard.id > token.filter_shard]

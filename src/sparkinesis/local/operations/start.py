@@ -1,4 +1,4 @@
-"""Where reading a shard begins: the positions of GetShardIterator and SubscribeToShard."""
+"""The start of a read: positions of GetShardIterator and SubscribeToShard."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sparkinesis.local.operations.conversions import millis
 
 
 class Start(NamedTuple):
-    """type: as of GetShardIterator. timestamp: in seconds."""
+    """A requested position. type: a ShardIteratorType. timestamp: in seconds."""
 
     type: str
     sequence_number: str | None
@@ -21,20 +21,20 @@ class Start(NamedTuple):
 
 
 def start_position(context: Context, start: Start, stream: Stream, shard: Shard) -> int:
-    """Raises: KinesisError."""
-    position = _asked_for(context, start, stream, shard)
+    """Return the position in the shard where a read starts. Raises: KinesisError."""
+    position = _requested_position(context, start, stream, shard)
     return max(position - context.fault.begins_early, min(position, shard.first_position))
 
 
-def _asked_for(context: Context, start: Start, stream: Stream, shard: Shard) -> int:
+def _requested_position(context: Context, start: Start, stream: Stream, shard: Shard) -> int:
     kind, number = start.type, start.sequence_number
     by_number = kind in {"AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER"}
     if by_number != (number is not None):
-        told = "also a" if number is not None else "no"
+        given = "also a" if number is not None else "no"
         raise errors.invalid_argument(
             "Must either specify (1) AT_SEQUENCE_NUMBER or AFTER_SEQUENCE_NUMBER and "
             "StartingSequenceNumber or (2) TRIM_HORIZON or LATEST and no "
-            f"StartingSequenceNumber. Request specified {kind} and {told} "
+            f"StartingSequenceNumber. Request specified {kind} and {given} "
             "StartingSequenceNumber."
         )
     if number is not None:
@@ -63,11 +63,11 @@ def _own_number(
     context: Context, text: str, stream: Stream, shard: Shard
 ) -> sequence.SequenceNumber:
     number = sequence.parse(text)
-    said = (
+    used = (
         f"StartingSequenceNumber {text} used in {context.operation} on shard {shard.id} in stream"
     )
     if number is None:
-        raise errors.invalid_argument(f"{said} {stream.name} under account {ACCOUNT} is invalid.")
+        raise errors.invalid_argument(f"{used} {stream.name} under account {ACCOUNT} is invalid.")
     if number.shard_index != shard.index:
         raise errors.invalid_argument(
             f"Invalid StartingSequenceNumber. It encodes shardId-{number.shard_index:012d}, "
@@ -75,7 +75,7 @@ def _own_number(
         )
     if number.shard_created != shard.born_s:
         raise errors.invalid_argument(
-            f"{said} {stream.name} under account {ACCOUNT} is invalid because it did not come "
+            f"{used} {stream.name} under account {ACCOUNT} is invalid because it did not come "
             "from this stream."
         )
     return number

@@ -1,4 +1,4 @@
-"""Streams: create, delete, describe, list; retention and tags."""
+"""The operations on streams: create, delete, describe, list; retention and tags."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def update_distribution(
 def _check_distribution(mode: str, strategy: str) -> None:
     if mode != "ON_DEMAND" and strategy != BY_PARTITION_KEY:
         raise errors.invalid_argument(
-            f"RecordDistributionStrategy {strategy} is of streams in ON_DEMAND mode only; this "
-            f"one is in {mode} mode."
+            f"RecordDistributionStrategy {strategy} requires ON_DEMAND mode; the stream is in "
+            f"{mode} mode."
         )
 
 

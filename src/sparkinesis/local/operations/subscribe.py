@@ -1,4 +1,4 @@
-"""Records pushed: SubscribeToShard (enhanced fan-out)."""
+"""The operation SubscribeToShard (enhanced fan-out)."""
 
 from __future__ import annotations
 

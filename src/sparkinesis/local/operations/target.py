@@ -1,4 +1,4 @@
-"""The stream and the shard that a request is about, for fault plans and the call log."""
+"""The stream and shard that a request names, for fault plans and the call log."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from sparkinesis.local.model.tokens import ListShardsToken, ShardIterator, unsea
 
 
 def target(request: requests.Request) -> tuple[str | None, str | None]:
-    """The names that are there; None for one that is not."""
+    """Return the names of the stream and the shard; None for a missing one."""
     if isinstance(request, requests.GetRecords):
         token = unseal(request.shard_iterator, ShardIterator)
         return (token.stream, token.shard) if token is not None else (None, None)

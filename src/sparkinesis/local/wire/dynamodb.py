@@ -1,8 +1,8 @@
-"""DynamoDB and STS: moto's server, in a child process that never outlives this one.
+"""DynamoDB and STS: moto's server, in a child process that never outlives this process.
 
-`main` is that child: it prints its port, serves one request at a time (moto's conditional writes
-are atomic only then), and exits when its standard input ends, which it does even if the parent is
-killed.
+`main` runs in the child: it prints its port and serves one request at a time, because moto's
+conditional writes are atomic only then. The child exits when its standard input ends, which happens
+even if the parent is killed.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class MotoError(SparkinesisError):
 
 
 class Moto:
-    """The child process and the connections to it. Starts with the first request."""
+    """The child process and the connection pool to it. The child starts on the first request."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # Calls wait for their turn here, not for the pool's only connection: of a pool that is
-        # closed, those who wait are not told.
+        # Calls wait here for their turn, not for the pool's only connection: closing the pool would
+        # not wake them.
         self._turn = threading.Lock()
         self._child: subprocess.Popen[bytes] | None = None
         self._pool: urllib3.HTTPConnectionPool | None = None
@@ -45,11 +45,11 @@ class Moto:
 
     @property
     def pid(self) -> int | None:
-        """The child's process id, None while there is none."""
+        """The child's process id; None if it is not running."""
         return self._child.pid if self._child is not None else None
 
     def start(self) -> urllib3.HTTPConnectionPool:
-        """Raises: MotoError."""
+        """Start the child if it is not running, and return the pool. Raises: MotoError."""
         with self._lock:
             if self._stopped:
                 raise MotoError("the local server is stopping")
@@ -62,7 +62,9 @@ class Moto:
 
     def _spawn(self) -> int:
         if importlib.util.find_spec("moto") is None:
-            raise MotoError("moto is missing; DynamoDB needs: pip install 'sparkinesis[local]'")
+            raise MotoError(
+                "moto, which serves DynamoDB, is not installed: pip install 'sparkinesis[local]'"
+            )
         self._child = child = subprocess.Popen(
             [sys.executable, "-c", "from sparkinesis.local.wire.dynamodb import main; main()"],
             stdin=subprocess.PIPE,
@@ -72,7 +74,7 @@ class Moto:
         line = child.stdout.readline().strip()
         if not line.isdigit():
             self._end_child()
-            raise MotoError("moto did not start; its own message is on standard error")
+            raise MotoError("moto did not start; see its message on standard error")
         return int(line)
 
     def stop(self) -> None:
@@ -122,7 +124,7 @@ class Moto:
                     decode_content=False,
                 )
         except MotoError as error:
-            # 501 because clients try again after 500, 502, 503 and 504.
+            # 501, because clients retry after 500, 502, 503 and 504.
             return Answer(501, [(b"content-type", b"text/plain")], f"{error}\n".encode())
         except HTTPError as error:
             return Answer(503, [(b"content-type", b"text/plain")], f"{error}\n".encode())
@@ -142,10 +144,9 @@ def _exit_with_parent() -> None:
 
 
 def stop_recording_models() -> None:
-    """Let moto, in this process, forget what it makes.
+    """Stop moto, in this process, from keeping a list of all models that it ever made.
 
-    It lists every model that it ever made, for a page that shows them: a copy of each row of each
-    Scan, for as long as it runs.
+    moto lists them for a web page: a copy of each row of each Scan, for as long as it runs.
     """
     from moto.core.common_models import BaseModel  # noqa: PLC0415
 
@@ -153,8 +154,8 @@ def stop_recording_models() -> None:
 
 
 def main() -> None:
-    """The child. Its first line on standard output is its port."""
-    # Ctrl-C in a terminal reaches the child too; the parent decides when it ends.
+    """Run moto's server in the child process; the first line of its output is its port."""
+    # Ctrl-C in a terminal reaches the child too; the parent stops the child.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     import logging  # noqa: PLC0415

@@ -1,9 +1,9 @@
-"""A client's GOAWAY, kept from h2.
+"""A filter that removes a client's GOAWAY frames before h2 sees them.
 
-It says that no new calls will come on a connection; those under way go on (RFC 9113, section 6.8).
-The AWS SDK for JavaScript sends it while it waits for the answer to the last call of a connection.
-h2 takes it for the end of the connection, where nothing may be sent or received any more. Nothing
-is lost by not telling it: the client closes the connection when it has all answers.
+GOAWAY means that no new calls follow on a connection; calls in progress continue (RFC 9113, section
+6.8). The AWS SDK for JavaScript sends GOAWAY while it waits for the response to the last call of a
+connection. h2 takes the frame for the end of the connection and sends nothing more. Dropping the
+frame loses nothing: the client closes the connection when it has all responses.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ _GOAWAY = 0x7
 
 
 class GoawayFilter:
-    """What a client sends, from the preface on, without its GOAWAY frames."""
+    """A filter for the bytes of one client, from the preface on."""
 
     def __init__(self) -> None:
-        self._header = b""  # of the next frame, as far as it came
-        self._left = len(PREFACE)  # bytes of the frame under way
+        self._header = b""  # the received part of the next frame's header
+        self._left = len(PREFACE)  # bytes missing of the current frame
         self._kept = True
 
     def feed(self, data: bytes) -> bytes:
-        """Takes bytes as they come, cut anywhere."""
+        """Return `data`, which may be cut anywhere, without GOAWAY frames."""
         kept = []
         data = self._header + data
         at = 0

@@ -1,7 +1,7 @@
-"""The one endpoint: Kinesis answered here, every other service passed on to moto.
+"""The HTTP endpoint: serves Kinesis, and forwards the calls of other services to moto.
 
-An ASGI application for HTTP/1.1 (`http1`) and HTTP/2 (`http2`), plus the few lines that ASGI has no
-word for: cutting a connection without an answer.
+An ASGI application for HTTP/1.1 (`http1`) and HTTP/2 (`http2`). Resetting a connection without a
+response is not part of ASGI and uses the transport directly.
 """
 
 from __future__ import annotations
@@ -44,13 +44,15 @@ TRANSPORT = "sparkinesis.transport"
 
 
 class Answer(msgspec.Struct, frozen=True):
+    """An HTTP response."""
+
     status: int
     headers: list[tuple[bytes, bytes]]
     body: bytes
 
 
 class Backend(Protocol):
-    """Whoever answers what is not Kinesis (see `dynamodb`)."""
+    """The server of all calls that are not Kinesis' (see `dynamodb`)."""
 
     async def forward(
         self, method: str, path: str, headers: Iterable[tuple[bytes, bytes]], body: bytes
@@ -62,11 +64,11 @@ class _NamesTable(msgspec.Struct):
 
 
 class _ClientLeftError(Exception):
-    """Before it had sent its request."""
+    """The client disconnected before it had sent its whole request."""
 
 
 class App:
-    """An answer that is under way ends when its task is cancelled, as a stopping server does."""
+    """The ASGI application. Cancelling a call's task, as on shutdown, ends its response."""
 
     def __init__(self, kinesis: LocalKinesis, backend: Backend) -> None:
         self._kinesis = kinesis
@@ -78,7 +80,7 @@ class App:
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # The connection is cut by then: nobody is left to hear of it, and it is no failure to log.
+        # The connection is closed by then, and this is not a failure to log.
         with contextlib.suppress(asyncio.CancelledError, _ClientLeftError):
             await self._answer(scope, receive, send)
 
@@ -145,7 +147,7 @@ class App:
         ]
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
-        """Another service's call: logged, and subject to the fault plan, like those of Kinesis."""
+        """Forward another service's call; the fault plan and the call log apply to it too."""
         headers: Headers = dict(scope["headers"])
         service, _, operation = _target(headers).partition(".")
         region, key = _signer(headers)
@@ -172,22 +174,24 @@ class App:
             await _send(send, answer)
 
     async def _forward(self, scope: Scope, operation: str, body: bytes, fault: Fault) -> Answer:
-        """The backend's answer; with a fault's errors for the statements of a batch."""
+        """Return the backend's response, with the fault's errors for statements of a batch."""
         path = scope["raw_path"].decode("latin-1")
         if scope["query_string"]:
             path += "?" + scope["query_string"].decode("latin-1")
-        meets = bool(fault.entries and fault.code) and operation == statement_faults.OPERATION
-        sent = statement_faults.without_failing(body, fault) if meets else body
+        is_batch_fault = (
+            bool(fault.entries and fault.code) and operation == statement_faults.OPERATION
+        )
+        sent = statement_faults.without_failing(body, fault) if is_batch_fault else body
         if sent is None:
             answer = Answer(200, [(b"content-type", b"application/x-amz-json-1.0")], b"")
         else:
             answer = await self._backend.forward(scope["method"], path, scope["headers"], sent)
-        if not meets or answer.status != 200:
+        if not is_batch_fault or answer.status != 200:
             return answer
         merged = statement_faults.with_errors(
             body, answer.body if sent is not None else None, fault
         )
-        # moto's checksum is of another body.
+        # moto's checksum is for the body before the merge.
         headers = [pair for pair in answer.headers if pair[0] != b"x-amz-crc32"]
         return Answer(200, headers, merged)
 
@@ -200,13 +204,13 @@ def _target(headers: Headers) -> str:
 
 
 def _signer(headers: Headers) -> tuple[str, str | None]:
-    """The region of the signature's credential scope, and the id of the key that signed."""
+    """Return the region of the signature's credential scope, and the access key's id."""
     found = _CREDENTIAL.search(headers.get(b"authorization", b""))
     return (found[2].decode(), found[1].decode()) if found else (DEFAULT_REGION, None)
 
 
 def _action(body: bytes) -> str:
-    """The operation of AWS's query protocol, which STS speaks."""
+    """Return the operation of a request in AWS's query protocol, which STS uses."""
     return dict(parse_qsl(body.decode("latin-1"))).get("Action", "Query")
 
 
@@ -244,7 +248,7 @@ def _error_code(answer: Answer) -> str | None:
 
 
 async def _read(receive: Receive) -> bytes | None:
-    """The whole body; None if it is too large. Raises: _ClientLeftError, for a part is no body."""
+    """Read the whole body; return None if it is too large. Raises: _ClientLeftError."""
     chunks: list[bytes] = []
     size = 0
     while True:
@@ -267,7 +271,7 @@ async def _send(send: Send, answer: Answer) -> None:
 
 
 async def _cut(scope: Scope, receive: Receive, send: Send) -> None:
-    """Resets the connection once what was sent has left this process."""
+    """Reset the connection once the buffered bytes have been written to the socket."""
     transport: asyncio.Transport = scope["state"][TRANSPORT]
     transport.set_write_buffer_limits(0)
     await send({"type": "http.response.body", "body": b"", "more_body": True})
@@ -275,12 +279,12 @@ async def _cut(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def _drop(scope: Scope, receive: Receive) -> None:
-    """Resets the connection (RST, not FIN), as a failing load balancer or network does.
+    """Reset the connection (RST, not FIN), as a failing load balancer or network does.
 
-    On HTTP/2 every other call on the connection goes with it.
+    On HTTP/2 this ends every other call of the connection too.
     """
     transport: asyncio.Transport = scope["state"][TRANSPORT]
-    if not transport.is_closing():  # the client left by itself, and the socket may be gone
+    if not transport.is_closing():  # else the client has disconnected, and the socket may be closed
         sock: socket.socket = transport.get_extra_info("socket")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABRUPT)
     transport.abort()

@@ -1,9 +1,9 @@
-"""HTTP/1.1: uvicorn's protocol, which stays with it whatever else a client offers to speak.
+"""HTTP/1.1: uvicorn's protocol, changed to ignore offers to upgrade to another protocol.
 
-A client that would rather speak HTTP/2 may say so in a request (`Upgrade: h2c`, as Java's own and
-`curl --http2` do), and a server may go on as if it had not (RFC 9110, section 7.8). The parser
-takes every offer for accepted, and what comes behind the head for the other protocol: the request
-would lose its body. So its head is parsed a second time, without the offer.
+A client may offer HTTP/2 in a request (`Upgrade: h2c`, as Java's own client and `curl --http2` do),
+and a server may ignore the offer (RFC 9110, section 7.8). But the parser takes every offer for
+accepted, and takes the bytes after the head for the other protocol: the request would lose its
+body. So the head is parsed a second time, without the offer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sparkinesis.local.wire.http import TRANSPORT
 
 
 class Http1(HttpToolsProtocol):  # type: ignore[misc]
-    """One connection."""
+    """One connection of HTTP/1.1."""
 
     parser: Any
 
@@ -31,7 +31,7 @@ class Http1(HttpToolsProtocol):  # type: ignore[misc]
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
-        # What ASGI has no way to ask for: the connection itself, to drop it.
+        # The transport, which ASGI does not expose: a fault plan may drop the connection.
         self.app_state = {TRANSPORT: transport}
 
     def on_headers_complete(self) -> None:
@@ -50,7 +50,7 @@ class Http1(HttpToolsProtocol):  # type: ignore[misc]
 
 
 class _Parser:
-    """httptools' parser. head: of the message under way, without the offer that is in it."""
+    """httptools' parser. head: returns the head of the current message without its offer."""
 
     def __init__(self, parser: Any, head: Callable[[], bytes]) -> None:
         self._parser = parser
@@ -60,12 +60,12 @@ class _Parser:
         return getattr(self._parser, name)
 
     def is_offer(self) -> bool:
-        """Whether the message under way offers to speak something else."""
-        # CONNECT is no offer, but means to be treated so.
+        """True if the current message offers an upgrade to another protocol."""
+        # For CONNECT the parser reports an upgrade too, rightly.
         return bool(self._parser.should_upgrade()) and self._parser.get_method() != b"CONNECT"
 
     def feed_data(self, data: bytes) -> None:
-        """Raises: as httptools'."""
+        """Parse received bytes. Raises the errors of httptools."""
         try:
             self._parser.feed_data(data)
         except HttpParserUpgrade as offer:

@@ -1,9 +1,8 @@
-"""HTTP/2 without TLS, for clients that know beforehand that it is spoken (RFC 9113, section 3.3).
+"""HTTP/2 without TLS, for clients with prior knowledge of it (RFC 9113, section 3.3).
 
-The bytes and their rules are the business of h2. Here is what it leaves open: each stream is a call
-of the same ASGI application that HTTP/1.1 gets, and whoever sends waits for the receiver. An answer
-waits until its stream and its connection have room for it, and the room that a request's body took
-is given back when the application has read it.
+h2 parses and builds the frames. This module maps each stream to a call of the same ASGI application
+that serves HTTP/1.1, and applies flow control: a response waits until its stream and its connection
+have room for it, and a request's body gives its room back when the application has read it.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from sparkinesis.local.wire.http import TRANSPORT, Receive, Scope, Send
 
 # A consumer with enhanced fan-out has one stream for each of its shards.
 _MAX_STREAMS = 10_000
-# How many bytes a client may send that no application has read yet.
+# Bytes that a client may send before the application has read them.
 _STREAM_WINDOW = 1 << 20
 _CONNECTION_WINDOW = 16 << 20
 _FIRST_WINDOW = 65_535
@@ -44,13 +43,13 @@ _log = logging.getLogger(__name__)
 
 
 class _Stream:
-    """One call. `gone`: nobody waits for the answer any more."""
+    """One call. `gone`: the client no longer waits for the response."""
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.arrived = asyncio.Event()
         self.body: list[bytes] = []
-        self.unread = 0  # bytes of flow control, which are those of `body` and of padding
+        self.unread = 0  # flow-control bytes: those of `body` and of padding
         self.ended = False
         self.read_whole = False
         self.answered = False
@@ -58,7 +57,7 @@ class _Stream:
 
 
 class Http2(asyncio.Protocol):
-    """One connection. `connections` and `tasks` are kept as those of uvicorn's protocol are."""
+    """One connection. `connections` and `tasks` are maintained as in uvicorn's protocol."""
 
     def __init__(self, app: App, connections: set[Any], tasks: set[asyncio.Task[None]]) -> None:
         self.transport: asyncio.Transport
@@ -79,7 +78,7 @@ class Http2(asyncio.Protocol):
             },
         )
 
-    # What asyncio calls
+    # Callbacks of asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -104,7 +103,7 @@ class Http2(asyncio.Protocol):
         try:
             events = self._h2.receive_data(self._goaway_filter.feed(data))
         except ProtocolError:
-            self._flush()  # h2 has a GOAWAY ready, which says why
+            self._flush()  # h2 has queued a GOAWAY with the reason
             self._leave_all()
             self.transport.close()
             return
@@ -120,7 +119,7 @@ class Http2(asyncio.Protocol):
         elif isinstance(event, DataReceived | StreamEnded | StreamReset):
             stream = self._streams.get(event.stream_id)
             if stream is None:
-                return  # answered already, see _finish
+                return  # the response is complete, see _finish
             if isinstance(event, DataReceived):
                 stream.body.append(event.data)
                 stream.unread += event.flow_controlled_length
@@ -169,8 +168,8 @@ class Http2(asyncio.Protocol):
 
         try:
             await self._app(scope, receive, send)
-        except Exception:  # noqa: BLE001 - a bug; the caller sees the stream reset
-            _log.exception("a call over HTTP/2 failed")
+        except Exception:  # noqa: BLE001 - a bug; the client sees a reset
+            _log.exception("A call over HTTP/2 failed; its stream was reset")
         finally:
             self._finish(stream)
 
@@ -180,7 +179,7 @@ class Http2(asyncio.Protocol):
             if not stream.answered:
                 self._h2.reset_stream(stream.number, ErrorCodes.INTERNAL_ERROR)
             elif not stream.ended:
-                # The rest of the request is of no interest (RFC 9113, section 8.1).
+                # The rest of the request is not needed (RFC 9113, section 8.1).
                 self._h2.reset_stream(stream.number, ErrorCodes.NO_ERROR)
         self._give_back(stream)
         self._flush()
@@ -204,7 +203,7 @@ class Http2(asyncio.Protocol):
             if not stream.gone:
                 status = (b":status", b"%d" % message["status"])
                 self._h2.send_headers(stream.number, [status, *message["headers"]])
-            return  # goes out with the first of the body
+            return  # sent with the first part of the body
         more = message.get("more_body", False)
         await self._send_data(stream, memoryview(message.get("body", b"")), end=not more)
         if not more:
@@ -212,7 +211,7 @@ class Http2(asyncio.Protocol):
             stream.arrived.set()
 
     async def _send_data(self, stream: _Stream, data: memoryview, *, end: bool) -> None:
-        """One frame at a time, so that the streams of a connection take turns."""
+        """Send one frame at a time, so that the streams of a connection take turns."""
         number, h2 = stream.number, self._h2
         while True:
             await self._writable.wait()
@@ -220,7 +219,7 @@ class Http2(asyncio.Protocol):
                 return
             room = min(h2.local_flow_control_window(number), h2.max_outbound_frame_size)
             if data and room <= 0:
-                self._flush()  # the head of an answer needs no room
+                self._flush()  # the head of a response needs no flow-control window
                 await self._more_room.wait()
                 continue
             frame, data = data[: max(room, 0)], data[max(room, 0) :]
@@ -241,7 +240,7 @@ class Http2(asyncio.Protocol):
         self._wake_senders()
 
     def _wake_senders(self) -> None:
-        """Each of them looks for itself whether there is room for it now."""
+        """Wake all waiting senders; each checks its own flow-control window."""
         self._more_room.set()
         self._more_room.clear()
 

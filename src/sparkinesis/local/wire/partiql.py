@@ -1,11 +1,11 @@
-"""UPDATE statements of BatchExecuteStatement, which moto takes but answers wrongly.
+"""UPDATE statements of BatchExecuteStatement, which moto executes wrongly.
 
-moto's PartiQL does not tell a condition that failed, and copies every table for each statement.
-Simple UPDATEs become calls of its UpdateItem here:
+moto's PartiQL does not report a failed condition, and copies every table for each statement. This
+module turns simple UPDATEs into calls of moto's UpdateItem:
 
     UPDATE "table" SET a=? SET b=? REMOVE c WHERE key=? AND a=? AND d IS MISSING
 
-All else stays with moto. Codes and shapes of errors are those of the service's
+moto executes all other statements. Codes and shapes of errors are those of the service's
 ``BatchStatementError``.
 """
 
@@ -38,11 +38,11 @@ class Update:
     set: dict[str, Any]
     remove: tuple[str, ...]
     expected: dict[str, Any]
-    """Conditions, in the form that the service had before expressions: moto need not parse it."""
+    """Conditions in the service's older form, from before expressions: moto need not parse it."""
 
     @property
     def change(self) -> dict[str, Any]:
-        """What changes. As an expression only where moto's older form would lose a type."""
+        """The changes, as an expression only if moto's older form would lose a type."""
         if all(next(iter(value)) in {"S", "N"} for value in self.set.values()):
             puts = {name: {"Action": "PUT", "Value": value} for name, value in self.set.items()}
             removals = {name: {"Action": "DELETE"} for name in self.remove}
@@ -68,9 +68,9 @@ class Update:
 def translate(
     statement: str, parameters: Sequence[Any], key_of: Callable[[str], str | None]
 ) -> Update | None:
-    """None for a statement that is not a simple UPDATE, or whose table has no simple key.
+    """Parse a simple UPDATE; return None for other statements and for tables with a sort key.
 
-    key_of: the name of a table's only key attribute, None if there is no such table or key.
+    key_of: returns the name of a table's only key attribute; None if there is no such table or key.
     """
     found = _STATEMENT.fullmatch(statement)
     key_name = key_of(found[1]) if found else None
@@ -99,13 +99,13 @@ def translate(
 
 
 def _consume(pattern: re.Pattern[str], text: str) -> list[re.Match[str]] | None:
-    """The matches that ``text`` consists of, None if there is more in it."""
+    """Return the matches that make up ``text``; None if they do not cover all of it."""
     found = list(pattern.finditer(text))
     return found if "".join(match[0] for match in found) == text else None
 
 
 def install() -> None:
-    """Make moto, in this process, answer BatchExecuteStatement so."""
+    """Patch BatchExecuteStatement of moto in this process."""
     from moto.dynamodb.exceptions import (  # noqa: PLC0415
         ConditionalCheckFailed,
         DynamodbException,

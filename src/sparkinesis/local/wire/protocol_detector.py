@@ -1,4 +1,4 @@
-"""What is spoken on a connection, by its first bytes: HTTP/2 begins with a preface of its own."""
+"""Detection of HTTP/1.1 or HTTP/2 by a connection's first bytes: HTTP/2 has a preface."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from sparkinesis.local.wire.goaway import PREFACE
 
 
 class ProtocolDetector(asyncio.Protocol):
-    """A connection until its first bytes say what is spoken on it.
+    """The protocol of a connection until its first bytes have arrived.
 
-    http1, http2: make the protocols that take over. connections: has this one in it until then.
+    http1, http2: factories of the protocol that takes over. connections: contains this connection
+    until then.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The answer of SubscribeToShard on ASGI: events as a chunked body, until an end of some kind."""
+"""The response of SubscribeToShard on ASGI: events as a chunked body."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class Push:
-    """The body of one answer. An event is taken from the shard when the one before was sent.
+    """The body of one response. Each event is read from the shard after the previous one was sent.
 
-    `send` holds up whoever sends to a client that is slow, so what such a client costs is an event
-    and the buffers of its connection.
+    `send` waits for a slow client, so a slow client costs the memory of one event and of its
+    connection's buffers.
     """
 
     def __init__(
@@ -39,9 +39,9 @@ class Push:
         self._left: int | None = None
 
     async def run(self, cut_after: int | None = None) -> bool:
-        """Returns when everything is told or the client is gone.
+        """Send events until the subscription ends or the client disconnects, and return True.
 
-        False: `cut_after` bytes are sent, the connection is to be reset.
+        Return False after `cut_after` bytes: the caller has to reset the connection.
         """
         self._left = cut_after
         loop, woken = asyncio.get_running_loop(), self._woken
@@ -56,7 +56,7 @@ class Push:
         try:
             await self._add(event_stream.event("initial-response", kind, self._codec.encode({})))
             while not gone.done() and self._left != 0 and await self._step():
-                # A client that keeps up must not keep the loop from the others.
+                # Yield to other clients, even if this one keeps up with its events.
                 await asyncio.sleep(0)
             if not gone.done() and self._left != 0:
                 await self._send({"type": "http.response.body", "body": b""})
@@ -65,7 +65,7 @@ class Push:
         return self._left != 0
 
     async def _step(self) -> bool:
-        """Sends what there is, or waits. False: that was all."""
+        """Send the next event, or wait for it. Return False after the last one."""
         self._woken.clear()
         step = self._kinesis.next_step(self._subscription)
         if isinstance(step, Event | Failure):

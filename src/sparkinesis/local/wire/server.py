@@ -1,4 +1,4 @@
-"""A local Kinesis that unmodified clients can talk to, in a thread of this process."""
+"""The local server: Kinesis, DynamoDB and STS for unmodified clients, in a thread."""
 
 from __future__ import annotations
 
@@ -22,13 +22,11 @@ _LOOPBACK = "127.0.0.1"
 class LocalServer:
     """Kinesis on an HTTP port of this machine; DynamoDB and STS (moto's) on the same port.
 
-    It answers in what it is asked: JSON or CBOR, over HTTP/1.1 or HTTP/2 (without TLS, and to
-    clients that begin with it).
+    Clients may use JSON or CBOR, over HTTP/1.1 or HTTP/2 (without TLS, with prior knowledge).
 
-    port: 0 picks a free one. Only the loopback interface is bound.
+    port: 0 picks a free port. Only the loopback interface is bound.
     limits, clock, faults, empty_pages, reshard_delay_ms, consumer_delay_ms: see `LocalKinesis`.
-    dynamodb: start moto at once; otherwise it starts with the first call that is for it (2
-    seconds).
+    dynamodb: start moto at once; by default it starts on its first call, which takes 2 seconds.
 
         with LocalServer() as server:
             kinesis = server.client("kinesis")
@@ -70,13 +68,13 @@ class LocalServer:
 
     @property
     def moto_pid(self) -> int | None:
-        """The process that answers for DynamoDB and STS; None while there is none."""
+        """The id of moto's process, which serves DynamoDB and STS; None if it is not running."""
         return self._host.moto.pid if self._host is not None else None
 
     def client(self, service: str, region: str = DEFAULT_REGION, **options: Any) -> Any:
-        """A boto3 client on this endpoint, with credentials that need no setup.
+        """Return a boto3 client for this endpoint, with credentials.
 
-        It is closed when the server stops. `options` go to `boto3.Session.client`.
+        The client is closed when the server stops. `options` are passed to `boto3.Session.client`.
         """
         import boto3  # noqa: PLC0415 - half a second that starting a server does not need
 
@@ -86,7 +84,7 @@ class LocalServer:
         return client
 
     def start(self) -> LocalServer:
-        """Returns when connections are accepted."""
+        """Start the server; return once it accepts connections. Raises: LocalServerError."""
         if self._host is None:
             host = _Host(self.kinesis, self._port)
             host.start()
@@ -103,7 +101,7 @@ class LocalServer:
             raise LocalServerError(str(error)) from error
 
     def stop(self) -> None:
-        """Closes every connection, cuts what is still being answered, ends moto."""
+        """Close every connection, cancel calls in progress, and end moto."""
         for client in self._clients:
             client.close()
         self._clients.clear()
@@ -124,7 +122,7 @@ class LocalServer:
 
 
 class _Host:
-    """The thread with the event loop, and the sockets."""
+    """The thread with the event loop, the listening socket, and moto."""
 
     def __init__(self, kinesis: LocalKinesis, port: int) -> None:
         self._kinesis = kinesis
@@ -152,7 +150,7 @@ class _Host:
     def stop(self) -> None:
         if self._loop is not None and self._stopping is not None:
             self._loop.call_soon_threadsafe(self._stopping.set)
-        # Before joining: a call that moto is answering would hold up the loop's end.
+        # Before joining: the loop would wait for a call that moto is serving.
         self.moto.stop()
         self._thread.join()
 
@@ -183,7 +181,7 @@ class _Host:
 
 
 def _bind(port: int) -> socket.socket:
-    # Without the protocol's number asyncio leaves Nagle's algorithm on: 40 ms for every answer.
+    # Without the protocol's number asyncio keeps Nagle's algorithm: 40 ms for every response.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -192,17 +190,17 @@ def _bind(port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         raise LocalServerError(
-            f"port {port} on {_LOOPBACK} is not free ({error.strerror}); choose another one, "
-            "or 0 for any that is"
+            f"cannot listen on port {port} of {_LOOPBACK} ({error.strerror}); choose another port, "
+            "or 0 for a free one"
         ) from error
     return listener
 
 
 def _protocol(kinesis: LocalKinesis, moto: Moto) -> tuple[Any, Any]:
-    """A factory of the connections' protocol, and the connections and tasks that it keeps.
+    """Return a protocol factory for connections, and the state with their connections and tasks.
 
-    HTTP/1.1 is uvicorn's protocol (see `http1`), without uvicorn's server: that one installs signal
-    handlers and looks for its end ten times a second. HTTP/2 is ours, on h2 (see `http2`).
+    HTTP/1.1 is uvicorn's protocol (see `http1`) without uvicorn's server, which installs signal
+    handlers and polls for its end ten times a second. HTTP/2 is ours, on h2 (see `http2`).
     """
     try:
         from uvicorn.config import Config  # noqa: PLC0415
@@ -213,7 +211,8 @@ def _protocol(kinesis: LocalKinesis, moto: Moto) -> tuple[Any, Any]:
         from sparkinesis.local.wire.http2 import Http2  # noqa: PLC0415
     except ImportError as error:
         raise LocalServerError(
-            f"{error.name} is missing; the local server needs: pip install 'sparkinesis[local]'"
+            f"{error.name}, which the local server needs, is not installed: "
+            "pip install 'sparkinesis[local]'"
         ) from error
 
     app = App(kinesis, moto)

@@ -1,6 +1,6 @@
-"""Faults of single statements of BatchExecuteStatement, which are put in on its way to moto.
+"""Faults of single statements of BatchExecuteStatement, applied before and after moto.
 
-The errors' shape is that of the service's ``BatchStatementError``.
+The shape of the errors is that of the service's ``BatchStatementError``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _Json = dict[str, Any]
 
 
 def without_failing(body: bytes, fault: Fault) -> bytes | None:
-    """The request with those statements only that take effect; None if that is none of them."""
+    """Return the request with only the statements that take effect; None if there are none."""
     request: _Json = msgspec.json.decode(body)
     if fault.takes_effect:
         return body
@@ -27,9 +27,9 @@ def without_failing(body: bytes, fault: Fault) -> bytes | None:
 
 
 def with_errors(body: bytes, answer: bytes | None, fault: Fault) -> bytes:
-    """The answer to all statements of the request ``body``.
+    """Return the response to all statements of the request ``body``, errors included.
 
-    ``answer``: to `without_failing`, None where there was nothing left to ask.
+    ``answer``: the response to `without_failing`; None if no statement was left to execute.
     """
     answered: _Json = {"Responses": []} if answer is None else msgspec.json.decode(answer)
     responses = list(answered["Responses"])

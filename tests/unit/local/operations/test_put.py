@@ -115,10 +115,10 @@ def test_a_stream_that_nobody_asked_it_of_needs_keys(stream: Stream, kinesis: Lo
 def test_streams_with_provisioned_shards_cannot_have_it(
     stream: Stream, kinesis: LocalKinesis
 ) -> None:
-    with pytest.raises(KinesisError, match="ON_DEMAND mode only") as refused:
+    with pytest.raises(KinesisError, match="requires ON_DEMAND mode") as refused:
         change(kinesis, "s", "AUTO")
     assert refused.value.code == "InvalidArgumentException"
-    with pytest.raises(KinesisError, match="ON_DEMAND mode only"):
+    with pytest.raises(KinesisError, match="requires ON_DEMAND mode"):
         kinesis.call(
             "CreateStream", StreamName="p", ShardCount=1, RecordDistributionStrategy="AUTO"
         )
