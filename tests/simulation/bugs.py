@@ -28,7 +28,7 @@ from sparkinesis.worker.lifecycle.consumer import ShardConsumer
 from sparkinesis.worker.lifecycle.delivery import Deliverer
 from sparkinesis.worker.lifecycle.intake import Intake
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
-from sparkinesis.worker.lifecycle.worker import Worker
+from sparkinesis.worker.lifecycle.worker_state import WorkerState
 from sparkinesis.worker.retrieval import polling
 from sparkinesis.worker.retrieval.ahead import FetchAhead
 from sparkinesis.worker.retrieval.memory import Hold, MemoryBudget
@@ -252,9 +252,9 @@ BUGS: dict[str, Bug] = {
         Deliverer, "_put_off", untried, "who_is_given_up_was_tried_alone", 212
     ),
     "a stopped shard is taken again": instead(
-        Worker,
-        "_busy_shards",
-        lambda _: lambda self: frozenset(self._consumers),
+        WorkerState,
+        "busy_shards",
+        lambda _: lambda self: frozenset(self.consumers),
         "stopped_shards_are_left_alone",
         5,
     ),

@@ -10,7 +10,7 @@ from sparkinesis.stream.calls.subscription import Subscription
 from sparkinesis.stream.fan_out import cursor as fan_out_cursor
 from sparkinesis.stream.fan_out.cursor import FanOutCursor
 from sparkinesis.stream.position import TRIM_HORIZON
-from sparkinesis.worker.lifecycle.worker import Worker
+from sparkinesis.worker.lifecycle.consumer_loop import ConsumerLoop
 from sparkinesis.worker.retrieval.fan_out import FanOut, SubscribedShard
 from tests.simulation.patches import take_repeats
 from tests.simulation.subject import Bug, instead
@@ -121,9 +121,9 @@ FAN_OUT_BUGS: dict[str, Bug] = {
         fan_out_cursor, "RENEWAL", lambda _: (40.0, 60.0), "subscriptions_are_kept", 1
     ),
     "whoever leaves deregisters the consumer": instead(
-        Worker, "_is_last", lambda _: lambda self: True, "the_last_deregisters", 0
+        ConsumerLoop, "_is_last_worker", lambda _: lambda self: True, "the_last_deregisters", 0
     ),
     "the last does not deregister the consumer": instead(
-        Worker, "_is_last", lambda _: lambda self: False, "the_last_deregisters", 0
+        ConsumerLoop, "_is_last_worker", lambda _: lambda self: False, "the_last_deregisters", 0
     ),
 }

@@ -239,7 +239,6 @@ class Application:
                 wait=timing.sleep,
             ),
             retrieval,
-            clock=timing.clock,
         )
 
     @overload

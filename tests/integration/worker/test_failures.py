@@ -107,8 +107,8 @@ def test_lines_tell_application_worker_and_shard(
     loops = {f"{stream}-{name}": "-" for name in ("renew", "take", "shards")}
     shards = {f"{stream}-{shard}": shard for shard in (FIRST, SECOND)}
     fetchers = {f"{name}-fetch": shard for name, shard in shards.items()}
-    with worker._changed:
-        assert worker._changed.wait_for(
+    with worker._state.changed:
+        assert worker._state.changed.wait_for(
             lambda: {*loops, *shards, *fetchers} <= {line.threadName for line in log.records},
             PATIENCE,
         )
@@ -159,8 +159,8 @@ def test_records_are_counted_also_of_shards_that_are_gone(
         application(processor=lambda: Journaling(journal, on_records=refuse), on_error=Skip())
     )
     journal.wait_for_data(b"1", b"2", b"3")
-    with worker._changed:
-        assert worker._changed.wait_for(lambda: worker.records_total() == 3, PATIENCE)
+    with worker._state.changed:
+        assert worker._state.changed.wait_for(lambda: worker.records_total() == 3, PATIENCE)
     assert {each.shard_id: each.records for each in worker.status()} == {FIRST: 2, SECOND: 1}
     assert worker.shutdown(PATIENCE)
     assert worker.status() == []

@@ -202,8 +202,8 @@ def test_the_last_worker_deregisters_the_consumer(
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     options = FanOutOptions(deregister=True)
     a, b = (start(make(options, stream=stream, name=stream, worker_id=name)) for name in ("a", "b"))
-    with b._changed:
-        assert b._changed.wait_for(lambda: bool(b._coordinator.snapshot.leases), PATIENCE)
+    with b._state.changed:
+        assert b._state.changed.wait_for(lambda: bool(b._coordinator.snapshot.leases), PATIENCE)
     journal.wait(lambda: journal.calls("initialize") == [(FIRST, "initialize")])
     assert a.shutdown(PATIENCE)
     assert consumers(kinesis, stream) == [stream]

@@ -46,8 +46,8 @@ class Stuck:
 
 def wait_for(worker: Worker, condition: Callable[[], bool]) -> None:
     """Wait until ``condition``, looked at after each round of the worker's, holds."""
-    with worker._changed:
-        assert worker._changed.wait_for(condition, PATIENCE)
+    with worker._state.changed:
+        assert worker._state.changed.wait_for(condition, PATIENCE)
 
 
 def processing_for(worker: Worker) -> float:
@@ -88,7 +88,7 @@ def test_a_slow_call_is_reported_once(
     (report,) = reports(caplog)
     assert f"shard {FIRST}" in report
     assert "0.3 s" in report
-    assert "given up" not in report
+    assert "lease is released" not in report
     stuck.go_on.set()
     journal.wait_for_data(b"stuck")
     assert not stuck.refusals, "it keeps its lease"
@@ -157,7 +157,7 @@ def test_another_worker_goes_on_from_the_last_checkpoint(
     row = application().table().get(FIRST)
     assert row is not None
     assert (row.owner, row.checkpoint) == ("b", ExtendedSequenceNumber(done))
-    assert "the shard is given up" in reports(caplog)[0]
+    assert "lease is released" in reports(caplog)[0]
     # The worker that gave it up goes on with others, and may have this one again.
     assert b.shutdown(PATIENCE)
     journal.wait_for_data(b"stuck")

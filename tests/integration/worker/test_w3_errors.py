@@ -74,8 +74,8 @@ def attempts(journal: Journal, shard: str = FIRST) -> list[list[bytes]]:
 
 def wait_for_looks(worker: Worker, condition: Callable[[], bool]) -> None:
     """Wait until ``condition``, looked at after each of the worker's looks at the table, holds."""
-    with worker._changed:
-        assert worker._changed.wait_for(condition, PATIENCE)
+    with worker._state.changed:
+        assert worker._state.changed.wait_for(condition, PATIENCE)
 
 
 def crash(worker: Worker) -> None:

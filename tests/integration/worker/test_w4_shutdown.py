@@ -147,11 +147,11 @@ def test_a_shard_that_waits_for_its_parents_hears_nothing(
             (status.shard_id, status.state) for status in worker.status()
         }
 
-    with worker._changed:
-        assert worker._changed.wait_for(is_waiting, PATIENCE)
+    with worker._state.changed:
+        assert worker._state.changed.wait_for(is_waiting, PATIENCE)
     worker.request_shutdown()
-    with worker._changed:
-        assert worker._changed.wait_for(lambda: len(worker.status()) == 1, PATIENCE)
+    with worker._state.changed:
+        assert worker._state.changed.wait_for(lambda: len(worker.status()) == 1, PATIENCE)
     go_on.set()
     assert worker.shutdown(PATIENCE)
     assert calls_of(journal, child) == []

@@ -10,9 +10,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
 
 from sparkinesis.errors import LeaseLostError, ProcessorError, SparkinesisError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
@@ -46,38 +45,31 @@ _IDLE = 1.0
 """Seconds between two looks for a page that nobody has announced."""
 
 
-class Surroundings(Protocol):
-    """What a consumer asks of its worker."""
+@dataclass(frozen=True)
+class WorkerHooks:
+    """The functions of its worker that a shard consumer calls."""
 
-    def are_finished(self, shard_ids: Sequence[str]) -> bool:
-        """Whether all these parents are done, or were never leased. Raises service errors."""
-
-    def lease_children(self, parent: HeldLease, children: Sequence[Shard], end: ShardEnd) -> bool:
-        """Make leases for the shards that follow; False: not yet, ask again. Raises as above."""
-
-    @property
-    def open_retrieval(self) -> OpenRetrieval:
-        """Begins to fetch a shard."""
-
-    def place_at(self, shard_id: str, instant_ms: int) -> ExtendedSequenceNumber | None:
-        """What to write for an instant where a Java KCL may read it, too; None: the instant.
-
-        Raises service errors.
-        """
-
-    def request_shutdown(self) -> None:
-        """The application asks to be shut down."""
-
-    def fail(self, error: BaseException) -> None:
-        """No shard can go on: what was given as a record processor is none, or defers its work."""
+    are_finished: Callable[[Sequence[str]], bool]
+    """Returns True if all these parents are finished, or never had leases. Raises service errors.
+    """
+    lease_children: Callable[[HeldLease, Sequence[Shard], ShardEnd], bool]
+    """Creates leases for a finished shard's children; False: not yet, call again. Raises service
+    errors."""
+    open_retrieval: OpenRetrieval
+    """Starts to fetch a shard."""
+    place_at: Callable[[str, int], ExtendedSequenceNumber | None]
+    """Returns the checkpoint to write in a shard for an instant (epoch ms), where a Java KCL may
+    read it; None: the instant itself. Raises service errors."""
+    request_shutdown: Callable[[], None]
+    """Begins a graceful shutdown of the worker."""
+    fail: Callable[[BaseException], None]
+    """Ends the worker with an error that every shard would meet: a wrong record processor."""
 
 
 class ShardConsumer:
     """Consumes one shard. `step` is for one thread; what stands before it, for any."""
 
-    def __init__(
-        self, held: HeldLease, settings: ConsumerSettings, surroundings: Surroundings
-    ) -> None:
+    def __init__(self, held: HeldLease, settings: ConsumerSettings, worker: WorkerHooks) -> None:
         self.held = held
         self.shard_id = held.shard_id
         self.state = ShardState.WAITING_ON_PARENT_SHARDS
@@ -85,12 +77,12 @@ class ShardConsumer:
             held.shard_id,
             held.lease.hash_range,
             settings,
-            surroundings.open_retrieval,
+            worker.open_retrieval,
             self.wake,
         )
         self._settings = settings
         self._options = settings.options
-        self._around = surroundings
+        self._worker = worker
         self._woken = threading.Event()
         self._lock = threading.Lock()
         self._reason: ShutdownReason | None = None
@@ -197,13 +189,13 @@ class ShardConsumer:
         return self._reason is not None or not self.held.is_held()
 
     def _ask_for_shutdown(self) -> None:
-        self._around.request_shutdown()
+        self._worker.request_shutdown()
         # At once: the worker may take a moment, in which more would be delivered.
         self.request(ShutdownReason.REQUESTED)
 
     def _task_failed(self, task: Task, error: BaseException) -> float:
         if isinstance(error, ProcessorError):
-            self._around.fail(error)  # says so, and counts it
+            self._worker.fail(error)  # says so, and counts it
         else:
             what = f"The task {task.value!r} failed, and is tried again, on {self}"
             self._errors.log(what, error)
@@ -232,7 +224,7 @@ class ShardConsumer:
             _log.warning("The lease of %s is left to expire: %s", self, error)
 
     def _block_on_parent(self) -> float | None:
-        if self._around.are_finished(self.held.lease.parent_ids):
+        if self._worker.are_finished(self.held.lease.parent_ids):
             return None
         return self._options.parent_poll_interval
 
@@ -259,7 +251,7 @@ class ShardConsumer:
             self.held,
             settings.service_time_ms,
             sinks,
-            partial(self._around.place_at, self.shard_id),
+            partial(self._worker.place_at, self.shard_id),
         )
         call(
             self._processor.initialize,
@@ -341,7 +333,7 @@ class ShardConsumer:
     def _last_call_failed(self, name: str, error: BaseException) -> None:
         """Report a call that is not repeated."""
         if isinstance(error, ProcessorError):
-            self._around.fail(error)
+            self._worker.fail(error)
         else:
             self._errors.log(f"{name} raised on {self}", error)
 
@@ -365,7 +357,7 @@ class ShardConsumer:
         assert self._processor is not None
         assert self._checkpointer is not None
         intake = self.intake
-        if not self._around.lease_children(self.held, intake.children, intake.shard_end):
+        if not self._worker.lease_children(self.held, intake.children, intake.shard_end):
             if self._is_leaving:
                 self._leave_its_end()
                 return 0.0

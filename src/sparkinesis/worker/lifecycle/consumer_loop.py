@@ -1,0 +1,197 @@
+"""The loop of a worker that starts, watches and reaps its shard consumers, and ends the worker."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import replace
+
+from sparkinesis.errors import SparkinesisError
+from sparkinesis.lease.caretaker import Caretaker
+from sparkinesis.lease.coordinator import LeaseCoordinator
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.lease.held import HeldLease
+from sparkinesis.worker.lifecycle.consumer import ShardConsumer, WorkerHooks
+from sparkinesis.worker.lifecycle.settings import ConsumerSettings
+from sparkinesis.worker.lifecycle.states import ShutdownReason
+from sparkinesis.worker.lifecycle.worker_state import WorkerState
+from sparkinesis.worker.reporting.log_context import LogPlace
+from sparkinesis.worker.retrieval.ahead import RetrievalMode
+
+_log = logging.getLogger(__name__)
+
+
+class ConsumerLoop:
+    """Runs a shard consumer for each lease that the worker holds, until all have ended."""
+
+    def __init__(
+        self,
+        state: WorkerState,
+        settings: ConsumerSettings,
+        coordinator: LeaseCoordinator,
+        caretaker: Caretaker,
+        retrieval: RetrievalMode,
+    ) -> None:
+        self._state = state
+        self._settings = settings
+        self._options = settings.options
+        self._coordinator = coordinator
+        self._caretaker = caretaker
+        self._retrieval = retrieval
+        self._log_place = LogPlace(settings.application, settings.worker_id)
+        self._reported: dict[str, float] = {}
+        """Start times of the calls that were reported for `processing_time_limit`, by shard."""
+        self._hooks = WorkerHooks(
+            are_finished=coordinator.are_finished,
+            lease_children=caretaker.lease_children,
+            open_retrieval=retrieval.open,
+            place_at=self._place_at,
+            request_shutdown=state.request_shutdown,
+            fail=state.fail,
+        )
+
+    def run(self) -> None:
+        limit = self._options.processing_time_limit
+        pause = min(1.0, self._options.renew_interval, limit or 1.0)
+        while not self._update():
+            self._state.wait_for_change(pause)
+        self._end_worker()
+
+    def _update(self) -> bool:
+        """Bring the consumers in line with the leases held; returns True when none is left."""
+        try:
+            return self._update_consumers()
+        except Exception:  # noqa: BLE001 - or no shard would be consumed, and nothing shut down
+            _log.exception("Updating the shard consumers failed and will be retried.")
+            return False
+
+    def _update_consumers(self) -> bool:
+        state = self._state
+        self._reap_ended()
+        held = self._coordinator.held()
+        for consumer in list(state.consumers.values()):
+            lease = consumer.held
+            if state.shutdown_forced:
+                self._release(lease)
+            if not lease.is_held():
+                consumer.request(ShutdownReason.LEASE_LOST)
+            elif state.shutdown_requested or lease.handoff_to is not None:
+                consumer.request(ShutdownReason.REQUESTED)
+        if state.shutdown_requested:
+            for key, lease in held.items():
+                if key not in state.consumers:
+                    self._release(lease)
+            return state.shutdown_forced or not state.consumers
+        for lease in held.values():
+            if lease.shard_id not in state.consumers and lease.is_held():
+                self._start_consumer(lease)
+        self._check_processing_time()
+        return False
+
+    def _reap_ended(self) -> None:
+        """Remove the consumers whose threads have ended."""
+        state = self._state
+        for shard_id, consumer in list(state.consumers.items()):
+            if state.consumer_threads[shard_id].is_alive() and not consumer.is_complete:
+                continue
+            if not consumer.is_complete:
+                _log.error("The consumer thread of %s died without shutting down.", consumer)
+                consumer.intake.close()
+                self._release(consumer.held)
+            with state.changed:
+                del state.consumers[shard_id]
+                state.records_of_ended += consumer.records
+                if consumer.stopped_by is not None:
+                    state.stopped_shards[shard_id] = consumer.stopped_by
+            del state.consumer_threads[shard_id]
+            self._reported.pop(shard_id, None)
+            if consumer.held.lease.is_finished:
+                for other in state.consumers.values():
+                    other.wake()  # its children may begin
+
+    def _start_consumer(self, lease: HeldLease) -> None:
+        state = self._state
+        consumer = ShardConsumer(lease, self._settings, self._hooks)
+
+        def consume() -> None:
+            try:
+                consumer.run()
+            finally:
+                state.notify()
+
+        thread = threading.Thread(
+            target=replace(self._log_place, shard=lease.shard_id).run,
+            args=(consume,),
+            name=f"{self._settings.application}-{lease.shard_id}",
+            daemon=True,
+        )
+        with state.changed:
+            state.consumers[lease.shard_id] = consumer
+        state.consumer_threads[lease.shard_id] = thread
+        thread.start()
+
+    def _check_processing_time(self) -> None:
+        """Report each call of ``process_records`` that exceeds the limit, once."""
+        limit = self._options.processing_time_limit
+        if limit is None:
+            return
+        now = self._settings.clock()
+        for shard_id, consumer in self._state.consumers.items():
+            since = consumer.processing_since
+            if since is None or now - since <= limit or self._reported.get(shard_id) == since:
+                continue
+            self._reported[shard_id] = since
+            give_up = self._options.give_up_after_limit
+            _log.error(
+                "process_records has taken %.1f s on %s; processing_time_limit is %g s%s",
+                now - since,
+                consumer,
+                limit,
+                ". The shard's lease is released." if give_up else ".",
+            )
+            if give_up:
+                self._release(consumer.held)
+                consumer.request(ShutdownReason.LEASE_LOST)
+
+    def _release(self, lease: HeldLease) -> None:
+        try:
+            lease.release()
+        except SparkinesisError as error:
+            _log.warning("Releasing the lease %s failed; it will expire: %s", lease.key, error)
+
+    def _place_at(self, shard_id: str, instant_ms: int) -> ExtendedSequenceNumber | None:
+        if not self._coordinator.snapshot.may_be_javas:
+            return None
+        return self._caretaker.place_at(shard_id, instant_ms)
+
+    # --- the end
+
+    def _end_worker(self) -> None:
+        state = self._state
+        state.stop_renewing.set()
+        for loop in state.loops:
+            if loop is not threading.current_thread():
+                loop.join(self._options.failover_time)
+        for lease in self._coordinator.held().values():
+            self._release(lease)  # one that was taken while the shutdown was requested
+        try:
+            self._coordinator.decline()
+        except SparkinesisError as error:
+            _log.warning("Declining assigned leases failed; they will expire: %s", error)
+        if state.failure is None and not state.shutdown_forced:
+            self._retrieval.finish(self._is_last_worker)
+        _log.info("The worker %s has ended.", self._settings.worker_id)
+        state.ended.set()
+
+    def _is_last_worker(self) -> bool:
+        """Wait until other workers would have taken the released leases; True if none has."""
+        state = self._state
+        with state.changed:
+            two_rounds = 2 * self._options.taker_interval
+            if state.changed.wait_for(lambda: state.shutdown_forced, two_rounds):
+                return False
+        try:
+            return not self._coordinator.others()
+        except SparkinesisError as error:
+            _log.warning("Cannot tell whether other workers are running: %s", error)
+            return False

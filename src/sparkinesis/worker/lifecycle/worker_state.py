@@ -1,0 +1,87 @@
+"""The state that the threads of a worker share."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from sparkinesis.worker.lifecycle.consumer import ShardConsumer
+from sparkinesis.worker.lifecycle.settings import ConsumerSettings
+
+_log = logging.getLogger(__name__)
+
+
+class WorkerState:
+    """A worker's shutdown, and its shard consumers. For any thread.
+
+    Only the thread that starts and reaps consumers changes these.
+    """
+
+    def __init__(self, settings: ConsumerSettings) -> None:
+        self.changed = threading.Condition()
+        """Guards the consumers; notified by `notify`."""
+        self.stop_taking = threading.Event()
+        """Set when a shutdown is requested: no more leases are taken, and no shards synced."""
+        self.stop_renewing = threading.Event()
+        """Set when the last consumer has ended."""
+        self.ended = threading.Event()
+        self.shutdown_requested = False
+        self.shutdown_forced = False
+        self.failure: BaseException | None = None
+        """The error that ended the worker, or is ending it."""
+        self.loops: list[threading.Thread] = []
+        self.consumers: dict[str, ShardConsumer] = {}
+        self.consumer_threads: dict[str, threading.Thread] = {}
+        self.stopped_shards: dict[str, BaseException] = {}
+        """Shards that ``on_error`` stopped, with the error."""
+        self.records_of_ended = 0
+        """User records processed by consumers that have ended."""
+        self._settings = settings
+        self._is_dirty = False
+
+    def notify(self) -> None:
+        """Wake the thread that runs the consumers."""
+        with self.changed:
+            self._is_dirty = True
+            self.changed.notify_all()
+
+    def wait_for_change(self, timeout: float) -> None:
+        """Wait until `notify` is called, at most ``timeout`` seconds."""
+        with self.changed:
+            self.changed.wait_for(lambda: self._is_dirty, timeout)
+            self._is_dirty = False
+
+    def request_shutdown(self) -> None:
+        """Begin a graceful shutdown."""
+        with self.changed:
+            self.shutdown_requested = True
+            self.stop_taking.set()
+            self._is_dirty = True
+            self.changed.notify_all()
+
+    def force_shutdown(self) -> None:
+        """End a graceful shutdown without waiting for record processors."""
+        with self.changed:
+            self.shutdown_forced = True
+            self._is_dirty = True
+            self.changed.notify_all()
+
+    def fail(self, error: BaseException) -> None:
+        """Shut the worker down, and let `Worker.wait` raise ``error``."""
+        if self.failure is None:
+            what = f"The worker {self._settings.worker_id} shuts down"
+            self._settings.failures.note(None, what, error)
+            raised = error if error.__traceback__ is not None else None
+            _log.error("%s: %s", what, error, exc_info=raised)
+            self.failure = error
+        self.request_shutdown()
+
+    def running_consumers(self) -> dict[str, ShardConsumer]:
+        """Return a copy of the consumers, by shard id."""
+        with self.changed:
+            return dict(self.consumers)
+
+    def busy_shards(self) -> frozenset[str]:
+        """Return the shards not to take: with a consumer here, or stopped by ``on_error``."""
+        with self.changed:
+            return frozenset(self.consumers) | frozenset(self.stopped_shards)
