@@ -70,7 +70,7 @@ def _deletion(rng: random.Random, shards: int) -> list[Any]:
 
 
 def _outage(rng: random.Random, since: float, seconds: float) -> list[Any]:
-    """What happens to the stream while nobody is there."""
+    """The events of the stream while no worker runs."""
     events = _puts(rng, since, since + seconds, 16)
     for _ in range(rng.choice((0, 2, 2, 3))):
         at = since + seconds * rng.random()
@@ -85,5 +85,5 @@ def _outage(rng: random.Random, since: float, seconds: float) -> list[Any]:
 
 
 def away_histories() -> st.SearchStrategy[h.History]:
-    """Those that `rough_away` makes."""
+    """Draws the histories that `rough_away` makes."""
     return st.integers(0, 2**20).map(rough_away)

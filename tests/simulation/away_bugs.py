@@ -15,7 +15,7 @@ from tests.simulation.subject import Bug, instead
 
 
 def _latest_is_now(beginning: Any) -> Any:
-    """As in the KCL."""
+    """LATEST means the time of each start, like in the Java KCL."""
 
     def now(leases: Any, shards: Any, initial: Any, now_ms: int) -> Any:
         if initial is LATEST:

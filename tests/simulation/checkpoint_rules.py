@@ -108,7 +108,7 @@ def checkpoints_are_asked_for(world: World) -> Iterator[str]:
 
 
 def only_the_owner_checkpoints(world: World) -> Iterator[str]:
-    """Nobody writes a checkpoint who is not the owner, by the row and since the last to write."""
+    """Only the owner that the row names, and that wrote to it last, writes a checkpoint."""
     last: dict[str, Any] = {}
     for write, before, after in world.leases():
         if before is None or after is None:

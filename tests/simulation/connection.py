@@ -31,7 +31,7 @@ _EXCEPTIONS = {
     "error_after": "InternalFailureException",
     "expired": "ResourceInUseException",
 }
-"""What comes in place of the event, or behind it, as the last message of the stream."""
+"""Faults that replace an event, or follow one, with the stream's last message."""
 _CUTS = {"reset", "reset_after", "refused"}
 """The connection ends within the event, or behind it. ``refused``: and it looks like a good end."""
 _SILENCES = {"timeout", "timeout_after"}
@@ -42,7 +42,7 @@ _UNNOTICED = 60.0
 """Seconds until the service notices, at the latest, that nobody is there any more."""
 
 _Bit: TypeAlias = bytes | BaseException | None
-"""What comes over the wire: bytes, the end (None), or what breaks it."""
+"""One item from the wire: bytes, the end of the stream (None), or the error that breaks it."""
 
 
 class Connection:
@@ -66,7 +66,7 @@ class Connection:
         self.ended: float | None = None
         """When the service let go of it."""
         self.met: str | None = None
-        """How it failed, if it did; "taken over", or a message of the service, likewise."""
+        """The fault that ended it, "taken over", or the name of the service's message."""
         self.events = 0
         self._scheduler = scheduler
         self._kinesis = kinesis
@@ -161,7 +161,7 @@ class Connection:
             self._kinesis.release(self._subscription)
 
     def _die_unnoticed(self) -> None:
-        """Nobody hears of the reader any more: that shows after a while."""
+        """The reader vanishes without closing; the service notices only after a while."""
         if not self._is_dying:
             self._is_dying = True
             self._scheduler.at(self._scheduler.now + _UNNOTICED * self._rng.random(), self._end)
@@ -169,7 +169,7 @@ class Connection:
     # --- the way
 
     def _send(self, data: bytes) -> None:
-        """In two bits, now and then: a message is cut anywhere on the way."""
+        """Sends the data, now and then in two parts that are cut anywhere in a message."""
         if self._rng.random() < 0.2:
             place = self._rng.randrange(len(data) + 1)
             self._arrive(data[:place])
@@ -177,7 +177,7 @@ class Connection:
         self._arrive(data)
 
     def _arrive(self, bit: _Bit) -> None:
-        """In order: what is sent later does not come earlier."""
+        """Delivers the item after everything that was sent before."""
         if self._is_silent or bit == b"":
             return
         if isinstance(bit, bytes):
@@ -198,7 +198,7 @@ class Connection:
     # --- the reader's end
 
     def read(self, most: int) -> bytes:
-        """What has come, waiting for it; nothing at the end. Raises urllib3's errors."""
+        """Waits for at most ``most`` bytes; returns none at the end. Raises urllib3's errors."""
         scheduler = self._scheduler
         scheduler.maybe_pause()
         if not self._bits and self.closed is None:
@@ -260,4 +260,4 @@ class Body:
 
 
 _POOL: Any = None
-"""Which urllib3 names in its errors, and nobody reads there."""
+"""The connection pool that urllib3's errors require; their text does not show it."""

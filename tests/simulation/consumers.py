@@ -1,4 +1,4 @@
-"""What others do to the registered consumers of a stream."""
+"""An operator who registers and deregisters consumers of a stream beside the application."""
 
 from __future__ import annotations
 

@@ -14,11 +14,11 @@ _BATCH = 25
 _AT_FAULT = {"denied", "error", "error_after", "expired", "statements"}
 """Faults of a batch for which leases are renewed one by one for a while."""
 _TRIES = 20
-"""Of a worker to deregister the consumer, in the few seconds that it has for that."""
+"""Calls that a worker may make in the few seconds in which it deregisters the consumer."""
 
 
 def calls_stay_within_budgets(world: World) -> Iterator[str]:
-    """What a worker costs is bounded, whatever goes wrong: looks at the table, and at shards."""
+    """The number of a worker's scans and listings is bounded, whatever fails."""
     options = world.options
     shards = world.producer.shards.values()
     # The end of a shard that was merged looks at the table, and again when a lease that it waits
@@ -48,7 +48,7 @@ def calls_stay_within_budgets(world: World) -> Iterator[str]:
 
 
 def shards_are_not_read_too_fast(world: World) -> Iterator[str]:
-    """Of five GetRecords calls a second a worker leaves one to others, also when it catches up."""
+    """A worker makes at most four of the five GetRecords calls a second, also while catching up."""
     failed = {entry.process for entry in world.journal.entries if entry.what == "worker failed"}
     for (process, shard), sent in world.kinesis_client.fetches.items():
         if process in failed:  # a worker that is made anew knows of no calls before
@@ -107,7 +107,7 @@ def _seconds_without_batches(world: World, process: str, lifetime: float) -> flo
 
 
 def _most_held(world: World, worker_id: str) -> int:
-    """How many leases a worker had at once, at most."""
+    """The largest number of leases that a worker held at once."""
     held: set[str] = set()
     most = 0
     for write, _, after in world.leases():
@@ -120,7 +120,7 @@ def _most_held(world: World, worker_id: str) -> int:
 
 
 def _is_more(before: Lease, after: Lease) -> bool:
-    """Whether a write does more than to show life."""
+    """True if a write does more than renew the lease."""
     return replace(after, counter=0, throughput_kbps=None) != replace(
         before, counter=0, throughput_kbps=None
     )

@@ -90,7 +90,7 @@ def calls_follow_the_life_cycle(world: World) -> Iterator[str]:
 
 
 def each_reader_hears_the_end(world: World) -> Iterator[str]:
-    """Who was initialized is told that it is over, unless its process was killed or forced."""
+    """Each initialized processor gets a final call, unless its process was killed or forced."""
     killed = {process.name for process in world.fleet.worker_ids if process.is_killed}
     killed |= {process.name for process in world.fleet.live_processes()}
     waiting: dict[int, Entry] = {}
@@ -147,7 +147,7 @@ def who_lets_go_asks_first(world: World) -> Iterator[str]:
 
 
 def _is_unanswered(world: World, process: str, at: float) -> bool:
-    """Whether a write that took effect then may have been sent by a call without an answer."""
+    """True if the write at that time may come from a call whose answer was lost."""
     return any(at - MAX_LATENCY <= sent <= at for sent in world.unanswered.get(process, ()))
 
 
@@ -182,7 +182,7 @@ def stopped_shards_are_left_alone(world: World) -> Iterator[str]:
 
 
 def _let_go(world: World) -> Iterator[tuple[Entry, bool, float | None]]:
-    """Of readers that heard lease_lost: their entries, whether they were asked, and the release."""
+    """Yields each ``lease_lost``: its entry, if shutdown was requested, time of the release."""
     releases: dict[tuple[str, str], list[float]] = {}
     for write, before, after in world.leases():
         if before is None or after is None or write.by not in world.fleet.worker_ids:

@@ -39,7 +39,7 @@ _STATEMENT_ERRORS = (
 
 
 def draw_errors(rng: random.Random, rate: float, count: int) -> list[str | None]:
-    """Those that the statements of a batch meet, each with that likelihood."""
+    """Draws an error, or None, for each statement of a batch, with the given probability."""
     return [rng.choice(_STATEMENT_ERRORS) if rng.random() < rate else None for _ in range(count)]
 
 
@@ -63,7 +63,7 @@ class LeaseTableModel:
         self.writes: list[Write] = []
         self.rows: dict[str, Item] = {}
         self.staleness = 0.0
-        """How likely a row is read as it was, where the reader does not ask for consistency."""
+        """The probability that an eventually consistent read returns an old row."""
         self.server: TableServer = "DynamoDB"
         self._clock = clock
         self._rng = rng
@@ -181,7 +181,7 @@ class LeaseTableModel:
         return {"TableName": self.name}
 
     def put(self, key: str, row: Item | None) -> None:
-        """Nobody's write, without a condition: None deletes."""
+        """Writes a row without a condition and without a writer's name; None deletes the row."""
         self._put(key, row, None)
 
     def _put(self, key: str, row: Item | None, by: Process | None) -> None:

@@ -1,6 +1,6 @@
-"""What must be true of subscriptions, and of the consumer that all of them share.
+"""Invariants of subscriptions and of the consumer that all of them share.
 
-For `invariants`; likewise each yields what contradicts it, in words.
+Part of `invariants`: each yields its violations as text.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def subscriptions_are_asked_for_in_measure(world: World) -> Iterator[str]:
 
 
 def subscriptions_are_kept(world: World) -> Iterator[str]:
-    """Nobody gives up a subscription that nothing has disturbed until it is to be renewed.
+    """A worker keeps an undisturbed subscription until its time of renewal.
 
-    Unless to jump over what is too old.
+    The exception: it jumps over records that are too old.
     """
     if world.options.skip_older_than is not None:
         return
@@ -116,7 +116,7 @@ def the_last_deregisters(world: World) -> Iterator[str]:
 
 
 def _by_reader(world: World) -> dict[tuple[str, str], list[Connection]]:
-    """By process and shard, the connections that somebody has had, in order."""
+    """The connections in order, by process and shard."""
     found: dict[tuple[str, str], list[Connection]] = defaultdict(list)
     for connection in world.subscriptions.connections:
         if connection.opened is not None:
@@ -125,7 +125,7 @@ def _by_reader(world: World) -> dict[tuple[str, str], list[Connection]]:
 
 
 def _ownership(world: World) -> dict[tuple[str, str], list[tuple[float, float]]]:
-    """By process and shard, from when until when it owned the lease."""
+    """The times from which and until which a process owned a lease, by process and shard."""
     spans: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
     owners: dict[str, tuple[Process, float]] = {}
     for write in world.table.writes:

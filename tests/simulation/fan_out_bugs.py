@@ -19,7 +19,7 @@ _IN_ORDER = "each_reader_goes_on_where_it_is_told"
 
 
 def _at(accept: Any) -> Any:
-    """What follows an event begins AT its continuation, not AFTER it."""
+    """A new subscription begins AT the last event's continuation instead of AFTER it."""
 
     def accepted(self: Any, *event: Any) -> Any:
         fetched = accept(self, *event)

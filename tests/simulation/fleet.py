@@ -55,7 +55,7 @@ class WorkerFleet:
     resumed: set[tuple[str, float]] = field(default_factory=set)
     """Processes, and when they went on after a pause."""
     suspended: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
-    """By process, when it went on and how long its own clock had stood still."""
+    """When a process resumed and for how long its own clock had stood still, by process."""
     ungraceful: set[str] = field(default_factory=set)
     """Processes of workers that were shut down by force."""
     memory: Notes = field(init=False)
@@ -148,7 +148,7 @@ class WorkerFleet:
         self.scheduler.spawn(process, "main", lambda: self._main(slot, process, slot.worker_id))
 
     def _main(self, slot: Slot, process: Process, worker_id: str) -> None:
-        """As a supervisor would: it starts a worker that has failed again, until it is to leave."""
+        """Restarts a worker that failed, like a supervisor, until the slot is to shut down."""
         application = self._application(slot, worker_id)
         seed = self.scheduler.rng.getrandbits(32)
         timing = Timing(
@@ -181,7 +181,7 @@ class WorkerFleet:
             self.ungraceful.add(process.name)
 
     def _another_id(self, slot: Slot, worker: Worker | None, error: SparkinesisError) -> None:
-        """Who reads this in the log starts the process with another id."""
+        """Gives the slot another worker id, like an operator who reads the error in the log."""
         self.journal.write("", "worker failed", type(error).__name__)
         if worker is not None:
             worker.shutdown()
@@ -217,7 +217,7 @@ def instant(seconds: float) -> datetime:
 
 
 def _is_wanted(slot: Slot) -> bool:
-    """As of now: others say so while a task waits."""
+    """Read the flag anew: other tasks change it while one waits."""
     return slot.is_wanted
 
 

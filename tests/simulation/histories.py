@@ -18,7 +18,7 @@ _Draw = Callable[[st.SearchStrategy[_T]], _T]
 WORKERS = 4
 
 QUICK: dict[str, Any] = {"idle_time": 2.0, "audit_interval": 20.0, "cleanup_interval": 15.0}
-"""Not the defaults: a quiet shard is asked for less often, and mended sooner, to save time."""
+"""Options that save time: idle shards are polled less often, and repairs come sooner."""
 
 LITTLE = (4_000, 20_000)
 """Bytes of memory for a process's records: a few of them at a time, and one of each shard."""
@@ -29,7 +29,7 @@ _CALM = {
     "audit_interval": 120.0,
     "cleanup_interval": 120.0,
 }
-"""For histories of hours."""
+"""Options for histories that last hours."""
 
 _VARIANTS: tuple[dict[str, Any], ...] = (
     {},
@@ -117,7 +117,7 @@ _policies: st.SearchStrategy[h.Policy] = st.sampled_from(
 
 @st.composite
 def histories(draw: _Draw[Any]) -> h.History:
-    """Of one to five minutes, and sometimes hours, with up to four workers and their twins."""
+    """Draws histories of one to five minutes, or of hours, with up to four workers and twins."""
     duration: int = draw(st.sampled_from((60, 120, 240)))
     times = st.integers(0, duration * 10 - 1).map(lambda tenth: tenth / 10)
 
@@ -170,7 +170,7 @@ def histories(draw: _Draw[Any]) -> h.History:
 
 
 def in_order(events: list[tuple[float, h.Event]], duration: float) -> tuple[Any, ...]:
-    """By time; storms end in time."""
+    """Sorts events by time and ends storms within the history's duration."""
     return tuple(
         (at, replace(event, seconds=min(event.seconds, duration - at)))
         if isinstance(event, h.Storm)

@@ -9,8 +9,8 @@ from typing import Any, Literal, TypeAlias
 from sparkinesis.worker.options import DEFAULT_HELD_BYTES
 
 TableServer: TypeAlias = Literal["DynamoDB", "dynalite", "moto", "older"]
-"""Who answers for the lease table. dynalite knows no batches, and its refusals do not tell the row
-that refuses, as those of older servers. moto answers success for a statement of a batch whose
+"""The server of the lease table. dynalite has no batches, and its refusals do not name the refusing
+row; neither do those of older servers. moto answers success for a statement of a batch whose
 condition fails."""
 
 
@@ -26,19 +26,19 @@ class Put:
     packed: int = 0
     """User records of each, if they are aggregated."""
     hash_key: float | None = None
-    """With an explicit hash key, at this fraction of all; not if they are aggregated."""
+    """An explicit hash key at this fraction of all hash keys; unused for aggregates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Of the open shard that lies at this fraction of the hash keys, in its middle."""
+    """Splits the open shard at this fraction of the hash keys in its middle."""
 
     place: float
 
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Of the open shard that lies at this fraction of the hash keys with the one behind it."""
+    """Merges the open shard at this fraction of the hash keys with its right neighbour."""
 
     place: float
 
@@ -102,7 +102,7 @@ class ClockJump:
 
 @dataclass(frozen=True, slots=True)
 class DateAhead:
-    """For some seconds, Kinesis' answers bear a date that is ahead of its clock, or behind."""
+    """The Date header of Kinesis' answers is ahead of its clock, or behind, for some seconds."""
 
     ahead: float
     seconds: float
@@ -130,20 +130,20 @@ class Foreign:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """For some seconds calls fail in one way (see `network.FAULTS`), with a probability."""
+    """Calls fail in one way (see `network.FAULTS`) with a probability, for some seconds."""
 
     kind: str
     rate: float
     seconds: float
     service: Literal["kinesis", "dynamodb"] | None = None
-    """None: both."""
+    """None: both services."""
     worker: int | None = None
-    """None: everybody's."""
+    """None: the calls of all workers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """For some seconds ListShards answers as it would have so many seconds ago."""
+    """ListShards answers with the state of some seconds ago, for some seconds."""
 
     behind: float
     seconds: float
@@ -163,7 +163,7 @@ class Deregister:
 
 @dataclass(frozen=True, slots=True)
 class Crowd:
-    """For some seconds the stream has as many registered consumers as it may have."""
+    """The stream has its maximum of registered consumers for some seconds."""
 
     seconds: float
 
@@ -192,39 +192,39 @@ Event: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """What record processors do; probabilities are those of one call."""
+    """The behaviour of record processors. Each probability is that of one call."""
 
     checkpoint: float = 1.0
-    """That ``process_records`` checkpoints all of its batch."""
+    """Probability that ``process_records`` checkpoints its whole batch."""
     odd_checkpoint: float = 0.0
-    """That it checkpoints some record of the batch before."""
+    """Probability that it first checkpoints some record of the batch."""
     prepare: float = 0.0
-    """That a checkpoint is in two phases."""
+    """Probability that a checkpoint has two phases."""
     fail: float = 0.0
-    """That ``process_records`` or ``shard_ended`` raises."""
+    """Probability that ``process_records`` or ``shard_ended`` raises."""
     fail_elsewhere: float = 0.0
-    """That ``initialize``, ``shutdown_requested`` or ``lease_lost`` does, or, until faults end, a
-    dead-letter target."""
+    """Probability that ``initialize``, ``shutdown_requested`` or ``lease_lost`` raises, or, until
+    faults end, a dead-letter target."""
     poison: int | None = None
     """The number of a partition key whose records can never be processed."""
     slow: float = 0.0
     slowest: float = 5.0
     """Seconds at most that a slow call takes."""
     hang: float = 0.0
-    """That a call takes very long, until faults end."""
+    """Probability that a call takes very long, until faults end."""
     reset: float = 0.0
-    """That it moves its shard, until faults end."""
+    """Probability that ``process_records`` resets its shard's checkpoint, until faults end."""
     leave: float = 0.0
-    """That it asks for the application's shutdown, until faults end."""
+    """Probability that it requests the application's shutdown, until faults end."""
     defers: float = 0.0
-    """That ``process_records`` does nothing, and returns a generator, until faults end."""
+    """Probability that ``process_records`` only returns a generator, until faults end."""
     checkpoint_at_shutdown: bool = True
 
 
 Policy: TypeAlias = Literal[
     "retry", "skip", "dead letter", "stop", "retry, then skip", "retry, then dead letter"
 ]
-"""Of ``on_error``."""
+"""The policies of ``on_error``."""
 
 
 @dataclass(frozen=True)
@@ -232,12 +232,12 @@ class History:
     """Times are in virtual seconds from the beginning."""
 
     seed: int = 0
-    """What is not told here follows from it: latencies, who runs next, what a rate meets."""
+    """Decides everything that the history leaves open: latencies, scheduling, which calls fail."""
     shards: int = 2
     events: tuple[tuple[float, Event], ...] = ((0.0, Start(0)),)
     behaviour: Behaviour = Behaviour()
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Of `WorkerOptions`."""
+    """Arguments of `WorkerOptions`."""
     initial_position: Literal["latest", "trim_horizon"] | float = "trim_horizon"
     """A number: the instant so many seconds from the beginning."""
     on_error: Policy = "retry"
@@ -249,20 +249,20 @@ class History:
     arrival_jitter: float = 0.0
     """Seconds that a record's arrival may be told too early."""
     consumer_delay: float = 0.0
-    """How long a registered consumer is CREATING, and DELETING."""
+    """The seconds for which a registered consumer is CREATING, and DELETING."""
     subscription_life: float = 300.0
     """After which the service ends a subscription."""
     event_bytes: int = 1_048_576
-    """Of the records that the service puts into an event, at most, but for one record."""
+    """The maximum size of an event's records; one record may be larger."""
     names_children: bool = True
     """The end of a shard does; else the children are to be had from ListShards."""
     begins_early: int = 0
     """Records before the place asked for with which an iterator or a subscription begins."""
     table_server: TableServer = "DynamoDB"
-    """Who answers for the lease table."""
+    """The server of the lease table."""
     memory: int = DEFAULT_HELD_BYTES
     """Bytes that a process may hold ahead of its record processors."""
     duration: float = 60.0
-    """Until faults stop."""
+    """The seconds until all faults end."""
     patience: float = 400.0
-    """How long it may take from then on until everything is in order."""
+    """The maximum of seconds from then on until everything is in order."""

@@ -1,4 +1,4 @@
-"""How many histories it takes to find each deliberate bug, as the table of the documentation.
+"""Counts the histories until each deliberate bug is found: the documentation's table.
 
 ``python -m tests.simulation --bugs``
 """
@@ -52,7 +52,7 @@ def hunts(names: list[str], jobs: int) -> Iterator[Hunt]:
 
 
 def row(found: Hunt) -> str:
-    """Of the documentation's table."""
+    """A row of the documentation's table."""
     subject = next(each for each in SUBJECTS if each.name == found.subject)
     caught_by = subject.bugs[found.bug].caught_by
     count = str(found.tried) if found.rough is not None else f"not in {_MOST}"

@@ -1,6 +1,6 @@
-"""What must be true of every world, whatever its history.
+"""The invariants of every world of record processors, whatever its history.
 
-Each invariant is a function over what was noted, which yields what contradicts it, in words.
+Each invariant is a function over what was recorded, and yields its violations as text.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What happened in a world, as its record processors saw it."""
+"""The journal of a world: each call of its record processors, and each event."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ EPOCH_MS = 1_700_000_000_000
 """When a world begins, by the service's clock."""
 
 Place: TypeAlias = tuple[str, int]
-"""Of a user record: its sequence number and its sub-sequence number."""
+"""A user record's sequence number and sub-sequence number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Entry:
     what: str
     about: Any = None
     reader: int = 0
-    """Which record processor, counted from 1."""
+    """The number of the record processor, counted from 1."""
 
 
 @dataclass
@@ -31,13 +31,13 @@ class Journal:
     scheduler: Scheduler
     entries: list[Entry] = field(default_factory=list)
     handed: dict[str, dict[Place, float]] = field(default_factory=dict)
-    """By shard and place, when a record was first given to a record processor."""
+    """The time at which each record was first given to a record processor, by shard and place."""
     processed: dict[str, float] = field(default_factory=dict)
-    """By a record's data, when a processor was last done with it."""
+    """The time at which a processor last finished a record, by the record's data."""
     dead_letters: set[str] = field(default_factory=set)
     """The data of records that a dead-letter target has taken."""
     claims: dict[str, ExtendedSequenceNumber] = field(default_factory=dict)
-    """By shard, the farthest that a processor has asked to be checkpointed."""
+    """The farthest checkpoint that a processor has requested, by shard."""
     readers: int = 0
 
     def write(self, shard: str, what: str, about: Any = None, reader: int = 0) -> None:

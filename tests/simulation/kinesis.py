@@ -32,11 +32,11 @@ class KinesisClient:
         self._network = network
         self._kinesis = kinesis
         self.list_lag_ms = list_lag_ms
-        """How long ListShards goes on to answer as if a reshard had not happened."""
+        """The time for which ListShards still answers with the state before a reshard."""
         self.date_ahead_ms = 0
-        """How far the date of answers is ahead of the clock by which records arrive."""
+        """The milliseconds by which answers' dates are ahead of the clock that stamps records."""
         self.fetches: dict[tuple[str, str], list[float]] = {}
-        """By process and shard, when GetRecords was sent (virtual seconds)."""
+        """The times at which GetRecords was sent (virtual seconds), by process and shard."""
         self._list_page = list_page
 
     def describe_stream_summary(self, **request: Any) -> Any:
@@ -114,7 +114,7 @@ class KinesisClient:
         return listed
 
     def _listed_stream(self, request: Mapping[str, Any]) -> Stream:
-        """That of a ListShards. Shards of several streams have the same ids."""
+        """The stream of a ListShards request. Shards of several streams have the same ids."""
         token = unseal(request.get("NextToken", ""), ListShardsToken)
         name = request["StreamName"] if token is None else token.stream
         return self._kinesis._regions[REGION].streams[name]
@@ -139,6 +139,6 @@ def refuse(operation: str, outcome: Outcome) -> None:
 
 
 def metadata(now_ms: int) -> dict[str, Any]:
-    """Of a good answer, with the service's clock."""
+    """The metadata of a successful answer, with the service's clock."""
     headers = {"date": formatdate(now_ms // 1000, usegmt=True)}
     return {"ResponseMetadata": {"HTTPStatusCode": 200, "HTTPHeaders": headers}}

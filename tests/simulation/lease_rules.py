@@ -15,11 +15,11 @@ from tests.simulation.replay import ms, slack_ms
 from tests.simulation.world import World
 
 _NOT_BEGUN = {"TRIM_HORIZON", "AT_TIMESTAMP"}
-"""By the KCL."""
+"""Checkpoints that the KCL writes for a shard that nobody has begun to process."""
 
 
 def signs_of_life(world: World) -> dict[tuple[str, str], list[float]]:
-    """By process and shard, when it has written to the lease so that others see that it lives."""
+    """The times of each process's writes that renew its lease, by process and shard."""
     writes: dict[tuple[str, str], list[float]] = {}
     for write, before, after in world.leases():
         is_life = before is not None and after is not None and before.counter != after.counter
@@ -29,7 +29,7 @@ def signs_of_life(world: World) -> dict[tuple[str, str], list[float]]:
 
 
 def acquisitions(world: World) -> dict[tuple[str, str], list[float]]:
-    """By worker id and shard, when it became the owner."""
+    """The times at which a worker became a lease's owner, by worker id and shard."""
     found: dict[tuple[str, str], list[float]] = {}
     for write, before, after in world.leases():
         owner = None if after is None else after.actual_owner
@@ -45,10 +45,10 @@ def asleep(world: World, process: str, since: float, until: float) -> float:
 
 
 def nobody_begins_too_late(world: World) -> Iterator[str]:
-    """Nobody gives records of a shard to a processor who has not shown life for a failover time.
+    """A worker that has not renewed a lease within the failover time gives no records of its shard.
 
-    By the process' own clock, which does not count the time that its machine was suspended. And
-    unless its process has slept between looking and doing: the next write tells it then.
+    Measured by the process's own clock, which does not count suspensions of its machine. A process
+    that slept between its check and the call is excused: its next write is refused.
     """
     failover_time = world.options.failover_time
     writes = signs_of_life(world)
@@ -67,10 +67,10 @@ def nobody_begins_too_late(world: World) -> Iterator[str]:
 
 
 def leases_are_lost_for_a_reason(world: World) -> Iterator[str]:
-    """What a worker tells of why it lost a lease is what has happened to the row.
+    """The reason that a worker logs for losing a lease matches what has happened to the row.
 
-    An answer that says less than that, or another thing, is no reason: a lease that is lost without
-    one is read again from its last checkpoint, by a worker that was not asked to let go.
+    An ambiguous answer is no reason: a lease that is given up without one is read again from its
+    last checkpoint, although nobody asked its worker to release it.
     """
     writes: dict[str, list[tuple[float, str | None, Lease | None]]] = {}
     for write, before, after in world.leases():
@@ -208,7 +208,7 @@ def nothing_is_left_to_clean_up(world: World) -> Iterator[str]:
 
 
 def _begun_since(world: World) -> dict[str, float]:
-    """By lease, since when it has begun, in the end or when its worker deleted it."""
+    """The time since which a lease's shard has been begun, in the end or when it was deleted."""
     began: dict[str, float] = {}
     for write, _, after in world.leases():
         if after is not None and after.checkpoint.sequence_number not in _NOT_BEGUN:

@@ -1,4 +1,4 @@
-"""What becomes of the log of a world."""
+"""Reads the package's log while a world runs, and keeps it off the terminal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ENDED = re.compile(r"Lease (\S+) of the .* ended: (.*)\.", re.DOTALL)
 
 @contextmanager
 def losses_noted(scheduler: Scheduler, told: list[tuple[float, str, str]]) -> Iterator[None]:
-    """For the block, `World.told` is kept."""
+    """Fills `World.told` during the block."""
 
     def note(record: logging.LogRecord) -> None:
         task = scheduler.current
@@ -32,7 +32,7 @@ def losses_noted(scheduler: Scheduler, told: list[tuple[float, str, str]]) -> It
 def endings_noted(
     scheduler: Scheduler, endings: list[tuple[float, str, str, str]]
 ) -> Iterator[None]:
-    """For the block, `World.endings` is kept."""
+    """Fills `World.endings` during the block."""
 
     def note(record: logging.LogRecord) -> None:
         ended = _ENDED.fullmatch(record.getMessage())
@@ -47,7 +47,7 @@ def endings_noted(
 def _heard(
     names: Iterable[str], level: int, note: Callable[[logging.LogRecord], None]
 ) -> Iterator[None]:
-    """For the block, what these loggers say goes there too, from ``level`` on."""
+    """Passes these loggers' records from ``level`` on to ``note`` as well, during the block."""
 
     class Noting(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -79,14 +79,14 @@ def _lost(record: logging.LogRecord) -> list[str]:
 
 @contextmanager
 def quiet_logging() -> Iterator[None]:
-    """Nobody reads the log lines of thousands of worlds."""
+    """Silences the package's log, which thousands of worlds would fill."""
     with logs_noted(logging.CRITICAL + 1, lambda _: None):
         yield
 
 
 @contextmanager
 def logs_noted(level: int, note: Callable[[logging.LogRecord], None]) -> Iterator[None]:
-    """For the block, what the package logs goes there, from ``level`` on, and nowhere else."""
+    """Passes the package's log records from ``level`` on to ``note`` only, during the block."""
 
     class Noting(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:

@@ -43,7 +43,7 @@ class WatchedBudget(MemoryBudget):
 
 @dataclass
 class Notes:
-    """Of all processes of a world."""
+    """The observations of all processes of a world."""
 
     scheduler: Scheduler
     budgets: list[WatchedBudget] = field(default_factory=list)
@@ -79,11 +79,11 @@ def memory_is_within_its_budget(world: World) -> Iterator[str]:
 
 
 def memory_is_given_back(world: World) -> Iterator[str]:
-    """Of a shard that a worker has left, nothing is held for long."""
+    """The memory of a shard is given back soon after its worker has left the shard."""
     yield from world.fleet.memory.kept
 
 
 def nobody_waits_with_empty_hands(world: World) -> Iterator[str]:
-    """Who holds nothing is granted a floor at once, whatever others hold."""
+    """A shard that holds nothing is granted the minimum at once, whatever others hold."""
     for starved in world.fleet.memory.starved:
         yield f"a shard without anything has to wait for the others: {starved}"

@@ -1,4 +1,4 @@
-"""What lies between a process and a service: time, and whatever goes wrong on the way."""
+"""The network between a process and a service: latency, and faults on the way."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FAULTS = (
     "batches",  # `error_after`; others: nothing
 )
 LOSE_ANSWERS = {"error_after", "timeout_after", "reset_after", "late"}
-"""Those of which a caller does not know that the call took effect."""
+"""Faults after which a caller does not know if the call took effect."""
 MAX_LATENCY = 0.5
 """Seconds one way, of a call that is not late."""
 
@@ -121,7 +121,7 @@ class Network:
         return value
 
     def note(self, log: dict[tuple[str, str], list[float]], about: str) -> None:
-        """That the process of the present task does something now."""
+        """Records the present time for the current task's process."""
         task = self._scheduler.current
         assert task is not None, "only tasks call services"
         log.setdefault((task.process.name, about), []).append(self._scheduler.now)

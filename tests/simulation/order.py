@@ -41,7 +41,7 @@ def keys_keep_their_order(world: World) -> Iterator[str]:
 
 
 def _first_given(world: World) -> dict[str, int]:
-    """By data, the number of the journal's entry."""
+    """The number of the journal entry that first gave each record, by the record's data."""
     given: dict[str, int] = {}
     for number, entry in enumerate(world.journal.entries):
         if entry.what != "records":
@@ -61,10 +61,10 @@ def _slept_with(world: World, entry: Entry, put_at: float) -> bool:
 
 
 def _was_too_old(world: World, data: str, later: int, at_last: int) -> bool:
-    """Whether a record was so for its shard's reader at one entry, though not for that of another.
+    """True if a record was too old for its shard's reader at one entry, but not for another reader.
 
-    Their bounds differ by when their workers were started, or else by what they take for the
-    service's clock. `Replay` looks at whether it was not too old at last.
+    Readers' bounds differ by the start of their workers, or by their estimates of the service's
+    clock. `Replay` checks that it was not too old in the end.
     """
     skip, entries = world.options.skip_older_than, world.journal.entries
     before, after = entries[later], entries[at_last]
@@ -86,12 +86,13 @@ def _arrival(world: World, data: str) -> int:
 
 
 def parents_come_first(world: World) -> Iterator[str]:
-    """Nobody begins to read a shard before its parents are finished in the table.
+    """A shard is read only after its parents are finished in the table.
 
-    At some time since the lease was acquired: an operator may move a parent after that was looked
-    at, and the shard's reader learns of it by its own lease, which is moved as well. Or two workers
-    that begin at once, not at the start of all shards, have seen two lists of the open ones: each
-    makes leases of its own, and what leads from the older ones to the newer comes later.
+    They were finished at some time since the lease was acquired: an operator may reset a parent
+    after the check, and the shard's reader learns of it by its own lease, which is reset as well.
+    Two workers that start at once, not at the start of all shards, may have seen two lists of open
+    shards: each creates leases of its own, and the leases between the older and newer shards follow
+    later.
     """
     rows: dict[str, tuple[float, bool | None]] = {}
     changes = [
@@ -143,7 +144,7 @@ def parents_come_first(world: World) -> Iterator[str]:
 
 
 def _unfinished(world: World) -> dict[str, list[float]]:
-    """By shard, when an operator moved it that was finished."""
+    """The times at which an operator reset a finished lease, by shard."""
     found: dict[str, list[float]] = {}
     for write, before, after in world.leases():
         was_finished = before is not None and before.is_finished

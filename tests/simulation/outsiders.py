@@ -1,4 +1,4 @@
-"""Who else writes to the lease table: an operator, a Java KCL, a hand."""
+"""Other writers of the lease table: an operator, a Java KCL, and edits by hand."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Outsiders:
     table: LeaseTableModel
     journal: Journal
     is_open: Callable[[str], bool]
-    """Whether a shard is."""
+    """True for a shard that is open."""
     operators: set[Process] = field(default_factory=set)
     noted: set[str] = field(default_factory=set)
     """Rows with a foreign attribute."""

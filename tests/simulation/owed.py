@@ -1,4 +1,4 @@
-"""What an application owes: the records that it has to process, and from when on."""
+"""The records that an application owes: those that it has to process, and since when."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Move:
     to: ExtendedSequenceNumber
     timestamp_ms: int | None
     is_sure: bool
-    """That it has taken effect: what lies behind it is to be processed again."""
+    """True if the reset has taken effect: everything after it has to be processed again."""
 
     def passes_over(self, log: ShardLog, index: int, jitter: int) -> bool:
-        """Whether a record need not be processed for it."""
+        """True if the reset moves the reader past a record."""
         name = self.to.sequence_number
         if name in {LATEST, AT_TIMESTAMP}:
             return log.arrivals[index] < (self.timestamp_ms or 0) + jitter
@@ -56,14 +56,17 @@ def beginning_ms(world: World) -> int:
 
 
 def moves(world: World) -> dict[str, list[Move]]:
-    """By shard, in order: an operator's, a record processor's, and new leases for deleted ones.
+    """All changes of position in order, by shard.
 
-    Where a lease that was deleted by hand is not made anew before its shard has been resharded, the
-    one that is made for what came from it says also for that shard where reading goes on. So does
-    one that an operator makes, for the shards on the way there which had none yet. And so does one
-    that a worker makes at LATEST for what came, while nobody was there, from expired shards alone:
-    what had not ended before the audit would have got the same, behind the same records. This is
-    so only if no shard above it has a lease, and for those that never had one.
+    They are resets by an operator or a record processor, and new leases for deleted ones.
+
+    A lease that was deleted by hand may be missing until its shard has been resharded. The lease of
+    the shard's descendant then also decides where reading of the shard itself resumes. The same
+    holds for a lease that an operator creates, for the ancestors that had none yet, and for a lease
+    that a worker creates at LATEST for a descendant of expired shards alone, after all workers
+    were away: an ancestor that was still open before the audit would have got the same position,
+    behind the same records. This applies only if no ancestor has a lease, and to shards that never
+    had one.
     """
     found: dict[str, list[Move]] = {}
     rows: set[str] = set()
@@ -113,7 +116,7 @@ def _expired(world: World, at: float) -> set[str]:
 
 
 def _descends(world: World, key: str, leased: set[str], gone: set[str]) -> bool:
-    """Whether a shard came from one that has a lease, as far as the service tells of shards."""
+    """True if an ancestor of a shard has a lease, as far as the service lists shards."""
     return any(
         parent in leased or (parent not in gone and _descends(world, parent, leased, gone))
         for parent in world.producer.shards[key].parents
@@ -142,7 +145,7 @@ def excused(world: World, replay: Replay, at: float = _FOR_EVER) -> set[str]:
 
 
 def is_passed_over(world: World, datas: Iterable[str]) -> bool:
-    """Whether some of these records lie before where reading of their shard goes on by now."""
+    """True if reading of a shard has meanwhile resumed after one of these records."""
     moved, jitter = moves(world), jitter_ms(world)
     for data in datas:
         shard, index = world.producer.where[data]
@@ -156,7 +159,7 @@ def is_passed_over(world: World, datas: Iterable[str]) -> bool:
 
 
 def owed(world: World) -> list[str]:
-    """What is still to be processed, in words."""
+    """The records that are still to be processed, as text."""
     replay = Replay(world)
     wrong = []
     for data, due in _dues(world, replay):
@@ -171,7 +174,7 @@ def owed(world: World) -> list[str]:
 def _dues(
     world: World, replay: Replay, until: float = _FOR_EVER
 ) -> Iterator[tuple[str, float | None]]:
-    """Of each record, when it has to be processed at the earliest; None: it need not be."""
+    """Yields each record with the earliest time of its processing; None: the record is not owed."""
     first_ms, jitter = beginning_ms(world) + jitter_ms(world), jitter_ms(world)
     if first_ms == jitter:
         first_ms = 0

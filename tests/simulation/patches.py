@@ -137,7 +137,7 @@ def too_far(skip_before: Any) -> Any:
 
 
 def deaf(resort: Any) -> Any:
-    """What a dead-letter target raises is of no concern."""
+    """Ignores the errors of a dead-letter target."""
 
     def deaf(policy: Any) -> Any:
         found = resort(policy)
@@ -165,7 +165,7 @@ def believe(judge: Any) -> Any:
 
 
 def believe_listing(_: Any) -> Any:
-    """What is not listed is not there, however old the listing."""
+    """Treats every shard that is not listed as gone, however old the listing."""
     return lambda self, shard_id, hash_range=None: self.children(shard_id)
 
 
@@ -293,7 +293,7 @@ def keys_only(decoder: Any) -> Any:
 
 
 def untried(put_off: Any) -> Any:
-    """What is left of a batch that failed is given up at once, if it is one record."""
+    """Gives up the last record of a failed batch without trying it alone."""
 
     def put(self: Any, attempt: Any, pause: float) -> Any:
         if pause == 0.0 and len(attempt.batch) == 1:

@@ -19,7 +19,7 @@ from tests.simulation.scheduler import Scheduler, Task
 
 
 class _Acquired:
-    """What ``with`` acquires, and releases."""
+    """A lock that a ``with`` statement acquires and releases."""
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         raise NotImplementedError
@@ -58,7 +58,7 @@ class Lock(_Acquired):
                 task = scheduler.current
                 assert task is not None
                 self._waiting.append(task)
-                # Let go of at this very instant, it would be woken for nobody's good.
+                # At a timeout the task must not stay among those to wake.
                 if not scheduler.park(left) and task in self._waiting:
                     self._waiting.remove(task)
                     return False
@@ -101,7 +101,7 @@ class RLock(_Acquired):
             self._lock.release()
 
     def release_all(self) -> int:
-        """However often it was acquired; for a condition that waits."""
+        """Releases the lock for a waiting condition; returns the number of acquisitions."""
         depth, self._depth = self._depth, 1
         self.release()
         return depth
@@ -230,7 +230,7 @@ class Thread:
 
 
 class Future:
-    """What a call in a thread of its own gives in the end."""
+    """The result of a call in a thread of its own."""
 
     def __init__(self, scheduler: Scheduler, call: Callable[..., Any], args: Any, name: str):
         self._value: Any = None
@@ -239,7 +239,7 @@ class Future:
         def run() -> None:
             try:
                 self._value = call(*args)
-            except Exception as error:  # noqa: BLE001 - told to who asks for the result
+            except Exception as error:  # noqa: BLE001 - `result` raises it
                 self._error = error
 
         self._thread = Thread(scheduler, target=run, name=name)
@@ -256,9 +256,9 @@ class Future:
 
 
 class ThreadPoolExecutor:
-    """What the package asks of one within ``with``: to map, and to run single calls.
+    """A pool in a ``with`` statement, for `map` and `submit`: all that the package uses.
 
-    As many threads as there are calls: the package's pools have one for each call that they get.
+    Each call gets a thread of its own, like in the package's pools.
     """
 
     def __init__(self, scheduler: Scheduler, max_workers: int, name: str) -> None:
@@ -284,7 +284,7 @@ class ThreadPoolExecutor:
 
 
 class Threading:
-    """In place of the module `threading`."""
+    """Replaces the module `threading`."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler

@@ -21,7 +21,7 @@ _HANGS = 60.0
 
 
 class SimulatedFailureError(Exception):
-    """Of a record processor."""
+    """An error that a simulated record processor raises."""
 
 
 def _later() -> Iterator[None]:
@@ -48,7 +48,7 @@ class SimulatedProcessor(RecordProcessor):
         self._scheduler = journal.scheduler
         self._is_busy = False
         self._has_moved = False
-        """In the present call: what it was given does not count as done then."""
+        """True if the present call reset its shard: its records do not count as processed then."""
         self._shard = ""
         self._request_shutdown: Callable[[], None] = lambda: None
         self._last: ExtendedSequenceNumber | None = None
@@ -103,12 +103,12 @@ class SimulatedProcessor(RecordProcessor):
             self._reset(checkpointer)
 
     def _fail_rate(self) -> float:
-        """Where records or shards are given up for it, only until faults end."""
+        """The probability of failure; zero after all faults if failures cost records or shards."""
         gives_up = self._policy != "retry" and not self._are_there_faults()
         return 0.0 if gives_up else self._behaviour.fail
 
     def _slowest(self) -> float:
-        """Where shards are given up for it, no call takes too long once faults have ended."""
+        """The longest call; short after the end of faults if slow calls cost shards."""
         slowest, limit = self._behaviour.slowest, self._options.get("processing_time_limit")
         if limit is None or self._are_there_faults():
             return slowest

@@ -1,4 +1,4 @@
-"""Who puts records and reshards, and keeps the books about it."""
+"""Puts records, splits and merges shards, and records what it did."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class Producer:
 
     def __init__(self, kinesis: LocalKinesis, scheduler: Scheduler, shards: int, jitter: float):
         self.logs: dict[str, ShardLog] = {}
-        """By shard."""
+        """The records of each shard, by shard."""
         self.keys: dict[str, list[str]] = {}
-        """By partition key, the data of its records, in order."""
+        """The data of each partition key's records in order, by key."""
         self.unordered: set[str] = set()
         """Names among these whose records go to any shard, in no order."""
         self.where: dict[str, tuple[str, int]] = {}
-        """Of each record's data, its shard and its index in the shard's log."""
+        """The shard of each record and the index in the shard's log, by the record's data."""
         self.shards: dict[str, Shard] = {}
         """All that there ever were, also those that have expired."""
         self._kinesis = kinesis
@@ -146,7 +146,7 @@ class Producer:
         self.stream.set_retention(hours, now_ms)
 
     def horizon_ms(self, at_ms: int) -> int:
-        """What arrived before this instant (epoch ms) had been removed by then."""
+        """The retention horizon at that time (epoch ms): older records had been removed."""
         ends = [since for since, _ in self._retentions[1:]] + [at_ms]
         return max(
             min(end, at_ms) - hours * 3_600_000

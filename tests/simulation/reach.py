@@ -16,7 +16,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[2] / "src" / "sparkinesis"
 
 REPLACED = {"threading": "threading", "concurrent.futures.ThreadPoolExecutor": "ThreadPoolExecutor"}
-"""What a module may import at its top, and the name in the module that is replaced."""
+"""Imports at a module's top that the simulation replaces, and their names in the module."""
 
 _PACKAGES = {
     "_thread",

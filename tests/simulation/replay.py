@@ -1,6 +1,6 @@
-"""What each record processor was given, beside what it should have been: record by record.
+"""Compares the records that each processor was given with those that it should have been given.
 
-A record may be passed over for a few reasons only, each of which is looked at when it happens.
+A record may be missing for a few reasons only; each is checked when it occurs.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _SECOND_MS = 1000
 
 
 def slack_ms(world: World) -> int:
-    """How far a worker may be wrong about the service's clock, in a history's worst moment."""
+    """The largest error of a worker's estimate of the service's clock during a history, in ms."""
     ahead = [abs(e.ahead) for _, e in world.history.events if isinstance(e, DateAhead)]
     return _SECOND_MS + round(max(ahead, default=0.0) * 1000)
 
 
 def _on_the_way_ms(world: World) -> int:
-    """For how long an answer may be on its way: so long its records grow old, and no worker knows.
+    """The maximum age of an answer when it arrives, in ms.
 
-    It knows the service's clock as of the answer; that the answer comes late makes records seem
-    younger than they are, and never older.
+    A worker knows the service's clock at the time of the answer. A late answer makes records seem
+    younger than they are, never older.
     """
     slow = [
         event
@@ -55,7 +55,7 @@ def jitter_ms(world: World) -> int:
 
 
 def expired_before_ms(world: World) -> int:
-    """What arrived before it had expired when the application began, or soon after."""
+    """The arrival time (epoch ms) before which records had expired when the application began."""
     made = next((write.at for write in world.table.writes), world.scheduler.now)
     hours = world.producer.first_retention_hours
     return ms(made) + BEGINS_WITHIN_MS - hours * 3_600_000
@@ -71,7 +71,7 @@ class _Reader:
     """One record processor."""
 
     entry: Entry
-    """That of its beginning."""
+    """The journal's entry of the reader's ``initialize``."""
     done: int = -1
     """The index of the last record that is behind it."""
     from_ms: int | None = None
@@ -106,7 +106,7 @@ class Replay:
             self._follow(entry)
 
     def _find_instants(self) -> dict[tuple[str, str], list[tuple[float, str, int | None]]]:
-        """By process and shard, the names that it left as checkpoints, and their instants."""
+        """The sentinels that a process checkpointed, and their instants, by process and shard."""
         found: dict[tuple[str, str], list[tuple[float, str, int | None]]] = {}
         for write, _, after in self._world.leases():
             if after is not None and write.by is not None and after.checkpoint.is_sentinel:
@@ -198,7 +198,7 @@ class Replay:
         reader.given, reader.has_begun = given, True
 
     def _require_young(self, reader: _Reader, entry: Entry, log: ShardLog, index: int) -> None:
-        """That a record is not from before the bound of what may be given, by its arrival."""
+        """Requires that a record did not arrive before the bound of ``skip_older_than``."""
         bounds = []
         if reader.from_ms is not None:
             # A record that arrived on the very second may have come later in it, for a client
@@ -217,14 +217,14 @@ class Replay:
             )
 
     def _stood_still_ms(self, entry: Entry, put_at: float) -> int:
-        """For how long its machine, and clock, were suspended since: that made nothing older."""
+        """The milliseconds since then for which the machine and its clock were suspended."""
         suspended = self._world.fleet.suspended.get(entry.process, ())
         return round(1000 * sum(s for woke, s in suspended if put_at < woke <= entry.at))
 
     def _pass_over(
         self, reader: _Reader, entry: Entry, log: ShardLog, missing: Iterable[int]
     ) -> None:
-        """That each record which is missing is so for a reason."""
+        """Requires a reason for each missing record."""
         for index in missing:
             if index in reader.given_up:
                 continue
@@ -257,10 +257,10 @@ class Replay:
         return "expired" if arrival_ms < horizon_ms else None
 
     def _must_be_told(self, reader: _Reader, arrival_ms: int, entry: Entry) -> bool:
-        """Whether a worker can know that a record may be missing, which has expired.
+        """True if a worker can know that an expired record may be missing.
 
-        What had expired before the application began is no loss. And a retention period that was
-        shorter for a while leaves no trace where there is no record behind which to look.
+        Records that expired before the application began are no loss. A retention period that was
+        shorter for a while leaves no trace if no earlier record is known.
         """
         if arrival_ms < expired_before_ms(self._world):
             return False
@@ -269,10 +269,10 @@ class Replay:
         return reader.at_record or reader.has_begun or not is_kept_now
 
     def _is_told(self, entry: Entry, arrival_ms: int) -> bool:
-        """Whether this worker told of a loss in the shard, or another one did of this record's.
+        """True if this worker reported a loss in the shard, or another worker this record's.
 
-        The reader that finds the loss tells of it, and notes in the lease how far it looked. Where
-        it checkpoints no record, the next one begins at the same place, and believes that.
+        The reader that detects the loss reports it, and stores in the lease how far it checked. If
+        it checkpoints no record, the next reader begins at the same place and trusts that.
         """
         return any(
             shard == entry.shard

@@ -1,4 +1,4 @@
-"""Rough histories, by number: such that find bugs soon."""
+"""Rough histories, by number: drawn to find bugs within few histories."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from tests.simulation.histories import LITTLE, QUICK, closed, in_order
 
 _DURATION = 120.0
 _ODD, _UNNAMED, _EARLY = 50, 3, 8
-"""Of so many histories, the numbers of those with a Kinesis that answers otherwise."""
+"""Every 50th history has a Kinesis that names no children, every 50th one that begins early."""
 _SERVERS: tuple[h.TableServer, ...] = ("DynamoDB", "dynalite", "moto", "older")
 
 
 def rough_history(number: int) -> h.History:
-    """Of sleepers, lost answers, processors that fail, and one matter more."""
-    history = _MATTERS[number % len(_MATTERS)](plain_history(number), random.Random(-1 - number))
+    """A history with paused workers, lost answers, failing processors, and one of `_THEMES`."""
+    history = _THEMES[number % len(_THEMES)](plain_history(number), random.Random(-1 - number))
     # Each fourth time with little memory, so that shards wait for one another.
-    rounds = number // len(_MATTERS)
+    rounds = number // len(_THEMES)
     return replace(history, memory=LITTLE[rounds // 4 % 2]) if rounds % 4 == 3 else history
 
 
 def plain_history(number: int) -> h.History:
-    """The same without the matter."""
+    """The same history without the theme."""
     rng = random.Random(number)
     when = functools.partial(rng.uniform, 1.0, _DURATION - 1.0)
     events: list[tuple[float, h.Event]] = [(0.0, h.Start(0)), (1.0, h.Start(1))]
@@ -129,7 +129,7 @@ def _giving_up(history: h.History, rng: random.Random) -> h.History:
 
 
 def _moved(history: h.History, rng: random.Random) -> h.History:
-    """By operators, by processors, and by who writes to the table with no right to."""
+    """Resets by operators and processors, and foreign writes to the table."""
     at = functools.partial(rng.uniform, 5.0, _DURATION - 5.0)
     more: list[tuple[float, h.Event]] = [
         (at(), h.Reset(rng.choice(("LATEST", "TRIM_HORIZON", 20.0))))
@@ -172,7 +172,7 @@ def _failing_batches(history: h.History, rng: random.Random) -> h.History:
     return replace(history, events=in_order([*history.events, *more], _DURATION))
 
 
-_MATTERS = (
+_THEMES = (
     _plain,
     _packed,
     _failing_batches,

@@ -1,4 +1,4 @@
-"""Rounds of histories: what one process plays of one subject before it tells of it."""
+"""Rounds of histories: the unit of work that one process plays before it reports."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from tests.simulation.subject import Outcome
 from tests.simulation.subjects import SUBJECTS
 
 HISTORIES = 20
-"""Of one round, at most."""
+"""The maximum of histories in one round."""
 
 
 @dataclass(frozen=True)
 class Round:
-    """What it plays follows from it, but for the deadline."""
+    """One round of histories: all but the deadline decides what it plays."""
 
     subject: str
     seed: int
     number: int
     histories: int
     deadline: float
-    """By `time.time`: no history begins later."""
+    """The time (by `time.time`) after which no history begins."""
 
 
 @dataclass
@@ -37,9 +37,9 @@ class Tally:
     slowest: float = 0.0
     """The longest time, in virtual seconds, until everything was in order again."""
     seconds: float = 0.0
-    """Of the machine, over all processes."""
+    """Wall time of the rounds, summed over all processes."""
     story: str = ""
-    """Of the simplest history that fails, if one does."""
+    """The story of the simplest failing history, if one fails."""
 
     def count(self, outcome: Outcome) -> None:
         self.histories += 1
@@ -64,7 +64,7 @@ class Tally:
 
 
 def play_round(this: Round) -> Tally:
-    """Play some histories that hypothesis draws; one that fails is made as simple as can be."""
+    """Plays some histories that hypothesis draws, and simplifies one that fails."""
     subject = next(each for each in SUBJECTS if each.name == this.subject)
     began, tally = time.monotonic(), Tally()
     failed: list[Any] = []

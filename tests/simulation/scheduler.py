@@ -31,7 +31,7 @@ class Process:
     def __init__(self, scheduler: Scheduler, name: str, clock_offset: float) -> None:
         self.name = name
         self.tasks: set[Task] = set()
-        """Those that have not ended; of a process that was killed, those that it had."""
+        """The tasks that have not ended; for a killed process, those that it had."""
         self.is_killed = False
         self.is_paused = False
         self._scheduler = scheduler
@@ -54,11 +54,11 @@ class Process:
         self._clock_offset -= seconds
 
     def kill(self) -> None:
-        """None of its tasks runs ever again. What was sent is on its way all the same."""
+        """Stops all its tasks for good. Requests that were sent still arrive."""
         self.is_killed = True
 
     def pause(self) -> None:
-        """Time goes on, and its tasks do not."""
+        """Stops its tasks while time passes."""
         self.is_paused = True
 
     def resume(self) -> None:
@@ -90,13 +90,13 @@ class Task:
         self.process = process
         self.has_ended = False
         self.thread: Any = None
-        """Whatever the primitives want to know of it."""
+        """The simulated thread, for the primitives."""
         self.control: Any = None
         """Its greenlet."""
         self.is_parked = False
         self.has_timed_out = False
         self.waits = 0
-        """Which parking this is in: a timer of an earlier one is not to end it."""
+        """The number of the present wait: the timer of an earlier wait must not end it."""
 
 
 class Scheduler:
@@ -112,7 +112,7 @@ class Scheduler:
         self.current: Task | None = None
         self.has_ended = False
         self.failures: list[tuple[Task, BaseException]] = []
-        """What tasks raised to the very end: no task of ours should."""
+        """Errors that ended a task; no task of the package should raise."""
         self._preempt = preempt
         self._random = self.rng.random
         self._ready: list[Task] = []
@@ -127,7 +127,7 @@ class Scheduler:
         return Process(self, name, self.rng.uniform(0.0, 100_000.0))
 
     def spawn(self, process: Process, name: str, run: Callable[[], object]) -> Task:
-        """A new task, which begins when it is its turn."""
+        """Creates a task, which begins at its turn."""
         if self.has_ended:
             raise Killed
         task = Task(process, name)
@@ -138,12 +138,12 @@ class Scheduler:
         return task
 
     def at(self, instant: float, call: _TIMER) -> None:
-        """Have something called at an instant, outside of all tasks. It must not park."""
+        """Schedules a call at an instant, outside of all tasks. The call must not park."""
         self._count += 1
         heapq.heappush(self._timers, (instant, self._count, call))
 
     def run_until(self, instant: float) -> None:
-        """Let everything happen that is due by then."""
+        """Runs everything that is due by then."""
         ready, timers = self._ready, self._timers
         while True:
             while ready:
@@ -172,7 +172,7 @@ class Scheduler:
         return ready.pop()
 
     def end(self) -> None:
-        """End every task, so that nothing of this world is left."""
+        """Ends every task, so that nothing of this world is left."""
         self.has_ended = True
         for task in self._tasks:
             if task.control:  # begun, and not ended
@@ -186,9 +186,9 @@ class Scheduler:
     # --- what tasks do
 
     def park(self, timeout: float | None = None) -> bool:
-        """Let others run until somebody wakes this task, or ``timeout`` seconds are over.
+        """Lets others run until this task is woken, or for ``timeout`` seconds.
 
-        Whether it was woken.
+        Returns True if the task was woken.
         """
         task = self._running()
         task.waits += 1
@@ -201,12 +201,12 @@ class Scheduler:
         return not task.has_timed_out
 
     def pause(self) -> None:
-        """Let others run, and go on when it is this task's turn."""
+        """Lets others run, and resumes at this task's turn."""
         self._ready.append(self._running())
         self._switch()
 
     def maybe_pause(self) -> None:
-        """The same, now and then."""
+        """Calls `pause` with the probability ``preempt``."""
         if self.has_ended:
             raise Killed
         if self._preempt and self.current is not None and self._random() < self._preempt:

@@ -62,7 +62,7 @@ def _lease(row: Mapping[str, Any] | None) -> Lease | None:
 
 
 def _change(before: Lease | None, after: Lease | None) -> str:
-    """What a write has changed; nothing of one that only shows life."""
+    """The change that a write made, as text; empty for a mere renewal."""
     if after is None:
         return "deleted"
     fields = ("owner", "checkpoint_owner", "checkpoint", "pending", "child_ids")

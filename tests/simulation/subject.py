@@ -1,4 +1,4 @@
-"""What is simulated: a part of the product, its histories, and deliberate bugs in it."""
+"""A subject of simulation: a part of the product, its histories, and deliberate bugs in it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from unittest import mock
 from hypothesis import strategies as st
 
 H = TypeVar("H")
-"""A history: a value, from which all that happens follows."""
+"""The type of a history: a value that decides everything that happens."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of one history."""
+    """The outcome of one history."""
 
     wrong: list[str]
-    """What contradicts an invariant: "name of the invariant: words"."""
+    """The violations of invariants: "name of the invariant: explanation"."""
     virtual_seconds: float
     records: int
     settled_after: float
@@ -30,22 +30,22 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Bug:
-    """A deliberate one."""
+    """A deliberate bug."""
 
     patch: Callable[[], AbstractContextManager[object]]
-    """Within it, the product has the bug."""
+    """Gives the product the bug for a ``with`` block."""
     caught_by: str
     """The name of the invariant that it breaks."""
     rough: int | None = None
     """The number of a rough history in which it is found, if one is known."""
     misfits: list[str] = field(default_factory=list, compare=False)
-    """Calls that the patch does not take, since the product has changed."""
+    """Calls that the patch does not accept because the product has changed."""
 
 
 def instead(
     owner: object, name: str, make: Callable[[Any], Any], caught_by: str, rough: int | None = None
 ) -> Bug:
-    """A bug in place of a function, or a number, which it is given."""
+    """A bug that replaces a function or a number of ``owner`` by ``make`` of the original."""
     misfits: list[str] = []
 
     def patch() -> AbstractContextManager[object]:
@@ -55,7 +55,7 @@ def instead(
 
 
 def _noting(replacement: Any, misfits: list[str]) -> Any:
-    """The same function, which notes calls that do not fit its parameters."""
+    """The same function, which records calls that do not fit its parameters."""
     if not inspect.isfunction(replacement):
         return replacement
     parameters = inspect.signature(replacement)
@@ -79,8 +79,8 @@ class Subject(Generic[H]):
     name: str
     histories: Callable[[], st.SearchStrategy[H]]
     rough: Callable[[int], H]
-    """By number: such that find bugs soon."""
+    """Returns the history of a number, drawn to find bugs within few histories."""
     play: Callable[[H], Outcome]
     tell: Callable[[H], str]
-    """The story of a history, which begins with the history as Python has it."""
+    """Returns the story of a history; its first lines are the history as Python source."""
     bugs: Mapping[str, Bug]

@@ -1,4 +1,4 @@
-"""All that is simulated."""
+"""All subjects of simulation."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _FAN_OUT = (
     FanOutOptions(consumer_arn=f"{_STREAM_ARN}/consumer/given:{EPOCH_MS // 1000}"),
 )
 _LIVES = (300.0, 60.0, 20.0)
-"""Not the service's alone: a short history is to see subscriptions end, too."""
+"""Seconds of a subscription's life: the service's, and shorter ones for short histories."""
 _EVENTS = (1_048_576, 20)
 """Bytes: so that a few records take several events."""
 

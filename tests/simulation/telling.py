@@ -1,4 +1,4 @@
-"""What the stories of all subjects have in common."""
+"""Prints the story of a failing history, for all subjects."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Story:
-    """For `hypothesis.note`: told only of the history that it shows in the end."""
+    """A lazy `hypothesis.note`: computed only for the history that hypothesis shows in the end."""
 
     def __init__(self, tell: Callable[[Any], str], history: Any) -> None:
         self._tell = tell

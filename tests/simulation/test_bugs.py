@@ -1,4 +1,4 @@
-"""The invariants bite: each deliberate bug breaks the one that it should, in a rough history."""
+"""Each deliberate bug breaks the invariant that is to catch it, in a rough history."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ def _by_boto(dynamodb: Any, operation: str, request: dict[str, Any]) -> Any:
 
 
 def _answer(call: Callable[[], Any]) -> Any:
-    """What a call says: its answer, or its error's code and row."""
+    """The outcome of a call: its answer, or its error's code and row."""
     try:
         answer = call()
     except ClientError as error:

@@ -1,4 +1,4 @@
-"""Workers that subscribe: what must be true is."""
+"""The invariants hold for workers by enhanced fan-out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever happens to an application of record processors, what must be true is.
+"""The invariants hold in every history of an application of record processors.
 
 More of the same: ``make simulate``.
 """

@@ -52,16 +52,16 @@ class World:
     outsiders: Outsiders = field(init=False)
     subscriptions: SubscriptionClient = field(init=False)
     marks: dict[str, str] = field(default_factory=dict)
-    """By open shard: the last record that was put there when all faults had ended."""
+    """The last record that was put into each open shard when all faults had ended, by shard."""
     _marked_at: float = 0.0
     calls: dict[tuple[str, str], int] = field(default_factory=dict)
-    """By process and operation."""
+    """The number of calls by process and operation."""
     failed_calls: dict[tuple[str, str], int] = field(default_factory=dict)
-    """Those of them that met a fault."""
+    """The number of calls that met a fault, by process and operation."""
     failed_batches: list[tuple[float, str, str]] = field(default_factory=list)
     """Calls to renew leases together that met a fault: virtual seconds, process, kind."""
     unanswered: dict[str, list[float]] = field(default_factory=dict)
-    """By process, when it sent calls to the lease table whose answers were lost, or came late."""
+    """The times of calls to the lease table whose answers were lost or late, by process."""
     deregistrations: list[tuple[float, str]] = field(default_factory=list)
     """When a process asked for the consumer to be deregistered, and which."""
     told: list[tuple[float, str, str]] = field(default_factory=list)
@@ -70,7 +70,7 @@ class World:
     """When a worker's lease ended: virtual seconds, process, lease, and why by its log."""
     ended_at: float = 0.0
     unsettled: list[str] = field(default_factory=list)
-    """What was not in order when patience was over."""
+    """The disorder that was left when the history's patience was over."""
     settled_after: float | None = None
     """Seconds from the end of all faults until everything was in order."""
     leaving_at: float = 0.0
@@ -112,12 +112,12 @@ class World:
         self._read_once = _ReadOnce()
 
     def leases(self) -> Iterator[tuple[Write, Lease | None, Lease | None]]:
-        """All writes to the table so far, each with the lease before and after."""
+        """Yields all writes to the table so far, each with the lease before and after."""
         for write in self.table.writes:
             yield write, self._lease(write.before), self._lease(write.after)
 
     def lease_of(self, key: str) -> Lease | None:
-        """As it is now."""
+        """The lease of a key as it is now."""
         return self._lease(self.table.rows.get(key))
 
     def _lease(self, row: Mapping[str, Any] | None) -> Lease | None:
@@ -127,7 +127,7 @@ class World:
     # --- what happens
 
     def run(self) -> World:
-        """The whole history, and what comes after it until nothing moves any more."""
+        """Plays the whole history, waits until the world is settled, and shuts the workers down."""
         with ExitStack() as stack:
             for context in (
                 installed(self.scheduler),
@@ -187,10 +187,10 @@ class World:
         self._marked_at = self.scheduler.now
 
     def _mark_again(self) -> None:
-        """Where the last mark need not be processed any more.
+        """Puts a new mark into each shard whose last mark need not be processed any more.
 
-        It is too old for ``skip_older_than``. Or a lease that a hand had deleted, or those of
-        shards that had expired while nobody was there, are made anew behind it only now.
+        The mark is too old for ``skip_older_than``, or a lease was created behind it only now: one
+        that was deleted by hand, or one of shards that expired while no worker ran.
         """
         bound = self.options.skip_older_than
         if bound is not None:
@@ -229,25 +229,25 @@ class World:
         self.fleet.happen(events.Start(1 + max(self.fleet.slots, default=0)))
 
     def was_graceful(self) -> bool:
-        """Whether all that were there in the end have shut down in time, and without an error."""
+        """True if all workers of the end have shut down in time and without an error."""
         last = [slot.worker for slot in self.fleet.slots.values() if slot.worker is not None]
         return self.left_after is not None and all(
             worker.was_graceful and worker.failure is None for worker in last
         )
 
     def is_settled(self) -> bool:
-        """Whether all that is owed is processed, and every open shard is read by one that lives."""
+        """True if all owed records are processed and a live worker reads every open shard."""
         return not self.disorder()
 
     def disorder(self) -> list[str]:
-        """What is not in order; the cheap looks come first."""
+        """The reasons why the world is not settled; the cheap checks come first."""
         unmarked = [self.marks[shard] for shard in self._unmarked()]
         if unread := unmarked[:3] or self.unread():
             return unread
         return owed(self)[:3]
 
     def unread(self) -> list[str]:
-        """What is wrong with the leases of open shards."""
+        """Open shards whose lease's owner is not the single worker that reads them, as text."""
         holders: dict[str, list[str]] = {}
         for slot in self.fleet.wanted():
             if slot.worker is not None:
@@ -292,7 +292,7 @@ class World:
             self._troubles.remove(event)
 
     def _answer(self, what: str) -> None:
-        """As ever again."""
+        """Resets a fault of the Kinesis client."""
         setattr(self.kinesis_client, what, 0)
 
     def _fault(self, service: str, operation: str, process: Process) -> str | None:
@@ -339,7 +339,7 @@ class World:
 
 
 def _oddity(history: History) -> FaultPlan | None:
-    """What this Kinesis does otherwise than the service, always."""
+    """The fault plan of a Kinesis that always differs from the service."""
     if history.names_children and not history.begins_early:
         return None
     omitted = frozenset() if history.names_children else frozenset({"ChildShards"})
@@ -349,7 +349,7 @@ def _oddity(history: History) -> FaultPlan | None:
 
 @contextmanager
 def _replaced(maker: str, client: object) -> Iterator[None]:
-    """For the block, whoever asks for a client gets this one."""
+    """Replaces the maker of clients by one that returns this client, during the block."""
 
     def give(*place: object) -> object:
         return client
@@ -359,7 +359,7 @@ def _replaced(maker: str, client: object) -> Iterator[None]:
 
 
 class _ReadOnce:
-    """`read_row`, of each row once: worlds look at the same rows thousands of times."""
+    """A cache of `read_row`: worlds read the same rows thousands of times."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Any, Lease | BrokenLease | None]] = {}
@@ -372,7 +372,7 @@ class _ReadOnce:
 
 
 def digest(world: World) -> str:
-    """Of all that happened; the same for the same history, always."""
+    """The hash of everything that happened; always the same for the same history."""
     told = hashlib.sha256()
     for entry in world.journal.entries:
         told.update(repr(entry).encode())

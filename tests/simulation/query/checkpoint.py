@@ -1,4 +1,4 @@
-"""What outlives a query's processes: Spark's checkpoint, and the sink."""
+"""The state that outlives a query's processes: Spark's checkpoint, and the sink."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class RowId(NamedTuple):
-    """What a row is, wherever and however often it is read."""
+    """The identity of a row, wherever and however often it is read."""
 
     stream: str
     shard: str
@@ -30,7 +30,7 @@ class Checkpoint:
     commits: set[int] = field(default_factory=set)
 
     def restored(self) -> tuple[int, str | None, str | None]:
-        """As MicroBatchExecution.populateStartOffsets: where a query goes on.
+        """The state from which a query resumes, like MicroBatchExecution.populateStartOffsets.
 
         The next batch's id, the offset that it begins at (None: the initial one), and the one that
         it ends at if it was planned before.

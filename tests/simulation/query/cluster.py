@@ -27,7 +27,7 @@ _HEARTBEAT = 2.0
 
 
 class TaskFailedError(Exception):
-    """Of a task of Spark's, whatever the source has done."""
+    """A failure of a Spark task that is not the source's."""
 
 
 class JobFailedError(Exception):
@@ -36,7 +36,7 @@ class JobFailedError(Exception):
 
 @dataclass
 class Behaviour:
-    """How tasks fare, until nothing fails any more; see `history.Tasks`."""
+    """Probabilities of tasks' failures until faults end; see `history.Tasks`."""
 
     fail: float
     slow: float

@@ -75,7 +75,7 @@ class Engine:
         )
 
     def run(self) -> None:
-        """Until the query ends. Raises what the source raises, and `JobFailedError`."""
+        """Runs the query until it ends. Raises the source's errors, and `JobFailedError`."""
         if self._trigger.kind == "available now":
             began = self._scheduler.now
             self._reader.prepareForTriggerAvailableNow()

@@ -1,7 +1,7 @@
-"""What must be in the sink in the end, and what must not: where the query began, and what is gone.
+"""The rows that the sink must hold in the end, those that it must not, and those that are lost.
 
-Instants are epoch milliseconds. Where the source may decide by one instant or another, because
-calls take time, what lies between may be there or not.
+Instants are epoch milliseconds. Calls take time, so that the source may decide by an earlier or a
+later instant: rows between the two may be there or not.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """Of one stream: what arrived from ``surely_ms`` on is wanted, and nothing from before
+    """The beginning of a stream: rows are wanted from ``surely_ms`` on, and none from before
     ``maybe_ms``."""
 
     maybe_ms: float
@@ -78,7 +78,7 @@ def delivered(world: World) -> set[RowId]:
 
 
 def missing(world: World) -> list[Row]:
-    """What is to be in the sink, and is not."""
+    """The rows that are missing in the sink."""
     there = delivered(world)
     names = world.options["streamName"].split(",")
     begun = {name: beginning(world, name) for name in names}
@@ -97,7 +97,7 @@ def is_surely_wanted(began: Beginning, row: Row) -> bool:
 
 
 def beginning(world: World, stream: str) -> Beginning | None:
-    """Where a stream was begun to be read; None as long as no offset says it."""
+    """The beginning of a stream's reading; None until an offset shows it."""
     for batch in sorted(world.checkpoint.offsets):
         positions = json.loads(world.checkpoint.offsets[batch]).get(stream)
         look = next((look for look in world.looks if look.batch == batch), None)
@@ -117,7 +117,7 @@ def beginning(world: World, stream: str) -> Beginning | None:
 
 
 def excused(world: World, began: Beginning, row: Row) -> bool:
-    """Whether a row may be missing: skipped, gone before the first plan, or told to be gone."""
+    """True if a row may be missing: skipped, expired before the first plan, or reported lost."""
     if any(row.arrival_ms < bound for _, bound in skips(world, row.id.stream)):
         return True
     gone_ms = world.streams.life_of(row.id).gone_ms(row)
@@ -129,10 +129,10 @@ def excused(world: World, began: Beginning, row: Row) -> bool:
 
 
 def is_announced(world: World, loss: Loss, row: Row) -> bool:
-    """Whether a loss tells of a row: gone by then, and in a shard that it names, or behind it.
+    """True if a reported loss covers a row: expired by then, and in the named shards or below.
 
-    Or of a stream that is deleted: one that the loss tells of as a whole, or that came and went
-    while nobody looked, so that the query stood in none of its shards.
+    It also covers the rows of a deleted stream that it names as a whole, or that came and went
+    between two looks, so that the query stood in none of its shards.
     """
     life = world.streams.life_of(row.id)
     at_ms = world.epoch_ms(loss.at)
@@ -160,7 +160,7 @@ def skips(world: World, stream: str) -> Iterator[tuple[Look, float]]:
 
 
 def has_skew(world: World) -> bool:
-    """Whether arrival times are out of order somewhere."""
+    """True if arrival times are out of order somewhere."""
     return any(isinstance(event, Put) and event.skew for _, event in world.history.events)
 
 
@@ -169,7 +169,7 @@ def has_lag(world: World) -> bool:
 
 
 def unwanted(world: World) -> Iterator[str]:
-    """What is in the sink although it lies before where the query began, or went on."""
+    """The rows in the sink that lie before the place where the query began or resumed."""
     if has_skew(world) or has_lag(world):
         return
     for stream in STREAMS:

@@ -114,7 +114,7 @@ _triggers = st.builds(
 
 @st.composite
 def histories(draw: _Draw[Any]) -> h.History:
-    """Of one to three minutes in which much happens, and maybe hours in which little does."""
+    """Draws one to three minutes with many events, and maybe hours with few."""
     active: int = draw(st.sampled_from((60, 120)))
     tenths = st.integers(0, active * 10 - 1).map(lambda tenth: tenth / 10)
     gap_at: float = draw(tenths)

@@ -24,7 +24,7 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Of the open shard that lies at this fraction of the hash keys, in its middle."""
+    """Splits the open shard at this fraction of the hash keys in its middle."""
 
     place: float
     stream: int = 0
@@ -32,7 +32,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Of the open shard that lies at this fraction of the hash keys with the one behind it."""
+    """Merges the open shard at this fraction of the hash keys with its right neighbour."""
 
     place: float
     stream: int = 0
@@ -66,7 +66,7 @@ class Pause:
 
     seconds: float
     executor: int | None = None
-    """None: the driver."""
+    """The executor's number; None: the driver."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class ClockJump:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """For some seconds calls fail in one way (see `network.FAULTS`), with a probability."""
+    """Calls fail in one way (see `network.FAULTS`) with a probability, for some seconds."""
 
     kind: str
     rate: float
@@ -104,7 +104,7 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """For some seconds ListShards answers as it would have so many seconds ago."""
+    """ListShards answers with the state of some seconds ago, for some seconds."""
 
     behind: float
     seconds: float
@@ -135,7 +135,7 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True)
 class Tasks:
-    """How Spark's tasks fare; probabilities are those of one Arrow batch."""
+    """The faults of Spark's tasks; probabilities are those of one Arrow batch."""
 
     fail: float = 0.0
     slow: float = 0.0
@@ -147,12 +147,12 @@ class History:
     """Times are in virtual seconds from the beginning."""
 
     seed: int = 0
-    """What is not told here follows from it: latencies, who runs next, what a rate meets."""
+    """Decides everything that the history leaves open: latencies, scheduling, which calls fail."""
     shards: tuple[int, ...] = (2,)
-    """Of each stream at first."""
+    """The number of each stream's first shards."""
     events: tuple[tuple[float, Event], ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
-    """Of the source, as a user writes them; ``streamName`` and where they are is added."""
+    """The source's options as a user writes them, without ``streamName``, region and endpoint."""
     trigger: Trigger = Trigger()
     tasks: Tasks = Tasks()
     begins: float = 10.0
@@ -160,7 +160,7 @@ class History:
     preempt: float = 0.02
     empty_pages: int = 0
     duration: float = 120.0
-    """Until faults stop."""
+    """The seconds until all faults end."""
     patience: float = 400.0
-    """How long it may take from then on until everything is in order, beside what a trigger and
-    ListShards wait."""
+    """The maximum of seconds from then on until everything is in order, beside the waits of a
+    trigger and of ListShards."""

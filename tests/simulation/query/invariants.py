@@ -1,6 +1,6 @@
-"""What must be true of every query's world: one function each, over what was noted (P: DESIGN).
+"""The invariants of every query's world: functions over what was recorded (P: CONTRIBUTING).
 
-Each yields what contradicts it, in words. `check` asks all of them.
+Each yields its violations as text. `check` calls all of them.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def queries_fail_for_a_reason(world: World) -> Iterator[str]:
 
 
 def _begins_elsewhere(world: World, at: float) -> bool:
-    """Whether the run of that instant wants LATEST for a first batch of another beginning."""
+    """True if the run at that time asks for LATEST although its first batch began elsewhere."""
     run = max((run for run in world.runs if run.began <= at), key=lambda run: run.number)
     is_latest = run.options["initialPosition"] == "latest"
     return is_latest and world.first_initial_position not in {None, "latest"}
@@ -77,7 +77,7 @@ def everything_settles(world: World) -> Iterator[str]:
 
 
 def each_row_arrives_once(world: World) -> Iterator[str]:
-    """By an idempotent sink, as it was put; all that the sink has was read by some task (P2)."""
+    """The idempotent sink holds each row once, as it was put and as some task read it (P2)."""
     put = {row.id: row for row in put_rows(world)}
     seen: dict[object, int] = {}
     for batch, tasks in world.sink.batches.items():

@@ -10,7 +10,7 @@ from tests.simulation.query.checkpoint import Row, RowId
 
 HOUR_MS = 3_600_000
 RETENTION_HOURS = 24
-"""Of a new stream; no stream keeps records for a shorter time."""
+"""The retention period of a new stream, and the shortest of any stream."""
 
 
 @dataclass(eq=False)
@@ -22,7 +22,7 @@ class Life:
     retention: list[tuple[int, int]] = field(default_factory=list)
     """Changes of the retention period: when, and to how many hours."""
     parents: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Of each shard that it ever had."""
+    """The parents of each shard that the stream ever had."""
     put_ms: dict[RowId, int] = field(default_factory=dict)
 
     def gone_ms(self, row: Row) -> float:

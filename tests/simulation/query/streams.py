@@ -23,12 +23,12 @@ class Streams:
     kinesis: LocalKinesis
     shards: tuple[int, ...]
     user_records: list[Row] = field(default_factory=list)
-    """What was put, in order: by user record, and as it was stored."""
+    """The user records in the order of their puts; `records` holds them as stored."""
     records: list[Row] = field(default_factory=list)
     closed_ms: dict[tuple[str, str], int] = field(default_factory=dict)
-    """By stream and shard, when it was closed; also of those that are listed no more."""
+    """The time at which each shard was closed, by stream and shard; unlisted shards included."""
     lives: dict[str, list[Life]] = field(default_factory=dict)
-    """By name, the streams that had it, one after the other."""
+    """The streams that had a name, one after the other, by name."""
 
     def __post_init__(self) -> None:
         self._counts: dict[str, int] = {}
@@ -47,12 +47,12 @@ class Streams:
         return next(life for life in self.lives[row.stream] if row in life.put_ms)
 
     def of(self, number: int) -> Stream:
-        """Of those that there are, one for any number."""
+        """Returns one of the existing streams for any number."""
         name = STREAMS[number % len(self.shards)]
         return self.kinesis._regions[REGION].streams[name]
 
     def all_shards(self, name: str) -> list[Shard]:
-        """Those that are still listed."""
+        """The shards that are still listed."""
         return self.kinesis._regions[REGION].streams[name].shards
 
     def happen(self, event: Put | Split | Merge | Retention | Recreate) -> None:

@@ -1,4 +1,4 @@
-"""Whatever happens to a streaming query, what must be true is; worlds follow from histories.
+"""The invariants hold in every history of a streaming query; worlds follow from histories.
 
 More of the same: ``make simulate``.
 """

@@ -49,7 +49,7 @@ class Note:
 
 @dataclass
 class Failure:
-    """How a run has ended that did not end by itself."""
+    """The error that ended a run."""
 
     at: float
     error: BaseException
@@ -63,14 +63,14 @@ class World:
     runs: list[Run] = field(default_factory=list)
     looks: list[Look] = field(default_factory=list)
     partitions: dict[int, list[list[tuple[str, ShardRange]]]] = field(default_factory=dict)
-    """By batch, what was planned for its tasks, each time."""
+    """The plans of each batch's tasks, one for each try, by batch."""
     tries: list[Try] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
-    """What was told, by errors and warnings, of records that are gone."""
+    """The losses that errors and warnings reported."""
     notes: list[Note] = field(default_factory=list)
     calls: dict[tuple[str, str], int] = field(default_factory=dict)
-    """By process and operation."""
+    """The number of calls by process and operation."""
     settled_after: float | None = None
     """Seconds from the end of all faults until everything was in order."""
 
@@ -308,7 +308,7 @@ class World:
 
     @contextmanager
     def _in_place(self) -> Iterator[None]:
-        """For the block the source finds itself in this world."""
+        """Puts the source into this world during the block."""
 
         def call_client(_: StreamAddress) -> KinesisClient:
             return self._client
@@ -371,7 +371,7 @@ class World:
 
 
 def digest(world: World) -> str:
-    """Of all that happened; the same for the same history, always."""
+    """The hash of everything that happened; always the same for the same history."""
     told = hashlib.sha256()
     for note in world.notes:
         told.update(repr(note).encode())

@@ -1,4 +1,4 @@
-"""What must be true of tasks that read ranges by enhanced fan-out."""
+"""Invariants of tasks that read ranges by enhanced fan-out."""
 
 from __future__ import annotations
 

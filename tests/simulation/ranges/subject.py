@@ -17,7 +17,7 @@ from tests.simulation.subject import Bug, Outcome, Subject, instead
 
 
 def _at(next_event: Any) -> Any:
-    """GetRecords goes on AT the last record, not behind it."""
+    """GetRecords resumes AT the last record instead of after it."""
 
     def event(self: Any, *subscription: Any) -> Any:
         fetched = next_event(self, *subscription)
@@ -29,7 +29,7 @@ def _at(next_event: Any) -> Any:
 
 
 def _anew(next_event: Any) -> Any:
-    """GetRecords begins where the subscription began."""
+    """GetRecords starts at the subscription's start."""
 
     def event(self: Any, *subscription: Any) -> Any:
         before = self._position, self._inclusive
@@ -42,7 +42,7 @@ def _anew(next_event: Any) -> Any:
 
 
 def _by_the_oldest(subscribe: Any) -> Any:
-    """Where there is no subscription, GetRecords begins at the oldest record."""
+    """Starts GetRecords at the oldest record if there is no subscription."""
 
     def begin(self: Any) -> Any:
         subscribe(self)

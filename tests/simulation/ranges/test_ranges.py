@@ -1,4 +1,4 @@
-"""A range read by enhanced fan-out is that range, whatever befalls the subscription."""
+"""Reading a range by enhanced fan-out gives exactly that range, however subscriptions break."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ _ADDRESS = StreamAddress(STREAM, region=REGION)
 
 
 class _Slot:
-    """Of a machine, for all of its processes; one that is killed does not keep it."""
+    """The slot that all processes of a machine share; a killed process releases it."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.free_at = float("-inf")
@@ -134,7 +134,7 @@ class Ranges:
 
     @property
     def last(self) -> list[Reading]:
-        """Those of whole shards, after the end of all faults."""
+        """The readings of whole shards after the end of all faults."""
         return [each for each in self.readings if each.began > DURATION]
 
     def _put_some(self) -> None:
@@ -229,7 +229,7 @@ class Ranges:
             cursor.stop()
 
     def was_denied(self, reading: Reading) -> bool:
-        """Whether a task met calls that were refused for want of permission."""
+        """True if a call of the task was refused for lack of permission."""
         assert reading.ended is not None
         return any(
             kind == "denied" and begins <= reading.ended and reading.began < ends
