@@ -43,10 +43,10 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
         "stream/kpl/unpack.py",
         "ThreadPoolExecutor",
     ): "Unpacking waits for nothing but the processor.",
-    ("stream/reading/slots.py", "threading.Lock at import"): (
+    ("stream/reading/machine_budget.py", "threading.Lock at import"): (
         "The lock belongs to the machine's files; whoever holds it waits for no other thread."
     ),
-    ("stream/reading/start_cut.py", "threading.Lock at import"): (
+    ("stream/reading/early_records.py", "threading.Lock at import"): (
         "The lock guards a set, and nothing waits while it is held."
     ),
     **{
