@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import uuid
 
-from sparkinesis.lease.caretaker import CareSettings, Caretaker
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.rules.shard_sync import UNSEEN, ShardEnd
+from sparkinesis.lease.shard_syncer import ShardSyncer, ShardSyncSettings
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.stream.address import StreamAddress
@@ -17,7 +17,7 @@ from sparkinesis.stream.position import LATEST, InitialPosition
 from tests.kcl import create_table
 
 HOUR = 3_600_000
-CARE = CareSettings(
+SYNC = ShardSyncSettings(
     audit_interval=120, audit_confidence=3, cleanup_interval=60, cleanup_leases=True
 )
 SHARDS = [f"shardId-{n:012d}" for n in range(8)]
@@ -38,15 +38,15 @@ class TimedStream:
         self.table = LeaseTable(self.name, "us-east-1", server.endpoint_url)
         self.now = 1000.0
 
-    def caretaker(
+    def shard_syncer(
         self, initial: InitialPosition = LATEST, table: LeaseTable | None = None
-    ) -> Caretaker:
-        return Caretaker(
+    ) -> ShardSyncer:
+        return ShardSyncer(
             self.client,
             table or self.table,
             "me",
             initial=initial,
-            settings=CARE,
+            settings=SYNC,
             clock=lambda: self.now,
             wait=lambda _: None,
         )
@@ -91,7 +91,7 @@ class TimedStream:
         held = LeaseRenewer(self.table, "me", 10, lambda: self.now).hold(self.table.take(row, "me"))
         shards, _ = self.client.list_shards()
         children = [shard for shard in shards if held.shard_id in shard.parents]
-        if not self.caretaker(initial).lease_children(held, children, end):
+        if not self.shard_syncer(initial).create_child_leases(held, children, end):
             return False
         held.checkpoint(ExtendedSequenceNumber(SHARD_END))
         return True

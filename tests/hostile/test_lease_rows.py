@@ -21,10 +21,10 @@ from sparkinesis.lease.rules.audit import find_hole
 from sparkinesis.lease.rules.cleanup import deletable
 from sparkinesis.lease.rules.leader import leader
 from sparkinesis.lease.rules.taker import TakeSettings, observe, plan_takes
-from sparkinesis.lease.table.broken import BrokenLease, look_at, read_row
+from sparkinesis.lease.table.rows import BrokenLease, read_row, read_rows
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer
-from sparkinesis.monitor.watched import Watched, unread_hash_keys
+from sparkinesis.monitor.watched import WatchedTable, unread_hash_keys
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions
@@ -138,7 +138,7 @@ items = st.builds(
     st.lists(names, max_size=1),
 )
 SETTINGS = TakeSettings(
-    failover_time=10, max_leases=100, max_leases_to_steal=3, handoff_timeout=30, share_for=2
+    failover_time=10, max_leases=100, max_leases_to_steal=3, handoff_timeout=30, scan_interval=2
 )
 
 
@@ -147,41 +147,41 @@ SETTINGS = TakeSettings(
 @example([row(parentShardId={"SS": [IDS[0]]})])
 @example([row(IDS[n], parentShardId={"SS": [IDS[(n + 1) % 3]]}) for n in range(3)])
 def test_any_table_can_be_looked_at_and_decided_upon(table: list[dict[str, Any]]) -> None:
-    look = look_at(table)
-    sound, broken = {one.key for one in look.leases}, {one.key for one in look.broken}
+    scan = read_rows(table)
+    sound, broken = {one.key for one in scan.leases}, {one.key for one in scan.broken}
     assert sound | broken <= {item["leaseKey"]["S"] for item in table}
     assert not sound & broken
-    own = look.of_one_stream
+    own = scan.single_stream
     assert not any(":" in one.key for one in own.leases)
     assert not any(":" in one.key for one in own.broken)
-    seen = observe({}, look.leases, 0.0, "me")
-    plan = plan_takes(look.leases, seen, "me", 100.0, SETTINGS, rng=random.Random(1))
-    assert {one.key for one in (*plan.take, *plan.steal)} <= {one.key for one in look.leases}
-    find_hole(look.leases)
-    leader(look.leases, ())
-    deletable(look.leases, None)
-    for one in look.leases:
+    seen = observe({}, scan.leases, 0.0, "me")
+    plan = plan_takes(scan.leases, seen, "me", 100.0, SETTINGS, rng=random.Random(1))
+    assert {one.key for one in (*plan.take, *plan.steal)} <= {one.key for one in scan.leases}
+    find_hole(scan.leases)
+    leader(scan.leases, ())
+    deletable(scan.leases, None)
+    for one in scan.leases:
         assert one.checkpoint < ExtendedSequenceNumber("SHARD_END", 1) or one.is_finished
-    watched = Watched().look(look.leases, 1.0, look.broken)
+    watched = WatchedTable().after_scan(scan.leases, 1.0, scan.broken)
     told = top_view("t", "s", watched, {})
-    assert len(told.messages) == len(look.broken) + len(unread_hash_keys(watched))
+    assert len(told.messages) == len(scan.broken) + len(unread_hash_keys(watched))
     assert set(top_object("t", None, watched, {})["broken_leases"]) == {
-        one.key for one in look.broken
+        one.key for one in scan.broken
     }
 
 
 def test_circles_are_told_and_what_waits_for_them_is_not() -> None:
     parents = {0: [1], 1: [2], 2: [0], 3: [0], 4: [4], 5: [7]}
-    look = look_at(
+    scan = read_rows(
         [
             row(IDS[n], parentShardId={"SS": [f"shardId-{p:012d}" for p in ps]})
             for n, ps in parents.items()
         ]
     )
-    assert sorted(one.key for one in look.broken) == [IDS[n] for n in (0, 1, 2, 4)]
-    assert sorted(one.key for one in look.leases) == [IDS[n] for n in (3, 5)]
+    assert sorted(one.key for one in scan.broken) == [IDS[n] for n in (0, 1, 2, 4)]
+    assert sorted(one.key for one in scan.leases) == [IDS[n] for n in (3, 5)]
     ended: dict[str, Any] = {"parentShardId": {"SS": [IDS[0]]}, "checkpoint": {"S": "SHARD_END"}}
-    assert not look_at([row(**ended)]).broken
+    assert not read_rows([row(**ended)]).broken
 
 
 # A real worker, on a table that is edited by hand.
@@ -385,10 +385,10 @@ def test_who_must_know_where_all_shards_stand_is_told_what_is_broken(
     edit(dynamodb, stream, row(IDS[0], checkpoint=None))
     table = LeaseTable(stream, "us-east-1", server.endpoint_url)
     says = f"{IDS[0]}.*checkpoint is missing.*Mend"
-    for look in (table.leases, table.leases_of_one_stream, lambda: table.get(IDS[0])):
+    for look in (table.leases, table.single_stream_leases, lambda: table.get(IDS[0])):
         with pytest.raises(LeaseTableError, match=says):
             look()
-    assert len(table.look().leases) == SHARDS - 1
+    assert len(table.scan().leases) == SHARDS - 1
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

@@ -15,17 +15,17 @@ import pytest
 from rich.console import Console
 
 from sparkinesis.cli.top_view import top_view
-from sparkinesis.lease.caretaker import CareSettings, Caretaker
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.renewer import LeaseRenewer
-from sparkinesis.lease.rules.beginning import Beginning, new_lease
+from sparkinesis.lease.rules.lease_start import LeaseStart, new_lease
 from sparkinesis.lease.rules.reset import plan_reset
 from sparkinesis.lease.rules.shard_sync import leases_for_partial_table, orphaned_children
 from sparkinesis.lease.rules.taker import TakeSettings
+from sparkinesis.lease.shard_syncer import ShardSyncer, ShardSyncSettings
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalKinesis
-from sparkinesis.monitor.watched import Watched
+from sparkinesis.monitor.watched import WatchedTable
 from sparkinesis.source.offsets import to_json
 from sparkinesis.source.options.option_table import Options
 from sparkinesis.source.options.read_options import stream_read_options
@@ -42,7 +42,7 @@ from tests.hostile.in_process import in_process
 SHARDS = 10_000
 STREAM = StreamAddress("wide", region="us-east-1")
 MAX_HASH_KEY = 2**128 - 1
-BEGIN = Beginning(TRIM_HORIZON)
+BEGIN = LeaseStart(TRIM_HORIZON)
 
 
 @pytest.fixture(scope="module")
@@ -98,8 +98,8 @@ def test_a_batch_is_planned_with_a_few_calls_for_each_shard(
     assert more.total() <= 2 * SHARDS
 
 
-def settings() -> CareSettings:
-    return CareSettings(120, 3, 60, True)
+def settings() -> ShardSyncSettings:
+    return ShardSyncSettings(120, 3, 60, True)
 
 
 def test_a_fleet_shares_the_leases_with_a_few_calls_for_each(calls: Counter[str]) -> None:
@@ -108,7 +108,7 @@ def test_a_fleet_shares_the_leases_with_a_few_calls_for_each(calls: Counter[str]
     workers = []
     for n in range(2):
         client = StreamClient(STREAM)
-        Caretaker(
+        ShardSyncer(
             client,
             table,
             f"w{n}",
@@ -123,7 +123,7 @@ def test_a_fleet_shares_the_leases_with_a_few_calls_for_each(calls: Counter[str]
             max_leases=2**31,
             max_leases_to_steal=1,
             handoff_timeout=30,
-            share_for=1,
+            scan_interval=1,
         )
         workers.append(
             LeaseCoordinator(
@@ -210,7 +210,7 @@ def test_the_view_of_thousands_of_shards_fits_and_is_made_in_no_time() -> None:
         replace(new_lease(shard, TRIM_HORIZON), owner=f"worker-{n % 16}", counter=n)
         for n, shard in enumerate(chain(SHARDS))
     ]
-    watched = Watched().look(leases, 1.0).look(leases, 2.0)
+    watched = WatchedTable().after_scan(leases, 1.0).after_scan(leases, 2.0)
     began = time.process_time()
     view = top_view("app", "summary", watched, {})
     out = io.StringIO()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from sparkinesis.lease import caretaker
+from sparkinesis.lease import shard_syncer
 from sparkinesis.lease.rules import shard_sync
-from sparkinesis.lease.rules.beginning import Beginning, Unread
+from sparkinesis.lease.rules.lease_start import LeaseStart, WantedRecords
 from sparkinesis.stream.position import LATEST
 from sparkinesis.stream.reading import retention
 from sparkinesis.worker.lifecycle import consumer
@@ -14,26 +14,30 @@ from tests.simulation.patches import always
 from tests.simulation.subject import Bug, instead
 
 
-def _latest_is_now(beginning: Any) -> Any:
+def _latest_is_now(lease_start: Any) -> Any:
     """LATEST means the time of each start, like in the Java KCL."""
 
     def now(leases: Any, shards: Any, initial: Any, now_ms: int) -> Any:
         if initial is LATEST:
-            return Beginning(initial, now_ms, None, now_ms, is_now=True)
-        return beginning(leases, shards, initial, now_ms)
+            return LeaseStart(initial, now_ms, None, now_ms, is_now=True)
+        return lease_start(leases, shards, initial, now_ms)
 
     return now
 
 
 AWAY_BUGS: dict[str, Bug] = {
     "shards without an ancestor begin at the latest record": instead(
-        caretaker, "beginning", _latest_is_now, "leases_begin_where_they_should", 1
+        shard_syncer, "lease_start", _latest_is_now, "leases_begin_where_they_should", 1
     ),
     "the other parent of a merge is left out": instead(
         shard_sync, "_unread_leases", always([]), "everything_is_processed", 1
     ),
     "nobody looks for what expired before the first record": instead(
-        consumer, "unread_of", always(Unread()), "each_reader_goes_on_where_it_is_told", 5
+        consumer,
+        "wanted_records",
+        always(WantedRecords()),
+        "each_reader_goes_on_where_it_is_told",
+        5,
     ),
     "the present retention period is believed": instead(
         retention,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from sparkinesis.lease import caretaker, held
-from sparkinesis.lease.caretaker import Caretaker
+from sparkinesis.lease import held, shard_syncer
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.rules import taker
+from sparkinesis.lease.shard_syncer import ShardSyncer
 from sparkinesis.lease.table import batch as lease_batch
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.batching import Batching
@@ -84,7 +84,7 @@ BUGS: dict[str, Bug] = {
     "an answer that never came is anybody's write": instead(
         requests, "_fenced", always(()), _OWNS, 6
     ),
-    "whoever writes under my id is me": instead(held, "judge", believe, _OWNS, 35),
+    "whoever writes under my id is me": instead(held, "resolve_conflict", believe, _OWNS, 35),
     "leases are not released": instead(
         HeldLease,
         "release",
@@ -92,7 +92,9 @@ BUGS: dict[str, Bug] = {
         "workers_leave",
         0,
     ),
-    "the dead are not found": instead(taker._Look, "_age", always(0.0), "every_shard_is_read", 0),
+    "the dead are not found": instead(
+        taker._Snapshot, "_age", always(0.0), "every_shard_is_read", 0
+    ),
     "each lease is renewed by a call of its own": instead(
         LeaseRenewer, "_send", one_by_one, "leases_are_renewed_together", 2
     ),
@@ -136,23 +138,23 @@ BUGS: dict[str, Bug] = {
         LeaseCoordinator, "are_finished", always(True), "parents_come_first", 1
     ),
     "children get no leases": instead(
-        Caretaker, "lease_children", always(True), "finished_leases_have_children", 0
+        ShardSyncer, "create_child_leases", always(True), "finished_leases_have_children", 0
     ),
     "who names no children has none": instead(
-        Caretaker, "_children_listed", always(()), "finished_leases_have_children", 3
+        ShardSyncer, "_listed_children", always(()), "finished_leases_have_children", 3
     ),
     "a listing from before the end is believed": instead(
         Lineage, "children_of_ended", believe_listing, "finished_leases_have_children", 53
     ),
     "children begin at the latest record": instead(
-        caretaker, "plan_children", children_at_latest, "leases_begin_where_they_should", 0
+        shard_syncer, "plan_children", children_at_latest, "leases_begin_where_they_should", 0
     ),
-    "holes are not mended": instead(Caretaker, "_audit", always(None), "every_shard_is_read", 69),
+    "holes are not mended": instead(ShardSyncer, "_audit", always(None), "every_shard_is_read", 69),
     "finished leases are not deleted": instead(
-        Caretaker, "_clean_up", always(None), "nothing_is_left_to_clean_up", 0
+        ShardSyncer, "_clean_up", always(None), "nothing_is_left_to_clean_up", 0
     ),
     "finished leases are deleted at once": instead(
-        caretaker,
+        shard_syncer,
         "deletable",
         lambda _: lambda leases, shards: [lease for lease in leases if lease.is_finished],
         "leases_are_deleted_in_time",

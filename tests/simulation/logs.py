@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from tests.simulation.scheduler import Scheduler
 
 _LOGGER = logging.getLogger("sparkinesis")
-_TELLS = ("sparkinesis.worker.lifecycle.start_check", "sparkinesis.lease.caretaker")
+_TELLS = ("sparkinesis.worker.lifecycle.start_check", "sparkinesis.lease.shard_syncer")
 """Loggers that tell of records that may be lost."""
 _ENDED = re.compile(r"Lease (\S+) of the .* ended: (.*)\.", re.DOTALL)
 
@@ -70,7 +70,7 @@ def _heard(
 def _lost(record: logging.LogRecord) -> list[str]:
     """The shards that a line of the log tells a loss of."""
     text = record.getMessage()
-    if record.name == "sparkinesis.lease.caretaker":
+    if record.name == "sparkinesis.lease.shard_syncer":
         # Those that have expired stand behind the one that is gone on with.
         text = text.partition("they have expired: ")[2].partition(". ")[0]
         return re.findall(r"shardId-\d+", text)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sparkinesis.errors import OptionError, SparkinesisError
-from sparkinesis.lease.moving import make_moves, plan_move
+from sparkinesis.lease.application_reset import apply_resets, plan_application_reset
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
@@ -64,7 +64,7 @@ class Outsiders:
             to = LATEST if event.to == "LATEST" else TRIM_HORIZON
         while True:
             try:
-                make_moves(table, plan_move(client, table, to, self.scheduler.sleep))
+                apply_resets(table, plan_application_reset(client, table, to, self.scheduler.sleep))
             except OptionError as error:
                 self.journal.write("", "operator gives up", str(error))
                 return

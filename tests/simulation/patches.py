@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from sparkinesis.lease.extended_sequence_number import LATEST, ExtendedSequenceNumber
 from sparkinesis.lease.table.batch import Failed
-from sparkinesis.lease.table.refusal import Still
+from sparkinesis.lease.table.write_conflict import StillHeld
 from sparkinesis.stream.position import AfterRecord, AtTimestamp
 from sparkinesis.stream.routing import hash_key
 from sparkinesis.worker.on_error import DeadLetter
@@ -159,7 +159,7 @@ def believe(judge: Any) -> Any:
 
     def believe(known: Any, row: Any, *more: Any) -> Any:
         verdict = judge(known, row, *more)
-        return Still(row) if getattr(verdict, "by_impostor", False) else verdict
+        return StillHeld(row) if getattr(verdict, "to_duplicate_worker", False) else verdict
 
     return believe
 

@@ -17,7 +17,7 @@ from sparkinesis.lease.extended_sequence_number import (
     TRIM_HORIZON,
     ExtendedSequenceNumber,
 )
-from sparkinesis.lease.rules.beginning import BEGINS_WITHIN_MS
+from sparkinesis.lease.rules.lease_start import STARTS_WITHIN_MS
 from tests.simulation.history import DateAhead, Trouble
 from tests.simulation.journal import EPOCH_MS, Entry
 from tests.simulation.network import MAX_LATENCY, SLOWEST
@@ -58,7 +58,7 @@ def expired_before_ms(world: World) -> int:
     """The arrival time (epoch ms) before which records had expired when the application began."""
     made = next((write.at for write in world.table.writes), world.scheduler.now)
     hours = world.producer.first_retention_hours
-    return ms(made) + BEGINS_WITHIN_MS - hours * 3_600_000
+    return ms(made) + STARTS_WITHIN_MS - hours * 3_600_000
 
 
 def ms(at: float) -> int:

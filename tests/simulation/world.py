@@ -15,7 +15,7 @@ from typing import Any
 from unittest import mock
 
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.table.broken import BrokenLease, read_row
+from sparkinesis.lease.table.rows import BrokenLease, read_row
 from sparkinesis.local import Fault, FaultPlan, LocalKinesis
 from sparkinesis.local.model import limits
 from sparkinesis.worker.options import WorkerOptions
@@ -108,7 +108,7 @@ class World:
         if (arn := self.options.fan_out.consumer_arn) is not None:
             assert self._operator.register(arn.rpartition("/")[2].partition(":")[0]) == arn
         self._dynamodb_client = DynamoDBClient(network, self.table, self._statement_errors)
-        self._troubles: list[events.Trouble] = []
+        self._row_problems: list[events.Trouble] = []
         self._read_once = _ReadOnce()
 
     def leases(self) -> Iterator[tuple[Write, Lease | None, Lease | None]]:
@@ -141,7 +141,7 @@ class World:
                 ),
                 mock.patch.object(limits, "MAX_EVENT_BYTES", self.history.event_bytes),
                 _replaced("sparkinesis.lease.table.table.dynamodb_client", self._dynamodb_client),
-                mock.patch("sparkinesis.lease.table.broken.read_row", self._read_once),
+                mock.patch("sparkinesis.lease.table.rows.read_row", self._read_once),
                 losses_noted(self.scheduler, self.told),
                 endings_noted(self.scheduler, self.endings),
             ):
@@ -211,7 +211,7 @@ class World:
         return any(write.before is None for write in lately)
 
     def _end_of_faults(self) -> None:
-        self._troubles.clear()
+        self._row_problems.clear()
         self.kinesis_client.list_lag_ms = self.kinesis_client.date_ahead_ms = 0
         self._operator.disperse()
         self.fleet.resume_all()
@@ -271,7 +271,7 @@ class World:
         elif isinstance(event, events.Foreign):
             self.outsiders.write(event)
         elif isinstance(event, events.Trouble):
-            self._troubles.append(event)
+            self._row_problems.append(event)
             scheduler.at(scheduler.now + event.seconds, lambda: self._end_trouble(event))
         elif isinstance(event, events.Lag):
             self.kinesis_client.list_lag_ms = round(event.behind * 1000)
@@ -288,8 +288,8 @@ class World:
             self.fleet.happen(event)
 
     def _end_trouble(self, event: events.Trouble) -> None:
-        if event in self._troubles:
-            self._troubles.remove(event)
+        if event in self._row_problems:
+            self._row_problems.remove(event)
 
     def _answer(self, what: str) -> None:
         """Resets a fault of the Kinesis client."""
@@ -300,7 +300,7 @@ class World:
         self.calls[key] = self.calls.get(key, 0) + 1
         if operation == "DeregisterStreamConsumer":
             self.deregistrations.append((self.scheduler.now, process.name))
-        for trouble in self._troubles:
+        for trouble in self._row_problems:
             if trouble.kind == "statements" or not self._is_met(trouble, service, process):
                 continue
             if trouble.kind == "batches" and operation != "BatchExecuteStatement":
@@ -324,7 +324,7 @@ class World:
         rate = max(
             (
                 trouble.rate
-                for trouble in self._troubles
+                for trouble in self._row_problems
                 if trouble.kind == "statements" and self._is_met(trouble, "dynamodb", process)
             ),
             default=0.0,

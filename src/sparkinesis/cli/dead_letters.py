@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from sparkinesis.cli.options import Profile, errors_in_one_line, find_stream, place
+from sparkinesis.cli.options import Profile, checkpoint_object, errors_in_one_line, find_stream
 from sparkinesis.errors import DeadLetterError, OptionError
-from sparkinesis.monitor.watched import shortened
+from sparkinesis.monitor.watched import short_checkpoint
 from sparkinesis.terminal.table import print_table
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def _list(look: Look, name: str, *, to_stderr: bool = False) -> None:
     rows = []
     for letter in look.letters:
         about = letter.about
-        places = dict.fromkeys(shortened(each) for each in (about.first, about.last))
+        places = dict.fromkeys(short_checkpoint(each) for each in (about.first, about.last))
         row = {"stream": _printable(about.stream)} if has_streams else {}
         row |= {
             "shard": _printable(about.shard_id),
@@ -262,8 +262,8 @@ def _object(letter: Letter) -> dict[str, Any]:
         "file": letter.file,
         "stream": about.stream,
         "shard": about.shard_id,
-        "first": place(about.first, None),
-        "last": place(about.last, None),
+        "first": checkpoint_object(about.first, None),
+        "last": checkpoint_object(about.last, None),
         "records": about.records,
         **_reason(letter, traceback=False),
     }

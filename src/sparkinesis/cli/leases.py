@@ -18,17 +18,17 @@ from sparkinesis.cli.options import (
     LagStream,
     Profile,
     Region,
+    checkpoint_object,
     errors_in_one_line,
     find_stream_and_table,
-    place,
 )
 from sparkinesis.lease.lease import Lease
 from sparkinesis.monitor.watched import (
     SHORT_REASONS,
     LeaseState,
-    Watched,
+    WatchedTable,
     lease_states,
-    shortened,
+    short_checkpoint,
 )
 from sparkinesis.terminal.table import print_table
 from sparkinesis.terminal.view import behind
@@ -53,7 +53,7 @@ def leases(
     ] = False,
 ) -> None:
     """Show the leases of an application. Nothing is written."""
-    from sparkinesis.monitor.lags import lag_client, lags, watch  # noqa: PLC0415 - slow to import
+    from sparkinesis.monitor.lags import lag_client, lags, watch_table  # noqa: PLC0415 - slow to import
 
     with errors_in_one_line("leases"):
         address, table = find_stream_and_table(
@@ -69,7 +69,7 @@ def leases(
             client = lag_client(address)
             client.describe()  # A typing error is told before the wait, not after.
         with _progress(f"Watching {app} for {watch_for:g} s ..."):
-            watched = watch(table, watch_for)
+            watched = watch_table(table, watch_for)
         found: dict[str, Lag] = {}
         if client is not None:
             with _progress(f"Asking how far {app} is behind ..."):
@@ -91,7 +91,9 @@ def _progress(what: str) -> Any:
     return console.status(what) if sys.stderr.isatty() else nullcontext()
 
 
-def _object(lease: Lease, state: LeaseState, watched: Watched, lag: Lag | None) -> dict[str, Any]:
+def _object(
+    lease: Lease, state: LeaseState, watched: WatchedTable, lag: Lag | None
+) -> dict[str, Any]:
     ago = watched.renewed_ago(lease.key)
     return {
         "lease": lease.key,
@@ -99,8 +101,8 @@ def _object(lease: Lease, state: LeaseState, watched: Watched, lag: Lag | None) 
         "state": state.value,
         "owner": lease.actual_owner,
         "handed_over_to": lease.owner if lease.checkpoint_owner else None,
-        "checkpoint": place(lease.checkpoint, lease.timestamp_ms),
-        "pending_checkpoint": lease.pending and place(lease.pending.at, None),
+        "checkpoint": checkpoint_object(lease.checkpoint, lease.timestamp_ms),
+        "pending_checkpoint": lease.pending and checkpoint_object(lease.pending.at, None),
         "millis_behind_latest": lag and lag.millis_behind_latest,
         "lag_unknown_because": (lag and lag.why) or None,
         "renewed_seconds_ago": None if ago is None else round(ago, 1),
@@ -112,7 +114,9 @@ def _object(lease: Lease, state: LeaseState, watched: Watched, lag: Lag | None) 
     }
 
 
-def _show(watched: Watched, states: Mapping[str, LeaseState], found: Mapping[str, Lag]) -> None:
+def _show(
+    watched: WatchedTable, states: Mapping[str, LeaseState], found: Mapping[str, Lag]
+) -> None:
     if not watched.leases:
         typer.echo("The lease table has no leases.")
         return
@@ -129,14 +133,14 @@ def _show(watched: Watched, states: Mapping[str, LeaseState], found: Mapping[str
             "state": f"handed over to {lease.owner}"
             if state is LeaseState.HANDED_OVER
             else state.value,
-            "checkpoint": shortened(lease.checkpoint),
+            "checkpoint": short_checkpoint(lease.checkpoint),
             "behind": _behind(lag),
             "renewed": _renewed(lease, watched),
         }
         if has_switches:
             row["switches"] = str(lease.owner_switches or "-")
         if has_pending:
-            row["pending"] = shortened(lease.pending.at) if lease.pending else "-"
+            row["pending"] = short_checkpoint(lease.pending.at) if lease.pending else "-"
         rows.append(row)
     print_table(rows, console)
     # The same trouble mostly meets all shards.
@@ -152,7 +156,7 @@ def _behind(lag: Lag | None) -> str:
     return behind(lag.millis_behind_latest)
 
 
-def _renewed(lease: Lease, watched: Watched) -> str:
+def _renewed(lease: Lease, watched: WatchedTable) -> str:
     ago = watched.renewed_ago(lease.key)
     if ago is not None:
         return f"{ago:.1f} s ago"

@@ -87,7 +87,7 @@ def errors_in_one_line(command: str) -> Iterator[None]:
         raise typer.Exit(1) from None
 
 
-def place(at: ExtendedSequenceNumber, timestamp_ms: int | None) -> dict[str, Any]:
+def checkpoint_object(at: ExtendedSequenceNumber, timestamp_ms: int | None) -> dict[str, Any]:
     """A checkpoint in JSON; the time (epoch ms) of LATEST and AT_TIMESTAMP, if it is known."""
     found = {
         "sequence_number": at.sequence_number,

@@ -16,19 +16,19 @@ from sparkinesis.cli.options import (
     Endpoint,
     Profile,
     Region,
+    checkpoint_object,
     errors_in_one_line,
     find_stream,
     find_table,
-    place,
 )
 from sparkinesis.errors import OptionError, UnfinishedResetError
 from sparkinesis.lease.extended_sequence_number import AT_TIMESTAMP, ExtendedSequenceNumber
-from sparkinesis.monitor.watched import shortened
+from sparkinesis.monitor.watched import short_checkpoint
 from sparkinesis.stream.position import AtTimestamp
 from sparkinesis.terminal.table import print_table
 
 if TYPE_CHECKING:
-    from sparkinesis.lease.rules.reset import Move
+    from sparkinesis.lease.rules.reset import LeaseReset
 
 
 def reset(
@@ -58,9 +58,9 @@ def reset(
     without a restart. What they processed and did not checkpoint by then is processed again, or
     not at all, as the new place says.
     """
-    from sparkinesis.lease.moving import (  # noqa: PLC0415 - slow to import
-        move_application,
-        plan_move,
+    from sparkinesis.lease.application_reset import (  # noqa: PLC0415 - slow to import
+        plan_application_reset,
+        reset_application,
     )
     from sparkinesis.monitor.target import parse_target  # noqa: PLC0415
     from sparkinesis.stream.calls.client import StreamClient  # noqa: PLC0415
@@ -74,14 +74,14 @@ def reset(
         client = StreamClient(find_stream(stream, region, endpoint, profile))
         table = find_table(app, client.address.region, dynamodb_endpoint or endpoint, profile)
         if not yes:
-            planned = plan_move(client, table, target)
+            planned = plan_application_reset(client, table, target)
             _show(planned, to_stderr=as_json)
             question = f"Move {_leases(planned)} of {app}, which reads the {client.address}?"
             typer.confirm(question, abort=True, err=True)
-        left: Sequence[Move] = ()
+        left: Sequence[LeaseReset] = ()
         failure: UnfinishedResetError | None = None
         try:
-            written: Sequence[Move] = move_application(client, table, target)
+            written: Sequence[LeaseReset] = reset_application(client, table, target)
         except UnfinishedResetError as error:
             written, left, failure = error.written, error.left, error
         if as_json:
@@ -95,11 +95,11 @@ def reset(
             raise failure
 
 
-def _leases(moves: Sequence[Move]) -> str:
+def _leases(moves: Sequence[LeaseReset]) -> str:
     return f"{len(moves)} lease{'s' * (len(moves) != 1)}"
 
 
-def _show(moves: Sequence[Move], *, to_stderr: bool) -> None:
+def _show(moves: Sequence[LeaseReset], *, to_stderr: bool) -> None:
     rows = [
         {
             "shard": move.key,
@@ -119,19 +119,19 @@ def _show(moves: Sequence[Move], *, to_stderr: bool) -> None:
 def _told(at: ExtendedSequenceNumber, timestamp_ms: int | None) -> str:
     """A checkpoint, and the instant that it stands for, or was found for."""
     if timestamp_ms is None:
-        return shortened(at)
+        return short_checkpoint(at)
     text = (
         AtTimestamp(timestamp_ms).instant.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     )
-    return text if at.sequence_number == AT_TIMESTAMP else f"{shortened(at)} as of {text}"
+    return text if at.sequence_number == AT_TIMESTAMP else f"{short_checkpoint(at)} as of {text}"
 
 
-def _object(move: Move, *, is_written: bool) -> dict[str, Any]:
-    before = move.lease and place(move.lease.checkpoint, move.lease.timestamp_ms)
+def _object(move: LeaseReset, *, is_written: bool) -> dict[str, Any]:
+    before = move.lease and checkpoint_object(move.lease.checkpoint, move.lease.timestamp_ms)
     return {
         "shard": move.key,
         "from": before,
-        "to": place(move.at, move.timestamp_ms),
+        "to": checkpoint_object(move.at, move.timestamp_ms),
         "written": is_written,
         "note": move.note or None,
     }

@@ -23,7 +23,7 @@ from sparkinesis.cli.options import (
 )
 from sparkinesis.cli.top_view import QUIET, top_object, top_view
 from sparkinesis.errors import LeaseTableUnavailableError
-from sparkinesis.monitor.watched import Watched
+from sparkinesis.monitor.watched import WatchedTable
 from sparkinesis.terminal.view import View
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def top(
     dynamodb_endpoint: DynamoDBEndpoint = None,
     profile: Profile = None,
     interval: Annotated[
-        float, typer.Option(min=0.5, metavar="SECONDS", help="Time between two looks.")
+        float, typer.Option(min=0.5, metavar="SECONDS", help="Time between two monitor.")
     ] = 2.0,
     once: Annotated[bool, typer.Option("--once", help="Look once, print it, and end.")] = False,
     as_json: Annotated[
@@ -73,17 +73,17 @@ def top(
                 client = lag_client(address) if once else lag_client(address, give_up_after=1.0)
                 client.describe()
                 lags = stack.enter_context(LagWatch(client))
-            looks = Looks(table, address.name if address else None, lags, interval)
+            monitor = LeaseMonitor(table, address.name if address else None, lags, interval)
             if once:
-                looks.look(timeout=None)
-                _print_once(looks, as_json=as_json)
+                monitor.refresh(timeout=None)
+                _print_once(monitor, as_json=as_json)
             else:
-                _go_on(looks, interval, as_json=as_json)
+                _go_on(monitor, interval, as_json=as_json)
     except KeyboardInterrupt:
         pass
 
 
-class Looks:
+class LeaseMonitor:
     """A lease table and the lags of its leases, looked at whenever it is time. For one thread."""
 
     def __init__(
@@ -99,13 +99,13 @@ class Looks:
         self._lag_watch = lags
         self._interval = interval
         self._clock = clock
-        self._watched = Watched()
+        self._watched = WatchedTable()
         self._lags: Mapping[str, Lag] = {}
         self._due = clock()
         self._pause = interval
         self._trouble: str | None = None
 
-    def look(self, timeout: float | None = 0.0) -> bool:
+    def refresh(self, timeout: float | None = 0.0) -> bool:
         """Whether it was time for another look at the table, and it succeeded.
 
         ``timeout``: seconds to wait for lags that were not known yet; None: as long as it takes.
@@ -113,15 +113,15 @@ class Looks:
         """
         # The turn that is nearest: it may come a moment too early.
         is_due = self._clock() >= self._due - self._interval / 2
-        looked = is_due and self._look_at_table()
+        looked = is_due and self._scan_table()
         if self._lag_watch is not None:
             self._lags = self._lag_watch.known(timeout)
         return looked
 
-    def _look_at_table(self) -> bool:
+    def _scan_table(self) -> bool:
         began = self._clock()
         try:
-            look = self._table.look(consistent=False)
+            scan = self._table.scan(consistent=False)
         except LeaseTableUnavailableError as error:
             if self._watched.began is None:
                 raise
@@ -132,7 +132,7 @@ class Looks:
             self._pause = max(self._interval, 5 * (self._clock() - began))
             self._due = began + self._pause
         self._trouble = None
-        self._watched = self._watched.look(look.leases, began, look.broken)
+        self._watched = self._watched.after_scan(scan.leases, began, scan.broken)
         if self._lag_watch is not None:
             self._lag_watch.ask_for(self._watched.leases)
         return True
@@ -157,13 +157,13 @@ class Looks:
         return json.dumps(top_object(self._table.name, self._stream, self._watched, self._lags))
 
 
-def _print_once(looks: Looks, *, as_json: bool) -> None:
+def _print_once(monitor: LeaseMonitor, *, as_json: bool) -> None:
     if as_json:
-        typer.echo(looks.json)
+        typer.echo(monitor.json)
         return
     from sparkinesis.terminal.view import render  # noqa: PLC0415
 
-    view = looks.view
+    view = monitor.view
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = 10_000
@@ -172,7 +172,7 @@ def _print_once(looks: Looks, *, as_json: bool) -> None:
     console.print(render(view, console.width, 5 * rows + 20))
 
 
-def _go_on(looks: Looks, interval: float, *, as_json: bool) -> None:
+def _go_on(monitor: LeaseMonitor, interval: float, *, as_json: bool) -> None:
     """Until Ctrl-C."""
     from sparkinesis.terminal.live import LiveView, can_update, print_line  # noqa: PLC0415
 
@@ -183,15 +183,15 @@ def _go_on(looks: Looks, interval: float, *, as_json: bool) -> None:
         timeout = _FIRST_LAGS
         while True:
             began = time.monotonic()
-            looked = looks.look(timeout)
+            looked = monitor.refresh(timeout)
             timeout = 0.0
             if as_json:
                 if looked:
-                    typer.echo(looks.json)
+                    typer.echo(monitor.json)
             elif can_update(console):
                 live = live or stack.enter_context(LiveView(console))
-                live.show(looks.view)
+                live.show(monitor.view)
             elif line_at is None or began - line_at >= _LINES:
                 line_at = began
-                print_line(looks.view, console)
+                print_line(monitor.view, console)
             time.sleep(max(0.0, began + interval - time.monotonic()))

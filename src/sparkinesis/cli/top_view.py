@@ -6,15 +6,15 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sparkinesis.cli.options import place
+from sparkinesis.cli.options import checkpoint_object
 from sparkinesis.lease.lease import Lease
 from sparkinesis.monitor.watched import (
     AT_SHARD_END,
     SHORT_REASONS,
     LeaseState,
-    Watched,
+    WatchedTable,
     lease_states,
-    shortened,
+    short_checkpoint,
     unread_hash_keys,
 )
 from sparkinesis.terminal.view import OwnerRow, ShardRow, View, largest, total
@@ -29,7 +29,7 @@ QUIET = 7.0
 def top_view(
     title: str,
     summary: str,
-    watched: Watched,
+    watched: WatchedTable,
     lags: Mapping[str, Lag],
     *,
     messages: Sequence[str] = (),
@@ -76,7 +76,7 @@ def top_view(
 
 
 def top_object(
-    application: str, stream: str | None, watched: Watched, lags: Mapping[str, Lag]
+    application: str, stream: str | None, watched: WatchedTable, lags: Mapping[str, Lag]
 ) -> dict[str, Any]:
     """The same for JSON, with names and numbers in full."""
     states = lease_states(watched.leases)
@@ -108,7 +108,7 @@ def top_object(
     }
 
 
-def _by_owner(watched: Watched) -> dict[str, list[Lease]]:
+def _by_owner(watched: WatchedTable) -> dict[str, list[Lease]]:
     found: dict[str, list[Lease]] = defaultdict(list)
     for lease in watched.leases:
         if lease.actual_owner is not None and not lease.is_finished:
@@ -116,7 +116,7 @@ def _by_owner(watched: Watched) -> dict[str, list[Lease]]:
     return found
 
 
-def _silence(watched: Watched, leases: Sequence[Lease]) -> float:
+def _silence(watched: WatchedTable, leases: Sequence[Lease]) -> float:
     """Seconds since an owner renewed anything, as far as it was watched."""
     return min(watched.still_for(lease.key) for lease in leases)
 
@@ -127,7 +127,7 @@ def _shard(lease: Lease, state: LeaseState, lag: Lag | None, *, is_read: bool) -
     notes = [
         f"to {lease.owner}" if state is LeaseState.HANDED_OVER else "",
         why if why in SHORT_REASONS else "lag unknown" if why else "",
-        f"at {shortened(lease.checkpoint)}",
+        f"at {short_checkpoint(lease.checkpoint)}",
     ]
     return ShardRow(
         lease.key,
@@ -142,7 +142,9 @@ def _shard(lease: Lease, state: LeaseState, lag: Lag | None, *, is_read: bool) -
     )
 
 
-def _object(lease: Lease, state: LeaseState, watched: Watched, lag: Lag | None) -> dict[str, Any]:
+def _object(
+    lease: Lease, state: LeaseState, watched: WatchedTable, lag: Lag | None
+) -> dict[str, Any]:
     ago = watched.renewed_ago(lease.key)
     return {
         "lease": lease.key,
@@ -150,7 +152,7 @@ def _object(lease: Lease, state: LeaseState, watched: Watched, lag: Lag | None) 
         "state": state.value,
         "owner": lease.actual_owner,
         "handed_over_to": lease.owner if lease.checkpoint_owner else None,
-        "checkpoint": place(lease.checkpoint, lease.timestamp_ms),
+        "checkpoint": checkpoint_object(lease.checkpoint, lease.timestamp_ms),
         "millis_behind_latest": lag and lag.millis_behind_latest,
         "lag_unknown_because": (lag and lag.why) or None,
         "kilobytes_per_second": lease.throughput_kbps,

@@ -17,13 +17,13 @@ from sparkinesis.errors import (
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.renewer import LeaseRenewer
-from sparkinesis.lease.rules.java import may_read
-from sparkinesis.lease.rules.peers import Peers, watch
+from sparkinesis.lease.row_problems import RowProblems
+from sparkinesis.lease.rules.java import java_kcl_may_read
+from sparkinesis.lease.rules.legacy_workers import WorkerVersions, observe_renewals
 from sparkinesis.lease.rules.taker import Observation, TakeSettings, is_expired, observe, plan_takes
-from sparkinesis.lease.table.broken import Look
-from sparkinesis.lease.table.refusal import LeaseChangedError
+from sparkinesis.lease.table.rows import TableScan
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.lease.troubles import Troubles
+from sparkinesis.lease.table.write_conflict import LeaseChangedError
 
 _log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class Snapshot:
     """By the worker's clock; None: there was no look yet."""
     expired: frozenset[str] = frozenset()
     """Keys of those whose owner has shown no life for a failover time."""
-    may_be_javas: bool = False
+    may_have_java_readers: bool = False
     """Whether a Java KCL may read these leases, too."""
 
 
@@ -61,15 +61,15 @@ class LeaseCoordinator:
         self._clock = clock
         self._rng = rng
         self._observations: dict[str, Observation] = {}
-        self._peers = Peers()
+        self._worker_versions = WorkerVersions()
         self._asked: dict[str, str | None] = {}
         """Leases that this worker asked the handoff of, or went for, and did not get yet; and their
         owners before."""
         self._is_in_doubt = False
         """Whether a call for one of these failed, which may have taken effect all the same."""
-        self._troubles = Troubles(table)
+        self._row_problems = RowProblems(table)
         self.snapshot = Snapshot()
-        self.impostors: tuple[str, ...] = ()
+        self.duplicate_worker_leases: tuple[str, ...] = ()
         """Keys of leases that another process renews under this worker's id."""
 
     def held(self) -> dict[str, HeldLease]:
@@ -80,19 +80,19 @@ class LeaseCoordinator:
         """One round of renewals; see `LeaseRenewer.renew_all`."""
         self._renewer.renew_all()
 
-    def refuse_to_double(self, wait: Callable[[float], object]) -> None:
+    def require_unique_worker_id(self, wait: Callable[[float], object]) -> None:
         """Raise `DuplicateWorkerIdError` if somebody renews leases under this worker's id.
 
         Looks again after the time of a renewal if there are any. Changes nothing.
         """
-        leases = self._look(consistent=True).leases
+        leases = self._scan(consistent=True).leases
         # Seen from now on: what nobody renews may be taken up the sooner.
         self._observations = observe({}, leases, self._clock(), self._worker_id)
         before = self._counters(leases)
         if not before:
             return
         wait(self._settings.failover_time / 2)
-        after = self._counters(self._look(consistent=True).leases)
+        after = self._counters(self._scan(consistent=True).leases)
         moved = sorted(key for key, n in after.items() if before.get(key, n) != n)
         if moved:
             raise DuplicateWorkerIdError(
@@ -101,11 +101,11 @@ class LeaseCoordinator:
                 "or none, which makes one. Nothing was taken."
             )
 
-    def _look(self, *, consistent: bool) -> Look:
+    def _scan(self, *, consistent: bool) -> TableScan:
         """One look at the table; leases that are broken are told of, and left alone."""
-        look = self._table.look(consistent=consistent).of_one_stream
-        self._troubles.are_broken(look.broken)
-        return look
+        scan = self._table.scan(consistent=consistent).single_stream
+        self._row_problems.report_broken(scan.broken)
+        return scan
 
     def _counters(self, leases: Iterable[Lease]) -> dict[str, int]:
         return {one.key: one.counter for one in leases if one.actual_owner == self._worker_id}
@@ -119,8 +119,8 @@ class LeaseCoordinator:
         """
         held_before = self._renewer.held()
         is_consistent = self._is_in_doubt
-        look = self._look(consistent=is_consistent)
-        leases = look.leases
+        scan = self._scan(consistent=is_consistent)
+        leases = scan.leases
         self._is_in_doubt = False
         now = self._clock()
         held = self._renewer.held()
@@ -129,14 +129,14 @@ class LeaseCoordinator:
                 held[row.key].observe(row)
         known = {*held_before, *held}
         self._observations = observe(self._observations, leases, now, self._worker_id, known)
-        self._watch_peers(leases, now)
+        self._observe_worker_versions(leases, now)
         expired = frozenset(
             key
             for key, seen in self._observations.items()
             if is_expired(seen, now, self._settings.failover_time)
         )
-        may_be_javas = may_read(look, self._worker_id)
-        self.snapshot = Snapshot(leases, now, expired, may_be_javas)
+        may_have_java_readers = java_kcl_may_read(scan, self._worker_id)
+        self.snapshot = Snapshot(leases, now, expired, may_have_java_readers)
         owners = {row.key: row.owner for row in leases if not row.is_finished}
         # A look may be older than the asking, and show the owner of before; not a consistent one.
         self._asked = {
@@ -155,10 +155,13 @@ class LeaseCoordinator:
             held=known,
             asked=self._asked,
             busy=busy,
-            older=self._peers.older,
+            legacy=self._worker_versions.legacy,
         )
-        self.impostors = tuple(
-            sorted({row.key for row in takes.impostors} | self._renewer.impostors)
+        self.duplicate_worker_leases = tuple(
+            sorted(
+                {row.key for row in takes.duplicate_worker_leases}
+                | self._renewer.duplicate_worker_leases
+            )
         )
         for row in self._free([*takes.adopt, *takes.overdue, *takes.seize], busy):
             self._take(row)
@@ -177,10 +180,12 @@ class LeaseCoordinator:
             for row in self._free(leases, busy)
         )
 
-    def _watch_peers(self, leases: Sequence[Lease], now: float) -> None:
-        before = self._peers.older
-        self._peers = watch(self._peers, leases, now, self._settings.failover_time)
-        for name in sorted(self._peers.older - before):
+    def _observe_worker_versions(self, leases: Sequence[Lease], now: float) -> None:
+        before = self._worker_versions.legacy
+        self._worker_versions = observe_renewals(
+            self._worker_versions, leases, now, self._settings.failover_time
+        )
+        for name in sorted(self._worker_versions.legacy - before):
             _log.info(
                 "The worker %s of the %s does not know handoffs, as a KCL before 3.0: its leases "
                 "are taken without asking, and what it did not checkpoint comes again",
@@ -212,7 +217,7 @@ class LeaseCoordinator:
         except LeaseTableUnavailableError:
             raise
         except ServiceError as error:
-            self._troubles.is_refused(row.key, error)
+            self._row_problems.report_refusal(row.key, error)
         return None
 
     def _go_for(self, row: Lease, write: Callable[[Lease, str], Lease]) -> Lease:
@@ -230,7 +235,7 @@ class LeaseCoordinator:
             self._is_in_doubt = True
             raise
 
-    def decline(self) -> None:
+    def withdraw_requests(self) -> None:
         """Let go of what this worker asked for and did not take up yet: it leaves.
 
         What its owner has not let go of stays the owner's: given later, when nobody is here to
@@ -240,13 +245,13 @@ class LeaseCoordinator:
         trouble: LeaseTableError | None = None
         for key in list(self._asked):
             try:
-                self._decline(key)
+                self._withdraw_request(key)
             except LeaseTableError as error:
                 trouble = error  # what is wrong with one row does not keep the others waiting
         if trouble is not None:
             raise trouble
 
-    def _decline(self, key: str) -> None:
+    def _withdraw_request(self, key: str) -> None:
         row = self._table.get(key, consistent=True)
         while row is not None and row.owner == self._worker_id:
             if key in self._renewer.held():
@@ -261,12 +266,12 @@ class LeaseCoordinator:
             else:
                 break
 
-    def others(self) -> set[str]:
+    def other_owners(self) -> set[str]:
         """Workers other than this one that own leases to read. Raises as `take` does.
 
         A finished lease may name its last owner, dead or not.
         """
-        rows = self._look(consistent=True).leases
+        rows = self._scan(consistent=True).leases
         owners = {row.owner for row in rows if row.owner is not None and not row.is_finished}
         return owners - {self._worker_id}
 

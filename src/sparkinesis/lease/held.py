@@ -10,9 +10,9 @@ from sparkinesis.errors import LeaseLostError, LeaseTableError, SparkinesisError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, PendingCheckpoint
 from sparkinesis.lease.table import requests
-from sparkinesis.lease.table.refusal import LeaseChangedError, Lost, judge
 from sparkinesis.lease.table.requests import Update
 from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.lease.table.write_conflict import LeaseChangedError, LeaseLoss, resolve_conflict
 from sparkinesis.stream.position import AfterRecord, AtTimestamp
 
 _log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class HeldLease:
         self._clock = clock
         self._renewed_at = since
         self._sent_at = since
-        self._lost: Lost | None = None
+        self._lost: LeaseLoss | None = None
         self._unanswered: list[tuple[float, Update]] = []
         self._lock = threading.Lock()
 
@@ -85,9 +85,9 @@ class HeldLease:
         return self._lost.why if self._lost else None
 
     @property
-    def is_impostors(self) -> bool:
+    def is_lost_to_duplicate(self) -> bool:
         """Whether it was lost to another process with the same worker id."""
-        return self._lost is not None and self._lost.by_impostor
+        return self._lost is not None and self._lost.to_duplicate_worker
 
     def is_held(self) -> bool:
         """Whether it is neither lost nor given up, and was renewed within the failover time.
@@ -164,10 +164,10 @@ class HeldLease:
         """
         with self._lock:
             if not self.is_held():
-                self._end(Lost("it was given up"))
+                self._end(LeaseLoss("it was given up"))
                 return
             # Before the write: once others may read the shard, nothing may be written under this.
-            self._end(Lost("it was given up"))
+            self._end(LeaseLoss("it was given up"))
             try:
                 self._table.write(self._letting_go(self._lease))
             except LeaseChangedError as refused:
@@ -182,7 +182,7 @@ class HeldLease:
 
     def lose(self, why: str) -> None:
         """It is another worker's, or may be. Nothing is written."""
-        self._end(Lost(why))
+        self._end(LeaseLoss(why))
 
     def observe(self, row: Lease) -> None:
         """Take note of a handoff that a scan of the table shows."""
@@ -287,8 +287,8 @@ class HeldLease:
     def _reconcile(self, row: Lease | None) -> bool:
         """Learn from a refusal. Whether the lease is still this worker's, to be written again."""
         unanswered = [update for _, update in self._unanswered]
-        verdict = judge(self._lease, row, self._worker_id, unanswered)
-        if isinstance(verdict, Lost):
+        verdict = resolve_conflict(self._lease, row, self._worker_id, unanswered)
+        if isinstance(verdict, LeaseLoss):
             self._end(verdict)
             return False
         if verdict.landed is not None:
@@ -300,7 +300,7 @@ class HeldLease:
         self._lease = verdict.row
         return True
 
-    def _end(self, verdict: Lost) -> None:
+    def _end(self, verdict: LeaseLoss) -> None:
         if self._lost is None:
             self._lost = verdict
             _log.info("Lease %s of the %s ended: %s.", self.key, self._table, verdict.why)

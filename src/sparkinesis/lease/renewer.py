@@ -14,9 +14,9 @@ from sparkinesis.lease.held import REFUSALS, HeldLease
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table.batch import batches_of
 from sparkinesis.lease.table.batching import Batching
-from sparkinesis.lease.table.refusal import LeaseChangedError
 from sparkinesis.lease.table.requests import Update
 from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.lease.table.write_conflict import LeaseChangedError
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class LeaseRenewer:
         self._clock = clock
         self._lock = threading.Lock()
         self._held: dict[str, HeldLease] = {}
-        self._impostors: set[str] = set()
+        self._duplicate_worker_leases: set[str] = set()
         self._batching = Batching(table, clock)
 
     def hold(self, lease: Lease, since: float | None = None) -> HeldLease:
@@ -73,11 +73,11 @@ class LeaseRenewer:
             return {key: held for key, held in self._held.items() if held.is_held()}
 
     @property
-    def impostors(self) -> frozenset[str]:
+    def duplicate_worker_leases(self) -> frozenset[str]:
         """Keys of leases lost to another process with this worker's id; it must not go on."""
         with self._lock:
-            lost = {key for key, held in self._held.items() if held.is_impostors}
-            return frozenset(self._impostors | lost)
+            lost = {key for key, held in self._held.items() if held.is_lost_to_duplicate}
+            return frozenset(self._duplicate_worker_leases | lost)
 
     def forget(self, held: HeldLease) -> None:
         """Renew it no more. Without `HeldLease.release` before, its time runs out in the table."""
@@ -149,7 +149,7 @@ class LeaseRenewer:
                     self._drop(held)
 
     def _drop(self, held: HeldLease) -> None:
-        if held.is_impostors:
-            self._impostors.add(held.key)
+        if held.is_lost_to_duplicate:
+            self._duplicate_worker_leases.add(held.key)
         if self._held.get(held.key) is held:
             del self._held[held.key]

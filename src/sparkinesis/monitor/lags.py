@@ -14,7 +14,7 @@ from sparkinesis.errors import (
 )
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.monitor.watched import AT_SHARD_END, EXPIRED, GONE, Watched, next_record
+from sparkinesis.monitor.watched import AT_SHARD_END, EXPIRED, GONE, WatchedTable, lag_position
 from sparkinesis.stream import position as pos
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
@@ -35,22 +35,22 @@ class Lag:
     """Why it is not known, if something is amiss."""
 
 
-def watch(
+def watch_table(
     table: LeaseTable,
     seconds: float,
     clock: Callable[[], float] = time.monotonic,
     wait: Callable[[float], object] = time.sleep,
-) -> Watched:
+) -> WatchedTable:
     """Look at the table every second, for ``seconds``; 0: once.
 
     Raises `LeaseTableError`, `AccessDeniedError` and `LeaseTableUnavailableError`.
     """
     began = clock()
-    watched = Watched()
+    watched = WatchedTable()
     while True:
         looked = clock()
-        look = table.look(consistent=False)
-        watched = watched.look(look.leases, looked, look.broken)
+        scan = table.scan(consistent=False)
+        watched = watched.after_scan(scan.leases, looked, scan.broken)
         # A large table is looked at less often.
         pause = max(_LOOKS, 4 * (clock() - looked))
         left = began + seconds - clock()
@@ -94,7 +94,7 @@ def lag_of(client: StreamClient, lease: Lease) -> Lag:
     processed that, so it counts from its arrival. All of a closed shard may be done, and its lease
     not be finished: then what follows lies in other shards, and how much that is, is not known.
     """
-    position = next_record(lease)
+    position = lag_position(lease)
     if position is None:
         return Lag()
     if position is pos.LATEST:

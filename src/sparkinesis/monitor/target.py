@@ -6,7 +6,7 @@ import re
 
 from sparkinesis.errors import OptionError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.lease.rules.reset import InShard
+from sparkinesis.lease.rules.reset import ShardCheckpoint
 from sparkinesis.stream.position import InitialPosition, parse_initial_position
 
 _IN_SHARD = re.compile(r"([a-zA-Z0-9_.-]{1,128})=([0-9]{1,128})(?::([0-9]{1,18}))?")
@@ -17,7 +17,7 @@ _ONE_SHARD = (
 )
 
 
-def parse_target(text: str) -> InitialPosition | InShard:
+def parse_target(text: str) -> InitialPosition | ShardCheckpoint:
     """Read ``latest``, ``trim_horizon``, an instant, or ``SHARD=SEQUENCE_NUMBER[:SUB]``.
 
     See `parse_initial_position` for the first three. Without a sub-sequence number only the first
@@ -33,7 +33,7 @@ def parse_target(text: str) -> InitialPosition | InShard:
                 f"{text!r} is not a position in a shard; it must be SHARD=SEQUENCE_NUMBER or "
                 "SHARD=SEQUENCE_NUMBER:SUB, with digits behind the equals sign."
             )
-        return InShard(found[1], ExtendedSequenceNumber(found[2], int(found[3] or 0)))
+        return ShardCheckpoint(found[1], ExtendedSequenceNumber(found[2], int(found[3] or 0)))
     try:
         return parse_initial_position(text, _ONE_SHARD)
     except ValueError as error:

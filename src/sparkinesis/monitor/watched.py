@@ -13,7 +13,7 @@ from types import MappingProxyType
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, StreamIdentifier
 from sparkinesis.lease.rules.audit import Hole, find_hole
-from sparkinesis.lease.table.broken import BrokenLease
+from sparkinesis.lease.table.rows import BrokenLease
 from sparkinesis.stream.position import SHARD_END, AfterRecord, Position
 
 EXPIRED, GONE, AT_SHARD_END = "expired", "shard is gone", "at shard end"
@@ -53,7 +53,7 @@ def _state(lease: Lease, unfinished: Collection[tuple[StreamIdentifier | None, s
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class WatchedTable:
     """A lease table as several looks showed it. Instants are of the watcher's monotonic clock."""
 
     leases: tuple[Lease, ...] = ()
@@ -73,9 +73,9 @@ class Watched:
         """From the first look to the last."""
         return 0.0 if self.began is None else self.at - self.began
 
-    def look(
+    def after_scan(
         self, leases: Iterable[Lease], now: float, broken: tuple[BrokenLease, ...] = ()
-    ) -> Watched:
+    ) -> WatchedTable:
         """With another look at the table."""
         rows = tuple(sorted(leases, key=lambda lease: lease.key))
         counters = {lease.key: lease.counter for lease in self.leases}
@@ -83,7 +83,7 @@ class Watched:
         before = {row.key: self.moved_at[row.key] for row in rows if row.key in self.moved_at}
         found = {row.key: self.found_at.get(row.key, now) for row in rows}
         began = now if self.began is None else self.began
-        return Watched(rows, began, now, {**before, **moved}, found, broken)
+        return WatchedTable(rows, began, now, {**before, **moved}, found, broken)
 
     def renewed_ago(self, key: str) -> float | None:
         """Seconds since a counter was last seen to have moved, at the last look; None: it did not.
@@ -98,7 +98,7 @@ class Watched:
         return self.at - self.moved_at.get(key, self.found_at[key])
 
 
-def unread_hash_keys(watched: Watched) -> dict[str, Hole]:
+def unread_hash_keys(watched: WatchedTable) -> dict[str, Hole]:
     """Hash keys for which no lease is left to read, by stream; "" where a table has only one.
 
     A stream is left out while one of its leases cannot be read, or does not tell its hash keys: it
@@ -117,7 +117,7 @@ def unread_hash_keys(watched: Watched) -> dict[str, Hole]:
     }
 
 
-def next_record(lease: Lease) -> Position | None:
+def lag_position(lease: Lease) -> Position | None:
     """The position whose distance to the tip is the lease's lag; None where there is none.
 
     There is none for a finished shard, and for an instant that is known to a KCL's configuration
@@ -129,7 +129,7 @@ def next_record(lease: Lease) -> Position | None:
     return None if position is SHARD_END else position
 
 
-def shortened(place: ExtendedSequenceNumber) -> str:
+def short_checkpoint(place: ExtendedSequenceNumber) -> str:
     """A checkpoint for a narrow column: the last ten of up to 56 digits; sentinels as they are."""
     digits = place.sequence_number
     if place.is_sentinel or len(digits) <= 12:

@@ -12,11 +12,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Literal, overload
 
 from sparkinesis.errors import OptionError
-from sparkinesis.lease.caretaker import Caretaker
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.rules.taker import TakeSettings
 from sparkinesis.lease.rules.worker_ids import default_worker_id
+from sparkinesis.lease.shard_syncer import ShardSyncer
 from sparkinesis.lease.table.provisioning import Patience
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.public import public
@@ -194,7 +194,7 @@ class Application:
             max_leases=options.max_leases,
             max_leases_to_steal=options.max_leases_to_steal,
             handoff_timeout=options.handoff_timeout,
-            share_for=options.taker_interval,
+            scan_interval=options.taker_interval,
         )
         polling = Polling(self.name, client, options, timing.clock, timing.sleep)
         retrieval: RetrievalMode = polling
@@ -229,12 +229,12 @@ class Application:
         return Worker(
             settings,
             LeaseCoordinator(table, renewer, worker_id, settings=take, clock=timing.clock, rng=rng),
-            Caretaker(
+            ShardSyncer(
                 client,
                 table,
                 worker_id,
                 initial=self.initial(),
-                settings=options.care,
+                settings=options.shard_sync,
                 clock=timing.clock,
                 wait=timing.sleep,
             ),

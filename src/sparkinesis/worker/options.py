@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias
 
 from sparkinesis.errors import OptionError
-from sparkinesis.lease.caretaker import CareSettings
+from sparkinesis.lease.shard_syncer import ShardSyncSettings
 from sparkinesis.public import public
 from sparkinesis.stream.address import CONSUMER_NAME, shown
 from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL
@@ -275,9 +275,9 @@ class WorkerOptions:
         return AheadLimits(self.max_pages_ahead, self.max_bytes_ahead, self.max_records_ahead)
 
     @property
-    def care(self) -> CareSettings:
+    def shard_sync(self) -> ShardSyncSettings:
         """What concerns the leases of all workers."""
-        return CareSettings(
+        return ShardSyncSettings(
             self.audit_interval, self.audit_confidence, self.cleanup_interval, self.cleanup_leases
         )
 

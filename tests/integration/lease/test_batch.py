@@ -9,8 +9,8 @@ import pytest
 from sparkinesis.errors import LeaseTableUnavailableError
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.renewer import LeaseRenewer
-from sparkinesis.lease.table.refusal import LeaseChangedError
 from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.lease.table.write_conflict import LeaseChangedError
 from sparkinesis.local import Call, Fault, LocalServer
 from tests.integration.lease.conftest import ManualTime, lease
 
@@ -130,7 +130,7 @@ def test_leases_whose_renewals_failed_are_held_and_renewed_in_the_next_round(
     server.kinesis.faults = None
     time.now += 3
     renewer.renew_all()
-    assert renewer.impostors == frozenset()
+    assert renewer.duplicate_worker_leases == frozenset()
     assert {one.key: one.lease for one in held} == {row.key: row for row in table.leases()}
     assert [one.renewed_at for one in held] == [1006.0] * 3
 
@@ -167,7 +167,7 @@ def test_batches_that_fail_whole_are_written_one_by_one_those_that_took_effect_o
     for _ in range(5):
         time.now += 3
         renewer.renew_all()
-    assert renewer.impostors == frozenset()
+    assert renewer.duplicate_worker_leases == frozenset()
     assert {one.key: one.lease for one in held} == {row.key: row for row in table.leases()}
     assert {one.lease.counter for one in held} == {7}
     assert caplog.text.count("every 10 minutes") == 1

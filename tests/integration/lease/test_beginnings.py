@@ -12,7 +12,7 @@ import pytest
 
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.rules.beginning import ANY_AGE
+from sparkinesis.lease.rules.lease_start import ANY_AGE
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, InitialPosition
@@ -53,10 +53,10 @@ def test_a_first_start_that_dies_between_leases_keeps_its_instant(two: TimedStre
     table = Dies(two.name, "us-east-1", two.table.endpoint)
     first_ms = two.clock()
     with pytest.raises(KeyboardInterrupt):
-        two.caretaker(table=table).sync()
+        two.shard_syncer(table=table).sync()
     assert two.beginnings() == {0: ("LATEST", first_ms)}
     two.clock.advance(HOUR)
-    two.caretaker().sync()
+    two.shard_syncer().sync()
     assert two.beginnings() == dict.fromkeys((0, 1), ("LATEST", first_ms))
 
 
@@ -65,15 +65,15 @@ def test_of_two_first_starts_the_earlier_instant_counts(two: TimedStream) -> Non
     first_ms = two.clock()
 
     class Late(LeaseTable):
-        def look(self, *more: Any, **named: Any) -> Any:
-            found = super().look(*more, **named)
+        def scan(self, *more: Any, **named: Any) -> Any:
+            found = super().scan(*more, **named)
             if not found.leases:
-                two.caretaker().sync()
+                two.shard_syncer().sync()
                 two.delete(1)
                 two.clock.advance(HOUR)
             return found
 
-    two.caretaker(table=Late(two.name, "us-east-1", two.table.endpoint)).sync()
+    two.shard_syncer(table=Late(two.name, "us-east-1", two.table.endpoint)).sync()
     assert two.beginnings() == dict.fromkeys((0, 1), ("LATEST", first_ms))
 
 
@@ -83,7 +83,7 @@ def test_what_two_reshards_left_behind_is_read_since_the_application_began(
 ) -> None:
     """All workers are away for longer than records are kept, and the shard is split twice."""
     first_ms = one.clock()
-    one.caretaker().sync()
+    one.shard_syncer().sync()
     one.checkpoint(0)
     one.clock.advance(HOUR)
     one.split(0, at_64ths=32)
@@ -92,7 +92,7 @@ def test_what_two_reshards_left_behind_is_read_since_the_application_began(
     one.split(2, at_64ths=48)
     one.clock.advance((30 - last_split) * HOUR)
     one.checkpoint(0, ExtendedSequenceNumber(SHARD_END))  # so says who finds it expired
-    one.caretaker().sync()
+    one.shard_syncer().sync()
     # The children are kept in one case, and in the other only what came from them.
     if last_split == 20:
         assert one.beginnings() == dict.fromkeys((1, 2), ("TRIM_HORIZON", None))
@@ -113,7 +113,7 @@ def test_a_table_that_does_not_tell_when_the_application_began_leaves_nothing_ou
     one.split(2, at_64ths=48)
     one.clock.advance(28 * HOUR)
     put_lease(one.dynamodb, one.name, SHARDS[0], SHARD_END)
-    one.caretaker().sync()
+    one.shard_syncer().sync()
     assert one.beginnings() == dict.fromkeys((3, 4, 5, 6), ("TRIM_HORIZON", None))
 
 
@@ -122,7 +122,7 @@ def test_beside_a_kcl_that_has_not_begun_latest_is_now(two: TimedStream) -> None
     put_lease(two.dynamodb, two.name, SHARDS[0], "LATEST")
     old = put_at(two.kinesis, two.name, b"old", 2**127)
     two.clock.advance(HOUR)
-    two.caretaker().sync()
+    two.shard_syncer().sync()
     assert two.beginnings() == {0: ("LATEST", None)}
     made = two.rows()[1]
     assert (made.checkpoint, made.application_ms) == (ExtendedSequenceNumber(old), two.clock())
@@ -132,7 +132,7 @@ def test_the_first_instant_outlives_checkpoints_and_leases(
     one: TimedStream,
 ) -> None:
     first_ms = one.clock()
-    one.caretaker().sync()
+    one.shard_syncer().sync()
     one.checkpoint(0)
     one.clock.advance(HOUR)
     one.split(0, at_64ths=32)
@@ -141,13 +141,13 @@ def test_the_first_instant_outlives_checkpoints_and_leases(
         one.checkpoint(number)
     one.delete(0)  # as the clean-up does
     one.delete(2)
-    one.caretaker().sync()
+    one.shard_syncer().sync()
     assert one.beginnings() == {2: ("LATEST", first_ms)}
     assert one.rows()[1].application_ms == first_ms
 
 
 def test_an_application_that_an_operator_moved_to_latest_begins_there(two: TimedStream) -> None:
-    two.caretaker().sync()
+    two.shard_syncer().sync()
     two.clock.advance(HOUR)
     moved_ms = two.clock()
     for row in two.rows().values():
@@ -155,7 +155,7 @@ def test_an_application_that_an_operator_moved_to_latest_begins_there(two: Timed
     two.checkpoint(0)
     two.delete(1)
     two.clock.advance(HOUR)
-    two.caretaker().sync()
+    two.shard_syncer().sync()
     assert two.beginnings() == {1: ("LATEST", moved_ms)}
 
 
@@ -164,7 +164,7 @@ def test_the_other_parent_of_a_merge_is_read_though_its_row_was_deleted(
     two: TimedStream, initial: InitialPosition
 ) -> None:
     first_ms = two.clock()
-    two.caretaker(initial).sync()
+    two.shard_syncer(initial).sync()
     two.delete(1)
     two.merge(0, 1)
     assert two.end(0, initial)
@@ -179,7 +179,7 @@ def test_the_other_parent_of_a_merge_is_read_though_its_row_was_deleted(
 def test_a_merge_after_an_outage_begins_with_shards_that_nobody_knew(two: TimedStream) -> None:
     """The other parent came from shards that have expired, and so has the row's."""
     first_ms = two.clock()
-    two.caretaker().sync()
+    two.shard_syncer().sync()
     two.checkpoint(0)
     two.delete(1)
     two.split(1, at_64ths=48)
@@ -193,10 +193,10 @@ def test_children_of_a_shard_that_nobody_saw_end_are_of_no_other_stream(
     one: TimedStream, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Their parent had expired: all that their leases tell is that nothing is known."""
-    one.caretaker().sync()
+    one.shard_syncer().sync()
     one.split(0, at_64ths=32)
     assert one.end(0)
     child = one.rows()[1]
     assert (child.known, child.made_ms) == (ANY_AGE, None)
-    one.caretaker().sync()
+    one.shard_syncer().sync()
     assert "that was deleted" not in caplog.text

@@ -32,7 +32,7 @@ def coordinator(
             max_leases=max_leases,
             max_leases_to_steal=100,
             handoff_timeout=30.0,
-            share_for=1.5,
+            scan_interval=1.5,
         ),
         clock=time,
         rng=random.Random(1),
@@ -93,7 +93,7 @@ def test_what_was_given_to_a_worker_that_leaves_is_not_left_to_expire(
     assert new.take()
     (asked,) = [row for row in table.leases() if row.checkpoint_owner == "old"]
     table.assign(asked, "new")
-    new.decline()
+    new.withdraw_requests()
     row = table.get(asked.key)
     assert row is not None
     assert (row.owner, row.checkpoint_owner) == (None, None)
@@ -118,7 +118,7 @@ def test_a_broken_row_keeps_no_other_from_being_declined(
         ExpressionAttributeValues={":counter": {"S": "x"}},
     )
     with pytest.raises(LeaseTableError, match=asked[0]):
-        new.decline()
+        new.withdraw_requests()
     row = table.get(asked[1])
     assert row is not None
     assert (row.owner, row.checkpoint_owner) == ("old", None)
@@ -143,7 +143,7 @@ def test_what_a_worker_that_leaves_had_asked_for_stays_its_owners(
     if has_noticed:
         held.observe(asked)
         assert held.handoff_to == "new"
-    new.decline()
+    new.withdraw_requests()
     assert table.get(asked.key) == replace(asked, owner="old", checkpoint_owner=None)
     old.renew()
     assert held.is_held(), held.lost_because
@@ -178,7 +178,7 @@ def test_a_handoff_whose_answer_was_lost_is_withdrawn_by_a_worker_that_leaves(
     (asked,) = [row for row in table.leases() if row.checkpoint_owner == "old"]
     if was_given:
         table.assign(asked, "new")
-    new.decline()
+    new.withdraw_requests()
     row = table.get(asked.key)
     assert row is not None
     assert (row.owner, row.checkpoint_owner) == (None if was_given else "old", None)
@@ -194,7 +194,7 @@ def test_a_lease_taken_without_an_answer_is_released_by_a_worker_that_leaves(
         new.take()
     server.kinesis.faults = None
     assert [row.owner for row in table.leases()] == ["new"]
-    new.decline()
+    new.withdraw_requests()
     assert [row.owner for row in table.leases()] == [None]
 
 
@@ -237,7 +237,7 @@ def test_who_is_named_by_finished_leases_only_does_not_go_on(
         ("d", None, "100"),
     ):
         table.create(lease(key, owner=owner, checkpoint=checkpoint))
-    assert coordinator(table, time, "me").others() == {"reader"}
+    assert coordinator(table, time, "me").other_owners() == {"reader"}
 
 
 def test_a_worker_that_ignores_a_handoff_is_waited_for_only_until_it_is_known(

@@ -17,8 +17,8 @@ from sparkinesis.lease.held import REFUSALS, HeldLease
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.table.batching import BATCHES_AGAIN
-from sparkinesis.lease.table.refusal import LeaseChangedError
 from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.lease.table.write_conflict import LeaseChangedError
 from sparkinesis.stream.calls.retry import Retry
 from tests.foreign_dynamodb import Lacking, plain_moto
 from tests.integration.lease.conftest import ManualTime, lease
@@ -223,7 +223,7 @@ def test_a_handoff_is_noticed_by_a_refusal_without_a_row(
         one.release()
     assert [row.owner for row in by_key(table)] == ["thief", "thief", "me"]
     assert kept.is_held()
-    assert renewer.impostors == frozenset()
+    assert renewer.duplicate_worker_leases == frozenset()
 
 
 def test_a_deleted_row_is_recognised_by_a_refusal_without_a_row(
@@ -282,7 +282,7 @@ def test_a_handoff_that_was_withdrawn_between_refusal_and_look_is_none(
     server.before["GetItem"] = lambda: table.withdraw_handoff(asked)
     held.checkpoint(AT)
     assert held.is_held()
-    assert renewer.impostors == frozenset()
+    assert renewer.duplicate_worker_leases == frozenset()
     assert by_key(table) == [held.lease]
 
 

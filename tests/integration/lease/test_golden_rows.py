@@ -16,7 +16,7 @@ import pytest
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, PendingCheckpoint, StreamIdentifier
-from sparkinesis.lease.table.broken import read_row
+from sparkinesis.lease.table.rows import read_row
 from sparkinesis.lease.table.table import LeaseTable
 from tests.integration.lease.conftest import row_of
 from tests.kcl import java_refuses, put_rows

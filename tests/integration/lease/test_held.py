@@ -113,7 +113,7 @@ def test_what_was_taken_by_another_is_refused_and_lost(
     assert known(table, "a") == taken
     renewer.renew_all()
     assert renewer.held() == {"b": two}
-    assert renewer.impostors == frozenset()
+    assert renewer.duplicate_worker_leases == frozenset()
 
 
 @pytest.mark.parametrize("name", ["checkpoint", "prepare", "renew"])
@@ -151,7 +151,7 @@ def test_a_renewal_finds_out_what_is_lost(table: LeaseTable, renewer: LeaseRenew
     ):
         assert words in reason
     assert reasons[4] == ""
-    assert renewer.impostors == frozenset()
+    assert renewer.duplicate_worker_leases == frozenset()
 
 
 @pytest.mark.parametrize("alone", [True, False])
@@ -247,7 +247,7 @@ def test_renewals_whose_answers_never_came_are_recognised_later(
     assert len(renewer.held()) == count
     assert [one.lease.counter for one in held] == [4] * count
     assert [known(table, one.key) for one in held] == [one.lease for one in held]
-    assert renewer.impostors == frozenset()
+    assert renewer.duplicate_worker_leases == frozenset()
 
 
 def test_a_checkpoint_whose_answer_never_came_is_recognised_later(
@@ -303,11 +303,11 @@ def test_a_second_worker_of_the_same_id_is_noticed(
     twin.renew_all()
     renewer.renew_all()
     assert renewer.held() == {}
-    assert renewer.impostors == {one.key for one in held}
+    assert renewer.duplicate_worker_leases == {one.key for one in held}
     assert "another process writes to it as worker me too" in (held[0].lost_because or "")
     twin.renew_all()
     assert len(twin.held()) == count
-    assert twin.impostors == frozenset()
+    assert twin.duplicate_worker_leases == frozenset()
 
 
 @pytest.mark.parametrize("is_forgotten", [False, True])
@@ -318,12 +318,12 @@ def test_a_checkpoint_notices_an_impostor_too(
     table.renew(held.lease)
     with pytest.raises(LeaseLostError, match="another process writes to it as worker me too"):
         held.checkpoint(AT)
-    assert renewer.impostors == {"a"}
+    assert renewer.duplicate_worker_leases == {"a"}
     if is_forgotten:
         renewer.forget(held)
     renewer.renew_all()
     assert renewer.held() == {}
-    assert renewer.impostors == {"a"}
+    assert renewer.duplicate_worker_leases == {"a"}
 
 
 @pytest.mark.parametrize("noticed_by", ["renewal", "renewal of many", "checkpoint", "scan"])
@@ -382,7 +382,7 @@ def test_a_handoff_between_a_lost_answer_and_the_next_try_is_no_impostor(
     else:
         held[0].checkpoint(AT)
     assert len(asked) == count
-    assert renewer.impostors == frozenset()
+    assert renewer.duplicate_worker_leases == frozenset()
     assert [one.handoff_to for one in held] == ["thief"] * count
     assert {one.key: one.lease for one in held} == {row.key: row for row in table.leases()}
     renewer.renew_all()
@@ -410,7 +410,7 @@ def test_a_lost_answer_before_another_error_is_remembered(
     assert [row.counter for row in table.leases()] == [3] * len(held)
     assert [one.lease.counter for one in held] == [2] * len(held)
     renewer.renew_all()
-    assert renewer.impostors == frozenset()
+    assert renewer.duplicate_worker_leases == frozenset()
     assert len(renewer.held()) == len(held)
 
 
@@ -431,7 +431,7 @@ def test_an_owner_that_knows_nothing_of_handoffs_is_no_impostor(
         )
     renewer.renew_all()
     assert renewer.held() == {}
-    assert renewer.impostors == frozenset()
+    assert renewer.duplicate_worker_leases == frozenset()
     assert "java" in (known_of.lost_because or "")
     assert "java" in (unknown_of.lost_because or "")
 

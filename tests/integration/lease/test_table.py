@@ -16,8 +16,8 @@ from sparkinesis.errors import (
 )
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, PendingCheckpoint, decode_lease, encode_lease
-from sparkinesis.lease.table.refusal import LeaseChangedError
 from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.lease.table.write_conflict import LeaseChangedError
 from sparkinesis.local import Call, Fault, LocalServer
 from tests.integration.lease.conftest import lease, row_of, table_of
 from tests.kcl import COORDINATION, KCL_2, KCL_3, java_refuses, put_rows

@@ -102,7 +102,7 @@ def test_a_lease_that_nobody_began_in_time(
     one: TimedStream, run: Callable[..., Any], initial: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     began = AtTimestamp(one.clock())
-    one.caretaker(initial_position(initial, began)).sync()
+    one.shard_syncer(initial_position(initial, began)).sync()
     after_an_outage(one)
     position = began.instant if initial == "instant" else initial
     worker, journal = run(b"kept", initial=position)
@@ -120,7 +120,7 @@ def test_a_child_whose_parent_had_ended(
     one: TimedStream, run: Callable[..., Any], end: ShardEnd, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whether its reader knew anything of times, or nothing."""
-    one.caretaker().sync()
+    one.shard_syncer().sync()
     one.split(0, at_64ths=1)
     assert one.end(0, end=end)
     after_an_outage(one)
@@ -205,7 +205,7 @@ def test_shards_that_came_a_moment_ago_have_lost_nothing(
     one: TimedStream, run: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Their parent was quiet for longer than records are kept: its reader can tell nothing."""
-    one.caretaker().sync()
+    one.shard_syncer().sync()
     one.clock.advance(30 * HOUR)
     one.split(0, at_64ths=1)
     assert one.end(0)
@@ -320,7 +320,7 @@ def test_another_stream_of_the_same_name_is_told(
     one: TimedStream, run: Callable[..., Any], initial: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     began = AtTimestamp(one.clock())
-    one.caretaker(initial_position(initial, began)).sync()
+    one.shard_syncer(initial_position(initial, began)).sync()
     put(one.kinesis, one.name, [b"of the old one"], "k")
     one.clock.advance(HOUR)
     one.kinesis.delete_stream(StreamName=one.name)

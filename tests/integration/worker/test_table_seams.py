@@ -97,7 +97,7 @@ def test_an_error_that_nobody_foresaw_does_not_end_the_care_for_leases(
     application: Make, stream: str, journal: Journal, dynamodb: Any
 ) -> None:
     worker = application({"audit_interval": 0.2, "cleanup_interval": 0.2}).worker()
-    step, failed = worker._caretaker.step, threading.Event()
+    step, failed = worker._shard_syncer.step, threading.Event()
 
     def fails_once(*look: Any) -> float:
         if failed.is_set():
@@ -105,7 +105,7 @@ def test_an_error_that_nobody_foresaw_does_not_end_the_care_for_leases(
         failed.set()
         raise KeyError("something")
 
-    worker._caretaker.step = fails_once  # type: ignore[method-assign, assignment]
+    worker._shard_syncer.step = fails_once  # type: ignore[method-assign, assignment]
     worker.start()
     try:
         assert failed.wait(PATIENCE)

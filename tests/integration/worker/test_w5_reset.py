@@ -18,18 +18,18 @@ from sparkinesis.errors import (
     StreamNotFoundError,
     UnfinishedResetError,
 )
+from sparkinesis.lease.application_reset import (
+    apply_resets,
+    plan_application_reset,
+    reset_application,
+)
 from sparkinesis.lease.extended_sequence_number import (
     SHARD_END,
     TRIM_HORIZON,
     ExtendedSequenceNumber,
 )
-from sparkinesis.lease.moving import (
-    make_moves,
-    move_application,
-    plan_move,
-)
-from sparkinesis.lease.rules.reset import Move
-from sparkinesis.lease.table.refusal import LeaseChangedError
+from sparkinesis.lease.rules.reset import LeaseReset
+from sparkinesis.lease.table.write_conflict import LeaseChangedError
 from sparkinesis.monitor.target import parse_target
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.worker.application import Application
@@ -46,8 +46,8 @@ FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
 HASH_KEYS = {FIRST: "0", SECOND: str(2**128 - 1)}
 
 
-def move(application: Application, to: str) -> list[Move]:
-    return move_application(
+def move(application: Application, to: str) -> list[LeaseReset]:
+    return reset_application(
         StreamClient(application.address()), application.table(), parse_target(to)
     )
 
@@ -225,21 +225,23 @@ def test_rows_that_change_between_the_plan_and_the_writes(
 ) -> None:
     """One is renewed, one read to its end, one deleted, and one made by somebody else."""
     kinesis.update_shard_count(StreamName=stream, TargetShardCount=4, ScalingType="UNIFORM_SCALING")
-    application(initial_position="latest").worker()._caretaker.sync()  # takes no lease
+    application(initial_position="latest").worker()._shard_syncer.sync()  # takes no lease
     table = application().table()
     renewed, ended, deleted, made = (row.key for row in table.leases())
     rows = {row.key: row for row in table.leases()}
     for key in (made, ended):
         assert table.delete(rows[key])
     assert table.create(replace(rows[ended], owner="w"))
-    moves = plan_move(StreamClient(application().address()), table, parse_target("latest"))
+    moves = plan_application_reset(
+        StreamClient(application().address()), table, parse_target("latest")
+    )
     assert [move.create is not None for move in moves] == [False, False, False, True]
     owned = table.renew(table.take(rows[renewed], "w"))
     table.checkpoint(replace(rows[ended], owner="w"), ExtendedSequenceNumber(SHARD_END))
     assert table.delete(rows[deleted])
     assert table.create(replace(rows[made], owner="w", counter=7))
 
-    make_moves(table, moves)
+    apply_resets(table, moves)
     after = {row.key: row for row in table.leases()}
     assert after[ended].is_finished, "what arrives from now on is in its children"
     for key, counter in ((renewed, owned.counter + 2), (deleted, 0), (made, 9)):
@@ -254,15 +256,17 @@ def test_rows_that_change_between_the_plan_and_the_writes(
 
 
 def test_what_could_not_be_moved_is_told(application: Make, stream: str) -> None:
-    application().worker()._caretaker.sync()
+    application().worker()._shard_syncer.sync()
     table = application().table()
-    moves = plan_move(StreamClient(application().address()), table, parse_target("latest"))
+    moves = plan_application_reset(
+        StreamClient(application().address()), table, parse_target("latest")
+    )
     known = moves[1].lease
     assert known is not None
     # DynamoDB takes no empty key.
     refused = replace(moves[1], key="", lease=None, create=replace(known, key=""))
     with pytest.raises(UnfinishedResetError, match="1 of 2 leases of the lease table") as error:
-        make_moves(table, [moves[0], refused])
+        apply_resets(table, [moves[0], refused])
     assert error.value.written == (moves[0],)
     assert error.value.left == (refused,)
 
@@ -292,7 +296,7 @@ def test_bad_input_is_told_and_nothing_is_written(
     kind: type[SparkinesisError],
     text: str,
 ) -> None:
-    application().worker()._caretaker.sync()
+    application().worker()._shard_syncer.sync()
     before = application().table().leases()
     assert len(before) == 2
     if "{wider}" in given.values():

@@ -8,7 +8,7 @@ from sparkinesis.cli.top_view import top_object, top_view
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, StreamIdentifier
 from sparkinesis.monitor.lags import Lag, of_stream
-from sparkinesis.monitor.watched import Watched
+from sparkinesis.monitor.watched import WatchedTable
 from sparkinesis.terminal.view import OwnerRow, ShardRow, summary_line
 
 
@@ -27,10 +27,14 @@ ROWS = [
 ]
 
 
-def watched(seconds: float) -> Watched:
+def watched(seconds: float) -> WatchedTable:
     """Of all owners, only v renews, and only its first lease."""
     first, *others = ROWS
-    return Watched().look(ROWS, 10.0).look([replace(first, counter=4), *others], 10.0 + seconds)
+    return (
+        WatchedTable()
+        .after_scan(ROWS, 10.0)
+        .after_scan([replace(first, counter=4), *others], 10.0 + seconds)
+    )
 
 
 LAGS = {"1": Lag(20), "2": Lag(30_000), "3": Lag(why="expired"), "4": Lag(), "6": Lag(why="Slow.")}
@@ -107,7 +111,7 @@ def test_as_an_object() -> None:
 
 
 def test_a_shard_that_is_done_but_for_its_children_is_not_amiss_and_has_no_lag() -> None:
-    rows = Watched().look([lease("1", hash_range=(0, 2**128 - 1))], 0.0)
+    rows = WatchedTable().after_scan([lease("1", hash_range=(0, 2**128 - 1))], 0.0)
     view = top_view("t", "s", rows, {"1": Lag(why="at shard end")})
     (row,) = view.shards
     assert (row.millis_behind, row.note, row.is_amiss) == (None, "at shard end, at 5:0", False)
@@ -120,19 +124,19 @@ def test_hash_keys_that_no_lease_is_left_to_read_are_told() -> None:
         lease("1", "SHARD_END", hash_range=(0, 99)),
         lease("2", hash_range=(100, 2**128 - 1)),
     ]
-    view = top_view("t", "s", Watched().look(rows, 0.0), {"2": Lag(0)})
+    view = top_view("t", "s", WatchedTable().after_scan(rows, 0.0), {"2": Lag(0)})
     (told,) = view.messages
     assert told.startswith("No lease is left to read the hash keys 0 to 99: what arrives there")
     assert "lag unknown" in summary_line(view)
-    late = top_view("t", "s", Watched().look(rows, 0.0), {"2": Lag(30_000)})
+    late = top_view("t", "s", WatchedTable().after_scan(rows, 0.0), {"2": Lag(30_000)})
     assert "at least ! 30.0 s behind" in summary_line(late)
-    found = top_object("app", "s", Watched().look(rows, 0.0), {})
+    found = top_object("app", "s", WatchedTable().after_scan(rows, 0.0), {})
     assert found["unread_hash_keys"] == {"s": ["0", "99"]}
     whole = [*rows, lease("3", "TRIM_HORIZON", hash_range=(0, 99), owner=None)]
-    assert not top_view("t", "s", Watched().look(whole, 0.0), {}).messages
+    assert not top_view("t", "s", WatchedTable().after_scan(whole, 0.0), {}).messages
 
 
 def test_a_lease_without_hash_keys_may_be_the_one_that_seems_to_be_missing() -> None:
     """As KCLs before 1.14 wrote them."""
-    rows = Watched().look([lease("1", hash_range=(0, 99)), lease("2")], 0.0)
+    rows = WatchedTable().after_scan([lease("1", hash_range=(0, 99)), lease("2")], 0.0)
     assert top_object("app", "s", rows, {})["unread_hash_keys"] == {}

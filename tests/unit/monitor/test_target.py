@@ -6,7 +6,7 @@ import pytest
 
 from sparkinesis.errors import OptionError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.lease.rules.reset import InShard
+from sparkinesis.lease.rules.reset import ShardCheckpoint
 from sparkinesis.monitor.target import parse_target
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, InitialPosition
 
@@ -18,11 +18,14 @@ from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, Initi
         (" TRIM_HORIZON ", TRIM_HORIZON),
         ("1970-01-01T00:00:01.002Z", AtTimestamp(1002)),
         ("1970-01-01T01:00:00.001999+01:00", AtTimestamp(1)),
-        ("shardId-000000000007=49", InShard("shardId-000000000007", ExtendedSequenceNumber("49"))),
-        ("s=49:3", InShard("s", ExtendedSequenceNumber("49", 3))),
+        (
+            "shardId-000000000007=49",
+            ShardCheckpoint("shardId-000000000007", ExtendedSequenceNumber("49")),
+        ),
+        ("s=49:3", ShardCheckpoint("s", ExtendedSequenceNumber("49", 3))),
     ],
 )
-def test_places(text: str, place: InitialPosition | InShard) -> None:
+def test_places(text: str, place: InitialPosition | ShardCheckpoint) -> None:
     assert parse_target(text) == place
 
 

@@ -10,10 +10,10 @@ from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, StreamIdentifier
 from sparkinesis.monitor.watched import (
     LeaseState,
-    Watched,
+    WatchedTable,
+    lag_position,
     lease_states,
-    next_record,
-    shortened,
+    short_checkpoint,
 )
 from sparkinesis.stream.position import (
     LATEST,
@@ -65,11 +65,11 @@ def test_parents_are_those_of_the_same_stream() -> None:
 
 def test_a_renewal_is_a_counter_that_moved_between_two_looks() -> None:
     still, lively, late = lease("still"), lease("lively"), lease("late")
-    watched = Watched().look([still, lively], 100.0)
+    watched = WatchedTable().after_scan([still, lively], 100.0)
     assert watched.seconds == 0
     assert watched.renewed_ago("lively") is None
-    watched = watched.look([still, replace(lively, counter=4), late], 101.0)
-    watched = watched.look([still, replace(lively, counter=4), late], 103.5)
+    watched = watched.after_scan([still, replace(lively, counter=4), late], 101.0)
+    watched = watched.after_scan([still, replace(lively, counter=4), late], 103.5)
     assert watched.seconds == 3.5
     assert watched.renewed_ago("lively") == 2.5
     assert watched.renewed_ago("still") is None
@@ -80,9 +80,9 @@ def test_a_renewal_is_a_counter_that_moved_between_two_looks() -> None:
 
 
 def test_a_lease_that_was_deleted_is_forgotten() -> None:
-    watched = Watched().look([lease("a"), lease("b")], 1.0)
-    watched = watched.look([lease("a", counter=4), lease("b", counter=4)], 2.0)
-    watched = watched.look([lease("a", counter=4)], 3.0)
+    watched = WatchedTable().after_scan([lease("a"), lease("b")], 1.0)
+    watched = watched.after_scan([lease("a", counter=4), lease("b", counter=4)], 2.0)
+    watched = watched.after_scan([lease("a", counter=4)], 3.0)
     assert watched.moved_at == {"a": 2.0}
     assert watched.found_at == {"a": 1.0}
 
@@ -102,10 +102,10 @@ def test_a_lease_that_was_deleted_is_forgotten() -> None:
 def test_where_lag_is_measured_from(
     at: str, timestamp_ms: int | None, position: Position | None
 ) -> None:
-    assert next_record(lease("s", at, timestamp_ms=timestamp_ms)) == position
+    assert lag_position(lease("s", at, timestamp_ms=timestamp_ms)) == position
 
 
 def test_shortened() -> None:
-    assert shortened(ExtendedSequenceNumber(NUMBER, 4)) == "…1309770770:4"
-    assert shortened(ExtendedSequenceNumber("12", 4)) == "12:4"
-    assert shortened(ExtendedSequenceNumber("TRIM_HORIZON")) == "TRIM_HORIZON"
+    assert short_checkpoint(ExtendedSequenceNumber(NUMBER, 4)) == "…1309770770:4"
+    assert short_checkpoint(ExtendedSequenceNumber("12", 4)) == "12:4"
+    assert short_checkpoint(ExtendedSequenceNumber("TRIM_HORIZON")) == "TRIM_HORIZON"

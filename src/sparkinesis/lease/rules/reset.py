@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from sparkinesis.errors import InconsistentShardsError, OptionError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.rules.beginning import new_lease
+from sparkinesis.lease.rules.lease_start import new_lease
 from sparkinesis.lease.rules.shard_sync import by_birth, require_tiling
 from sparkinesis.stream.position import (
     LATEST,
@@ -23,7 +23,7 @@ _END = ExtendedSequenceNumber.of(SHARD_END)
 
 
 @dataclass(frozen=True, slots=True)
-class InShard:
+class ShardCheckpoint:
     """A place in one shard: all up to it is done."""
 
     shard_id: str
@@ -31,13 +31,13 @@ class InShard:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class LeaseReset:
     """One step: create the lease, or reset the one that exists."""
 
     key: str
     at: ExtendedSequenceNumber
     timestamp_ms: int | None = None
-    """The instant (epoch ms) that was asked for, if it was one; `found` tells the place there."""
+    """The instant (epoch ms) that was asked for, if any; `at_checkpoint` puts a record there."""
     create: Lease | None = None
     """The new lease, at that place; None where there is one."""
     lease: Lease | None = None
@@ -69,9 +69,9 @@ class Move:
 def plan_reset(
     leases: Iterable[Lease],
     shards: Iterable[Shard],
-    to: InitialPosition | InShard,
+    to: InitialPosition | ShardCheckpoint,
     now_ms: int,
-) -> list[Move]:
+) -> list[LeaseReset]:
     """The steps that move an application, in the order to make them.
 
     ``shards``: all that ListShards returns; ``now_ms``: the service's clock before that call.
@@ -89,7 +89,7 @@ def plan_reset(
     lineage = Lineage.of(shards)
     leased = {lease.shard_id: lease for lease in leases}
     _require_same_stream(leased.values(), lineage)
-    if isinstance(to, InShard):
+    if isinstance(to, ShardCheckpoint):
         return [_move_one(to, leased, lineage, now_ms)]
     if isinstance(to, AtTimestamp) and to.ms > now_ms:
         raise OptionError(
@@ -115,7 +115,7 @@ def plan_reset(
     return [replace(move, now_ms=now_ms) for move in moves]
 
 
-def found(move: Move, at: ExtendedSequenceNumber) -> Move:
+def at_checkpoint(move: LeaseReset, at: ExtendedSequenceNumber) -> LeaseReset:
     """The same step to the place in the shard that its instant leads to."""
     return replace(
         move,
@@ -125,7 +125,7 @@ def found(move: Move, at: ExtendedSequenceNumber) -> Move:
     )
 
 
-def again(move: Move, row: Lease | None) -> Move | None:
+def retried(move: LeaseReset, row: Lease | None) -> LeaseReset | None:
     """The step to make instead of ``move``, which met ``row`` as it is now; None: none is needed.
 
     ``row`` is None if there is none any more. A shard that was read to its end meanwhile is left
@@ -192,24 +192,26 @@ def _require_recent(leased: Mapping[str, Lease], lineage: Lineage) -> None:
         )
 
 
-def _begin(shard: Shard, at: InitialPosition, now_ms: int, lease: Lease | None) -> Move:
+def _begin(shard: Shard, at: InitialPosition, now_ms: int, lease: Lease | None) -> LeaseReset:
     new = new_lease(shard, at, now_ms, made_ms=now_ms)
     if at is LATEST:
         new = replace(new, application_ms=now_ms)
     create = new if lease is None else None
     key = lease.key if lease else new.key
-    return Move(key, new.checkpoint, new.timestamp_ms, create, lease)
+    return LeaseReset(key, new.checkpoint, new.timestamp_ms, create, lease)
 
 
-def _finish(lease: Lease, lineage: Lineage, note: str = "") -> Move:
-    return Move(lease.key, _END, lease=lease, child_ids=lineage.children(lease.shard_id), note=note)
+def _finish(lease: Lease, lineage: Lineage, note: str = "") -> LeaseReset:
+    return LeaseReset(
+        lease.key, _END, lease=lease, child_ids=lineage.children(lease.shard_id), note=note
+    )
 
 
 def _is_done(lease: Lease, lineage: Lineage) -> bool:
     return lease.is_finished and set(lineage.children(lease.shard_id)) <= set(lease.child_ids)
 
 
-def _expired(leased: Mapping[str, Lease], lineage: Lineage) -> list[Move]:
+def _expired(leased: Mapping[str, Lease], lineage: Lineage) -> list[LeaseReset]:
     """Leases of shards that the service does not keep any more: nothing of them can be read."""
     return [
         _finish(
@@ -223,7 +225,9 @@ def _expired(leased: Mapping[str, Lease], lineage: Lineage) -> list[Move]:
     ]
 
 
-def _move_one(to: InShard, leased: Mapping[str, Lease], lineage: Lineage, now_ms: int) -> Move:
+def _move_one(
+    to: ShardCheckpoint, leased: Mapping[str, Lease], lineage: Lineage, now_ms: int
+) -> LeaseReset:
     sequence_number, sub = to.at.sequence_number, to.at.sub_sequence_number
     if not (sequence_number.isascii() and sequence_number.isdecimal()) or sub < 0:
         raise OptionError(
@@ -238,7 +242,7 @@ def _move_one(to: InShard, leased: Mapping[str, Lease], lineage: Lineage, now_ms
     if lease is None:
         create = replace(new_lease(shard, TRIM_HORIZON, made_ms=now_ms), checkpoint=to.at)
         note = f"{shard.id} had no lease."
-        return Move(create.key, to.at, create=create, note=note, now_ms=now_ms)
+        return LeaseReset(create.key, to.at, create=create, note=note, now_ms=now_ms)
     begun = sorted(child for child in lineage.children(shard.id) if child in leased)
     note = ""
     if lease.is_finished and begun:
@@ -246,4 +250,4 @@ def _move_one(to: InShard, leased: Mapping[str, Lease], lineage: Lineage, now_ms
             f"{shard.id} had ended. {', '.join(begun)} came after it and may be read at the "
             "same time."
         )
-    return Move(lease.key, to.at, lease=lease, note=note, now_ms=now_ms)
+    return LeaseReset(lease.key, to.at, lease=lease, note=note, now_ms=now_ms)

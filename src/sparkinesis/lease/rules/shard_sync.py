@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from sparkinesis.errors import InconsistentShardsError
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.rules.beginning import Beginning
+from sparkinesis.lease.rules.lease_start import LeaseStart
 from sparkinesis.stream.position import LATEST, InitialPosition, sequence_order
 from sparkinesis.stream.routing import MAX_HASH_KEY
 from sparkinesis.stream.shard import Lineage, Shard
@@ -106,12 +106,12 @@ def leases_for_empty_table(
     require_tiling(shards)
     is_latest = position is LATEST
     instant_ms = timestamp_ms if is_latest else None
-    begin = Beginning(position, instant_ms, instant_ms, timestamp_ms, is_now=is_latest)
+    begin = LeaseStart(position, instant_ms, instant_ms, timestamp_ms, is_now=is_latest)
     return [begin.lease(shard) for shard in by_birth(shards)]
 
 
 def leases_for_partial_table(
-    shards: Iterable[Shard], leases: Iterable[Lease], begin: Beginning, initial: InitialPosition
+    shards: Iterable[Shard], leases: Iterable[Lease], begin: LeaseStart, initial: InitialPosition
 ) -> list[Lease]:
     """Leases that are missing beside those that exist, in order of creation.
 
@@ -187,7 +187,7 @@ def plan_children(
     children: Iterable[Shard],
     leases: Iterable[Lease],
     shards: Iterable[Shard],
-    begin: Beginning,
+    begin: LeaseStart,
     *,
     broken: Iterable[str] = (),
     not_before_ms: int | None = None,
@@ -198,7 +198,7 @@ def plan_children(
     and all shards that did not end before the instant of ``begin``, the lease table read last.
     ``shards`` is of use for merges only. The children begin at TRIM_HORIZON, wherever the
     application began: all of them comes after its beginning. ``broken``: shards of which the table
-    has a lease that cannot be read. ``not_before_ms``: see `Beginning.child`.
+    has a lease that cannot be read. ``not_before_ms``: see `LeaseStart.child`.
 
     A merged child waits while its other parent has no lease, but will get one: an ancestor of it
     has a lease. (The KCL draws lots here.) Where none will come, the leases of the other parent,
@@ -231,7 +231,7 @@ def plan_children(
 
 
 def _unread_leases(
-    child: Shard, leased: Collection[str], lineage: Lineage, begin: Beginning
+    child: Shard, leased: Collection[str], lineage: Lineage, begin: LeaseStart
 ) -> list[Lease]:
     """Leases of listed shards that led to this one, and of which nothing has been read.
 
@@ -252,7 +252,7 @@ def _unread_leases(
 
 
 def orphaned_children(
-    leases: Iterable[Lease], shards: Iterable[Shard], begin: Beginning
+    leases: Iterable[Lease], shards: Iterable[Shard], begin: LeaseStart
 ) -> list[Lease]:
     """Leases of children whose parents have all been read, but whose creation was forgotten.
 

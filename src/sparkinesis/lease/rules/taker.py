@@ -30,7 +30,7 @@ class Observation:
     owners: tuple[str | None, str | None]
     """Owner and checkpoint owner."""
     owners_since: float
-    stirred: int = 0
+    foreign_renewals: int = 0
     """How often the counter moved while the lease was this worker's by name, but not held by it."""
 
 
@@ -42,12 +42,12 @@ class TakeSettings:
     max_leases: int
     max_leases_to_steal: int
     handoff_timeout: float
-    share_for: float
+    scan_interval: float
     """How long new leases are shared with workers that may be there: one look's interval."""
 
 
 @dataclass(frozen=True, slots=True)
-class Takes:
+class TakePlan:
     """What to do now. Every list is disjoint from the others, and from the leases held."""
 
     adopt: tuple[Lease, ...] = ()
@@ -61,7 +61,7 @@ class Takes:
     """Ask for the handoff of each."""
     seize: tuple[Lease, ...] = ()
     """Owned by workers that do not know handoffs: take by counter, as these do."""
-    impostors: tuple[Lease, ...] = ()
+    duplicate_worker_leases: tuple[Lease, ...] = ()
     """Renewed by another process under my worker id; nothing else is planned then."""
 
 
@@ -88,16 +88,16 @@ def observe(
             continue
         has_moved = old.counter != lease.counter
         is_same = old.owners == owners
-        stirred = 0
+        foreign_renewals = 0
         # Not by checkpointOwner: a KCL before 3.0 leaves that attribute to a lease that it takes.
         if is_same and owners == (worker_id, None) and lease.key not in held:
-            stirred = old.stirred + has_moved
+            foreign_renewals = old.foreign_renewals + has_moved
         seen[lease.key] = Observation(
             lease.counter,
             now if has_moved else old.since,
             owners,
             old.owners_since if is_same else now,
-            stirred,
+            foreign_renewals,
         )
     return seen
 
@@ -118,44 +118,44 @@ def plan_takes(
     held: Collection[str] = frozenset(),
     asked: Collection[str] = frozenset(),
     busy: Collection[str] = frozenset(),
-    older: Collection[str] = frozenset(),
-) -> Takes:
+    legacy: Collection[str] = frozenset(),
+) -> TakePlan:
     """Decide on a snapshot, from `observe` of the same leases. Finished leases do not count.
 
     ``held``: keys of the leases that this worker holds. ``asked``: those that it asked the handoff
-    of (``Takes.steal``) and did not get yet. ``busy``: shards that this worker does not read now:
-    that one of them is nobody's, maybe for good, is no reason not to steal others. ``older``:
-    workers that do not know handoffs (`lease.rules.peers`). Needs an observation of each
-    lease.
+    of (``TakePlan.steal``) and did not get yet. ``busy``: shards that this worker does not read
+    now; one of them without an owner does not keep the worker from stealing others. ``legacy``:
+    workers that do not know handoffs (`sparkinesis.lease.rules.legacy_workers`). Needs an
+    observation of each lease.
     """
     rows = [lease for lease in leases if not lease.is_finished]
     stray = [row for row in rows if row.actual_owner == worker_id and row.key not in held]
-    if impostors := [row for row in stray if observations[row.key].stirred > 1]:
-        return Takes(impostors=tuple(impostors))
-    look = _Look(rows, observations, worker_id, now, settings, held, asked, older)
-    adopt = [row for row in stray if look.is_adoptable(row)]
+    if duplicates := [row for row in stray if observations[row.key].foreign_renewals > 1]:
+        return TakePlan(duplicate_worker_leases=tuple(duplicates))
+    snapshot = _Snapshot(rows, observations, worker_id, now, settings, held, asked, legacy)
+    adopt = [row for row in stray if snapshot.is_adoptable(row)]
     room = max(0, settings.max_leases - len(held))
     if len(adopt) < sum(row.checkpoint_owner is None for row in stray):
         # Whether somebody else bears my name is not clear yet. Taking more under it would make
         # two workers at odds of what is still one.
-        return Takes(adopt=tuple(adopt[:room]))
-    counts = look.counts()
-    available = [row for row in rows if look.is_available(row)]
-    take, need = _plan_available(look, available, counts)
+        return TakePlan(adopt=tuple(adopt[:room]))
+    counts = snapshot.counts()
+    available = [row for row in rows if snapshot.is_available(row)]
+    take, need = _plan_available(snapshot, available, counts)
     may_take = any(row.shard_id not in busy for row in available)
-    steals = [] if may_take else _plan_steals(look, counts, rng)
-    return Takes(
+    steals = [] if may_take else _plan_steals(snapshot, counts, rng)
+    return TakePlan(
         adopt=tuple(adopt[:room]),
-        overdue=tuple(row for row in rows if look.is_overdue(row)),
-        take=tuple(_shuffled(take, look, rng)) if need else (),
+        overdue=tuple(row for row in rows if snapshot.is_overdue(row)),
+        take=tuple(_shuffled(take, snapshot, rng)) if need else (),
         need=need,
-        steal=tuple(row for row in steals if row.owner not in older),
-        seize=tuple(row for row in steals if row.owner in older),
+        steal=tuple(row for row in steals if row.owner not in legacy),
+        seize=tuple(row for row in steals if row.owner in legacy),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _Snapshot:
     """One snapshot, through the eyes of one worker."""
 
     rows: list[Lease]
@@ -165,7 +165,7 @@ class _Look:
     settings: TakeSettings
     held: Collection[str]
     asked: Collection[str]
-    older: Collection[str]
+    legacy: Collection[str]
 
     def is_adoptable(self, row: Lease) -> bool:
         """Of a lease that names this worker and is not held by it.
@@ -175,7 +175,7 @@ class _Look:
         """
         if row.checkpoint_owner is not None:
             return False
-        was_given = row.key in self.asked and not self.observations[row.key].stirred
+        was_given = row.key in self.asked and not self.observations[row.key].foreign_renewals
         return was_given or self._age(row) > self.settings.failover_time * 2 / 3
 
     def is_available(self, row: Lease) -> bool:
@@ -188,7 +188,7 @@ class _Look:
 
     def is_overdue(self, row: Lease) -> bool:
         is_mine = row.owner == self.worker_id and row.key not in self.held
-        is_late = self._is_late(row, 1) or row.checkpoint_owner in self.older
+        is_late = self._is_late(row, 1) or row.checkpoint_owner in self.legacy
         return is_mine and is_late and not self.is_available(row)
 
     def _is_late(self, row: Lease, grace: int) -> bool:
@@ -208,12 +208,12 @@ class _Look:
         released lease wait for a Java worker, which looks at the table every 20 seconds.
         """
         alive = 0.0 if row.owner is None else self.settings.failover_time
-        return self._age(row) > alive + _LEFT_LYING * self.settings.share_for
+        return self._age(row) > alive + _LEFT_LYING * self.settings.scan_interval
 
     def is_new(self, row: Lease) -> bool:
         """Never owned, and only just created."""
         is_unused = row.counter == 0 and row.owner is None
-        return is_unused and self._age(row) < self.settings.share_for
+        return is_unused and self._age(row) < self.settings.scan_interval
 
     def counts(self) -> Counter[str]:
         """Leases by owner; one that is being handed over is its new owner's already."""
@@ -223,44 +223,44 @@ class _Look:
 
 
 def _plan_available(
-    look: _Look, available: list[Lease], counts: Counter[str]
+    snapshot: _Snapshot, available: list[Lease], counts: Counter[str]
 ) -> tuple[list[Lease], int]:
     """Candidates and how many to take of them.
 
     The target is the KCL's: leases by workers, rounded up. It counts only workers that own a
     lease, as no others are known; so of new leases only half of the target is taken at first, and
-    the rest once others have had a look.
+    the rest once others have scanned the table.
     """
-    have = counts[look.worker_id]
-    room = max(0, look.settings.max_leases - have)
-    target = -(-len(look.rows) // len(counts))
+    have = counts[snapshot.worker_id]
+    room = max(0, snapshot.settings.max_leases - have)
+    target = -(-len(snapshot.rows) // len(counts))
     need = min(room, max(0, target - have), len(available))
-    new = sum(map(look.is_new, available))
+    new = sum(map(snapshot.is_new, available))
     sure = min(need, len(available) - new)
     need = sure + -(-(need - sure) // 2)
     # Who should have taken these has no room, or died before anybody saw it: fairness can wait.
-    very_old = sum(map(look.is_very_old, available))
+    very_old = sum(map(snapshot.is_very_old, available))
     return available, max(need, min(room, very_old))
 
 
-def _shuffled(candidates: list[Lease], look: _Look, rng: random.Random) -> list[Lease]:
+def _shuffled(candidates: list[Lease], snapshot: _Snapshot, rng: random.Random) -> list[Lease]:
     """Very old ones first, new ones last; else at random, so that two workers seldom collide."""
     shuffled = rng.sample(candidates, len(candidates))
-    return sorted(shuffled, key=lambda row: (not look.is_very_old(row), look.is_new(row)))
+    return sorted(shuffled, key=lambda row: (not snapshot.is_very_old(row), snapshot.is_new(row)))
 
 
-def _plan_steals(look: _Look, counts: Counter[str], rng: random.Random) -> list[Lease]:
+def _plan_steals(snapshot: _Snapshot, counts: Counter[str], rng: random.Random) -> list[Lease]:
     """What to steal, so that all shares differ by 1 at most and nobody falls below its own.
 
     All compute the same shares, and who gets which lease, from one snapshot: thieves that look at
     the same time do not go for the same leases. Nobody knows of a worker without leases; it
     chooses at random, and only half of its share at first, as there may be more like it.
     """
-    shares = _fair_shares(counts, len(look.rows))
-    surplus = _surplus(look, counts, shares)
-    me = look.worker_id
-    missing = min(shares[me], look.settings.max_leases) - counts[me]
-    limit = max(0, min(missing, look.settings.max_leases_to_steal))
+    shares = _fair_shares(counts, len(snapshot.rows))
+    surplus = _surplus(snapshot, counts, shares)
+    me = snapshot.worker_id
+    missing = min(shares[me], snapshot.settings.max_leases) - counts[me]
+    limit = max(0, min(missing, snapshot.settings.max_leases_to_steal))
     if counts[me] == 0:
         half = min(limit, -(-missing // 2))
         return rng.sample(surplus, min(half, len(surplus)))
@@ -275,11 +275,11 @@ def _fair_shares(counts: Counter[str], leases: int) -> dict[str, int]:
     return {who: share + (place < rest) for place, who in enumerate(by_count)}
 
 
-def _surplus(look: _Look, counts: Counter[str], shares: dict[str, int]) -> list[Lease]:
+def _surplus(snapshot: _Snapshot, counts: Counter[str], shares: dict[str, int]) -> list[Lease]:
     """What workers have beyond their shares and are not handing over yet, the richest first."""
     owned: dict[str, list[Lease]] = {}
-    for row in sorted(look.rows, key=lambda row: row.key):
-        if row.owner and row.checkpoint_owner is None and not look.is_available(row):
+    for row in sorted(snapshot.rows, key=lambda row: row.key):
+        if row.owner and row.checkpoint_owner is None and not snapshot.is_available(row):
             owned.setdefault(row.owner, []).append(row)
     victims = sorted(owned, key=lambda who: (-counts[who], who))
     return [row for who in victims for row in owned[who][: max(0, counts[who] - shares[who])]]

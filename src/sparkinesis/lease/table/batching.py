@@ -19,9 +19,9 @@ from sparkinesis.errors import AccessDeniedError, LeaseTableUnavailableError, Sp
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.batch import BATCH, Failed
-from sparkinesis.lease.table.refusal import LeaseChangedError
 from sparkinesis.lease.table.requests import Update
 from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.lease.table.write_conflict import LeaseChangedError
 from sparkinesis.stream.calls.explain import ACCESS_DENIED
 from sparkinesis.stream.calls.retry import error_code, is_retryable
 
@@ -122,7 +122,8 @@ class Batching:
             with self._lock:
                 self._alone_until = None
         return [
-            self._table.told(result) if isinstance(result, Failed) else result for result in results
+            self._table.error_of(result) if isinstance(result, Failed) else result
+            for result in results
         ]
 
     def _are_tried(self) -> bool:
@@ -171,7 +172,7 @@ class Batching:
         return outcomes
 
     def _confirm(self, suspicion: Suspicion) -> None:
-        why = str(self._table.told(suspicion.failed))
+        why = str(self._table.error_of(suspicion.failed))
         if suspicion.is_for_good:
             self._end_for_good(why)
             return

@@ -122,7 +122,7 @@ def with_throughput(update: Update, kbps: float) -> Update:
     """The same write, which tells the rate of its owner, too.
 
     Every owner's write does: an owner that leaves the rate alone is taken for a KCL before 3.0
-    (`sparkinesis.lease.rules.peers`).
+    (`sparkinesis.lease.rules.legacy_workers`).
     """
     rounded = Decimal(str(kbps)).quantize(Decimal("0.000001"), ROUND_HALF_UP)
     return replace(

@@ -14,11 +14,11 @@ from sparkinesis.lease.lease import Lease, PendingCheckpoint, encode_lease
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.address import TableAddress
 from sparkinesis.lease.table.batch import BATCH, Failed, batches_of, write_batch
-from sparkinesis.lease.table.broken import BrokenLease, Look, look_at, read_row
 from sparkinesis.lease.table.client import dynamodb_client
 from sparkinesis.lease.table.explain import explain
 from sparkinesis.lease.table.provisioning import Patience, ProvisionOptions, provision
-from sparkinesis.lease.table.refusal import LeaseChangedError
+from sparkinesis.lease.table.rows import BrokenLease, TableScan, read_row, read_rows
+from sparkinesis.lease.table.write_conflict import LeaseChangedError
 from sparkinesis.stream.calls.retry import Retry, error_code, is_in_doubt
 from sparkinesis.stream.position import AfterRecord
 
@@ -64,9 +64,9 @@ class LeaseTable(TableAddress):
         moment ago. Also raises `LeaseTableError` if one is broken: where a shard stands that is
         not known, nothing can be said of the application.
         """
-        return self._sound(self.look(retry, consistent=consistent))
+        return self._sound(self.scan(retry, consistent=consistent))
 
-    def look(self, retry: Retry | None = None, *, consistent: bool = True) -> Look:
+    def scan(self, retry: Retry | None = None, *, consistent: bool = True) -> TableScan:
         """The same, with those that are broken told apart: for who goes on with all the others."""
         items: list[Mapping[str, Any]] = []
         request: dict[str, Any] = {"TableName": self.name, "ConsistentRead": consistent}
@@ -74,21 +74,21 @@ class LeaseTable(TableAddress):
             answer = self._call("Scan", lambda client: client.scan(**request), retry)
             items += answer["Items"]
             if not answer.get("LastEvaluatedKey"):
-                return look_at(items)
+                return read_rows(items)
             request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
 
-    def leases_of_one_stream(self, *, consistent: bool = True) -> list[Lease]:
+    def single_stream_leases(self, *, consistent: bool = True) -> list[Lease]:
         """The leases of an application that reads one stream: those that name none.
 
         The others are of an application that reads several, maybe none of them this one: as in the
         KCL, a table written in one mode means nothing to the other. Raises as `leases` does.
         """
-        return self._sound(self.look(consistent=consistent).of_one_stream)
+        return self._sound(self.scan(consistent=consistent).single_stream)
 
-    def _sound(self, look: Look) -> list[Lease]:
-        if look.broken:
-            raise self._broken(*look.broken)
-        return list(look.leases)
+    def _sound(self, scan: TableScan) -> list[Lease]:
+        if scan.broken:
+            raise self._broken(*scan.broken)
+        return list(scan.leases)
 
     def _broken(self, *rows: BrokenLease) -> LeaseTableError:
         more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
@@ -231,7 +231,7 @@ class LeaseTable(TableAddress):
         results: list[Lease | SparkinesisError] = []
         for batch in batches_of(updates, BATCH):
             results += [
-                self.told(result) if isinstance(result, Failed) else result
+                self.error_of(result) if isinstance(result, Failed) else result
                 for result in self.write_batch(batch)
             ]
         return results
@@ -261,7 +261,7 @@ class LeaseTable(TableAddress):
             self._result(update, outcome) for update, outcome in zip(updates, outcomes, strict=True)
         ]
 
-    def told(self, failed: Failed) -> SparkinesisError:
+    def error_of(self, failed: Failed) -> SparkinesisError:
         """The error to raise for a statement of a batch that failed."""
         return explain(failed.error, "PartiQLUpdate", self)
 

@@ -16,7 +16,7 @@ from functools import partial
 from sparkinesis.errors import LeaseLostError, ProcessorError, SparkinesisError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
-from sparkinesis.lease.rules.beginning import Unread, unread_of
+from sparkinesis.lease.rules.lease_start import WantedRecords, wanted_records
 from sparkinesis.lease.rules.shard_sync import ShardEnd
 from sparkinesis.stream.position import LATEST, AfterRecord, AtTimestamp
 from sparkinesis.stream.shard import Shard
@@ -52,7 +52,7 @@ class WorkerHooks:
     are_finished: Callable[[Sequence[str]], bool]
     """Returns True if all these parents are finished, or never had leases. Raises service errors.
     """
-    lease_children: Callable[[HeldLease, Sequence[Shard], ShardEnd], bool]
+    create_child_leases: Callable[[HeldLease, Sequence[Shard], ShardEnd], bool]
     """Creates leases for a finished shard's children; False: not yet, call again. Raises service
     errors."""
     open_retrieval: OpenRetrieval
@@ -238,7 +238,7 @@ class ShardConsumer:
         start = start_position(
             lease, settings.initial, settings.started_ms, deaggregate=self._options.deaggregate
         )
-        unread = unread_of(lease, settings.initial)
+        unread = wanted_records(lease, settings.initial)
         if (skip := self._options.skip_older_than) is not None:
             bound_ms = settings.skip_before(settings.service_time_ms() if skip else 0)
             assert bound_ms is not None
@@ -280,7 +280,7 @@ class ShardConsumer:
         reset_to = self._checkpointer.take_reset()
         if reset_to is not None:
             deliverer.clear()
-            unread = Unread(reset_to) if isinstance(reset_to, AtTimestamp) else None
+            unread = WantedRecords(reset_to) if isinstance(reset_to, AtTimestamp) else None
             intake.begin(reset_to, unread=unread)
         if not deliverer:
             batch = intake.take()
@@ -357,7 +357,7 @@ class ShardConsumer:
         assert self._processor is not None
         assert self._checkpointer is not None
         intake = self.intake
-        if not self._worker.lease_children(self.held, intake.children, intake.shard_end):
+        if not self._worker.create_child_leases(self.held, intake.children, intake.shard_end):
             if self._is_leaving:
                 self._leave_its_end()
                 return 0.0

@@ -7,10 +7,10 @@ import threading
 from dataclasses import replace
 
 from sparkinesis.errors import SparkinesisError
-from sparkinesis.lease.caretaker import Caretaker
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
+from sparkinesis.lease.shard_syncer import ShardSyncer
 from sparkinesis.worker.lifecycle.consumer import ShardConsumer, WorkerHooks
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
 from sparkinesis.worker.lifecycle.states import ShutdownReason
@@ -29,21 +29,21 @@ class ConsumerLoop:
         state: WorkerState,
         settings: ConsumerSettings,
         coordinator: LeaseCoordinator,
-        caretaker: Caretaker,
+        shard_syncer: ShardSyncer,
         retrieval: RetrievalMode,
     ) -> None:
         self._state = state
         self._settings = settings
         self._options = settings.options
         self._coordinator = coordinator
-        self._caretaker = caretaker
+        self._shard_syncer = shard_syncer
         self._retrieval = retrieval
         self._log_place = LogPlace(settings.application, settings.worker_id)
         self._reported: dict[str, float] = {}
         """Start times of the calls that were reported for `processing_time_limit`, by shard."""
         self._hooks = WorkerHooks(
             are_finished=coordinator.are_finished,
-            lease_children=caretaker.lease_children,
+            create_child_leases=shard_syncer.create_child_leases,
             open_retrieval=retrieval.open,
             place_at=self._place_at,
             request_shutdown=state.request_shutdown,
@@ -160,9 +160,9 @@ class ConsumerLoop:
             _log.warning("Releasing the lease %s failed; it will expire: %s", lease.key, error)
 
     def _place_at(self, shard_id: str, instant_ms: int) -> ExtendedSequenceNumber | None:
-        if not self._coordinator.snapshot.may_be_javas:
+        if not self._coordinator.snapshot.may_have_java_readers:
             return None
-        return self._caretaker.place_at(shard_id, instant_ms)
+        return self._shard_syncer.checkpoint_at(shard_id, instant_ms)
 
     # --- the end
 
@@ -175,7 +175,7 @@ class ConsumerLoop:
         for lease in self._coordinator.held().values():
             self._release(lease)  # one that was taken while the shutdown was requested
         try:
-            self._coordinator.decline()
+            self._coordinator.withdraw_requests()
         except SparkinesisError as error:
             _log.warning("Declining assigned leases failed; they will expire: %s", error)
         if state.failure is None and not state.shutdown_forced:
@@ -191,7 +191,7 @@ class ConsumerLoop:
             if state.changed.wait_for(lambda: state.shutdown_forced, two_rounds):
                 return False
         try:
-            return not self._coordinator.others()
+            return not self._coordinator.other_owners()
         except SparkinesisError as error:
             _log.warning("Cannot tell whether other workers are running: %s", error)
             return False

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from sparkinesis.errors import PositionNotFoundError, ShardNotFoundError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.lease.rules.beginning import Unread
+from sparkinesis.lease.rules.lease_start import WantedRecords
 from sparkinesis.lease.rules.shard_sync import ShardEnd
 from sparkinesis.stream.calls.client import shard_of
 from sparkinesis.stream.page import Record
@@ -93,7 +93,7 @@ class Intake:
         self,
         start: Position,
         checkpoint: ExtendedSequenceNumber | None = None,
-        unread: Unread | None = None,
+        unread: WantedRecords | None = None,
     ) -> None:
         """Read from ``start`` on, regardless of what was read before.
 

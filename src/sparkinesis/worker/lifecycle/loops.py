@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 
 from sparkinesis.errors import DuplicateWorkerIdError, SparkinesisError
-from sparkinesis.lease.caretaker import Caretaker
 from sparkinesis.lease.coordinator import LeaseCoordinator
+from sparkinesis.lease.shard_syncer import ShardSyncer
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
 from sparkinesis.worker.lifecycle.states import ShardState
 from sparkinesis.worker.lifecycle.worker_state import WorkerState
@@ -76,7 +76,7 @@ class AssignmentLoop:
                 _log.exception("Taking leases failed and will be retried.")
             self._wake_children()
             self._state.notify()
-            if impostors := self._coordinator.impostors:
+            if impostors := self._coordinator.duplicate_worker_leases:
                 self._state.fail(self._duplicate_worker_id(impostors))
             took = self._clock() - began
             pause = (self._interval / 3 if is_unsettled else self._interval) - took
@@ -108,12 +108,12 @@ class ShardSyncLoop:
         state: WorkerState,
         settings: ConsumerSettings,
         coordinator: LeaseCoordinator,
-        caretaker: Caretaker,
+        shard_syncer: ShardSyncer,
     ) -> None:
         self._state = state
         self._interval = settings.options.cleanup_interval
         self._coordinator = coordinator
-        self._caretaker = caretaker
+        self._shard_syncer = shard_syncer
         self._closed_shards = ClosedShards(settings.client, settings.clock)
 
     def run(self) -> None:
@@ -121,7 +121,7 @@ class ShardSyncLoop:
             pause = self._interval
             try:
                 seen = self._coordinator.snapshot
-                pause = self._caretaker.step(seen.leases, seen.expired)
+                pause = self._shard_syncer.step(seen.leases, seen.expired)
                 pause = min(pause, self._closed_shards.look(self._times_at_tip()))
             except SparkinesisError as error:
                 _log.warning("Shard sync failed and will be retried: %s", error)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from sparkinesis.errors import DataLossError, ServiceError
-from sparkinesis.lease.rules.beginning import Unread
+from sparkinesis.lease.rules.lease_start import WantedRecords
 from sparkinesis.stream.calls.client import Fetched
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.position import (
@@ -40,14 +40,14 @@ class StartCheck:
         shard_id: str,
         start: Position,
         settings: ConsumerSettings,
-        unread: Unread | None = None,
+        unread: WantedRecords | None = None,
     ) -> None:
         """``unread``: the records that are wanted, where ``start`` is not a record's position."""
         self._shard_id = shard_id
         self._start = start
         self._settings = settings
         if unread is None and isinstance(start, AtTimestamp):
-            unread = Unread(start)
+            unread = WantedRecords(start)
         self._unread = unread
         self._retention = RetentionCheck(
             settings.client, on_loss=self._report, describe=settings.summary
@@ -68,7 +68,7 @@ class StartCheck:
             self._check_age(self._unread, fetched.service_time_ms)
         return fetched.page.records
 
-    def _check_age(self, unread: Unread, now_ms: int) -> None:
+    def _check_age(self, unread: WantedRecords, now_ms: int) -> None:
         if not unread.may_have_lost(now_ms, SHORTEST_RETENTION_MS):
             return
         # Only now is it worth a call to learn the stream's retention period and its age.

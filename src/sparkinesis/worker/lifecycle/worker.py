@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import threading
 
-from sparkinesis.lease.caretaker import Caretaker
 from sparkinesis.lease.coordinator import LeaseCoordinator
+from sparkinesis.lease.shard_syncer import ShardSyncer
 from sparkinesis.public import public
 from sparkinesis.worker.lifecycle.consumer_loop import ConsumerLoop
 from sparkinesis.worker.lifecycle.loops import AssignmentLoop, RenewalLoop, ShardSyncLoop
@@ -32,14 +32,14 @@ class Worker:
         self,
         settings: ConsumerSettings,
         coordinator: LeaseCoordinator,
-        caretaker: Caretaker,
+        shard_syncer: ShardSyncer,
         retrieval: RetrievalMode,
     ) -> None:
         self.log_place = LogPlace(settings.application, settings.worker_id)
         """Names the application and the worker in the log lines of the worker's threads."""
         self._settings = settings
         self._coordinator = coordinator
-        self._caretaker = caretaker
+        self._shard_syncer = shard_syncer
         self._retrieval = retrieval
         self._state = WorkerState(settings)
 
@@ -57,17 +57,17 @@ class Worker:
         state, settings = self._state, self._settings
         if state.loops:
             raise RuntimeError("A worker can be started only once. Make another worker.")
-        self._coordinator.refuse_to_double(state.stop_taking.wait)
-        self._caretaker.sync()
+        self._coordinator.require_unique_worker_id(state.stop_taking.wait)
+        self._shard_syncer.sync()
         self._retrieval.prepare(state.stop_taking.wait)
         if state.shutdown_requested:
             state.ended.set()
             return self
         renewal = RenewalLoop(state, settings, self._coordinator)
         assignment = AssignmentLoop(state, settings, self._coordinator)
-        shard_sync = ShardSyncLoop(state, settings, self._coordinator, self._caretaker)
+        shard_sync = ShardSyncLoop(state, settings, self._coordinator, self._shard_syncer)
         consumers = ConsumerLoop(
-            state, settings, self._coordinator, self._caretaker, self._retrieval
+            state, settings, self._coordinator, self._shard_syncer, self._retrieval
         )
         for name, run in (
             ("renew", renewal.run),

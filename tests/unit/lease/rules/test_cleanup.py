@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.rules.beginning import beginning, new_lease
 from sparkinesis.lease.rules.cleanup import deletable
+from sparkinesis.lease.rules.lease_start import lease_start, new_lease
 from sparkinesis.lease.rules.shard_sync import (
     leases_for_partial_table,
     orphaned_children,
@@ -145,7 +145,7 @@ class Life:
             return
         children = [s for s in self.shards.values() if row.shard_id in s.parents]
         leases, shards = list(self.leases.values()), list(self.shards.values())
-        begin = beginning(leases, shards, self.position, 1)
+        begin = lease_start(leases, shards, self.position, 1)
         plan = plan_children(row, children, leases, shards, begin)
         for child in plan.create:
             self.create(child)
@@ -173,7 +173,7 @@ class Life:
     def check(self) -> None:
         shards, leases = list(self.shards.values()), list(self.leases.values())
         for position in (LATEST, TRIM_HORIZON, AtTimestamp(1)):
-            begin = beginning(leases, shards, position, 1)
+            begin = lease_start(leases, shards, position, 1)
             assert leases_for_partial_table(shards, leases, begin, position) == []
             assert orphaned_children(leases, shards, begin) == []
 

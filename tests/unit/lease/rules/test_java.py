@@ -10,9 +10,9 @@ import pytest
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, encode_lease
-from sparkinesis.lease.rules.java import may_read
+from sparkinesis.lease.rules.java import java_kcl_may_read
 from sparkinesis.lease.rules.worker_ids import default_worker_id, is_default
-from sparkinesis.lease.table.broken import Look, look_at
+from sparkinesis.lease.table.rows import TableScan, read_rows
 from tests.kcl import COORDINATION, KCL_2, KCL_3
 
 ME = "my-own-name"
@@ -28,7 +28,7 @@ def lease(owner: str | None, at: str = "100", timestamp_ms: int | None = None) -
 
 
 def is_shared(*leases: Lease) -> bool:
-    return may_read(Look(leases), ME)
+    return java_kcl_may_read(TableScan(leases), ME)
 
 
 @pytest.mark.parametrize(
@@ -65,14 +65,14 @@ def test_a_lease_whose_instant_nobody_noted_is_javas(at: str) -> None:
 
 
 def test_tables_of_java_kcls() -> None:
-    assert may_read(look_at(KCL_2), ME)
-    assert may_read(look_at(KCL_3), ME)
+    assert java_kcl_may_read(read_rows(KCL_2), ME)
+    assert java_kcl_may_read(read_rows(KCL_3), ME)
 
 
 def test_what_a_kcl_3_5_keeps_beside_the_leases_is_a_sign() -> None:
     """Before it has made a lease, and where it holds none."""
-    assert may_read(look_at(COORDINATION), ME)
+    assert java_kcl_may_read(read_rows(COORDINATION), ME)
     ours: list[Any] = [encode_lease(lease(OURS))]
-    assert not may_read(look_at(ours), ME)
-    assert may_read(look_at([*ours, *COORDINATION]).of_one_stream, ME)
-    assert may_read(look_at([{**ours[0], "entityType": {"S": "LEASE"}}]), ME)
+    assert not java_kcl_may_read(read_rows(ours), ME)
+    assert java_kcl_may_read(read_rows([*ours, *COORDINATION]).single_stream, ME)
+    assert java_kcl_may_read(read_rows([{**ours[0], "entityType": {"S": "LEASE"}}]), ME)

@@ -15,8 +15,8 @@ from sparkinesis.lease.extended_sequence_number import (
     ExtendedSequenceNumber,
 )
 from sparkinesis.lease.lease import Lease, StreamIdentifier
-from sparkinesis.lease.rules.beginning import new_lease
-from sparkinesis.lease.rules.reset import InShard, Move, again, plan_reset
+from sparkinesis.lease.rules.lease_start import new_lease
+from sparkinesis.lease.rules.reset import LeaseReset, ShardCheckpoint, plan_reset, retried
 from sparkinesis.stream import position as pos
 from sparkinesis.stream.position import InitialPosition
 from sparkinesis.stream.routing import MAX_HASH_KEY
@@ -47,15 +47,15 @@ def test_to_latest_open_shards_first() -> None:
     root, closed, opened = lease("0", SHARD_END, "1 2"), lease("1", "5"), lease("2", "TRIM_HORIZON")
     moves = plan_reset([root, closed, opened], SHARDS, pos.LATEST, NOW)
     assert moves == [
-        Move("2", esn(LATEST), NOW, lease=opened, now_ms=NOW),
-        Move(
+        LeaseReset("2", esn(LATEST), NOW, lease=opened, now_ms=NOW),
+        LeaseReset(
             "3",
             esn(LATEST),
             NOW,
             create=replace(new_lease(LAST, pos.LATEST, NOW, made_ms=NOW), application_ms=NOW),
             now_ms=NOW,
         ),
-        Move("1", esn(SHARD_END), lease=closed, child_ids=("3",), now_ms=NOW),
+        LeaseReset("1", esn(SHARD_END), lease=closed, child_ids=("3",), now_ms=NOW),
     ]
 
 
@@ -63,7 +63,7 @@ def test_to_latest_closed_shards_are_not_given_leases_but_told_of_their_children
     root = lease("0", SHARD_END)
     moves = plan_reset([root, lease("2", "5"), lease("3", "5")], SHARDS, pos.LATEST, NOW)
     assert [move.key for move in moves] == ["2", "3", "0"]
-    assert moves[2] == Move("0", esn(SHARD_END), lease=root, child_ids=("1", "2"), now_ms=NOW)
+    assert moves[2] == LeaseReset("0", esn(SHARD_END), lease=root, child_ids=("1", "2"), now_ms=NOW)
 
 
 def test_to_the_oldest_record_all_shards_parents_first() -> None:
@@ -91,7 +91,7 @@ def test_to_an_instant() -> None:
 def test_leases_of_shards_that_are_gone(to: InitialPosition) -> None:
     ended, unread = lease("00", SHARD_END), lease("01", "77")
     first, *others = plan_reset([unread, ended], SHARDS, to, NOW)
-    assert replace(first, note="") == Move("01", esn(SHARD_END), lease=unread, now_ms=NOW)
+    assert replace(first, note="") == LeaseReset("01", esn(SHARD_END), lease=unread, now_ms=NOW)
     assert first.note == "01 is not listed any more: what was not read of it after 77:0 is gone."
     assert "00" not in {move.key for move in others}
     assert not any(move.note for move in others)
@@ -99,16 +99,16 @@ def test_leases_of_shards_that_are_gone(to: InitialPosition) -> None:
 
 def test_to_a_place_in_one_shard() -> None:
     row = lease("2", "5")
-    there = InShard("2", esn("201", 4))
+    there = ShardCheckpoint("2", esn("201", 4))
     assert plan_reset([row, lease("1", "5")], SHARDS, there, NOW) == [
-        Move("2", esn("201", 4), lease=row, now_ms=NOW)
+        LeaseReset("2", esn("201", 4), lease=row, now_ms=NOW)
     ]
     (move,) = plan_reset([], SHARDS, there, NOW)
     assert move.create == replace(
         new_lease(OPEN, pos.TRIM_HORIZON, made_ms=NOW), checkpoint=esn("201", 4)
     )
     (move,) = plan_reset(
-        [lease("1", SHARD_END), lease("3", "5")], SHARDS, InShard("1", esn("7")), 0
+        [lease("1", SHARD_END), lease("3", "5")], SHARDS, ShardCheckpoint("1", esn("7")), 0
     )
     assert move.note == "1 had ended. 3 came after it and may be read at the same time."
 
@@ -116,13 +116,13 @@ def test_to_a_place_in_one_shard() -> None:
 @pytest.mark.parametrize(
     ("to", "message"),
     [
-        (InShard("2", esn("LATEST")), "LATEST is not a place in 2"),
-        (InShard("2", esn("12", -1)), "12:-1 is not a place in 2"),
-        (InShard("2", esn("x")), "x:0 is not a place in 2"),
-        (InShard("9", esn("12")), "9 is not a shard of the stream"),
+        (ShardCheckpoint("2", esn("LATEST")), "LATEST is not a place in 2"),
+        (ShardCheckpoint("2", esn("12", -1)), "12:-1 is not a place in 2"),
+        (ShardCheckpoint("2", esn("x")), "x:0 is not a place in 2"),
+        (ShardCheckpoint("9", esn("12")), "9 is not a shard of the stream"),
     ],
 )
-def test_places_that_are_none(to: InShard, message: str) -> None:
+def test_places_that_are_none(to: ShardCheckpoint, message: str) -> None:
     with pytest.raises(OptionError, match=message):
         plan_reset([lease("2", "5")], SHARDS, to, NOW)
 
@@ -140,34 +140,34 @@ def test_a_list_older_than_a_lease_moves_nothing(to: InitialPosition, at: str) -
 
 
 def test_a_step_that_met_another_row_is_made_on_that() -> None:
-    step = Move("2", esn(LATEST), NOW, lease=lease("2", "5"))
+    step = LeaseReset("2", esn(LATEST), NOW, lease=lease("2", "5"))
     now = replace(lease("2", "7"), counter=9)
-    assert again(step, now) == replace(step, lease=now)
-    new = Move("2", esn(LATEST), NOW, create=new_lease(OPEN, pos.LATEST, NOW))
-    assert again(new, now) == Move("2", esn(LATEST), NOW, lease=now)
-    assert again(new, None) == new
+    assert retried(step, now) == replace(step, lease=now)
+    new = LeaseReset("2", esn(LATEST), NOW, create=new_lease(OPEN, pos.LATEST, NOW))
+    assert retried(new, now) == LeaseReset("2", esn(LATEST), NOW, lease=now)
+    assert retried(new, None) == new
 
 
 def test_a_lease_that_was_deleted_meanwhile_is_made_anew_unless_nothing_is_left_to_read() -> None:
     known = replace(lease("1", "5"), parent_ids=("0",), hash_range=(0, MIDDLE))
-    made = again(Move("1", esn(AT_TIMESTAMP), 7, lease=known), None)
+    made = retried(LeaseReset("1", esn(AT_TIMESTAMP), 7, lease=known), None)
     assert made is not None
     assert made.lease is None
     assert made.create == new_lease(CLOSED, pos.AtTimestamp(7))
-    assert again(Move("1", esn(SHARD_END), lease=known, child_ids=("3",)), None) is None
+    assert retried(LeaseReset("1", esn(SHARD_END), lease=known, child_ids=("3",)), None) is None
 
 
 def test_a_shard_that_ended_meanwhile_is_read_again_only_if_it_should_be() -> None:
     known, ended = lease("2", "5"), lease("2", SHARD_END, "8 9")
-    assert again(Move("2", esn(LATEST), NOW, lease=known), ended) is None
-    assert again(Move("2", esn(SHARD_END), lease=known, child_ids=("8",)), ended) is None
+    assert retried(LeaseReset("2", esn(LATEST), NOW, lease=known), ended) is None
+    assert retried(LeaseReset("2", esn(SHARD_END), lease=known, child_ids=("8",)), ended) is None
     for step in (
-        Move("2", esn(TRIM_HORIZON), lease=known),
-        Move("2", esn("5"), lease=known),
-        Move("2", esn(SHARD_END), lease=known, child_ids=("7",)),
-        Move("2", esn(LATEST), NOW, lease=lease("2", SHARD_END)),
+        LeaseReset("2", esn(TRIM_HORIZON), lease=known),
+        LeaseReset("2", esn("5"), lease=known),
+        LeaseReset("2", esn(SHARD_END), lease=known, child_ids=("7",)),
+        LeaseReset("2", esn(LATEST), NOW, lease=lease("2", SHARD_END)),
     ):
-        assert again(step, ended) == replace(step, lease=ended)
+        assert retried(step, ended) == replace(step, lease=ended)
 
 
 def test_a_table_of_another_stream_or_of_several() -> None:

@@ -9,11 +9,11 @@ import pytest
 from sparkinesis.errors import InconsistentShardsError
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.rules.beginning import (
+from sparkinesis.lease.rules.lease_start import (
     ANY_AGE,
-    Beginning,
-    beginning,
-    first_instant,
+    LeaseStart,
+    application_start_ms,
+    lease_start,
     new_lease,
 )
 from sparkinesis.lease.rules.shard_sync import (
@@ -82,7 +82,7 @@ def synced(text: str, leased: str, position: InitialPosition) -> dict[str, str]:
 
 
 def synced_beside(rows: list[Lease], text: str, position: InitialPosition) -> dict[str, str]:
-    begin = beginning(rows, graph(text), position, NOW)
+    begin = lease_start(rows, graph(text), position, NOW)
     created = leases_for_partial_table(graph(text), rows, begin, position)
     return {row.shard_id: str(row.checkpoint) for row in created}
 
@@ -215,7 +215,7 @@ def test_an_application_that_has_not_begun_begins_with_open_shards_now(
     text: str, leased: str, latest: str, oldest: str
 ) -> None:
     rows = [lease(shard_id, "LATEST") for shard_id in leased.split()]
-    begin = beginning(rows, graph(text), LATEST, NOW)
+    begin = lease_start(rows, graph(text), LATEST, NOW)
     created = leases_for_partial_table(graph(text), rows, begin, LATEST)
     assert {row.shard_id for row in created} == set(latest.split())
     assert {(str(row.checkpoint), row.timestamp_ms) for row in created} == {("LATEST", NOW)}
@@ -249,7 +249,7 @@ def test_a_missing_shard_begins_at_the_first_instant_or_with_its_first_record(
 ) -> None:
     """``9`` has expired. ``1`` and ``2`` came from shards that have, too."""
     shards = graph("0 1<8 2<8")
-    begin = beginning(rows, shards, LATEST, NOW)
+    begin = lease_start(rows, shards, LATEST, NOW)
     created = {row.shard_id: row for row in leases_for_partial_table(shards, rows, begin, LATEST)}
     one = created["1"]
     if instant is None:
@@ -263,13 +263,13 @@ def test_a_missing_shard_begins_at_the_first_instant_or_with_its_first_record(
 
 
 def test_a_table_without_any_instant_tells_none() -> None:
-    assert first_instant([lease("0"), lease("1", "TRIM_HORIZON")]) is None
+    assert application_start_ms([lease("0"), lease("1", "TRIM_HORIZON")]) is None
 
 
 def test_leases_are_created_parents_first() -> None:
     shards = [Shard("z", starting_sequence_number="9"), Shard("a", starting_sequence_number="10")]
     shards += [Shard("b", starting_sequence_number="10")]
-    created = leases_for_partial_table(shards, [], Beginning(TRIM_HORIZON), TRIM_HORIZON)
+    created = leases_for_partial_table(shards, [], LeaseStart(TRIM_HORIZON), TRIM_HORIZON)
     assert [row.shard_id for row in created] == ["z", "a", "b"]
 
 
@@ -282,7 +282,7 @@ def test_a_long_history_is_no_problem() -> None:
 def test_an_open_shard_with_children_is_refused() -> None:
     shards = [Shard("0"), Shard("1", ("0",))]
     with pytest.raises(InconsistentShardsError, match="0 is listed as open, and 1 as what came"):
-        leases_for_partial_table(shards, [], Beginning(LATEST, NOW), LATEST)
+        leases_for_partial_table(shards, [], LeaseStart(LATEST, NOW), LATEST)
 
 
 # Children
@@ -296,7 +296,7 @@ def children_of(parent: str, text: str, finished: str = "", unfinished: str = ""
     return plan_children(lease(parent), children, rows, shards, BEGIN)
 
 
-BEGIN = Beginning(LATEST, FIRST, FIRST, NOW)
+BEGIN = LeaseStart(LATEST, FIRST, FIRST, NOW)
 
 
 def test_children_begin_with_their_first_record() -> None:
@@ -431,7 +431,7 @@ def test_forgotten_children_are_found(
 ) -> None:
     rows = [lease(s, SHARD_END) for s in finished.split()]
     rows += [lease(s) for s in unfinished.split()]
-    found = orphaned_children(rows, graph(text), Beginning(TRIM_HORIZON))
+    found = orphaned_children(rows, graph(text), LeaseStart(TRIM_HORIZON))
     assert [row.shard_id for row in found] == created.split()
     assert {str(row.checkpoint) for row in found} <= {"TRIM_HORIZON"}
 

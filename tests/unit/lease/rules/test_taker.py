@@ -15,7 +15,7 @@ from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequen
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.taker import (
     Observation,
-    Takes,
+    TakePlan,
     TakeSettings,
     is_expired,
     observe,
@@ -25,7 +25,7 @@ from sparkinesis.lease.rules.taker import (
 ME = "me"
 F = 9.0
 SETTINGS = TakeSettings(
-    failover_time=F, max_leases=100, max_leases_to_steal=100, handoff_timeout=30, share_for=1.5
+    failover_time=F, max_leases=100, max_leases_to_steal=100, handoff_timeout=30, scan_interval=1.5
 )
 
 
@@ -58,9 +58,9 @@ def plan(
     with_settings: TakeSettings = SETTINGS,
     held: Collection[str] | None = None,
     asked: Collection[str] = (),
-    stirred: Collection[str] = (),
-    older: Collection[str] = (),
-) -> Takes:
+    foreign_renewals: Collection[str] = (),
+    legacy: Collection[str] = (),
+) -> TakePlan:
     """A plan at time 1000; ``ages``: seconds since counter and owners changed, by key."""
     rows, ages = list(rows), ages or {}
     seen = {
@@ -69,7 +69,7 @@ def plan(
             1000 - ages.get(row.key, 0),
             (row.owner, row.checkpoint_owner),
             1000 - ages.get(f"{row.key} handoff", ages.get(row.key, 0)),
-            stirred=2 * (row.key in stirred),
+            foreign_renewals=2 * (row.key in foreign_renewals),
         )
         for row in rows
     }
@@ -77,7 +77,7 @@ def plan(
         held = {row.key for row in rows if row.actual_owner == ME}
     rng = random.Random(1)
     return plan_takes(
-        rows, seen, ME, 1000, with_settings, rng=rng, held=held, asked=asked, older=older
+        rows, seen, ME, 1000, with_settings, rng=rng, held=held, asked=asked, legacy=legacy
     )
 
 
@@ -110,7 +110,7 @@ def test_a_handoff_is_timed_from_the_owners_and_not_from_the_counter() -> None:
     asked = replace(row, owner=ME, checkpoint_owner="victim")
     seen = observe(seen, [asked], 12, ME)
     seen = observe(seen, [replace(asked, counter=5)], 20, ME)
-    assert (seen["s"].since, seen["s"].owners_since, seen["s"].stirred) == (20, 12, 0)
+    assert (seen["s"].since, seen["s"].owners_since, seen["s"].foreign_renewals) == (20, 12, 0)
 
 
 # Taking
@@ -135,7 +135,7 @@ def test_all_candidates_are_given_so_that_a_race_is_no_loss() -> None:
 
 def test_who_has_the_target_takes_nothing() -> None:
     assert plan([lease("x"), *leases(a=1, b=1)]).need == 1
-    assert plan([lease("x"), *leases(a=1, b=1, me=2)]) == Takes()
+    assert plan([lease("x"), *leases(a=1, b=1, me=2)]) == TakePlan()
 
 
 def test_no_more_than_the_worker_may_have() -> None:
@@ -160,7 +160,7 @@ def test_of_new_leases_half_of_the_target_is_left_for_workers_unknown() -> None:
 def test_leases_that_nobody_takes_for_two_looks_are_anybodys(counter: int) -> None:
     """Never owned or released: a Java worker that should take it looks every 20 seconds."""
     rows = [lease("old", counter=counter), lease("new", counter=0), *leases(me=3, a=1)]
-    two_looks = 2 * SETTINGS.share_for
+    two_looks = 2 * SETTINGS.scan_interval
     assert plan(rows).need == 0
     assert plan(rows, {"old": two_looks}).need == 0
     takes = plan(rows, {"old": two_looks + 0.1})
@@ -172,14 +172,14 @@ def test_expired_leases_do_not_wait_for_workers_that_cannot_know_of_them() -> No
     rows = [*leases(me=4, other=4, new1=1, new2=1), *leases(dead=6)]
     crashed = {row.key: F + 0.1 for row in rows if row.owner == "dead"}
     assert plan(rows, crashed).need == 0, "they are the others' share"
-    left_lying = dict.fromkeys(crashed, F + 2 * SETTINGS.share_for + 0.1)
+    left_lying = dict.fromkeys(crashed, F + 2 * SETTINGS.scan_interval + 0.1)
     assert plan(rows, left_lying).need == 6
     assert plan(rows, left_lying, with_settings=replace(SETTINGS, max_leases=5)).need == 1
 
 
 def test_finished_leases_do_not_exist() -> None:
     rows = [lease("x", at=SHARD_END), lease("y", "a", at=SHARD_END), lease("z", ME, at=SHARD_END)]
-    assert plan(rows, {"y": 100, "z": 100}, held=()) == Takes()
+    assert plan(rows, {"y": 100, "z": 100}, held=()) == TakePlan()
 
 
 # Stealing
@@ -238,7 +238,7 @@ def test_no_more_stolen_than_allowed() -> None:
 
 def test_a_lease_in_handoff_is_its_new_owners_and_not_stolen_twice() -> None:
     rows = [lease(f"h{i}", ME, checkpoint_owner="a") for i in range(3)] + leases(a=3)
-    assert plan(rows, held=()) == Takes()
+    assert plan(rows, held=()) == TakePlan()
     rows = [lease(f"h{i}", "b", checkpoint_owner="a") for i in range(3)] + leases(a=1)
     assert keys(plan(rows).steal) == set()
     assert len(plan([*rows, *leases(b=1)]).steal) == 1
@@ -248,20 +248,20 @@ def test_a_handoff_whose_time_is_up() -> None:
     mine, others = lease("m", ME, checkpoint_owner="a"), lease("o", "b", checkpoint_owner="a")
     up = SETTINGS.handoff_timeout + F
 
-    def after(waited: float) -> Takes:
+    def after(waited: float) -> TakePlan:
         ages = {"m": 0.0, "o": 0.0, "m handoff": waited, "o handoff": waited}
         return plan([mine, others], ages, held=())
 
-    assert after(up) == Takes()
-    assert after(up + 0.1) == Takes(overdue=(mine,))
-    assert plan([mine], {"m handoff": up + 1}, held={"m"}) == Takes()  # got since the scan
+    assert after(up) == TakePlan()
+    assert after(up + 0.1) == TakePlan(overdue=(mine,))
+    assert plan([mine], {"m handoff": up + 1}, held={"m"}) == TakePlan()  # got since the scan
     late = after(up + F + 0.1)
     assert (keys(late.take), late.need) == ({"m", "o"}, 2)
 
 
 def test_who_does_not_know_handoffs_is_not_asked_for_one() -> None:
     rows = leases(me=1, java=4, a=4)
-    takes = plan(rows, older={"java"})
+    takes = plan(rows, legacy={"java"})
     assert Counter(row.owner for row in (*takes.steal, *takes.seize)) == {"a": 1, "java": 1}
     assert [row.owner for row in takes.seize] == ["java"]
     assert [row.owner for row in takes.steal] == ["a"]
@@ -269,15 +269,15 @@ def test_who_does_not_know_handoffs_is_not_asked_for_one() -> None:
 
 def test_a_handoff_by_a_worker_that_turns_out_not_to_know_them_is_not_waited_for() -> None:
     mine, others = lease("m", ME, checkpoint_owner="java"), lease("o", "b", checkpoint_owner="java")
-    assert plan([mine, others], held=()) == Takes()
-    assert plan([mine, others], held=(), older={"java"}) == Takes(overdue=(mine,))
-    assert plan([mine], held={"m"}, older={"java"}) == Takes()  # got since the scan
+    assert plan([mine, others], held=()) == TakePlan()
+    assert plan([mine, others], held=(), legacy={"java"}) == TakePlan(overdue=(mine,))
+    assert plan([mine], held={"m"}, legacy={"java"}) == TakePlan()  # got since the scan
 
 
 def test_what_this_worker_holds_is_never_taken() -> None:
     rows = [lease("h", "thief", checkpoint_owner=ME), lease("i", ME)]
     takes = plan(rows, {"h": 1000, "i": 1000})
-    assert takes == Takes()
+    assert takes == TakePlan()
 
 
 # Leases by name
@@ -286,12 +286,12 @@ def test_what_this_worker_holds_is_never_taken() -> None:
 def test_a_lease_that_was_asked_for_is_adopted_at_once() -> None:
     rows = [lease("s", ME), *leases(a=1)]
     assert keys(plan(rows, held=(), asked={"s"}).adopt) == {"s"}
-    assert plan(rows, held=()) == Takes()
+    assert plan(rows, held=()) == TakePlan()
 
 
 def test_a_lease_of_my_earlier_life_is_adopted_once_nobody_seems_to_renew_it() -> None:
     rows = [lease("s", ME), lease("t", ME), lease("free")]
-    assert plan(rows, {"s": 0.6 * F, "t": 0.6 * F}, held=()) == Takes()
+    assert plan(rows, {"s": 0.6 * F, "t": 0.6 * F}, held=()) == TakePlan()
     one = plan(rows, {"s": 0.7 * F}, held=())
     assert (keys(one.adopt), one.need) == ({"s"}, 0)
     both = plan(rows, {"s": 0.7 * F, "t": 2 * F}, held=())
@@ -302,14 +302,14 @@ def test_a_lease_of_my_earlier_life_is_adopted_once_nobody_seems_to_renew_it() -
 
 def test_somebody_else_with_my_id() -> None:
     seen: dict[str, Observation] = {}
-    takes = Takes()
+    takes = TakePlan()
     for look in range(3):
         rows = [lease("s", ME, counter=look), lease("free")]
         seen = observe(seen, rows, look, ME)
         takes = plan_takes(rows, seen, ME, look, SETTINGS, rng=random.Random(1))
         if look < 2:
-            assert takes == Takes()
-    assert takes == Takes(impostors=(lease("s", ME, counter=2),))
+            assert takes == TakePlan()
+    assert takes == TakePlan(duplicate_worker_leases=(lease("s", ME, counter=2),))
 
 
 def test_a_lease_that_was_taken_in_the_middle_of_my_handing_it_over_has_no_impostor() -> None:
@@ -319,7 +319,7 @@ def test_a_lease_that_was_taken_in_the_middle_of_my_handing_it_over_has_no_impos
         rows = [lease("s", "java", counter=look, checkpoint_owner=ME), lease("free")]
         seen = observe(seen, rows, look, ME)
         takes = plan_takes(rows, seen, ME, look, SETTINGS, rng=random.Random(1))
-        assert takes.impostors == ()
+        assert takes.duplicate_worker_leases == ()
     assert takes.need == 1
 
 
@@ -331,7 +331,7 @@ def test_my_own_renewals_are_no_impostors() -> None:
     rows = [lease("s", ME, counter=5)]
     seen = observe(seen, rows, 6, ME)
     takes = plan_takes(rows, seen, ME, 6 + F, SETTINGS, rng=random.Random(1))
-    assert (takes.impostors, keys(takes.adopt)) == ((), {"s"})
+    assert (takes.duplicate_worker_leases, keys(takes.adopt)) == ((), {"s"})
 
 
 # Fleets
@@ -366,7 +366,7 @@ class Fleet:
         takes = plan_takes(
             snapshot.values(), self.known[who], who, self.now, SETTINGS, rng=self.rng, held=held
         )
-        assert takes.impostors == ()
+        assert takes.duplicate_worker_leases == ()
         got = 0
         for row in takes.take:
             if got < takes.need and self.table[row.key] == row:

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.lease.caretaker import CareSettings, Caretaker
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.renewer import LeaseRenewer
-from sparkinesis.lease.rules.beginning import new_lease
+from sparkinesis.lease.rules.lease_start import new_lease
+from sparkinesis.lease.shard_syncer import ShardSyncer, ShardSyncSettings
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.stream.address import StreamAddress
@@ -25,7 +25,7 @@ from sparkinesis.stream.shard import Shard
 from tests.integration.lease.conftest import ManualTime
 from tests.streams import put_at
 
-CARE = CareSettings(
+SYNC = ShardSyncSettings(
     audit_interval=120, audit_confidence=3, cleanup_interval=60, cleanup_leases=True
 )
 
@@ -47,8 +47,8 @@ def test_waiting_for_the_other_parent_of_a_merge_is_cheap(
     first = table.get(ids[0])
     assert first is not None
     held = LeaseRenewer(table, "me", 10, time).hold(table.take(first, "me"))
-    caretaker = Caretaker(
-        client, table, "me", initial=TRIM_HORIZON, settings=CARE, clock=time, wait=lambda _: None
+    shard_syncer = ShardSyncer(
+        client, table, "me", initial=TRIM_HORIZON, settings=SYNC, clock=time, wait=lambda _: None
     )
     calls: Counter[str] = Counter()
 
@@ -59,7 +59,7 @@ def test_waiting_for_the_other_parent_of_a_merge_is_cheap(
     server.kinesis.faults = count
     for _ in range(10):
         # The second shard is still being read; its end makes the lease of the third.
-        assert not caretaker.lease_children(held, [shards[ids[4]]])
+        assert not shard_syncer.create_child_leases(held, [shards[ids[4]]])
     assert (calls["Scan"], calls["ListShards"]) == (1, 1)
     if comes == "lease":
         table.create(new_lease(shards[ids[2]], TRIM_HORIZON))
@@ -67,10 +67,10 @@ def test_waiting_for_the_other_parent_of_a_merge_is_cheap(
         second = table.get(ids[1])
         assert second is not None
         assert table.delete(second)
-        assert not caretaker.lease_children(held, [shards[ids[4]]])
-        time.now += CARE.cleanup_interval
+        assert not shard_syncer.create_child_leases(held, [shards[ids[4]]])
+        time.now += SYNC.cleanup_interval
         held = LeaseRenewer(table, "me", 10, time).hold(held.lease)
-    assert caretaker.lease_children(held, [shards[ids[4]]])
+    assert shard_syncer.create_child_leases(held, [shards[ids[4]]])
     assert table.get(ids[4]) is not None
     assert held.lease.child_ids == (ids[4],)
 
@@ -88,8 +88,8 @@ def test_a_merge_does_not_wait_for_a_lease_that_was_deleted(
     shards = {shard.id: shard for shard in client.list_shards()[0]}
     for one in (ids[0], ids[1], ids[3]):
         table.create(new_lease(shards[one], TRIM_HORIZON))
-    caretaker = Caretaker(
-        client, table, "me", initial=TRIM_HORIZON, settings=CARE, clock=time, wait=lambda _: None
+    shard_syncer = ShardSyncer(
+        client, table, "me", initial=TRIM_HORIZON, settings=SYNC, clock=time, wait=lambda _: None
     )
 
     def hold(shard_id: str) -> HeldLease:
@@ -98,14 +98,14 @@ def test_a_merge_does_not_wait_for_a_lease_that_was_deleted(
         return LeaseRenewer(table, "me", 10, time).hold(table.take(lease, "me"))
 
     root, held = hold(ids[0]), hold(ids[1])
-    assert not caretaker.lease_children(held, [shards[ids[3]]])
+    assert not shard_syncer.create_child_leases(held, [shards[ids[3]]])
     assert table.get(ids[2]) is None, "the first shard may still make it"
     root.checkpoint(ExtendedSequenceNumber(SHARD_END))
-    time.now += CARE.cleanup_interval
+    time.now += SYNC.cleanup_interval
     held = hold(ids[1])
-    assert not caretaker.lease_children(held, [shards[ids[3]]])
+    assert not shard_syncer.create_child_leases(held, [shards[ids[3]]])
     assert table.get(ids[2]) is not None
-    assert caretaker.lease_children(held, [shards[ids[3]]])
+    assert shard_syncer.create_child_leases(held, [shards[ids[3]]])
     assert held.lease.child_ids == (ids[3],)
 
 
@@ -131,10 +131,10 @@ def test_a_broken_lease_keeps_no_merge_from_ending(
     first = table.get(ids[0])
     assert first is not None
     held = LeaseRenewer(table, "me", 10, time).hold(table.take(first, "me"))
-    caretaker = Caretaker(
-        client, table, "me", initial=TRIM_HORIZON, settings=CARE, clock=time, wait=lambda _: None
+    shard_syncer = ShardSyncer(
+        client, table, "me", initial=TRIM_HORIZON, settings=SYNC, clock=time, wait=lambda _: None
     )
-    assert caretaker.lease_children(held, [shards[ids[3]]])
+    assert shard_syncer.create_child_leases(held, [shards[ids[3]]])
     child = table.get(ids[3])
     assert child is not None
     assert child.parent_ids == (ids[0], ids[1])
@@ -145,14 +145,14 @@ def test_a_broken_lease_keeps_no_merge_from_ending(
 class Ended:
     """A stream of 2 shards, split into 4 by now, whose first two are held by one worker."""
 
-    caretaker: Caretaker
+    shard_syncer: ShardSyncer
     held: list[HeldLease]
     listed: list[float]
     """When ListShards was called."""
 
-    def lease_children(self) -> list[bool]:
+    def create_child_leases(self) -> list[bool]:
         """None of the shards has named its children."""
-        return [self.caretaker.lease_children(one, ()) for one in self.held]
+        return [self.shard_syncer.create_child_leases(one, ()) for one in self.held]
 
 
 def ended_shards(
@@ -180,30 +180,30 @@ def ended_shards(
             shards, now_ms = list_shards(*given, **named)
             return (before if lagging() else shards), now_ms
 
-    caretaker = Caretaker(
+    shard_syncer = ShardSyncer(
         Lagging(client.address),
         table,
         "me",
         initial=TRIM_HORIZON,
-        settings=CARE,
+        settings=SYNC,
         clock=time,
         wait=lambda _: None,
     )
-    return Ended(caretaker, held, listed)
+    return Ended(shard_syncer, held, listed)
 
 
 def test_children_that_no_end_has_named_are_listed_by_one_call(
     server: LocalServer, table: LeaseTable, time: ManualTime
 ) -> None:
     ended = ended_shards(server, table, time, lagging=lambda: False)
-    assert ended.lease_children() == [True, True]
+    assert ended.create_child_leases() == [True, True]
     assert ended.listed == [1000.0]
     leased = {lease.key: lease for lease in table.leases()}
     assert sorted(leased) == [f"shardId-{i:012d}" for i in range(6)]
     for one in ended.held:
         assert [leased[child].parent_ids for child in one.lease.child_ids] == [(one.key,)] * 2
         # Another worker may have the shard again, for want of its last checkpoint.
-        assert ended.caretaker.lease_children(one, ())
+        assert ended.shard_syncer.create_child_leases(one, ())
     assert len(ended.listed) == 1
 
 
@@ -211,7 +211,7 @@ def test_a_listing_that_lags_behind_is_asked_for_again_and_again_ever_more_seldo
     server: LocalServer, table: LeaseTable, time: ManualTime, caplog: pytest.LogCaptureFixture
 ) -> None:
     ended = ended_shards(server, table, time, lagging=lambda: time.now < 1100)
-    while not all(ended.lease_children()):
+    while not all(ended.create_child_leases()):
         assert {lease.key for lease in table.leases()} == {one.key for one in ended.held}
         time.now += 0.5  # as a consumer asks
     assert [round(at - 1000) for at in ended.listed] == [0, 1, 3, 7, 15, 31, 61, 91, 121]
@@ -228,7 +228,7 @@ def test_a_shard_whose_children_have_all_expired_is_done(
     gone = new_lease(Shard("shardId-0", (), False, (0, 2**128 - 1)), TRIM_HORIZON)
     table.create(gone)
     held = LeaseRenewer(table, "me", 1000, time).hold(table.take(gone, "me"))
-    assert ended.caretaker.lease_children(held, ())
+    assert ended.shard_syncer.create_child_leases(held, ())
     assert held.lease.child_ids == ()
 
 
@@ -247,10 +247,10 @@ def test_leases_beside_those_of_java_begin_at_records_and_not_at_instants(
     for shard in shards[:2]:
         begin: InitialPosition = LATEST if initial == "latest" else TRIM_HORIZON
         table.create(replace(new_lease(shard, begin), owner="java-1"))
-    caretaker = Caretaker(
-        client, table, "me", initial=position, settings=CARE, clock=time, wait=lambda _: None
+    shard_syncer = ShardSyncer(
+        client, table, "me", initial=position, settings=SYNC, clock=time, wait=lambda _: None
     )
-    caretaker.sync()
+    shard_syncer.sync()
     made = table.get(shards[2].id)
     assert made is not None
     assert (made.checkpoint, made.timestamp_ms) == (ExtendedSequenceNumber(old[2]), None)
@@ -266,11 +266,11 @@ def test_the_leases_of_a_new_application_hold_the_instant_and_java_is_told_of(
     kinesis.create_stream(StreamName=name, ShardCount=2)
     client = StreamClient(StreamAddress(name, None, "us-east-1", server.endpoint_url))
     instant = AtTimestamp(client.list_shards()[1])
-    caretaker = Caretaker(
-        client, table, "me", initial=instant, settings=CARE, clock=time, wait=lambda _: None
+    shard_syncer = ShardSyncer(
+        client, table, "me", initial=instant, settings=SYNC, clock=time, wait=lambda _: None
     )
     with caplog.at_level(logging.INFO):
-        caretaker.sync()
+        shard_syncer.sync()
     made = [(row.checkpoint.sequence_number, row.timestamp_ms) for row in table.leases()]
     assert made == [("AT_TIMESTAMP", instant.ms)] * 2
     (told,) = [line for line in caplog.messages if "Java" in line]

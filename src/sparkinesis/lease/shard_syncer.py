@@ -6,20 +6,20 @@ import logging
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from sparkinesis.lease.checkpoint_search import checkpoint_at
 from sparkinesis.lease.extended_sequence_number import AT_TIMESTAMP, ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.audit import Confidence, find_hole, missing_hash_ranges
-from sparkinesis.lease.rules.beginning import (
-    Beginning,
-    beginning,
-    first_instant,
-    newest,
-)
 from sparkinesis.lease.rules.cleanup import deletable
-from sparkinesis.lease.rules.instants import place_at
-from sparkinesis.lease.rules.java import may_read
+from sparkinesis.lease.rules.java import java_kcl_may_read
 from sparkinesis.lease.rules.leader import leader
+from sparkinesis.lease.rules.lease_start import (
+    LeaseStart,
+    application_start_ms,
+    last_known_position,
+    lease_start,
+)
 from sparkinesis.lease.rules.shard_sync import (
     UNSEEN,
     ShardEnd,
@@ -30,7 +30,7 @@ from sparkinesis.lease.rules.shard_sync import (
     plan_children,
     through_reshard,
 )
-from sparkinesis.lease.table.broken import Look
+from sparkinesis.lease.table.rows import TableScan
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.listing import ShardListing
@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class CareSettings:
+class ShardSyncSettings:
     """Durations are in seconds; see `WorkerOptions` for the defaults."""
 
     audit_interval: float
@@ -71,8 +71,8 @@ class _Unlisted:
     """Seconds until the listing after that one."""
 
 
-class Caretaker:
-    """`sync` is for the start and `step` for one thread; `lease_children` is for any."""
+class ShardSyncer:
+    """`sync` is for the start and `step` for one thread; `create_child_leases` is for any."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Caretaker:
         worker_id: str,
         *,
         initial: InitialPosition,
-        settings: CareSettings,
+        settings: ShardSyncSettings,
         clock: Callable[[], float],
         wait: Callable[[float], object],
     ) -> None:
@@ -113,18 +113,20 @@ class Caretaker:
         through_reshard(self._sync, self._wait)
 
     def _sync(self) -> None:
-        look = self._table.look(consistent=True).of_one_stream
-        self._look_for_another_stream(look.leases)
-        if not look.leases and not look.broken:
+        scan = self._table.scan(consistent=True).single_stream
+        self._look_for_another_stream(scan.leases)
+        if not scan.leases and not scan.broken:
             self._begin()
-        elif find_hole(look.leases) is not None and not look.broken:
+        elif find_hole(scan.leases) is not None and not scan.broken:
             # What a broken lease stands for is not known, nor what is missing beside it.
             self._fill_holes()
 
     def _look_for_another_stream(self, leases: Iterable[Lease]) -> None:
         """Tell of leases that are older than the stream: it has the name of a deleted one."""
         by_shard = {one.shard_id: one for one in leases}
-        positions = {key: at for key, one in by_shard.items() if (at := newest(one)) is not None}
+        positions = {
+            key: at for key, one in by_shard.items() if (at := last_known_position(one)) is not None
+        }
         if not positions:
             return
         check = RetentionCheck(self._client, fail_on_data_loss=False)
@@ -153,26 +155,26 @@ class Caretaker:
             self._create(leases[1:])
 
     def _fill_holes(self) -> None:
-        leases = self._table.leases_of_one_stream(consistent=True)
-        begin, shards = self._beginning(leases)
-        leases = self._table.leases_of_one_stream(consistent=True)
+        leases = self._table.single_stream_leases(consistent=True)
+        begin, shards = self._lease_start(leases)
+        leases = self._table.single_stream_leases(consistent=True)
         for lease, hash_range in missing_hash_ranges(leases, shards):
             self._table.add_hash_range(lease, hash_range)
         self._create_late(orphaned_children(leases, shards, begin), leases, shards, begin)
-        leases = self._table.leases_of_one_stream(consistent=True)
+        leases = self._table.single_stream_leases(consistent=True)
         missing = leases_for_partial_table(shards, leases, begin, self._initial)
         self._create_late(missing, leases, shards, begin)
 
-    def _beginning(self, leases: Sequence[Lease]) -> tuple[Beginning, list[Shard]]:
+    def _lease_start(self, leases: Sequence[Lease]) -> tuple[LeaseStart, list[Shard]]:
         """Where a shard begins beside these leases, and the shards that are of concern."""
-        first_ms = first_instant(leases)
+        first_ms = application_start_ms(leases)
         since: AtTimestamp | None = None
         if isinstance(self._initial, AtTimestamp):
             since = self._initial
         elif self._initial is LATEST and first_ms:
             since = AtTimestamp(first_ms)
         shards, now_ms = self._client.list_shards(since=since)
-        return beginning(leases, shards, self._initial, now_ms), shards
+        return lease_start(leases, shards, self._initial, now_ms), shards
 
     def _create(self, leases: Iterable[Lease]) -> int:
         """Make leases; returns how many of them were not there yet."""
@@ -188,7 +190,7 @@ class Caretaker:
         missing: Sequence[Lease],
         leases: Iterable[Lease],
         shards: Iterable[Shard],
-        begin: Beginning,
+        begin: LeaseStart,
     ) -> None:
         """Make leases that an application lacks which has begun before, and tell what it lost."""
         self._create(missing)
@@ -219,13 +221,13 @@ class Caretaker:
         """
         if all(lease.timestamp_ms is None for lease in leases):
             return leases
-        if may_read(self._table.look(consistent=True), self._worker_id):
+        if java_kcl_may_read(self._table.scan(consistent=True), self._worker_id):
             return [
                 lease
                 if lease.timestamp_ms is None
                 else replace(
                     lease,
-                    checkpoint=self.place_at(lease.shard_id, lease.timestamp_ms),
+                    checkpoint=self.checkpoint_at(lease.shard_id, lease.timestamp_ms),
                     timestamp_ms=None,
                 )
                 for lease in leases
@@ -241,9 +243,9 @@ class Caretaker:
             )
         return leases
 
-    def place_at(self, shard_id: str, instant_ms: int) -> ExtendedSequenceNumber:
+    def checkpoint_at(self, shard_id: str, instant_ms: int) -> ExtendedSequenceNumber:
         """The checkpoint that means an instant to every KCL. Raises service errors."""
-        return place_at(self._client, shard_id, instant_ms, self._wait)
+        return checkpoint_at(self._client, shard_id, instant_ms, self._wait)
 
     def step(self, leases: Sequence[Lease], expired: Container[str] = ()) -> float:
         """Audit and clean up when it is time, if this worker leads by the last look at the table.
@@ -288,12 +290,12 @@ class Caretaker:
             children = lineage.children(lease.shard_id)
             if lease.is_finished and not lease.child_ids and children:
                 self._table.add_children(lease, children)
-        remaining = self._table.leases_of_one_stream(consistent=True)
+        remaining = self._table.single_stream_leases(consistent=True)
         for lease in deletable(remaining, shards):
             if self._table.delete(lease):
                 _log.info("Deleted the lease %s: its shard is done, as are its parents", lease.key)
 
-    def lease_children(
+    def create_child_leases(
         self, parent: HeldLease, children: Sequence[Shard], end: ShardEnd = UNSEEN
     ) -> bool:
         """Leases for the shards that follow one that has ended, and their ids in its own lease.
@@ -311,34 +313,34 @@ class Caretaker:
         if self._still_waits(parent.key):
             return False
         if not children:
-            listed = self._children_listed(parent)
+            listed = self._listed_children(parent)
             if not listed:
                 return listed is not None
             children = listed
         is_merge = any(len(child.parents) > 1 for child in children)
-        begin, shards, look = Beginning(TRIM_HORIZON), list[Shard](), Look()
+        begin, shards, scan = LeaseStart(TRIM_HORIZON), list[Shard](), TableScan()
         if is_merge:
-            begin, shards = self._beginning([parent.lease])
-            look = self._table.look(consistent=True).of_one_stream
-        first_ms = first_instant([parent.lease, *look.leases])
+            begin, shards = self._lease_start([parent.lease])
+            scan = self._table.scan(consistent=True).single_stream
+        first_ms = application_start_ms([parent.lease, *scan.leases])
         made_ms = begin.made_ms if is_merge else end.seen_ms
         begin = replace(begin, application_ms=first_ms, made_ms=made_ms)
-        broken = [row.key for row in look.broken]
+        broken = [row.key for row in scan.broken]
         plan = plan_children(
             parent.lease,
             children,
-            look.leases,
+            scan.leases,
             shards,
             begin,
             broken=broken,
             not_before_ms=end.not_before_ms,
         )
-        self._create_late(plan.create, [parent.lease, *look.leases], shards, begin)
+        self._create_late(plan.create, [parent.lease, *scan.leases], shards, begin)
         if plan.wait_for:
             if not broken:
                 # Else they wait for ever: where the child has its lease, no audit sees a hole.
-                forgotten = orphaned_children(look.leases, shards, begin)
-                self._create_late(forgotten, look.leases, shards, begin)
+                forgotten = orphaned_children(scan.leases, shards, begin)
+                self._create_late(forgotten, scan.leases, shards, begin)
             self._waits[parent.key] = (self._clock(), plan.wait_for)
             _log.info(
                 "%s has ended; the shards that follow wait for the leases of %s",
@@ -350,7 +352,7 @@ class Caretaker:
         parent.add_children([child.id for child in children])
         return True
 
-    def _children_listed(self, parent: HeldLease) -> Sequence[Shard] | None:
+    def _listed_children(self, parent: HeldLease) -> Sequence[Shard] | None:
         """The shards that follow one that has ended, as ListShards tells them.
 
         None: it does not tell yet. There is one call for all shards that end at about the same

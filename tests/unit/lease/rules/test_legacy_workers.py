@@ -9,7 +9,7 @@ import pytest
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.rules.peers import Peers, watch
+from sparkinesis.lease.rules.legacy_workers import WorkerVersions, observe_renewals
 
 F = 9.0
 LOOK = F / 6
@@ -28,25 +28,27 @@ def processed(row: Lease, n: int) -> Lease:
     return replace(renewed(row, n), checkpoint=at, counter=row.counter + 3)
 
 
-def looks(row: Lease, live: Life, count: int, known: Peers | None = None) -> list[Peers]:
+def looks(
+    row: Lease, live: Life, count: int, known: WorkerVersions | None = None
+) -> list[WorkerVersions]:
     found, now = [], 1000.0
-    peers = watch(known or Peers(), [row], now, F)
+    peers = observe_renewals(known or WorkerVersions(), [row], now, F)
     for n in range(1, count + 1):
         row, now = live(row, n), now + LOOK
-        peers = watch(peers, [row], now, F)
+        peers = observe_renewals(peers, [row], now, F)
         found.append(peers)
     return found
 
 
-def first_older(found: Iterable[Peers]) -> int | None:
+def first_older(found: Iterable[WorkerVersions]) -> int | None:
     """At which look, from 1, the peer was taken for an older worker."""
-    return next((n for n, peers in enumerate(found, 1) if peers.older), None)
+    return next((n for n, peers in enumerate(found, 1) if peers.legacy), None)
 
 
 def test_a_worker_that_processes_and_writes_no_rate_is_an_older_one() -> None:
     found = looks(ROW, processed, 20)
     assert first_older(found) == 1 + 6, "a failover time after its first checkpoint"
-    assert found[-1].older == {"peer"}
+    assert found[-1].legacy == {"peer"}
 
 
 @pytest.mark.parametrize("rate", [0.25, 1e-6])
@@ -119,7 +121,7 @@ def test_a_handoff_that_is_ignored_goes_on_telling_of_the_owner() -> None:
 
     found = looks(ROW, asked_for, 20)
     assert first_older(found) == 1 + 6
-    assert found[-1].older == {"peer"}
+    assert found[-1].legacy == {"peer"}
 
 
 def test_a_taken_lease_with_the_handoff_of_another_left_in_it_tells_of_nobody() -> None:
@@ -134,5 +136,5 @@ def test_a_taken_lease_with_the_handoff_of_another_left_in_it_tells_of_nobody() 
 
 def test_workers_without_leases_are_forgotten() -> None:
     known = looks(ROW, processed, 20)[-1]
-    gone = watch(known, [replace(ROW, owner="other")], 2000.0, F)
-    assert (gone.older, gone.modern) == (frozenset(), frozenset())
+    gone = observe_renewals(known, [replace(ROW, owner="other")], 2000.0, F)
+    assert (gone.legacy, gone.modern) == (frozenset(), frozenset())

@@ -9,7 +9,7 @@ import pytest
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table import requests
-from sparkinesis.lease.table.refusal import Lost, Still, judge
+from sparkinesis.lease.table.write_conflict import LeaseLoss, StillHeld, resolve_conflict
 
 AT = ExtendedSequenceNumber("500", 3)
 KNOWN = Lease("s", "s", ExtendedSequenceNumber("100"), owner="me", counter=7)
@@ -22,31 +22,31 @@ def asked(row: Lease) -> Lease:
 
 
 def test_a_handoff_leaves_the_counter_and_is_learnt() -> None:
-    assert judge(KNOWN, asked(KNOWN), "me", []) == Still(asked(KNOWN))
+    assert resolve_conflict(KNOWN, asked(KNOWN), "me", []) == StillHeld(asked(KNOWN))
 
 
 def test_a_row_that_is_as_it_was_known_is_still_ones_own() -> None:
     """A refusal may not tell the row; until it is read, what had been asked may be withdrawn."""
-    assert judge(KNOWN, KNOWN, "me", []) == Still(KNOWN)
+    assert resolve_conflict(KNOWN, KNOWN, "me", []) == StillHeld(KNOWN)
     known_asked = asked(KNOWN)
-    assert judge(known_asked, known_asked, "me", []) == Still(known_asked)
+    assert resolve_conflict(known_asked, known_asked, "me", []) == StillHeld(known_asked)
 
 
 @pytest.mark.parametrize("update", [RENEWAL, CHECKPOINT])
 def test_a_write_whose_answer_was_lost_is_recognised(update: requests.Update) -> None:
     sent = [RENEWAL, CHECKPOINT]
-    assert judge(KNOWN, update.after, "me", sent) == Still(update.after, update)
+    assert resolve_conflict(KNOWN, update.after, "me", sent) == StillHeld(update.after, update)
     after_handoff = asked(update.after)
-    assert judge(KNOWN, after_handoff, "me", sent) == Still(after_handoff, update)
+    assert resolve_conflict(KNOWN, after_handoff, "me", sent) == StillHeld(after_handoff, update)
 
 
 @pytest.mark.parametrize("unanswered", [[], [CHECKPOINT]])
 def test_a_counter_that_none_of_ones_own_writes_explains_is_an_impostors(
     unanswered: list[requests.Update],
 ) -> None:
-    verdict = judge(KNOWN, RENEWAL.after, "me", unanswered)
-    assert isinstance(verdict, Lost)
-    assert verdict.by_impostor
+    verdict = resolve_conflict(KNOWN, RENEWAL.after, "me", unanswered)
+    assert isinstance(verdict, LeaseLoss)
+    assert verdict.to_duplicate_worker
     assert "as worker me too" in verdict.why
 
 
@@ -60,7 +60,7 @@ def test_a_counter_that_none_of_ones_own_writes_explains_is_an_impostors(
     ],
 )
 def test_another_owner_is_a_loss_whatever_the_counter(row: Lease | None, why: str) -> None:
-    verdict = judge(KNOWN, row, "me", [RENEWAL, CHECKPOINT])
-    assert isinstance(verdict, Lost)
+    verdict = resolve_conflict(KNOWN, row, "me", [RENEWAL, CHECKPOINT])
+    assert isinstance(verdict, LeaseLoss)
     assert why in verdict.why
-    assert not verdict.by_impostor
+    assert not verdict.to_duplicate_worker

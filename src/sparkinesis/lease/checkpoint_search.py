@@ -27,10 +27,10 @@ _CLOSE_MS = 1_000
 _STRIDE = 8
 """By how much farther back each look begins than the one before."""
 _APART = 0.25
-"""Seconds between two looks: a shard allows five GetRecords calls a second, for all readers."""
+"""Seconds between two probe: a shard allows five GetRecords calls a second, for all readers."""
 
 
-def place_at(
+def checkpoint_at(
     client: StreamClient, shard_id: str, instant_ms: int, wait: Callable[[float], object]
 ) -> ExtendedSequenceNumber:
     """The checkpoint behind which a shard goes on with the first record since ``instant_ms``.
@@ -44,7 +44,7 @@ def place_at(
     `AccessDeniedError` among them: `GetShardIterator` and `GetRecords` are called.
     """
     try:
-        before = _last_before(_Looks(client, shard_id, instant_ms, _Turns(wait)))
+        before = _last_before(_ShardProbe(client, shard_id, instant_ms, _Pacer(wait)))
     except ShardNotFoundError:
         before = None
     if before is None:
@@ -53,40 +53,40 @@ def place_at(
     return ExtendedSequenceNumber(before.sequence_number, user_records - 1)
 
 
-def _last_before(looks: _Looks) -> Record | None:
+def _last_before(probe: _ShardProbe) -> Record | None:
     """The record before the first one since the instant: None where that is the oldest."""
-    oldest = looks.look(TRIM_HORIZON, 1).last
+    oldest = probe.probe(TRIM_HORIZON, 1).last
     if oldest is None:
         return None
-    oldest_ms, reach, near = _arrival_ms(oldest), _CLOSE_MS, looks.instant_ms
+    oldest_ms, reach, near = _arrival_ms(oldest), _CLOSE_MS, probe.instant_ms
     while True:
-        far = max(oldest_ms, looks.instant_ms - reach)
-        seen = looks.look(AtTimestamp(far))
+        far = max(oldest_ms, probe.instant_ms - reach)
+        seen = probe.probe(AtTimestamp(far))
         if seen.last is not None or far == oldest_ms:
             break
         near, reach = far, reach * _STRIDE
     while not seen.is_last and near - far > _CLOSE_MS:
         middle = (near + far) // 2
-        nearer = looks.look(AtTimestamp(middle))
+        nearer = probe.probe(AtTimestamp(middle))
         if nearer.last is None:
             near = middle
         else:
             far, seen = middle, nearer
     while not seen.is_last and seen.last is not None:
-        behind = looks.look(AfterRecord(seen.last.sequence_number), MAX_RECORDS_PER_CALL)
-        seen = behind if behind.last is not None else _Seen(seen.last, is_last=True)
+        behind = probe.probe(AfterRecord(seen.last.sequence_number), MAX_RECORDS_PER_CALL)
+        seen = behind if behind.last is not None else _Probed(seen.last, is_last=True)
     return seen.last
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _Probed:
     last: Record | None
     """The last record of a page before one that arrived since the instant."""
     is_last: bool
     """Such a record follows, or none at all."""
 
 
-class _Turns(AbstractContextManager[None]):
+class _Pacer(AbstractContextManager[None]):
     """Lets calls, and what is tried again of them, begin some time after the one before."""
 
     def __init__(self, wait: Callable[[float], object]) -> None:
@@ -103,15 +103,15 @@ class _Turns(AbstractContextManager[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class _Looks:
+class _ShardProbe:
     """Looks at one shard, one after the other."""
 
     client: StreamClient
     shard_id: str
     instant_ms: int
-    turns: _Turns
+    pacer: _Pacer
 
-    def look(self, position: Position, limit: int = _SAMPLE) -> _Seen:
+    def probe(self, position: Position, limit: int = _SAMPLE) -> _Probed:
         """The first page from ``position`` on that has records."""
         iterator: str | None = self.client.shard_iterator(self.shard_id, position)
         while iterator is not None:
@@ -119,16 +119,16 @@ class _Looks:
             last: Record | None = None
             for record in page.records:
                 if not _is_older(record, self.instant_ms):
-                    return _Seen(last, is_last=True)
+                    return _Probed(last, is_last=True)
                 last = record
             is_end = not page.millis_behind_latest or page.next_shard_iterator is None
             if page.records or is_end:
-                return _Seen(last, is_last=is_end)
+                return _Probed(last, is_last=is_end)
             iterator = page.next_shard_iterator
-        return _Seen(None, is_last=True)
+        return _Probed(None, is_last=True)
 
     def _fetch(self, iterator: str, limit: int) -> Page:
-        return self.client.get_records(self.shard_id, iterator, limit, self.turns).page
+        return self.client.get_records(self.shard_id, iterator, limit, self.pacer).page
 
 
 def _is_older(record: Record, instant_ms: int) -> bool:

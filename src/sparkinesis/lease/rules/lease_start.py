@@ -20,13 +20,13 @@ from sparkinesis.stream.shard import Shard
 ANY_AGE = AtTimestamp(0)
 """What is known of a lease whose shard may have lost records of any age before it is read."""
 
-BEGINS_WITHIN_MS = 300_000
+STARTS_WITHIN_MS = 300_000
 """An application that begins at TRIM_HORIZON begins to read within this time: what expires until
 then counts as expired before."""
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
+class WantedRecords:
     """Which records are wanted of a shard of which none was read."""
 
     nothing_before: AtTimestamp | None = None
@@ -36,7 +36,7 @@ class Unread:
     skipped_before_ms: int | None = None
     """Of all that, the records that arrived before this (epoch ms) are not wanted."""
 
-    def not_before(self, bound_ms: int) -> Unread:
+    def not_before(self, bound_ms: int) -> WantedRecords:
         """Of them, those that arrived at ``bound_ms`` (epoch ms) or later."""
         return replace(self, skipped_before_ms=bound_ms)
 
@@ -47,10 +47,10 @@ class Unread:
             return False
         if self.nothing_before is not None:
             return self.nothing_before.ms < now_ms - retention_ms
-        return self.made_ms is not None and now_ms - self.made_ms > BEGINS_WITHIN_MS
+        return self.made_ms is not None and now_ms - self.made_ms > STARTS_WITHIN_MS
 
 
-def unread_of(lease: Lease, initial: Position) -> Unread:
+def wanted_records(lease: Lease, initial: Position) -> WantedRecords:
     """Which records a lease wants whose checkpoint is a name.
 
     ``initial``: the application's initial position, where a KCL's AT_TIMESTAMP begins. Of a lease
@@ -62,13 +62,13 @@ def unread_of(lease: Lease, initial: Position) -> Unread:
         instant_ms = initial.ms if isinstance(initial, AtTimestamp) else None
     known = lease.known if isinstance(lease.known, AtTimestamp) else None
     if instant_ms is not None:
-        return Unread(AtTimestamp(max(instant_ms, known.ms if known else 0)))
+        return WantedRecords(AtTimestamp(max(instant_ms, known.ms if known else 0)))
     if known is None and lease.made_ms is None and lease.parent_ids:
         known = ANY_AGE
-    return Unread(known, lease.made_ms)
+    return WantedRecords(known, lease.made_ms)
 
 
-def newest(lease: Lease) -> AfterRecord | AtTimestamp | None:
+def last_known_position(lease: Lease) -> AfterRecord | AtTimestamp | None:
     """The position that shows when the stream of a lease was there at last; None if none does."""
     if isinstance(lease.known, AfterRecord):
         return lease.known
@@ -109,7 +109,7 @@ def new_lease(
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
+class LeaseStart:
     """Where a shard begins of which neither it nor an ancestor has a lease."""
 
     at: InitialPosition
@@ -136,7 +136,7 @@ class Beginning:
     def may_have_lost(self, now_ms: int, retention_ms: int) -> bool:
         """Whether records behind it may have expired by now, of shards that are old enough."""
         known = self.instant or self.known
-        return Unread(known, self.made_ms).may_have_lost(now_ms, retention_ms)
+        return WantedRecords(known, self.made_ms).may_have_lost(now_ms, retention_ms)
 
     def lease(self, shard: Shard) -> Lease:
         """The lease of a shard that begins there."""
@@ -153,7 +153,7 @@ class Beginning:
         return replace(lease, application_ms=self.application_ms, known=known)
 
 
-def first_instant(leases: Iterable[Lease]) -> int | None:
+def application_start_ms(leases: Iterable[Lease]) -> int | None:
     """The instant (epoch ms) at which the application began at LATEST, as its rows tell.
 
     0: the rows say that it is not known. None: no row tells anything. Of several instants the
@@ -167,9 +167,9 @@ def first_instant(leases: Iterable[Lease]) -> int | None:
     return min(told[False] or told[True], default=None)
 
 
-def beginning(
+def lease_start(
     leases: Iterable[Lease], shards: Iterable[Shard], initial: InitialPosition, now_ms: int
-) -> Beginning:
+) -> LeaseStart:
     """Where a shard begins that should have a lease, and neither it nor an ancestor has one.
 
     ``initial``: the application's initial position. At LATEST it is the application's first
@@ -180,19 +180,19 @@ def beginning(
     has begun to read, and a KCL takes the word for the moment at which it begins.
     """
     leases = list(leases)
-    first_ms = first_instant(leases)
+    first_ms = application_start_ms(leases)
     if isinstance(initial, AtTimestamp):
-        return Beginning(initial, None, first_ms, now_ms)
+        return LeaseStart(initial, None, first_ms, now_ms)
     if initial is TRIM_HORIZON:
         # All that was kept when the application began is wanted.
         made_ms = min((one.made_ms for one in leases if one.made_ms is not None), default=None)
         known = ANY_AGE if made_ms is None else None
-        return Beginning(initial, None, first_ms, made_ms or now_ms, known)
+        return LeaseStart(initial, None, first_ms, made_ms or now_ms, known)
     if first_ms:
-        return Beginning(initial, first_ms, first_ms, now_ms)
+        return LeaseStart(initial, first_ms, first_ms, now_ms)
     if first_ms is None and _is_unread(leases, shards):
-        return Beginning(initial, now_ms, now_ms, now_ms, is_now=True)
-    return Beginning(TRIM_HORIZON, None, first_ms, now_ms, ANY_AGE)
+        return LeaseStart(initial, now_ms, now_ms, now_ms, is_now=True)
+    return LeaseStart(TRIM_HORIZON, None, first_ms, now_ms, ANY_AGE)
 
 
 def _is_unread(leases: Iterable[Lease], shards: Iterable[Shard]) -> bool:

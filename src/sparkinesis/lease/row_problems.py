@@ -6,13 +6,13 @@ import logging
 from collections.abc import Iterable
 
 from sparkinesis.errors import SparkinesisError
-from sparkinesis.lease.table.broken import BrokenLease
+from sparkinesis.lease.table.rows import BrokenLease
 from sparkinesis.lease.table.table import LeaseTable
 
 _log = logging.getLogger(__name__)
 
 
-class Troubles:
+class RowProblems:
     """Those of one worker; used by one thread at a time."""
 
     def __init__(self, table: LeaseTable) -> None:
@@ -21,7 +21,7 @@ class Troubles:
         self._refused: dict[str, str] = {}
         """By lease key: what was told last."""
 
-    def are_broken(self, rows: Iterable[BrokenLease]) -> None:
+    def report_broken(self, rows: Iterable[BrokenLease]) -> None:
         """All those that a look at the table found."""
         found = {row.key: row.why for row in rows}
         for key, why in found.items():
@@ -38,7 +38,7 @@ class Troubles:
             _log.info("The lease %s in the %s is not broken any more", key, self._table)
         self._broken = found
 
-    def is_refused(self, key: str, error: SparkinesisError) -> None:
+    def report_refusal(self, key: str, error: SparkinesisError) -> None:
         """The service does not take a write to this row, and would not take it again."""
         if self._refused.get(key) != (why := str(error)):
             _log.error("The lease %s cannot be written, and is left alone: %s", key, why)

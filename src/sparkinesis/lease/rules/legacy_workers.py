@@ -42,25 +42,27 @@ class Tenure:
 
 
 @dataclass(frozen=True, slots=True)
-class Peers:
+class WorkerVersions:
     """What is known of the workers that own leases now."""
 
     tenures: Mapping[str, Tenure] = field(default_factory=dict)
     """By lease key."""
-    older: frozenset[str] = frozenset()
+    legacy: frozenset[str] = frozenset()
     """Workers that do not know handoffs."""
     modern: frozenset[str] = frozenset()
     """Workers that have changed a rate, and are never taken for older ones."""
 
 
-def watch(known: Peers, leases: Iterable[Lease], now: float, failover_time: float) -> Peers:
+def observe_renewals(
+    known: WorkerVersions, leases: Iterable[Lease], now: float, failover_time: float
+) -> WorkerVersions:
     """What is known after one more look at the table, ``now`` (seconds).
 
     A worker that owns no lease any more is forgotten.
     """
     rows = [lease for lease in leases if not lease.is_finished]
     tenures: dict[str, Tenure] = {}
-    modern, older = set(known.modern), set(known.older)
+    modern, legacy = set(known.modern), set(known.legacy)
     for row in rows:
         before = known.tenures.get(row.key)
         tenure = tenures[row.key] = _after(before, row, now)
@@ -68,10 +70,12 @@ def watch(known: Peers, leases: Iterable[Lease], now: float, failover_time: floa
             continue
         if before is not None and _is_same_hand(before, row) and before.rate != tenure.rate:
             modern.add(tenure.worker)
-        elif _is_older(tenure, now, failover_time):
-            older.add(tenure.worker)
+        elif _is_legacy(tenure, now, failover_time):
+            legacy.add(tenure.worker)
     present = {name for row in rows for name in (row.owner, row.checkpoint_owner) if name}
-    return Peers(tenures, frozenset((older - modern) & present), frozenset(modern & present))
+    return WorkerVersions(
+        tenures, frozenset((legacy - modern) & present), frozenset(modern & present)
+    )
 
 
 def _after(before: Tenure | None, row: Lease, now: float) -> Tenure:
@@ -95,7 +99,7 @@ def _is_same_hand(before: Tenure, row: Lease) -> bool:
     return is_asked_for or before.owners == (row.owner, row.checkpoint_owner)
 
 
-def _is_older(tenure: Tenure, now: float, failover_time: float) -> bool:
+def _is_legacy(tenure: Tenure, now: float, failover_time: float) -> bool:
     """Whether the renewals since a checkpoint should have written a rate, or another one.
 
     Checkpoints move the counter, too: so the time of so many renewals must have passed. A rate of

@@ -31,7 +31,7 @@ class BrokenLease:
     why: str
 
     @property
-    def is_of_one_stream(self) -> bool:
+    def is_single_stream(self) -> bool:
         """Whether its application reads one stream: the key names none."""
         return ":" not in self.key
 
@@ -40,7 +40,7 @@ class BrokenLease:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class TableScan:
     """What one look at a lease table found."""
 
     leases: tuple[Lease, ...] = ()
@@ -49,26 +49,26 @@ class Look:
     """Whether a row has an ``entityType``: only a KCL 3.5 or later writes that."""
 
     @property
-    def of_one_stream(self) -> Look:
+    def single_stream(self) -> TableScan:
         """Without what belongs to an application that reads several streams."""
-        return Look(
+        return TableScan(
             tuple(one for one in self.leases if one.stream is None),
-            tuple(one for one in self.broken if one.is_of_one_stream),
+            tuple(one for one in self.broken if one.is_single_stream),
             self.has_entities,
         )
 
 
-def look_at(items: Iterable[Mapping[str, Any]]) -> Look:
+def read_rows(items: Iterable[Mapping[str, Any]]) -> TableScan:
     """Read all rows of a table, as DynamoDB's API gives them; those that are no leases left out."""
     items = list(items)
     rows = list(map(read_row, items))
     leases = [row for row in rows if isinstance(row, Lease)]
     broken = [row for row in rows if isinstance(row, BrokenLease)]
-    if in_circles := waiting_for_themselves(leases):
+    if in_circles := circular_leases(leases):
         why = "its parents (parentShardId) lead back to itself, so that it would wait for ever"
         broken += [BrokenLease(one.key, why) for one in leases if one.key in in_circles]
         leases = [one for one in leases if one.key not in in_circles]
-    return Look(tuple(leases), tuple(broken), any("entityType" in item for item in items))
+    return TableScan(tuple(leases), tuple(broken), any("entityType" in item for item in items))
 
 
 def read_row(item: Mapping[str, Any]) -> Lease | BrokenLease | None:
@@ -128,7 +128,7 @@ def _told(item: Mapping[str, Any], name: str) -> str:
     return text if len(text) <= 80 else f"{text[:80]}..."
 
 
-def waiting_for_themselves(leases: Iterable[Lease]) -> frozenset[str]:
+def circular_leases(leases: Iterable[Lease]) -> frozenset[str]:
     """Keys of the unfinished leases in a circle: each waits for the next one's end."""
     unfinished = {(one.stream, one.shard_id): one for one in leases if not one.is_finished}
     graph = {

@@ -17,11 +17,17 @@ from sparkinesis.errors import (
     SparkinesisError,
     UnfinishedResetError,
 )
-from sparkinesis.lease.rules.instants import place_at
-from sparkinesis.lease.rules.reset import InShard, Move, again, found, plan_reset
+from sparkinesis.lease.checkpoint_search import checkpoint_at
+from sparkinesis.lease.rules.reset import (
+    LeaseReset,
+    ShardCheckpoint,
+    at_checkpoint,
+    plan_reset,
+    retried,
+)
 from sparkinesis.lease.rules.shard_sync import through_reshard
-from sparkinesis.lease.table.refusal import LeaseChangedError
 from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.lease.table.write_conflict import LeaseChangedError
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import AfterRecord, InitialPosition
 
@@ -32,12 +38,12 @@ _AT_ONCE = 16
 """Shards in which a place is looked for at the same time."""
 
 
-def plan_move(
+def plan_application_reset(
     client: StreamClient,
     table: LeaseTable,
-    to: InitialPosition | InShard,
+    to: InitialPosition | ShardCheckpoint,
     wait: Callable[[float], object] = time.sleep,
-) -> list[Move]:
+) -> list[LeaseReset]:
     """The steps that move the application now, in order. Nothing is written.
 
     An instant, and LATEST, become the place of a record in each shard, or TRIM_HORIZON where no
@@ -48,18 +54,18 @@ def plan_move(
     among them.
     """
 
-    def plan() -> list[Move]:
+    def plan() -> list[LeaseReset]:
         shards, now_ms = client.list_shards()
         return plan_reset(table.leases(), shards, to, now_ms)
 
     moves = through_reshard(plan, wait)
-    if isinstance(to, InShard):
+    if isinstance(to, ShardCheckpoint):
         _require_known(client, to)
     with ThreadPoolExecutor(_AT_ONCE, "find-place") as pool:
         return list(pool.map(lambda move: _found(client, move, wait), moves))
 
 
-def _found(client: StreamClient, move: Move, wait: Callable[[float], object]) -> Move:
+def _found(client: StreamClient, move: LeaseReset, wait: Callable[[float], object]) -> LeaseReset:
     """The step with a record's place for its instant, which a Java KCL would not understand.
 
     Whether one shares the table, or will tomorrow, cannot be told: one that has no lease leaves no
@@ -67,22 +73,23 @@ def _found(client: StreamClient, move: Move, wait: Callable[[float], object]) ->
     """
     if move.timestamp_ms is None:
         return move
-    return found(move, place_at(client, move.key, move.timestamp_ms, wait))
+    return at_checkpoint(move, checkpoint_at(client, move.key, move.timestamp_ms, wait))
 
 
-def move_application(
-    client: StreamClient, table: LeaseTable, to: InitialPosition | InShard
-) -> list[Move]:
-    """Move the application; returns the steps that were made, in order.
+def reset_application(
+    client: StreamClient, table: LeaseTable, to: InitialPosition | ShardCheckpoint
+) -> list[LeaseReset]:
+    """Reset the application; returns the steps that were made, in order.
 
-    Raises what `plan_move` raises, before anything is written; then `UnfinishedResetError`.
+    Raises what `plan_application_reset` raises, before anything is written; then
+    `UnfinishedResetError`.
     """
-    moves = plan_move(client, table, to)
-    make_moves(table, moves)
+    moves = plan_application_reset(client, table, to)
+    apply_resets(table, moves)
     return moves
 
 
-def make_moves(table: LeaseTable, moves: Sequence[Move]) -> None:
+def apply_resets(table: LeaseTable, moves: Sequence[LeaseReset]) -> None:
     """Make the steps, in order, however the rows have changed. Raises `UnfinishedResetError`."""
     for n, move in enumerate(moves):
         try:
@@ -96,8 +103,8 @@ def make_moves(table: LeaseTable, moves: Sequence[Move]) -> None:
             ) from error
 
 
-def _write(table: LeaseTable, move: Move) -> None:
-    step: Move | None = move
+def _write(table: LeaseTable, move: LeaseReset) -> None:
+    step: LeaseReset | None = move
     for _ in range(_WRITES):
         if step is None:
             return
@@ -115,14 +122,14 @@ def _write(table: LeaseTable, move: Move) -> None:
                 row = changed.row
             else:
                 return
-        step = again(step, row)
+        step = retried(step, row)
     raise SparkinesisError(
         f"The lease changed {_WRITES} times between a look at it and a write; its "
         "owner writes to it all the time, and is closer to the table."
     )
 
 
-def _require_known(client: StreamClient, to: InShard) -> None:
+def _require_known(client: StreamClient, to: ShardCheckpoint) -> None:
     """Raise `OptionError` unless the service takes the sequence number for one of the shard's."""
     try:
         client.shard_iterator(to.shard_id, AfterRecord(to.at.sequence_number), inclusive=True)

@@ -22,7 +22,7 @@ class LeaseChangedError(SparkinesisError):
 
 
 @dataclass(frozen=True, slots=True)
-class Still:
+class StillHeld:
     """The lease is still the sender's: ``row`` is its row, to be written to again."""
 
     row: Lease
@@ -31,17 +31,17 @@ class Still:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class LeaseLoss:
     """The lease is not the sender's any more."""
 
     why: str
-    by_impostor: bool = False
+    to_duplicate_worker: bool = False
     """Somebody writes under the sender's own worker id."""
 
 
-def judge(
+def resolve_conflict(
     known: Lease, row: Lease | None, worker_id: str, unanswered: Iterable[Update]
-) -> Still | Lost:
+) -> StillHeld | LeaseLoss:
     """Whose the lease is, after a write that relied on ``known`` met ``row``.
 
     The KCL also takes a counter that is one higher for its own write. Here it must be one of
@@ -49,24 +49,24 @@ def judge(
     worker of the same id would go unnoticed, and both would read the shard.
     """
     if row is None:
-        return Lost("its row was deleted from the lease table, or is no lease any more")
+        return LeaseLoss("its row was deleted from the lease table, or is no lease any more")
     if row.actual_owner is None:
-        return Lost("it was released or reset by somebody else")
+        return LeaseLoss("it was released or reset by somebody else")
     if row.actual_owner != worker_id:
-        return Lost(f"worker {row.actual_owner} has taken it")
+        return LeaseLoss(f"worker {row.actual_owner} has taken it")
     if row.counter == known.counter:
         # A handoff was asked for. Or it was and is no more: the row that a refusal does not tell is
         # read behind it, and may be as it was known.
-        return Still(row)
+        return StillHeld(row)
     for update in unanswered:
         if has_landed(update, row):
-            return Still(row, update)
+            return StillHeld(row, update)
     if row.owner not in {worker_id, known.owner}:
         # A KCL before 3.0, which knows nothing of handoffs, takes by the counter alone and leaves
         # checkpointOwner in the row: it still names this worker.
-        return Lost(f"worker {row.owner} has taken it")
-    return Lost(
+        return LeaseLoss(f"worker {row.owner} has taken it")
+    return LeaseLoss(
         f"another process writes to it as worker {worker_id} too: its counter is {row.counter}, "
         f"where {known.counter} was written last",
-        by_impostor=True,
+        to_duplicate_worker=True,
     )

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from sparkinesis.errors import AccessDeniedError
+from sparkinesis.lease.checkpoint_search import checkpoint_at
 from sparkinesis.lease.extended_sequence_number import TRIM_HORIZON, ExtendedSequenceNumber
-from sparkinesis.lease.rules.instants import place_at
 from sparkinesis.local import Call, Fault, LocalServer, ManualClock
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
@@ -83,7 +83,7 @@ def test_it_is_the_record_before_the_first_one_since(
     for instant in sorted({*instants, *(one + 1 for one in instants)}):
         older = [number for at, number in arrivals if at < instant]
         wanted = ExtendedSequenceNumber(older[-1]) if older else OLDEST
-        assert place_at(client, SHARD, instant, wait) == wanted, instant - START_MS
+        assert checkpoint_at(client, SHARD, instant, wait) == wanted, instant - START_MS
 
 
 def test_a_burst_longer_than_a_look_is_halved_and_read_through(
@@ -96,8 +96,10 @@ def test_a_burst_longer_than_a_look_is_halved_and_read_through(
         numbers.append(answer["Records"][-1]["SequenceNumber"])
         clock.advance(700)
     clock.advance(3_600_000)
-    assert place_at(client, SHARD, clock(), wait) == ExtendedSequenceNumber(numbers[-1])
-    assert place_at(client, SHARD, START_MS + 5 * 700, wait) == ExtendedSequenceNumber(numbers[4])
+    assert checkpoint_at(client, SHARD, clock(), wait) == ExtendedSequenceNumber(numbers[-1])
+    assert checkpoint_at(client, SHARD, START_MS + 5 * 700, wait) == ExtendedSequenceNumber(
+        numbers[4]
+    )
 
 
 def test_all_user_records_of_an_aggregate_before_the_instant_are_done(
@@ -108,18 +110,20 @@ def test_all_user_records_of_an_aggregate_before_the_instant_are_done(
     before = put(kinesis, packed.data)
     clock.advance(10)
     put(kinesis)
-    assert place_at(client, SHARD, clock(), wait) == ExtendedSequenceNumber(before, 4)
+    assert checkpoint_at(client, SHARD, clock(), wait) == ExtendedSequenceNumber(before, 4)
 
 
 def test_nothing_older_is_the_oldest_record(
     kinesis: Any, client: StreamClient, clock: ManualClock, wait: Wait
 ) -> None:
-    assert place_at(client, SHARD, clock(), wait) == OLDEST, "the shard is empty"
+    assert checkpoint_at(client, SHARD, clock(), wait) == OLDEST, "the shard is empty"
     put(kinesis)
-    assert place_at(client, SHARD, START_MS, wait) == OLDEST
-    assert place_at(client, "shardId-000000000007", clock(), wait) == OLDEST, "the shard is gone"
+    assert checkpoint_at(client, SHARD, START_MS, wait) == OLDEST
+    assert checkpoint_at(client, "shardId-000000000007", clock(), wait) == OLDEST, (
+        "the shard is gone"
+    )
     clock.advance(25 * 3_600_000)
-    assert place_at(client, SHARD, clock(), wait) == OLDEST, "what was older has expired"
+    assert checkpoint_at(client, SHARD, clock(), wait) == OLDEST, "what was older has expired"
 
 
 def test_a_closed_shard_goes_on_at_its_end(
@@ -129,8 +133,8 @@ def test_a_closed_shard_goes_on_at_its_end(
     clock.advance(5_000)
     split(kinesis, "s")
     clock.advance(60_000)
-    assert place_at(client, SHARD, clock(), wait) == ExtendedSequenceNumber(last)
-    assert place_at(client, "shardId-000000000001", clock(), wait) == OLDEST
+    assert checkpoint_at(client, SHARD, clock(), wait) == ExtendedSequenceNumber(last)
+    assert checkpoint_at(client, "shardId-000000000001", clock(), wait) == OLDEST
 
 
 def test_who_may_not_read_is_told(
@@ -149,4 +153,4 @@ def test_who_may_not_read_is_told(
 
     kinesis_server.kinesis.faults = deny
     with pytest.raises(AccessDeniedError, match="GetRecords"):
-        place_at(client, SHARD, clock(), wait)
+        checkpoint_at(client, SHARD, clock(), wait)
