@@ -196,7 +196,7 @@ class Application:
             handoff_timeout=options.handoff_timeout,
             scan_interval=options.taker_interval,
         )
-        polling = Polling(self.name, client, options, timing.clock, timing.sleep)
+        polling = Polling(self.name, client, options, timing)
         retrieval: RetrievalMode = polling
         if options.retrieval == "efo":
             retrieval = FanOut(
@@ -205,10 +205,9 @@ class Application:
                 options.fan_out,
                 polling,
                 limits=options.ahead,
-                clock=timing.clock,
-                sleep=timing.sleep,
+                timing=timing,
+                rng=rng,
                 subscription_clock=subscription_clock or timing.clock,
-                uniform=rng.uniform,
             )
         summary = shared_summary(client, timing.clock)
         settings = ConsumerSettings(
@@ -221,8 +220,8 @@ class Application:
             started_ms=stream.service_time_ms,
             service_time_ms=ServiceClock(summary),
             options=options,
-            clock=timing.clock,
-            uniform=rng.uniform,
+            timing=timing,
+            rng=rng,
             describe=summary,
             memory=memory or budget_of_process(options.max_held_bytes),
         )

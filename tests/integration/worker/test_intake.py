@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +13,7 @@ from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import TRIM_HORIZON
+from sparkinesis.stream.timing import MACHINE
 from sparkinesis.worker.lifecycle.intake import Intake
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
 from sparkinesis.worker.on_error import Retry
@@ -58,10 +58,10 @@ class Reader:
             started_ms=0,
             service_time_ms=lambda: 0,
             options=WorkerOptions(),
-            clock=time.monotonic,
-            uniform=random.uniform,
+            timing=MACHINE,
+            rng=random.Random(),
         )
-        polling = Polling("app", client, WorkerOptions(idle_time=0.0), time.monotonic, time.sleep)
+        polling = Polling("app", client, WorkerOptions(idle_time=0.0), MACHINE)
         self._pages = threading.Semaphore(0)
         self.intake = Intake(SHARD, None, settings, polling.open, self._pages.release)
         self.intake.begin(TRIM_HORIZON)

@@ -1,12 +1,14 @@
-"""What all shard consumers of a worker have in common."""
+"""The settings that all shard consumers of a worker share."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sparkinesis.stream.calls.client import StreamClient, StreamSummary
 from sparkinesis.stream.position import Position
+from sparkinesis.stream.timing import Timing
 from sparkinesis.worker.on_error import OnError
 from sparkinesis.worker.options import DEFAULT_HELD_BYTES, WorkerOptions
 from sparkinesis.worker.processor import ProcessorFactory
@@ -16,7 +18,7 @@ from sparkinesis.worker.retrieval.memory import MemoryBudget
 
 @dataclass(frozen=True)
 class ConsumerSettings:
-    """An application's, and what its worker found when it started."""
+    """An application's settings, and what its worker learned when it started."""
 
     application: str
     worker_id: str
@@ -24,32 +26,42 @@ class ConsumerSettings:
     factory: ProcessorFactory
     on_error: OnError
     initial: Position
-    """Where to begin if the lease does not tell."""
+    """Where to begin in a shard whose lease does not say."""
     started_ms: int
     """The service's clock when the worker started (epoch ms)."""
     service_time_ms: Callable[[], int]
     """The service's clock now (epoch ms). Raises the errors of `StreamClient`."""
     options: WorkerOptions
-    clock: Callable[[], float]
-    """Monotonic, in seconds."""
-    uniform: Callable[[float, float], float]
+    timing: Timing
+    rng: random.Random
+    """The worker's only random number generator."""
     describe: Callable[[], StreamSummary] | None = None
-    """The stream's summary, told to all shards by one call; None: by a call for each."""
+    """Returns the stream's summary, one call for all shards; None: each asks the client."""
     failures: Failures = field(default_factory=Failures)
     memory: MemoryBudget = field(default_factory=lambda: MemoryBudget(DEFAULT_HELD_BYTES))
-    """What all records that are held are counted in."""
+    """The budget that all records in memory are counted in."""
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        """The worker's clock: monotonic, in seconds."""
+        return self.timing.clock
+
+    @property
+    def uniform(self) -> Callable[[float, float], float]:
+        """Draws a number evenly between two."""
+        return self.rng.uniform
 
     def summary(self) -> StreamSummary:
-        """The stream's, a second old at most. Raises the errors of `StreamClient`."""
+        """Return the stream's summary, at most a second old. Raises `StreamClient`'s errors."""
         return (self.describe or self.client.describe)()
 
     def skip_before(self, now_ms: int) -> int | None:
-        """Records that arrived before this (epoch ms) are skipped, if the options say so."""
+        """Return the time (epoch ms) before which `skip_older_than` skips records; None: never."""
         skip = self.options.skip_older_than
         if skip is None:
             return None
         return self.started_ms if skip == 0 else now_ms - round(skip * 1000)
 
     def describe_shard(self, shard_id: str) -> str:
-        """A shard in the words of logs and errors."""
+        """Return the shard's name as logs and errors give it."""
         return f"shard {shard_id} of {self.client.address} (application {self.application!r})"

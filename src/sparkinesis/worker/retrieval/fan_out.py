@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,6 +22,7 @@ from sparkinesis.stream.fan_out.cursor import FanOutCursor
 from sparkinesis.stream.fan_out.interruption import BETWEEN_SUBSCRIPTIONS
 from sparkinesis.stream.fan_out.registration import RETRY as REGISTRATION_RETRY
 from sparkinesis.stream.fan_out.registration import deregister_consumer, register_consumer
+from sparkinesis.stream.timing import Timing
 from sparkinesis.worker.options import AheadLimits, FanOutOptions
 from sparkinesis.worker.retrieval.ahead import FetchAhead, FetchRequest, PageSource
 from sparkinesis.worker.retrieval.memory_estimates import response_memory
@@ -28,20 +30,20 @@ from sparkinesis.worker.retrieval.polling import Polling
 
 _log = logging.getLogger(__name__)
 
-_BRIEFLY = 3.0
-"""Seconds: a worker that has let go of all shards does not stay for the sake of a consumer."""
+_DEREGISTER_WITHIN = 3.0
+"""Seconds that a worker, whose shards are all released, stays to deregister the consumer."""
 
 
 class _ShutDownError(Exception):
-    """A shutdown was requested while a registration was waited for."""
+    """A shutdown was requested while the worker waited for a registration."""
 
 
 class FanOut:
     """Subscribes to each shard, as one consumer for all workers of the application.
 
-    The consumer is registered in `prepare`, before any lease is taken: where that is refused,
-    nothing is disturbed. One that somebody deregisters later is registered again by the next shard
-    that is told so, unless its ARN was given.
+    The consumer is registered in `prepare`, before any lease is taken, so that a refusal does not
+    interrupt other workers. If somebody deregisters the consumer later, the next shard that gets
+    the error registers it again, unless the options give its ARN.
     """
 
     def __init__(
@@ -52,43 +54,44 @@ class FanOut:
         polling: Polling,
         *,
         limits: AheadLimits,
-        clock: Callable[[], float],
-        sleep: Callable[[float], None],
+        timing: Timing,
+        rng: random.Random,
         subscription_clock: Callable[[], float],
-        uniform: Callable[[float, float], float],
     ) -> None:
-        """``polling``: what to fall back to, if the options say so.
+        """``polling``: the fallback, where the options allow one.
 
-        subscription_clock: tells how old a subscription is, and follows the service's.
+        subscription_clock: measures the age of subscriptions; must run as the service's clock does.
         """
         self._application = application
         self._client = client
         self._options = options
         self._polling = polling
         self._limits = limits
-        self._clock = clock
-        self._subscription_clock = subscription_clock
-        self._uniform = uniform
-        self._briefly = Retry(give_up_after=_BRIEFLY, clock=clock, sleep=sleep, uniform=uniform)
-        self._find_consumer = ConsumerFinder(client, clock)
+        self._clock = timing.clock
+        self._subscription_retry = replace(
+            timing.of(SUBSCRIPTION_RETRY, rng), clock=subscription_clock
+        )
+        self._registration_retry = replace(timing.of(REGISTRATION_RETRY, rng), sleep=self._sleep)
+        self._deregistration_retry = timing.of(Retry(give_up_after=_DEREGISTER_WITHIN), rng)
+        self._find_consumer = ConsumerFinder(client, timing.clock)
         self._wait: Callable[[float], bool] = threading.Event().wait
         self._lock = threading.Lock()
         self._consumer_arn = options.consumer_arn
-        """None: not registered yet, or not any more."""
+        """None: not registered."""
         self._is_refused = False
-        """Registering was, and so shards are polled."""
+        """True once registering was refused: shards are polled instead."""
 
     def prepare(self, wait: Callable[[float], bool]) -> None:
         """Register the consumer, and wait until it is active.
 
-        Raises `ConsumerLimitError` and `AccessDeniedError` unless polling is to take over then;
-        `StreamNotFoundError` and `ServiceError`.
+        Raises `StreamNotFoundError` and `ServiceError`; also `ConsumerLimitError` and
+        `AccessDeniedError`, unless ``fall_back_to_polling`` is set.
         """
         self._wait = wait
         try:
             self._consumer()
         except _ShutDownError:
-            _log.info("The consumer %s is not waited for any more", self._name)
+            _log.info("Stopped waiting for the consumer %s, as the worker shuts down.", self._name)
 
     def open(self, request: FetchRequest) -> FetchAhead:
         def open_source() -> PageSource:
@@ -102,9 +105,7 @@ class FanOut:
                 request.start,
                 inclusive=request.inclusive,
                 find_consumer=self._find_consumer,
-                retry=replace(
-                    SUBSCRIPTION_RETRY, clock=self._subscription_clock, uniform=self._uniform
-                ),
+                retry=self._subscription_retry,
             )
             return SubscribedShard(cursor, lambda: self._forget(consumer_arn))
 
@@ -119,48 +120,46 @@ class FanOut:
         ).start()
 
     def finish(self, is_last: Callable[[], bool]) -> None:
-        """Deregister the consumer behind the last worker, if the options say so."""
+        """Deregister the consumer if the options ask for it and no other worker is running."""
         consumer_arn = self._consumer_arn
         if not self._options.deregister or consumer_arn is None or not is_last():
             return
         try:
-            deregister_consumer(self._client, consumer_arn, self._briefly)
+            deregister_consumer(self._client, consumer_arn, self._deregistration_retry)
             _log.info("Deregistered the consumer %s", consumer_arn)
         except SparkinesisError as error:
-            _log.warning("The consumer %s stays registered, and is billed: %s", consumer_arn, error)
+            _log.warning(
+                "Deregistering the consumer %s failed; it stays registered and is billed: %s",
+                consumer_arn,
+                error,
+            )
 
     @property
     def _name(self) -> str:
         return self._options.consumer_name or self._application
 
     def _consumer(self) -> str | None:
-        """The consumer's ARN, registered where it is not; None: fall back to polling."""
+        """Return the consumer's ARN, registering the consumer if need be; None: poll instead."""
         with self._lock:
             if self._consumer_arn is None and not self._is_refused:
                 try:
                     self._consumer_arn = register_consumer(
-                        self._client,
-                        self._name,
-                        replace(
-                            REGISTRATION_RETRY,
-                            clock=self._clock,
-                            sleep=self._sleep,
-                            uniform=self._uniform,
-                        ),
+                        self._client, self._name, self._registration_retry
                     )
                 except (ConsumerLimitError, AccessDeniedError) as error:
                     if not self._options.fall_back_to_polling:
                         raise
                     self._is_refused = True
                     _log.warning(
-                        "Records are fetched by polling, as fall_back_to_polling says, until this "
-                        "worker is started anew: %s",
+                        "Registering the consumer %s was refused. Until this worker is restarted, "
+                        "records are fetched by polling, as fall_back_to_polling asks: %s",
+                        self._name,
                         error,
                     )
             return self._consumer_arn
 
     def _forget(self, consumer_arn: str) -> None:
-        """This consumer is gone; another one may have been registered since."""
+        """Have the consumer registered again, unless that has happened since."""
         with self._lock:
             if self._consumer_arn == consumer_arn != self._options.consumer_arn:
                 self._consumer_arn = None
@@ -172,14 +171,14 @@ class FanOut:
 
 _LARGEST_EVENT = response_memory(2_097_152, 10_000)
 _SMALLEST_EVENT = 65_536
-"""Bytes of memory that are held for an event that has not come, at least: one without records."""
+"""Bytes: the least memory that is reserved for the next event, which may have no records."""
 
 
 class SubscribedShard:
-    """A shard's pages, one event of its subscription each; used by one thread, but for `stop`.
+    """The pages of a subscribed shard, each an event. For one thread, except `stop`.
 
-    While no event is asked for, nothing is read from the socket. An event is what the service makes
-    it, and cannot be divided; it is taken to be as large as the one before.
+    Nothing is read from the socket between calls of `fetch`. The service chooses the size of an
+    event, and an event cannot be divided; its size is estimated by that of the event before.
     """
 
     is_divisible = False

@@ -1,4 +1,4 @@
-"""Retrieval by GetRecords."""
+"""Retrieval by polling: GetRecords calls, within the budget of calls that a shard allows."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable
 from sparkinesis.stream.calls.client import Fetched, StreamClient
 from sparkinesis.stream.reading.budget import Pace, ShardBudget
 from sparkinesis.stream.reading.cursor import ShardCursor
+from sparkinesis.stream.timing import Timing
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.retrieval.ahead import FetchAhead, FetchRequest
 from sparkinesis.worker.retrieval.memory_estimates import (
@@ -17,36 +18,34 @@ from sparkinesis.worker.retrieval.memory_estimates import (
 )
 
 _PACE = Pace(calls_per_second=4.0)
-"""Of the five GetRecords calls that a shard takes a second, one is left for others."""
+"""Kinesis allows five GetRecords calls a second for each shard; one is left for other readers."""
 
 _BYTES_A_SECOND = 1_048_576
 _RECORDS_A_SECOND = 1000
-"""What a shard takes from producers (Kinesis' quotas)."""
+"""The most that producers can put into a shard (Kinesis' quotas)."""
 
 _FORGOTTEN_AFTER = 60.0
-"""Seconds: who has not called a shard for so long has all of its budget."""
+"""Seconds without a call after which a shard's budget is full again, and need not be kept."""
 
 
 class Polling:
-    """Polls each shard within a budget of its own. Nothing has to be prepared for that."""
+    """Polls each shard within a budget of its own."""
 
     def __init__(
         self,
         application: str,
         client: StreamClient,
         options: WorkerOptions,
-        clock: Callable[[], float],
-        sleep: Callable[[float], None],
+        timing: Timing,
     ) -> None:
         self._application = application
         self._client = client
         self._options = options
-        self._clock = clock
-        self._sleep = sleep
+        self._timing = timing
         self._lock = threading.Lock()
         self._budgets: dict[str, ShardBudget] = {}
         self._most_budgets = 0
-        """As soon as there are so many, those of shards that are not read any more go."""
+        """The number of budgets at which those of shards no longer read are dropped."""
 
     def prepare(self, wait: Callable[[float], bool]) -> None:
         del wait
@@ -58,7 +57,7 @@ class Polling:
             memory=request.memory,
             limits=self._options.ahead,
             name=f"{self._application}-{request.shard_id}-fetch",
-            clock=self._clock,
+            clock=self._timing.clock,
         ).start()
 
     def source(self, request: FetchRequest) -> PolledShard:
@@ -74,11 +73,11 @@ class Polling:
             ),
             max_records=self._options.max_records,
             idle_time=self._options.idle_time,
-            clock=self._clock,
+            clock=self._timing.clock,
         )
 
     def _budget_of(self, shard_id: str) -> ShardBudget:
-        """A shard's only one: who begins anew to read it has no more calls for that."""
+        """Return the shard's budget, which outlives a retrieval: a restart earns no extra calls."""
         with self._lock:
             if len(self._budgets) >= self._most_budgets:
                 self._budgets = {
@@ -87,7 +86,7 @@ class Polling:
                     if budget.records.idle_for() < _FORGOTTEN_AFTER
                 }
                 self._most_budgets = 2 * len(self._budgets) + 64
-            new = ShardBudget(_PACE, self._clock, self._sleep)
+            new = ShardBudget(_PACE, self._timing.clock, self._timing.sleep)
             return self._budgets.setdefault(shard_id, new)
 
     def finish(self, is_last: Callable[[], bool]) -> None:
@@ -95,13 +94,13 @@ class Polling:
 
 
 class PolledShard:
-    """A shard's pages, one GetRecords call each; used by one thread, but for `stop`.
+    """The pages of a polled shard, one GetRecords call each. For one thread, except `stop`.
 
-    No wait between calls while the shard has more to give than was fetched, beyond what its budget
-    asks for; ``idle_time`` seconds at the tip, also if records trickle in there.
+    Behind the tip, calls follow each other as fast as the shard's budget allows. At the tip they
+    are ``idle_time`` seconds apart, also while records trickle in.
 
-    A call may ask for a number of records, not of bytes. So that a page fits into its memory, the
-    records are taken to be as large as those of the page before, and very large before the first.
+    GetRecords limits the number of records, not of bytes. To fit a page into its memory, its
+    records are assumed to be as large as those of the page before; the first ones, very large.
     """
 
     is_divisible = True
@@ -120,9 +119,9 @@ class PolledShard:
         self._clock = clock
         self._due = clock()
         self._size = LARGEST_RECORD
-        """The size of a record, as far as it is known."""
+        """The average size of the last page's records, in bytes."""
         self._at_tip_since: float | None = None
-        """When the shard had nothing more to give, if it had not at the last call."""
+        """When the last call reached the tip; None if it did not."""
         self._stopped = threading.Event()
 
     @property
@@ -131,9 +130,9 @@ class PolledShard:
 
     @property
     def wanted(self) -> int:
-        """The memory of the next call: that of a whole page, but at the tip less.
+        """The most memory that the next call takes: a whole page's, or less at the tip.
 
-        There, no more is to come than a shard takes until then.
+        At the tip, the page has at most what producers can have put since the last call.
         """
         since = self._at_tip_since
         if since is None:

@@ -19,6 +19,7 @@ from sparkinesis.stream.page import ChildShard, HashKeyRange, Page, Record
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp, Position
 from sparkinesis.stream.reading.retention import CLOCK_MARGIN_MS
 from sparkinesis.stream.shard import Shard
+from sparkinesis.stream.timing import Timing
 from sparkinesis.worker.lifecycle.intake import Intake
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
 from sparkinesis.worker.options import DEFAULT_HELD_BYTES, WorkerOptions
@@ -105,8 +106,8 @@ def intake(
         started_ms=started_ms,
         service_time_ms=lambda: NOW_MS,
         options=WorkerOptions(**options),
-        clock=lambda: WORKER_CLOCK,
-        uniform=lambda low, high: high,
+        timing=Timing(clock=lambda: WORKER_CLOCK),
+        rng=cast(Any, None),
         memory=memory or MemoryBudget(DEFAULT_HELD_BYTES),
     )
     return Intake(SHARD, None, settings, service.open, lambda: None)
@@ -398,7 +399,7 @@ def test_parts_grow_too_old_while_those_before_are_processed(service: Service) -
     budget = crowded()
     clock = [WORKER_CLOCK]
     reading = intake(service, memory=budget, skip_older_than=60.0)
-    object.__setattr__(reading._settings, "clock", lambda: clock[0])
+    object.__setattr__(reading._settings, "timing", Timing(clock=lambda: clock[0]))
     reading.begin(TRIM_HORIZON)
     service.next_from = float("inf")  # another retrieval may not begin yet
     service.pages = [

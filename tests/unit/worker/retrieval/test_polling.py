@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from sparkinesis.stream.timing import Timing
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.retrieval.polling import Polling
 from tests.unit.stream.reading.test_budget import VirtualTime
 
 
 def polling(time: VirtualTime) -> Polling:
-    return Polling("app", cast(Any, None), WorkerOptions(), time.clock, time.sleep)
+    timing = Timing(clock=time.clock, sleep=time.sleep)
+    return Polling("app", cast(Any, None), WorkerOptions(), timing)
 
 
 def test_a_shard_that_is_read_anew_has_no_more_calls_for_that() -> None:
