@@ -45,7 +45,7 @@ def watched(folder: str) -> type[KinesisDataSource]:
     class WatchedReader(KinesisStreamReader):
         def read(self, partition: Any) -> Iterator[Any]:
             with Path(folder, str(os.getpid())).open("a") as file:
-                file.write(f"{time.time()} {partition.wanted.shard_id}\n")
+                file.write(f"{time.time()} {partition.shard_range.shard_id}\n")
             return super().read(partition)
 
     class Watched(KinesisDataSource):

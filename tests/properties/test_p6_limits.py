@@ -34,7 +34,7 @@ def rows_per_batch(running: Query, every_other_polls: bool = False) -> Iterator[
             if every_other_polls and number % 2:
                 partition.consumer_arn = None
             for batch in running.reader.read(partition):
-                rows[partition.wanted.shard_id] += batch.num_rows
+                rows[partition.shard_range.shard_id] += batch.num_rows
         running.rows_read += sum(rows.values())
         running.checkpoint = end
         if rows:

@@ -57,7 +57,7 @@ class ShardPartition(InputPartition):
     """One task: a range of one shard."""
 
     stream: str
-    wanted: ShardRange
+    shard_range: ShardRange
     expected: int | None
     """About how many records there are, if the planner knows; rows do not depend on it."""
     consumer_arn: str | None
@@ -163,12 +163,12 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [
             ShardPartition(
                 stream,
-                wanted,
-                expected.get((stream, wanted.shard_id)),
+                shard_range,
+                expected.get((stream, shard_range.shard_id)),
                 consumers.get(stream),
             )
             for stream in sorted(since)
-            for wanted in ranges(since[stream], until.get(stream, {}))
+            for shard_range in ranges(since[stream], until.get(stream, {}))
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -179,7 +179,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_records(
             self._options.reading,
             self._streams[partition.stream],
-            partition.wanted,
+            partition.shard_range,
             partition.expected,
             partition.consumer_arn,
         )

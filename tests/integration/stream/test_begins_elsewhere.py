@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from sparkinesis.source.reading.subscribed_cursor import SubscribedCursor, Turn
+from sparkinesis.source.reading.subscribed_cursor import SubscribedCursor, SubscribeLimiter
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry
@@ -97,7 +97,7 @@ def test_a_task_by_enhanced_fan_out_reads_a_closed_shard_to_its_end(
     def subscribe(position: Position) -> SubscribedCursor:
         return SubscribedCursor(
             client,
-            Turn(None),
+            SubscribeLimiter(None),
             "arn:aws:kinesis:us-east-1:123456789012:stream/s/consumer/c:1790000000",
             SHARD,
             position,

@@ -140,7 +140,7 @@ BUGS: Mapping[str, Bug] = {
     ),
     "a stale ListShards is believed": instead(
         StreamPlanner,
-        "_caught_up",
+        "_list_until_complete",
         lambda _: lambda self, lineage, left_out: lineage,
         "loss_is_told",
         rough=0,

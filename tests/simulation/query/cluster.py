@@ -53,7 +53,7 @@ class Try:
 
     batch: int
     stream: str
-    wanted: ShardRange
+    shard_range: ShardRange
     began: float
     rows: list[Row] = field(default_factory=list)
     is_whole: bool = False
@@ -157,10 +157,10 @@ class Cluster:
 
     def _read(self, batch: int, reader: bytes, partition: bytes) -> list[Row]:
         chance, behaviour = self._scheduler.rng.random, self._behaviour
-        wanted = pickle.loads(partition)
-        this = Try(batch, wanted.stream, wanted.wanted, self._scheduler.now)
+        unpickled = pickle.loads(partition)
+        this = Try(batch, unpickled.stream, unpickled.shard_range, self._scheduler.now)
         self._tries.append(this)
-        with closing(pickle.loads(reader).read(wanted)) as batches:
+        with closing(pickle.loads(reader).read(unpickled)) as batches:
             for arrow in batches:
                 this.rows += rows_of(arrow)
                 if chance() < behaviour.slow:

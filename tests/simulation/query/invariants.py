@@ -105,7 +105,7 @@ def batches_are_the_same_each_time(world: World) -> Iterator[str]:
                 yield f"batch {batch} was planned as {plans[0]}, and as {plan}"
     tries: defaultdict[tuple[int, str, str], list[Try]] = defaultdict(list)
     for each in world.tries:
-        tries[each.batch, each.stream, each.wanted.shard_id].append(each)
+        tries[each.batch, each.stream, each.shard_range.shard_id].append(each)
     for (batch, _, shard), same in tries.items():
         whole = next((each for each in same if each.is_whole), None)
         if whole is None:

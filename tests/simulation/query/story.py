@@ -29,7 +29,9 @@ def tell(history: History) -> str:
     for each in sorted(world.tries, key=lambda each: each.began):
         rows = ", ".join(row.data.decode(errors="replace") for row in each.rows)
         how = "read" if each.is_whole else "did not end; read"
-        told = f"a try of {each.wanted.shard_id} in batch {each.batch} {how} {rows or 'nothing'}"
+        told = (
+            f"a try of {each.shard_range.shard_id} in batch {each.batch} {how} {rows or 'nothing'}"
+        )
         lines.append(f"{each.began:12.3f}  {telling.shortened(told, names, _LONGEST)}")
     lines += [
         "",

@@ -318,7 +318,7 @@ class World:
             "sparkinesis.source.planning.source_planner.StreamClient": self._new_client,
             "sparkinesis.source.reading.read_task.StreamClient": self._new_client,
             "sparkinesis.source.reading.read_task._budget": self._budget,
-            "sparkinesis.source.planning.stream_planner.FIRST_CONTACT": self._retry(10.0),
+            "sparkinesis.source.planning.stream_planner.STARTUP_RETRY": self._retry(10.0),
         }
         with ExitStack() as stack:
             for name, replacement in replacements.items():

@@ -15,7 +15,7 @@ from unittest import mock
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.local import LocalKinesis
 from sparkinesis.local.model import limits
-from sparkinesis.source.reading.subscribed_cursor import SubscribedCursor, Turn
+from sparkinesis.source.reading.subscribed_cursor import SubscribedCursor, SubscribeLimiter
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry
@@ -84,7 +84,7 @@ class Ranges:
         self.subscriptions = SubscriptionClient(
             scheduler, self._network, self.kinesis, self._fault, lambda *_: None
         )
-        self._turns: dict[tuple[str, str], Turn] = {}
+        self._limiters: dict[tuple[str, str], SubscribeLimiter] = {}
         self._budgets: dict[tuple[str, str], ShardBudget] = {}
         self._put: dict[str, list[str]] = defaultdict(list)
         self.troubles: list[tuple[float, float, str, float]] = []
@@ -194,8 +194,8 @@ class Ranges:
         )
         client = StreamClient(_ADDRESS, retry, self.kinesis.clock)
         place = reading.process.name.rpartition(" ")[2], shard_id
-        if place not in self._turns:
-            self._turns[place] = Turn(_Slot(scheduler), lambda: scheduler.now)
+        if place not in self._limiters:
+            self._limiters[place] = SubscribeLimiter(_Slot(scheduler), lambda: scheduler.now)
             self._budgets[place] = ShardBudget(
                 Pace(calls_per_second=1.5), lambda: scheduler.now, scheduler.sleep
             )
@@ -207,7 +207,7 @@ class Ranges:
 
         cursor = SubscribedCursor(
             client,
-            self._turns[place],
+            self._limiters[place],
             self._consumer_arn,
             shard_id,
             start,

@@ -15,7 +15,7 @@ from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord
 from sparkinesis.stream.timing import Timing
 from tests.planners import stream_planner
 
-HERE = "sparkinesis.source.planning.stream_planner.FIRST_CONTACT"
+HERE = "sparkinesis.source.planning.stream_planner.STARTUP_RETRY"
 
 
 @pytest.mark.parametrize("start", [{ANY_SHARD: TRIM_HORIZON}, {"shardId-0": AfterRecord("7", 8)}])

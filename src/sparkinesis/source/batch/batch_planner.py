@@ -7,12 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from sparkinesis.errors import ShardNotFoundError
-from sparkinesis.source.batch.filters import Wanted
-from sparkinesis.source.batch.shard_reads import Stretch, stretches, unlisted, with_open_end
+from sparkinesis.source.batch.filters import PushedFilters
+from sparkinesis.source.batch.shard_reads import ShardRead, open_ended, plan_shard_reads, unlisted
 from sparkinesis.source.offsets import Positions, ranges
 from sparkinesis.source.options.batch_read_options import BatchReadOptions
 from sparkinesis.source.options.read_options import ReadOptions, StreamReadOptions
-from sparkinesis.source.planning.stream_planner import FIRST_CONTACT, StreamPlanner
+from sparkinesis.source.planning.stream_planner import STARTUP_RETRY, StreamPlanner
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import LATEST, ShardRange
 from sparkinesis.stream.shard import Lineage
@@ -21,44 +21,44 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class ReadTask:
     """A range of one shard; nothing from the first record on that arrived at ``before_ms``."""
 
     stream: str
-    wanted: ShardRange
+    shard_range: ShardRange
     before_ms: int | None = None
 
 
-def plan_read(options: BatchReadOptions, wanted: Wanted) -> list[Task]:
+def plan_read(options: BatchReadOptions, filters: PushedFilters) -> list[ReadTask]:
     """The tasks of a batch read, sorted by stream and shard. Ends are fixed from here on.
 
     Raises `DataLossError` for a start that has expired, and errors of the service.
     """
-    streams = sorted(name for name in options.reading.streams if wanted.has_stream(name))
+    streams = sorted(name for name in options.reading.streams if filters.has_stream(name))
     if not streams:
         return []
     with ThreadPoolExecutor(len(streams)) as pool:
-        planned = pool.map(lambda stream: _plan_stream(options, wanted, stream), streams)
+        planned = pool.map(lambda stream: _plan_stream(options, filters, stream), streams)
         return [task for tasks in planned for task in tasks]
 
 
-def _plan_stream(options: BatchReadOptions, wanted: Wanted, stream: str) -> list[Task]:
+def _plan_stream(options: BatchReadOptions, filters: PushedFilters, stream: str) -> list[ReadTask]:
     reading = options.reading
     client = StreamClient(reading.streams[stream])
-    shards, now_ms = client.list_shards(FIRST_CONTACT)
+    shards, now_ms = client.list_shards(STARTUP_RETRY)
     lineage = Lineage.of(shards)
     start, end = options.start.get(stream, {}), options.end.get(stream, {})
     for name, boundary in (("startingPosition", start), ("endingPosition", end)):
         _check_shards(name, boundary, lineage, client, reading)
     # The service's clock is known to the second only.
     now_ms = now_ms // 1000 * 1000 + 999
-    planned = stretches(lineage, start, end, wanted, now_ms)
+    planned = plan_shard_reads(lineage, start, end, filters, now_ms)
     tasks = [
-        Task(stream, stretch.range(stretch.end), stretch.before_ms)
-        for stretch in planned
-        if stretch.end is not LATEST
+        ReadTask(stream, shard_read.range(shard_read.end), shard_read.before_ms)
+        for shard_read in planned
+        if shard_read.end is not LATEST
     ]
-    for (before_ms, is_initial), members in with_open_end(planned).items():
+    for (before_ms, is_initial), members in open_ended(planned).items():
         until_ms = now_ms if before_ms is None else min(now_ms, before_ms - 1)
         fails = reading.fail_on_data_loss and not is_initial
         to_plan = StreamReadOptions(replace(reading, fail_on_data_loss=fails), min_fetch_period=0.0)
@@ -66,18 +66,18 @@ def _plan_stream(options: BatchReadOptions, wanted: Wanted, stream: str) -> list
         planner.stop_at(until_ms)
         # Beside the members, shards that came from one of them since the shards were listed.
         tasks += [
-            Task(stream, found)
+            ReadTask(stream, found)
             for found in _with_ends(members, planner)
-            if wanted.has_shard(found.shard_id)
+            if filters.has_shard(found.shard_id)
         ]
-    return sorted(tasks, key=lambda task: task.wanted.shard_id)
+    return sorted(tasks, key=lambda task: task.shard_range.shard_id)
 
 
-def _with_ends(members: list[Stretch], planner: StreamPlanner) -> list[ShardRange]:
+def _with_ends(members: list[ShardRead], planner: StreamPlanner) -> list[ShardRange]:
     """The ranges up to the planner's last batch, one for each shard that has a record in them."""
     found: dict[str, ShardRange] = {}
-    initial = {stretch.shard_id: stretch.is_initial for stretch in members}
-    at: Positions = {stretch.shard_id: stretch.start for stretch in members}
+    initial = {shard_read.shard_id: shard_read.is_initial for shard_read in members}
+    at: Positions = {shard_read.shard_id: shard_read.start for shard_read in members}
     while (following := planner.next_offset(at)) is not at:
         for more in ranges(at, following):
             shard = more.shard_id

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from sparkinesis.source.batch.filters import Wanted, narrow
+from sparkinesis.source.batch.filters import PushedFilters, push_filter
 from sparkinesis.source.options.batch_read_options import BatchReadOptions
 from sparkinesis.stream.position import ShardRange
 
@@ -21,7 +21,7 @@ class BatchPartition(InputPartition):
     """One task: a range of one shard, and no record from the first on that arrived too late."""
 
     stream: str
-    wanted: ShardRange
+    shard_range: ShardRange
     before_ms: int | None
 
 
@@ -33,26 +33,26 @@ class KinesisBatchReader(DataSourceReader):
 
     def __init__(self, options: BatchReadOptions) -> None:
         self._options = options
-        self._wanted = Wanted()
+        self._filters = PushedFilters()
 
     def partitions(self) -> list[InputPartition]:
         """One task for each shard that may have something to read. Calls the service."""
         from sparkinesis.source.batch.batch_planner import plan_read  # noqa: PLC0415 - with boto3
 
         return [
-            BatchPartition(task.stream, task.wanted, task.before_ms)
-            for task in plan_read(self._options, self._wanted)
+            BatchPartition(task.stream, task.shard_range, task.before_ms)
+            for task in plan_read(self._options, self._filters)
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task, in the shard's order. Runs on an executor."""
-        from sparkinesis.source.reading.read_task import before, read_records  # noqa: PLC0415 - with boto3
+        from sparkinesis.source.reading.read_task import read_records, rows_before  # noqa: PLC0415 - with boto3
 
         if not isinstance(partition, BatchPartition):
             return iter(())  # Spark's stand-in where there is nothing to read
         reading = self._options.reading
-        rows = read_records(reading, reading.streams[partition.stream], partition.wanted)
-        return rows if partition.before_ms is None else before(rows, partition.before_ms)
+        rows = read_records(reading, reading.streams[partition.stream], partition.shard_range)
+        return rows if partition.before_ms is None else rows_before(rows, partition.before_ms)
 
 
 class FilteredBatchReader(KinesisBatchReader):
@@ -66,7 +66,7 @@ class FilteredBatchReader(KinesisBatchReader):
         """Read less where filters allow it; returns those that Spark still has to apply."""
         left = []
         for pushed in filters:
-            self._wanted, is_done = narrow(self._wanted, pushed)
+            self._filters, is_done = push_filter(self._filters, pushed)
             if not is_done:
                 left.append(pushed)
         return left

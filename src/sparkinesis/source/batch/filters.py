@@ -30,7 +30,7 @@ OUT_OF_ORDER_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PushedFilters:
     """What a query can have rows of; None stands for everything."""
 
     streams: frozenset[str] | None = None
@@ -47,21 +47,21 @@ class Wanted:
         return self.shards is None or shard_id in self.shards
 
 
-def narrow(wanted: Wanted, pushed: Filter) -> tuple[Wanted, bool]:
-    """What is wanted under one more filter, and whether no row that is read can fail it."""
+def push_filter(filters: PushedFilters, pushed: Filter) -> tuple[PushedFilters, bool]:
+    """What is filters under one more filter, and whether no row that is read can fail it."""
     column: tuple[str, ...] = getattr(pushed, "attribute", ())
     if column == ("approximateArrivalTimestamp",):
-        return _narrow_time(wanted, pushed), False
+        return _push_time_filter(filters, pushed), False
     if column not in {("shardId",), ("stream",)}:
-        return wanted, False
+        return filters, False
     if isinstance(pushed, IsNotNull):
-        return wanted, True
+        return filters, True
     values = _values(pushed)
     if values is None or not all(isinstance(value, str) for value in values):
-        return wanted, False
+        return filters, False
     if column == ("shardId",):
-        return replace(wanted, shards=_both(wanted.shards, values)), True
-    return replace(wanted, streams=_both(wanted.streams, values)), True
+        return replace(filters, shards=_both(filters.shards, values)), True
+    return replace(filters, streams=_both(filters.streams, values)), True
 
 
 def _both(present: frozenset[str] | None, values: Sequence[Any]) -> frozenset[str]:
@@ -75,36 +75,36 @@ def _values(pushed: Filter) -> Sequence[Any] | None:
     return pushed.value if isinstance(pushed, In) else None
 
 
-def _narrow_time(wanted: Wanted, pushed: Filter) -> Wanted:
+def _push_time_filter(filters: PushedFilters, pushed: Filter) -> PushedFilters:
     values = _values(pushed)
     if values is None:
         values = (getattr(pushed, "value", None),)
     # An instant without time zone is not one to compare with.
     if not values or not all(isinstance(v, datetime) and v.tzinfo is not None for v in values):
-        return wanted
+        return filters
     first, last = min(values), max(values)
     match pushed:
         case EqualTo() | EqualNullSafe() | In():
-            return _before(_from(wanted, _ceil_ms(first)), _floor_ms(last) + 1)
+            return _before(_from(filters, _ceil_ms(first)), _floor_ms(last) + 1)
         case GreaterThanOrEqual():
-            return _from(wanted, _ceil_ms(first))
+            return _from(filters, _ceil_ms(first))
         case GreaterThan():
-            return _from(wanted, _floor_ms(first) + 1)
+            return _from(filters, _floor_ms(first) + 1)
         case LessThan():
-            return _before(wanted, _ceil_ms(last))
+            return _before(filters, _ceil_ms(last))
         case LessThanOrEqual():
-            return _before(wanted, _floor_ms(last) + 1)
-    return wanted
+            return _before(filters, _floor_ms(last) + 1)
+    return filters
 
 
-def _from(wanted: Wanted, ms: int) -> Wanted:
-    return replace(wanted, start_ms=max(0, ms, wanted.start_ms or 0))
+def _from(filters: PushedFilters, ms: int) -> PushedFilters:
+    return replace(filters, start_ms=max(0, ms, filters.start_ms or 0))
 
 
-def _before(wanted: Wanted, ms: int) -> Wanted:
+def _before(filters: PushedFilters, ms: int) -> PushedFilters:
     margin = max(0, ms + OUT_OF_ORDER_MS)
-    present = wanted.before_ms
-    return replace(wanted, before_ms=margin if present is None else min(margin, present))
+    present = filters.before_ms
+    return replace(filters, before_ms=margin if present is None else min(margin, present))
 
 
 def _floor_ms(instant: datetime) -> int:

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from sparkinesis.source.batch.filters import Wanted
+from sparkinesis.source.batch.filters import PushedFilters
 from sparkinesis.source.offsets import ANY_SHARD, Positions
 from sparkinesis.stream.position import (
     LATEST,
@@ -36,7 +36,7 @@ End: TypeAlias = AfterRecord | Literal[Sentinel.SHARD_END, Sentinel.LATEST]
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class ShardRead:
     """What is to be read of one shard: of the records behind ``start`` those up to the end."""
 
     shard_id: str
@@ -64,30 +64,30 @@ def unlisted(boundary: Positions, lineage: Lineage) -> tuple[str, ...]:
     )
 
 
-def stretches(
-    lineage: Lineage, start: Positions, end: Positions, wanted: Wanted, now_ms: int
-) -> list[Stretch]:
+def plan_shard_reads(
+    lineage: Lineage, start: Positions, end: Positions, filters: PushedFilters, now_ms: int
+) -> list[ShardRead]:
     """What is to be read of a stream, sorted by shard; nothing where the end is not behind.
 
     ``now_ms``: no record has arrived after this epoch millisecond.
     """
     starts = _complete(start, lineage, before=SHARD_END, behind=TRIM_HORIZON, other=TRIM_HORIZON)
     ends = _complete(end, lineage, before=SHARD_END, behind=TRIM_HORIZON, other=LATEST)
-    found: list[Stretch] = []
+    found: list[ShardRead] = []
     for shard_id in sorted(lineage.shards):
         since, until = starts[shard_id], ends[shard_id]
         if since is LATEST or since is SHARD_END or until is TRIM_HORIZON:
             continue
         assert not isinstance(since, FromApplication), "no batch read begins there"
-        stretch = Stretch(
+        shard_read = ShardRead(
             shard_id,
-            _later(since, wanted.start_ms),
+            _later(since, filters.start_ms),
             _end(until, lineage.shards[shard_id].is_open),
-            _earlier(until, wanted.before_ms),
+            _earlier(until, filters.before_ms),
             is_initial=shard_id not in start or since is TRIM_HORIZON,
         )
-        if wanted.has_shard(shard_id) and not _is_empty(stretch, now_ms):
-            found.append(stretch)
+        if filters.has_shard(shard_id) and not _is_empty(shard_read, now_ms):
+            found.append(shard_read)
     return found
 
 
@@ -132,24 +132,24 @@ def _earlier(end: Position, before_ms: int | None) -> int | None:
     return end.ms if before_ms is None else min(end.ms, before_ms)
 
 
-def _is_empty(stretch: Stretch, now_ms: int) -> bool:
+def _is_empty(shard_read: ShardRead, now_ms: int) -> bool:
     """Whether the start is known to lie behind the end."""
-    start, end = stretch.start, stretch.end
+    start, end = shard_read.start, shard_read.end
     if isinstance(start, AtTimestamp):
         return start.ms > now_ms or (
-            stretch.before_ms is not None and start.ms >= stretch.before_ms
+            shard_read.before_ms is not None and start.ms >= shard_read.before_ms
         )
     if isinstance(start, AfterRecord) and isinstance(end, AfterRecord):
         return sequence_order(end.sequence_number) <= sequence_order(start.sequence_number)
-    return stretch.before_ms == 0
+    return shard_read.before_ms == 0
 
 
-def with_open_end(
-    planned: Iterable[Stretch],
-) -> dict[tuple[int | None, bool], list[Stretch]]:
-    """The stretches whose end has yet to be found out, by ``before_ms`` and ``is_initial``."""
-    groups: dict[tuple[int | None, bool], list[Stretch]] = {}
-    for stretch in planned:
-        if stretch.end is LATEST:
-            groups.setdefault((stretch.before_ms, stretch.is_initial), []).append(stretch)
+def open_ended(
+    planned: Iterable[ShardRead],
+) -> dict[tuple[int | None, bool], list[ShardRead]]:
+    """The reads whose end has yet to be found out, by ``before_ms`` and ``is_initial``."""
+    groups: dict[tuple[int | None, bool], list[ShardRead]] = {}
+    for shard_read in planned:
+        if shard_read.end is LATEST:
+            groups.setdefault((shard_read.before_ms, shard_read.is_initial), []).append(shard_read)
     return groups

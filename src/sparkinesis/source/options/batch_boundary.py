@@ -32,7 +32,7 @@ def boundary(default: Position) -> Callable[[str, str | None], Boundary]:
     return read
 
 
-def for_streams(name: str, found: Boundary, streams: Iterable[str]) -> Offset:
+def boundary_by_stream(name: str, found: Boundary, streams: Iterable[str]) -> Offset:
     """The boundary of each stream; a stream that a map leaves out has none. Raises `OptionError`.
 
     A position for all shards is that of the shard `ANY_SHARD`.

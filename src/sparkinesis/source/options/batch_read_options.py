@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sparkinesis.source.offsets import Offset
-from sparkinesis.source.options.batch_boundary import for_streams
+from sparkinesis.source.options.batch_boundary import boundary_by_stream
 from sparkinesis.source.options.option_table import Options, Use
 from sparkinesis.source.options.read_options import ReadOptions, read_options
 
@@ -27,7 +27,7 @@ def batch_read_options(options: Options) -> BatchReadOptions:
     options.check_use(Use.READ)
     reading = read_options(options)
     start, end = (
-        for_streams(options.given.get(name, name), options[name], reading.streams)
+        boundary_by_stream(options.given.get(name, name), options[name], reading.streams)
         for name in ("startingPosition", "endingPosition")
     )
     return BatchReadOptions(reading, start, end, options["filterPushdown"])

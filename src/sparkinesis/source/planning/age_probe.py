@@ -12,7 +12,7 @@ from sparkinesis.stream.reading.cursor import ShardCursor
 from sparkinesis.stream.reading.retention import holds_more
 
 
-def follows_older(
+def next_record_is_older(
     client: StreamClient,
     budget: ShardBudget,
     shard_id: str,

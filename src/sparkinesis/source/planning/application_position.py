@@ -22,7 +22,7 @@ from sparkinesis.stream.shard import Lineage
 _INSTEAD = "Or set the option initialPosition to trim_horizon, latest or an instant."
 
 
-def leases_of(
+def leases_of_stream(
     address: StreamAddress, leases: Iterable[Lease], table: TableAddress, *, alone: bool = True
 ) -> dict[str, Lease]:
     """The leases of one stream, by shard id. Raises `LeaseTableError` when it has none.

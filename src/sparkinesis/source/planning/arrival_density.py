@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 TOLERANCE = 0.03
 """The weight by which the records between two windows may be misjudged."""
 
-BLIND = 0.08
+MIN_ERROR = 0.08
 """Of what lies between two windows that look alike, the share that may be misjudged even so."""
 
 
@@ -30,7 +30,7 @@ class Window:
     """Weight per millisecond there, as far as it says something of what lies around."""
 
 
-def with_window(windows: Sequence[Window], new: Window) -> list[Window]:
+def add_window(windows: Sequence[Window], new: Window) -> list[Window]:
     """The windows with one more, sorted by time, and cut so that none overlaps the next."""
     found = sorted([*windows, new], key=lambda window: window.start)
     for place, (window, following) in enumerate(itertools.pairwise(found)):
@@ -41,7 +41,7 @@ def with_window(windows: Sequence[Window], new: Window) -> list[Window]:
     return found
 
 
-def reach(windows: Sequence[Window], goal: float = 1.0) -> float:
+def instant_at_weight(windows: Sequence[Window], goal: float = 1.0) -> float:
     """The instant at which the records since the first window weigh ``goal``.
 
     Between two windows the density changes evenly, after the last one it stays. Infinity when the
@@ -60,7 +60,7 @@ def reach(windows: Sequence[Window], goal: float = 1.0) -> float:
     return math.inf
 
 
-def doubt(windows: Sequence[Window], until: float) -> tuple[float, float]:
+def largest_error(windows: Sequence[Window], until: float) -> tuple[float, float]:
     """The gap between windows that may be misjudged most before ``until``: (weight, its middle)."""
     worst, middle = 0.0, until
     for window, following in itertools.pairwise(windows):
@@ -68,7 +68,7 @@ def doubt(windows: Sequence[Window], until: float) -> tuple[float, float]:
             break
         gap = following.start - window.end
         differ = abs(following.density - window.density) * gap / 4
-        error = max(differ, BLIND * _weight_between(window, following))
+        error = max(differ, MIN_ERROR * _weight_between(window, following))
         if error > worst:
             worst, middle = error, window.end + gap / 2
     return worst, middle

@@ -62,7 +62,7 @@ Finding: TypeAlias = Quiet | Records | Finished
 """What a look at a shard found behind a position."""
 
 
-def extended(finding: Finding, more: Finding) -> Finding:
+def merged(finding: Finding, more: Finding) -> Finding:
     """What two looks one after the other found, the second behind the end of the first."""
     if not isinstance(more, Records):
         return finding

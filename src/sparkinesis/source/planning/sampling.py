@@ -13,13 +13,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sparkinesis.source.options.allowance import Allowance
-from sparkinesis.source.planning.arrival_density import TOLERANCE, Window, doubt, reach, with_window
+from sparkinesis.source.planning.arrival_density import (
+    TOLERANCE,
+    Window,
+    add_window,
+    instant_at_weight,
+    largest_error,
+)
 from sparkinesis.stream.kpl.unpack import count_user_records
 from sparkinesis.stream.page import Record
 
-MOST_SAMPLES = 10
+MAX_SAMPLES = 10
 
-FEWEST_BURSTS = 4
+MIN_BURSTS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +50,7 @@ class Sample:
         first, last = arrivals[0], arrivals[-1]
         average = (last - first) / len(arrivals)
         begins = [new for old, new in itertools.pairwise(arrivals) if new - old > average]
-        if len(begins) < FEWEST_BURSTS:
+        if len(begins) < MIN_BURSTS:
             return None
         pairs = zip(self.records, self.weights, strict=True)
         before = sum(weight for record, weight in pairs if arrival_ms(record) < begins[-1])
@@ -62,16 +68,16 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
+class SampledEnd:
     """``end`` is the last record of the slice; None: all there is up to the tip is within it."""
 
     end: Record | None
     weight: float
 
 
-def end_of_slice(
+def sampled_end(
     first: Sample, tip: float, sample: Callable[[float, int], Sample | None], size: int
-) -> Slice | None:
+) -> SampledEnd | None:
     """Where the records from ``first`` on weigh 1.0; None if samples do not tell.
 
     ``sample(instant, n)`` gives n records that arrived at ``instant`` or later, or None where there
@@ -82,27 +88,27 @@ def end_of_slice(
         return None
     seen = [(begin, first)]
     windows = [begin]
-    for _ in range(MOST_SAMPLES):
-        reached = min(reach(windows), tip)
-        error, middle = doubt(windows, reached)
+    for _ in range(MAX_SAMPLES):
+        reached = min(instant_at_weight(windows), tip)
+        error, middle = largest_error(windows, reached)
         if error > TOLERANCE:
             at = middle
         elif reached == tip and windows[-1].end >= tip:
-            return Slice(None, _weight(windows, tip))
+            return SampledEnd(None, _weight(windows, tip))
         else:
             at = reached
             for window, found in seen:
                 if window.start <= reached <= window.end:
-                    return Slice(found.last_until(reached), 1.0)
+                    return SampledEnd(found.last_until(reached), 1.0)
             if reached < windows[-1].start:
                 landed = sample(reached, 1)
                 if landed is not None:
-                    return Slice(landed.records[0], 1.0)
+                    return SampledEnd(landed.records[0], 1.0)
         landed = sample(at, size)
         new = _window_at(at, tip, landed)
         if new is None:
             return None
-        windows = with_window(windows, new)
+        windows = add_window(windows, new)
         seen += [(new, landed)] if landed else []
     return None
 
@@ -135,4 +141,4 @@ def arrival_ms(record: Record) -> int:
 def _weight(windows: Sequence[Window], tip: float) -> float:
     """What everything up to ``tip`` weighs, to a hundredth: at most 1, or it would not all fit."""
     hundredths = range(1, 100)
-    return next((n / 100 for n in hundredths if reach(windows, n / 100) >= tip), 1.0)
+    return next((n / 100 for n in hundredths if instant_at_weight(windows, n / 100) >= tip), 1.0)

@@ -27,7 +27,7 @@ from sparkinesis.errors import (
 )
 from sparkinesis.source.options.allowance import NO_LIMIT, Allowance
 from sparkinesis.source.planning.batch_end import Finding, Finished, Quiet, Records
-from sparkinesis.source.planning.sampling import Sample, arrival_ms, end_of_slice, weigh
+from sparkinesis.source.planning.sampling import Sample, arrival_ms, sampled_end, weigh
 from sparkinesis.stream.calls.client import Fetched, StreamClient, shard_of
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.position import (
@@ -49,7 +49,7 @@ JUMP_SHORT_OF_TIP_MS = 250
 """How far before the tip a jump aims: a busy shard has a record that young."""
 
 FIRST_LIMIT = 1_000
-"""Records to ask for at the first look, which does not know yet whether the shard is busy."""
+"""Records to ask for by the first probe, which does not know yet whether the shard is busy."""
 
 SMALL_PAGE = 256 * 1024
 """Bytes since the last look up to which reading forward costs less than it saves in calls."""
@@ -69,12 +69,12 @@ COUNTED_BYTES = 1_000_000
 ROUNDING = 1e-9
 """What sums of many small weights may be off by."""
 
-MOST_HALVINGS = 10
+MAX_HALVINGS = 10
 MOST_EMPTY_PAGES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ProbeResult:
     """What one look at a shard found; children when it reached the end of a closed shard."""
 
     finding: Finding
@@ -117,54 +117,54 @@ class ShardProber:
         self._start_is_checked = False
         self._is_new = False
         """The cursor stands where it was opened: it has not met a record, nor the tip."""
-        self._last_look: Look | None = None
+        self._last_result: ProbeResult | None = None
         self._first: str | None = None
         """The sequence number of the first record that the present look has met."""
         self._limit = FIRST_LIMIT
 
-    def judge_by(self, check: RetentionCheck) -> None:
+    def use_check(self, check: RetentionCheck) -> None:
         """From now on tell losses as ``check`` says: a shard begins, but does not stay, initial."""
         self._check = check
 
-    def look(self, position: Position, allowance: Allowance = NO_LIMIT) -> Look:
+    def probe(self, position: Position, allowance: Allowance = NO_LIMIT) -> ProbeResult:
         """What follows ``position``, and how much of it is within ``allowance``: a record at least.
 
         Raises `DataLossError` when what followed the position was trimmed.
         """
-        again = self._last_look
+        again = self._last_result
         # What was within another allowance may not be within this one.
         is_stale = again is not None and again.taken > 0 and allowance.is_limited
         if self._cursor is None or is_stale or not _same_place(position, self._position):
             self._cursor = self._open(position, inclusive=True)
             self._start_is_checked = False
             self._is_new = True
-            self._last_look = None
+            self._last_result = None
         elif again is not None:
             return again
         self._position = position
         self._first = None
         try:
-            look = self._examine_or_skip(self._cursor, allowance)
+            result = self._examine_from_kept(self._cursor, allowance)
         except ExpiredIteratorError:
             # Nobody has looked for minutes, or for days: see again whether the start is kept.
             self._cursor = None
-            return self.look(position, allowance)
+            return self.probe(position, allowance)
         except Exception:
             self._cursor = None  # it may stand behind records that no look has told of
             raise
-        found = look.finding
+        found = result.finding
         if isinstance(found, Records):
-            look = replace(look, finding=replace(found, first=self._first))
+            result = replace(result, finding=replace(found, first=self._first))
             # The cursor stands behind these records: there, most likely, the next look is wanted.
             self._position = AfterRecord(found.end)
             self._start_is_checked = True
             if self._cursor is not None and self._cursor.at_end:
-                self._last_look = Look(Finished(), look.children)
+                self._last_result = ProbeResult(Finished(), result.children)
         elif not isinstance(found, Quiet):
-            self._last_look = look
-        return look
+            self._last_result = result
+        return result
 
-    def _examine_or_skip(self, cursor: ShardCursor, allowance: Allowance) -> Look:
+    def _examine_from_kept(self, cursor: ShardCursor, allowance: Allowance) -> ProbeResult:
         examine = self._examine_within if allowance.is_limited else self._examine
         try:
             return examine(cursor, allowance)
@@ -175,7 +175,7 @@ class ShardProber:
             return examine(self._cursor, allowance)
         except ShardNotFoundError as error:
             self._check.accept_or_raise(error)
-            return Look(Finished())
+            return ProbeResult(Finished())
 
     def _open(self, position: Position, *, inclusive: bool = False) -> ShardCursor:
         return ShardCursor(
@@ -187,18 +187,18 @@ class ShardProber:
             renews=False,
         )
 
-    def _examine(self, cursor: ShardCursor, _: Allowance) -> Look:
+    def _examine(self, cursor: ShardCursor, _: Allowance) -> ProbeResult:
         limit = self._limit
-        found = self._following(cursor, limit)
+        found = self._fetch_records(cursor, limit)
         if not found.records and not found.passed_until:
             self._limit = MAX_RECORDS_PER_CALL
-            return _nothing(cursor, found)
+            return _without_records(cursor, found)
         is_close = found.lag_ms == 0 or (found.lag_ms <= CLOSE_TO_TIP_MS and limit > 1)
         if is_close or cursor.at_end or found.passed_until:
             return self._conclude(cursor, found, None)
         return self._approach_tip(cursor, found)
 
-    def _conclude(self, cursor: ShardCursor, found: _Following, last: Record | None) -> Look:
+    def _conclude(self, cursor: ShardCursor, found: _Fetch, last: Record | None) -> ProbeResult:
         """The look that ends with this page; ``last`` is the last record before it."""
         if found.records:
             last = found.records[-1]
@@ -206,28 +206,28 @@ class ShardProber:
             self._cursor = None  # it stands behind records that were not to be seen
             if last is None:
                 assert self._until_ms is not None
-                return Look(Quiet(self._until_ms - CLOCK_MARGIN_MS))
-            return _records(last, None)
+                return ProbeResult(Quiet(self._until_ms - CLOCK_MARGIN_MS))
+            return _ending_at(last, None)
         self._cursor = cursor
         assert last is not None
         if cursor.at_end:
-            return replace(_records(last, None), children=found.children)
+            return replace(_ending_at(last, None), children=found.children)
         self._limit = MAX_RECORDS_PER_CALL if found.fetched.size <= SMALL_PAGE else 1
-        return _records(last, found.silent_until, found.lag_ms)
+        return _ending_at(last, found.silent_until, found.lag_ms)
 
-    def _examine_within(self, cursor: ShardCursor, allowance: Allowance) -> Look:
+    def _examine_within(self, cursor: ShardCursor, allowance: Allowance) -> ProbeResult:
         """As `_examine`, but no further than about what is allowed."""
-        found = self._following(cursor, FIRST_LIMIT)
+        found = self._fetch_records(cursor, FIRST_LIMIT)
         if not found.records and not found.passed_until:
-            return _nothing(cursor, found)
+            return _without_records(cursor, found)
         weights = self._weigh(found.records, allowance)
         weight = sum(weights)
         if weight > 1.0 + ROUNDING:
             return self._cut(found, weights, 1.0, None, 0)
         is_close = found.lag_ms <= CLOSE_TO_TIP_MS
         if is_close or cursor.at_end or found.passed_until:
-            look = self._conclude(cursor, found, None)
-            return replace(look, taken=weight, records=len(found.records))
+            result = self._conclude(cursor, found, None)
+            return replace(result, taken=weight, records=len(found.records))
         size = sum(len(record.data) for record in found.records)
         has_times = all(r.approximate_arrival_timestamp is not None for r in found.records)
         if weight < COUNTED_SHARE and size > COUNTED_BYTES * weight and has_times:
@@ -241,12 +241,12 @@ class ShardProber:
 
     def _cut(
         self,
-        found: _Following,
+        found: _Fetch,
         weights: Sequence[float],
         left: float,
         last: Record | None,
         before: int,
-    ) -> Look:
+    ) -> ProbeResult:
         """The look that ends within this page, where its records weigh ``left``.
 
         ``last`` is the last of the ``before`` records before the page; if there is none, the look
@@ -258,19 +258,19 @@ class ShardProber:
             count = 1
         end = found.records[count - 1] if count or last is None else last
         self._cursor = None  # it stands behind records that are left for the next batch
-        look = _records(end, None, found.tip_ms - arrival_ms(end))
+        result = _ending_at(end, None, found.tip_ms - arrival_ms(end))
         taken = 1.0 - left + sums[count]
-        return replace(look, taken=taken, is_cut=True, records=before + count)
+        return replace(result, taken=taken, is_cut=True, records=before + count)
 
     def _count_forward(
-        self, cursor: ShardCursor, found: _Following, weight: float, allowance: Allowance
-    ) -> Look:
+        self, cursor: ShardCursor, found: _Fetch, weight: float, allowance: Allowance
+    ) -> ProbeResult:
         """Read on from ``found``, which weighs ``weight``, and count to what is allowed."""
         count = len(found.records)
         while True:
             last = found.records[-1]
             lacking = (1.0 - weight) / max(weight / count, 1.0 / MAX_RECORDS_PER_CALL)
-            found = self._following(cursor, min(int(lacking) + 1, MAX_RECORDS_PER_CALL))
+            found = self._fetch_records(cursor, min(int(lacking) + 1, MAX_RECORDS_PER_CALL))
             weights = self._weigh(found.records, allowance)
             more = sum(weights)
             if weight + more > 1.0 + ROUNDING:
@@ -279,16 +279,16 @@ class ShardProber:
             count += len(found.records)
             is_close = found.lag_ms <= CLOSE_TO_TIP_MS or not found.records
             if is_close or cursor.at_end or found.passed_until or weight >= 1.0:
-                look = replace(self._conclude(cursor, found, last), taken=weight, records=count)
-                return replace(look, is_cut=weight >= 1.0 and not is_close)
+                result = replace(self._conclude(cursor, found, last), taken=weight, records=count)
+                return replace(result, is_cut=weight >= 1.0 and not is_close)
 
     def _slice(
         self,
         cursor: ShardCursor,
-        found: _Following,
+        found: _Fetch,
         weights: Sequence[float],
         allowance: Allowance,
-    ) -> Look | None:
+    ) -> ProbeResult | None:
         """The look that ends where samples say that the allowance is used up, if they do."""
         last = found.records[-1]
         tip = found.tip_ms - JUMP_SHORT_OF_TIP_MS
@@ -307,18 +307,18 @@ class ShardProber:
             is_all = cursor.at_end or found.passed_until or not found.lag_ms
             return Sample(instant, found.records, weights, is_all)
 
-        ends = end_of_slice(first, tip, sample, min(max(size, fewest), most))
+        ends = sampled_end(first, tip, sample, min(max(size, fewest), most))
         if ends is None:
             return None
         expected = int(len(weights) / sum(weights) * ends.weight)
         if ends.end is None:
-            look = self._approach_tip(cursor, found)
-            return replace(look, taken=ends.weight, records=expected)
+            result = self._approach_tip(cursor, found)
+            return replace(result, taken=ends.weight, records=expected)
         self._cursor = None
-        look = _records(ends.end, None, found.tip_ms - arrival_ms(ends.end))
-        return replace(look, taken=ends.weight, is_cut=True, records=expected)
+        result = _ending_at(ends.end, None, found.tip_ms - arrival_ms(ends.end))
+        return replace(result, taken=ends.weight, is_cut=True, records=expected)
 
-    def _following(self, cursor: ShardCursor, limit: int) -> _Following:
+    def _fetch_records(self, cursor: ShardCursor, limit: int) -> _Fetch:
         """The next records, past the empty pages that the service may give before the tip."""
         tries: Iterable[int] = range(MOST_EMPTY_PAGES)
         if self._until_ms is not None or self._position is TRIM_HORIZON or self._is_new:
@@ -336,48 +336,48 @@ class ShardProber:
             if records or cursor.at_end or not fetched.page.millis_behind_latest:
                 break
         self._is_new = False
-        within = _until(records or (), self._until_ms)
+        within = _up_to_instant(records or (), self._until_ms)
         if within and self._first is None:
             self._first = within[0].sequence_number
-        return _Following(fetched, within, passed_until=len(within) < len(records or ()))
+        return _Fetch(fetched, within, passed_until=len(within) < len(records or ()))
 
-    def _approach_tip(self, cursor: ShardCursor, found: _Following) -> Look:
+    def _approach_tip(self, cursor: ShardCursor, found: _Fetch) -> ProbeResult:
         """The look that ends with a record close to the tip, which is far behind this page."""
         last = found.records[-1]
         if last.approximate_arrival_timestamp is None:
-            return self._forward(cursor, last)[0]
+            return self._read_forward(cursor, last)[0]
         tip = found.tip_ms - JUMP_SHORT_OF_TIP_MS
         if self._until_ms is not None:
             tip = min(tip, self._until_ms)
         landed = self._jump(tip, last)
         if landed is not None:
-            look = self._conclude(*landed, last)
+            result = self._conclude(*landed, last)
             self._limit = 1  # busy: next time, too, a jump will do
-            return look
+            return result
         if _is_more_than_a_page(found):
-            return self._narrow(cursor, last, tip)
-        look, reached = self._forward(cursor, last)
+            return self._halve(cursor, last, tip)
+        result, reached = self._read_forward(cursor, last)
         if reached is None:
-            return look
-        return self._narrow(cursor, reached, tip)
+            return result
+        return self._halve(cursor, reached, tip)
 
     def _jump(
         self, instant: int, last: Record, limit: int = 1
-    ) -> tuple[ShardCursor, _Following] | None:
+    ) -> tuple[ShardCursor, _Fetch] | None:
         """The first records that arrived at ``instant`` or later, if they are behind ``last``."""
         if instant <= arrival_ms(last):
             return None
-        probe = self._open(AtTimestamp(instant))
-        found = self._following(probe, limit)
+        cursor = self._open(AtTimestamp(instant))
+        found = self._fetch_records(cursor, limit)
         # Arrival times need not be in order: a record that is not further on is none.
         if not found.records or _order(found.records[0]) <= _order(last):
             return None
-        return probe, found
+        return cursor, found
 
-    def _narrow(self, cursor: ShardCursor, last: Record, high: int) -> Look:
+    def _halve(self, cursor: ShardCursor, last: Record, high: int) -> ProbeResult:
         """The look that ends near the last record before ``high``: none arrived after it."""
         low = arrival_ms(last)
-        for _ in range(MOST_HALVINGS):
+        for _ in range(MAX_HALVINGS):
             if high - low <= CLOSE_TO_TIP_MS:
                 break
             middle = (low + high) // 2
@@ -390,18 +390,18 @@ class ShardProber:
                 return self._conclude(cursor, found, last)
             last = found.records[0]
             low = max(middle, arrival_ms(last))
-        return self._forward(cursor, last)[0]
+        return self._read_forward(cursor, last)[0]
 
-    def _forward(self, cursor: ShardCursor, last: Record) -> tuple[Look, Record | None]:
+    def _read_forward(self, cursor: ShardCursor, last: Record) -> tuple[ProbeResult, Record | None]:
         """The look that ends with the next page, and its last record if the tip is further on."""
-        found = self._following(cursor, MAX_RECORDS_PER_CALL)
-        look = self._conclude(cursor, found, last)
+        found = self._fetch_records(cursor, MAX_RECORDS_PER_CALL)
+        result = self._conclude(cursor, found, last)
         is_over = cursor.at_end or found.passed_until or found.lag_ms == 0 or not found.records
-        return look, None if is_over else found.records[-1]
+        return result, None if is_over else found.records[-1]
 
 
 @dataclass(frozen=True, slots=True)
-class _Following:
+class _Fetch:
     """The page that a look ended with, and its records behind the position looked at."""
 
     fetched: Fetched
@@ -429,13 +429,13 @@ class _Following:
         return None if self.lag_ms else self.fetched.service_time_ms - CLOCK_MARGIN_MS
 
 
-def _is_more_than_a_page(found: _Following) -> bool:
+def _is_more_than_a_page(found: _Fetch) -> bool:
     """Whether as many records follow as no page holds, if they arrive on as they did so far."""
     span = arrival_ms(found.records[-1]) - arrival_ms(found.records[0])
     return span > 0 and len(found.records) * found.lag_ms > MAX_RECORDS_PER_CALL * span
 
 
-def _until(records: Sequence[Record], until_ms: int | None) -> Sequence[Record]:
+def _up_to_instant(records: Sequence[Record], until_ms: int | None) -> Sequence[Record]:
     """The records up to the first one that arrived later than ``until_ms``."""
     if until_ms is None:
         return records
@@ -443,16 +443,16 @@ def _until(records: Sequence[Record], until_ms: int | None) -> Sequence[Record]:
     return records[: next(late, len(records))]
 
 
-def _nothing(cursor: ShardCursor, found: _Following) -> Look:
+def _without_records(cursor: ShardCursor, found: _Fetch) -> ProbeResult:
     if cursor.at_end:
-        return Look(Finished(), found.children)
-    return Look(Quiet(found.silent_until))
+        return ProbeResult(Finished(), found.children)
+    return ProbeResult(Quiet(found.silent_until))
 
 
-def _records(end: Record, silent_until: int | None, lag_ms: int = 0) -> Look:
+def _ending_at(end: Record, silent_until: int | None, lag_ms: int = 0) -> ProbeResult:
     if silent_until is None and end.approximate_arrival_timestamp is not None:
         silent_until = arrival_ms(end) - CLOCK_MARGIN_MS
-    return Look(Records(end.sequence_number, silent_until, end.arrived_ms), lag_ms=lag_ms)
+    return ProbeResult(Records(end.sequence_number, silent_until, end.arrived_ms), lag_ms=lag_ms)
 
 
 def _order(record: Record) -> tuple[int, str]:

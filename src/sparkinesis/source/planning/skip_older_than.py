@@ -19,7 +19,7 @@ from sparkinesis.stream.position import (
 )
 
 
-def undecided(start: Positions, bound_ms: int) -> dict[str, AfterRecord]:
+def undecided_shards(start: Positions, bound_ms: int) -> dict[str, AfterRecord]:
     """The shards of which only the next record tells whether they are behind the bound."""
     return {
         shard: position
@@ -33,9 +33,9 @@ def skip_older(
 ) -> Positions:
     """``start``, with nothing that arrived before ``bound_ms`` (epoch ms) left to read.
 
-    ``behind``: which of the `undecided` shards have a record to come that arrived before the bound,
+    ``behind``: which of the `undecided_shards` have a record to come that arrived before the bound,
     and none behind them that arrived later.
-    ``has_closed``: one of the `undecided` shards is closed. ``start`` itself when there is nothing
+    ``has_closed``: one of the `undecided_shards` is closed. ``start`` itself when there is nothing
     to skip.
     """
     bound = AtTimestamp(bound_ms)

@@ -13,7 +13,7 @@ from sparkinesis.errors import SparkinesisError
 from sparkinesis.source.offsets import Offset, Positions
 from sparkinesis.source.options.allowance import NO_LIMIT, Allowance
 from sparkinesis.source.options.read_options import StreamReadOptions
-from sparkinesis.source.planning.stream_planner import SMALLEST_PART, StreamPlanner
+from sparkinesis.source.planning.stream_planner import MIN_PART, StreamPlanner
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.fan_out.consumers import describe_consumer
 from sparkinesis.stream.fan_out.registration import deregister_consumer, register_consumer
@@ -31,7 +31,7 @@ FULL = 0.8
 
 
 @dataclass(frozen=True, slots=True)
-class _Batch:
+class _PlannedBatch:
     """What a plan found: where the batch ends, its part of what is allowed, and the lag then."""
 
     end: Offset
@@ -40,16 +40,19 @@ class _Batch:
     expected: Mapping[tuple[str, str], int | None] = field(default_factory=dict)
 
 
-class _Ahead:
+class _BackgroundPlan:
     """A plan that is made by a thread of its own. The planners are that thread's until it ends."""
 
     def __init__(
-        self, start: Offset, allowance: Allowance, plan: Callable[[Offset, Allowance], _Batch]
+        self,
+        start: Offset,
+        allowance: Allowance,
+        plan: Callable[[Offset, Allowance], _PlannedBatch],
     ) -> None:
         self.start = start
         self.allowance = allowance
         self._plan = plan
-        self._batch: _Batch | None = None
+        self._batch: _PlannedBatch | None = None
         # A daemon: a query that is stopped does not wait for a plan that nobody wants.
         self._thread = threading.Thread(target=self._run, name="plan-ahead", daemon=True)
         self._thread.start()
@@ -60,7 +63,7 @@ class _Ahead:
         except Exception:  # noqa: BLE001 - what is wrong is found again, and told, when it matters
             _log.debug("A batch could not be planned ahead.", exc_info=True)
 
-    def wait(self) -> _Batch | None:
+    def wait(self) -> _PlannedBatch | None:
         """The plan, once it is there; None if it failed."""
         self._thread.join()
         return self._batch
@@ -71,8 +74,8 @@ class SourcePlanner:
 
     def __init__(self, options: StreamReadOptions, timing: Timing = MACHINE) -> None:
         self._initial = options.initial_positions
-        self._ahead: _Ahead | None = None
-        self._planned: _Batch | None = None
+        self._ahead: _BackgroundPlan | None = None
+        self._planned: _PlannedBatch | None = None
         self._fan_out = options.fan_out
         self._has_registered = False
         self._consumers: dict[str, str] = {}
@@ -127,7 +130,7 @@ class SourcePlanner:
         self.consumers()  # what is wrong with them is told before anything is planned
         batch = self._planned_ahead(start, allowance) or self._plan(start, allowance)
         if allowance.is_limited and batch.taken >= FULL:
-            self._ahead = _Ahead(batch.end, allowance, self._plan)
+            self._ahead = _BackgroundPlan(batch.end, allowance, self._plan)
         self._planned = batch
         return batch.end
 
@@ -140,7 +143,7 @@ class SourcePlanner:
         """By stream, how far behind its tip the last planned batch ends: max and mean of shards."""
         return self._planned.lag if self._planned else {}
 
-    def _planned_ahead(self, start: Offset, allowance: Allowance) -> _Batch | None:
+    def _planned_ahead(self, start: Offset, allowance: Allowance) -> _PlannedBatch | None:
         ahead, self._ahead = self._ahead, None
         if ahead is None:
             return None
@@ -149,11 +152,11 @@ class SourcePlanner:
         # One that was not full would leave out what has arrived since.
         return batch if batch is not None and fits and batch.taken >= FULL else None
 
-    def _plan(self, start: Offset, allowance: Allowance) -> _Batch:
+    def _plan(self, start: Offset, allowance: Allowance) -> _PlannedBatch:
         added = {name: self._initial for name in self._planners if name not in start}
         if added:
             # Into the checkpoint first: where they begin must not hang on options at a replay.
-            return _Batch({**start, **added}, 0.0, {})
+            return _PlannedBatch({**start, **added}, 0.0, {})
         taken = 0.0
         if allowance.is_limited:
             ends, taken = self._plan_within(start, allowance)
@@ -165,7 +168,7 @@ class SourcePlanner:
             for name, planner in self._planners.items()
             for shard, records in planner.expected.items()
         }
-        return _Batch(start if is_same else ends, taken, self._lags(), expected)
+        return _PlannedBatch(start if is_same else ends, taken, self._lags(), expected)
 
     def _plan_within(self, start: Offset, allowance: Allowance) -> tuple[Offset, float]:
         """Streams share by their shards. Those that keep up come first, and leave what they can."""
@@ -175,7 +178,7 @@ class SourcePlanner:
         for place, name in enumerate(names):
             planner = self._planners[name]
             shards = [len(start[other]) for other in names[place:]]
-            part = max(left, SMALLEST_PART) * shards[0] / sum(shards)
+            part = max(left, MIN_PART) * shards[0] / sum(shards)
             ends[name] = planner.next_offset(start[name], allowance.share(part))
             left -= planner.taken * part
         return ends, 1.0 - left

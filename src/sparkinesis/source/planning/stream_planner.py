@@ -13,21 +13,21 @@ from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.source.offsets import ANY_SHARD, Positions
 from sparkinesis.source.options.allowance import NO_LIMIT, Allowance
 from sparkinesis.source.options.read_options import StreamReadOptions
-from sparkinesis.source.planning.age_probe import follows_older
-from sparkinesis.source.planning.application_position import leases_of, resume
+from sparkinesis.source.planning.age_probe import next_record_is_older
+from sparkinesis.source.planning.application_position import leases_of_stream, resume
 from sparkinesis.source.planning.batch_end import (
     Finding,
     Plan,
     Quiet,
     Records,
-    extended,
     is_worth_storing,
+    merged,
     missing,
     plan,
     without_missing,
 )
-from sparkinesis.source.planning.shard_prober import Look, ShardProber
-from sparkinesis.source.planning.skip_older_than import skip_older, undecided
+from sparkinesis.source.planning.shard_prober import ProbeResult, ShardProber
+from sparkinesis.source.planning.skip_older_than import skip_older, undecided_shards
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.position import (
@@ -46,23 +46,23 @@ from sparkinesis.stream.timing import MACHINE, Timing
 
 _log = logging.getLogger(__name__)
 
-FIRST_CONTACT = Retry(give_up_after=10.0)
+STARTUP_RETRY = Retry(give_up_after=10.0)
 """A wrong region or endpoint is told soon, before the query has worked once."""
 
-MOST_PROBES_AT_ONCE = 16
+MAX_CONCURRENT_PROBES = 16
 
-WORTH_FILLING = 0.05
-"""The part of a batch's allowance that is worth another look, when some shards left it."""
+MIN_REFILL = 0.05
+"""The part of a batch's allowance that is worth another probe, when some shards left it."""
 
-MOST_FILLINGS = 3
+MAX_REFILLS = 3
 
-SMALLEST_PART = 0.01
+MIN_PART = 0.01
 """The part of the allowance that shards share when others have used it up: they go on, slowly."""
 
 LIST_SHARDS_INTERVAL = 5.0
 """Seconds between two listings of the shards; ChildShards make them rare in the first place."""
 
-MOST_LISTINGS = 12
+MAX_LISTINGS = 12
 """Listings in a row, a minute in all, for the children of a closed shard before a query may end."""
 
 
@@ -90,7 +90,7 @@ class StreamPlanner:
         self._lineage: Lineage | None = None
         self._announced: dict[str, Shard] = {}
         self._listed_at = float("-inf")
-        self._looked_at = float("-inf")
+        self._polled_at = float("-inf")
         self._until_ms: int | None = None
         self._probers: dict[str, ShardProber] = {}
         self._lags: dict[str, int] = {}
@@ -123,8 +123,8 @@ class StreamPlanner:
         stays silent, after six hours, so that a stored position never looks expired only because
         nothing happened.
         """
-        self._wait_for_turn()
-        known = self._of_this_stream(start)
+        self._wait_for_period()
+        known = self._of_present_stream(start)
         if known is not start:
             return known  # an offset without rows: no batch begins in another stream
         initial = start.get(ANY_SHARD)
@@ -142,7 +142,7 @@ class StreamPlanner:
         known = self._without_lost_shards(start, lineage)
         planned = self._plan(known, allowance)
         if planned.has_rows or known is not start or is_worth_storing(start, planned.end):
-            self._forget_all_but(planned.end)
+            self._keep_only(planned.end)
             return planned.end
         return start
 
@@ -169,11 +169,11 @@ class StreamPlanner:
     def worst_lag_ms(self) -> int:
         return max(self._lags.values(), default=0)
 
-    def _wait_for_turn(self) -> None:
-        pause = self._looked_at + self._period - self._timing.clock()
+    def _wait_for_period(self) -> None:
+        pause = self._polled_at + self._period - self._timing.clock()
         if pause > 0:
             self._timing.sleep(pause)
-        if ITERATOR_LIFE_MS / 1000 < self._timing.clock() - self._looked_at < float("inf"):
+        if ITERATOR_LIFE_MS / 1000 < self._timing.clock() - self._polled_at < float("inf"):
             # What was known of a finished shard may be days old, and its children's records gone,
             # and so may shards that were announced, but never listed: see again what is kept.
             self._probers = {}
@@ -182,7 +182,7 @@ class StreamPlanner:
             self._has_identified = self._is_batch_read
             if self._lineage is not None:
                 self._list_shards()
-        self._looked_at = self._timing.clock()
+        self._polled_at = self._timing.clock()
 
     def _resolve_latest(self) -> Positions:
         """LATEST as something durable: the open shards, from the service's present time on."""
@@ -200,8 +200,10 @@ class StreamPlanner:
             address.credentials,
             is_ours=False,
         )
-        leases = table.leases(FIRST_CONTACT if self._lineage is None else Retry())
-        own = leases_of(address, leases, table, alone=len(self._options.reading.streams) == 1)
+        leases = table.leases(STARTUP_RETRY if self._lineage is None else Retry())
+        own = leases_of_stream(
+            address, leases, table, alone=len(self._options.reading.streams) == 1
+        )
         # After the leases: a shard that has one by then is listed, if it is still kept.
         lineage, now_ms = self._list()
         resumed = resume(own, lineage, now_ms, address=address, table=table)
@@ -211,7 +213,7 @@ class StreamPlanner:
 
     def _skip_older(self, start: Positions, seconds: float) -> Positions:
         lineage, now_ms = self._list()
-        lineage = self._caught_up(lineage, partial(missing, start))
+        lineage = self._list_until_complete(lineage, partial(missing, start))
         bound_ms = now_ms - round(seconds * 1000)
         if self._created_ms > bound_ms:
             return start  # nothing in the stream is older than the stream
@@ -219,14 +221,14 @@ class StreamPlanner:
             self._timing.sleep(1.0)  # the bound is asked for below: see _wait_out_the_second
         # What is lost with a shard that is gone is older than the bound, and not wanted.
         kept = without_missing(start, lineage) if missing(start, lineage) else start
-        doubtful = undecided(kept, bound_ms)
+        doubtful = undecided_shards(kept, bound_ms)
 
         def is_behind(shard_id: str) -> bool:
             budget = self._budget()
             position = doubtful[shard_id]
-            return follows_older(self._client, budget, shard_id, position, bound_ms)
+            return next_record_is_older(self._client, budget, shard_id, position, bound_ms)
 
-        with ThreadPoolExecutor(MOST_PROBES_AT_ONCE) as pool:
+        with ThreadPoolExecutor(MAX_CONCURRENT_PROBES) as pool:
             answers = pool.map(is_behind, doubtful)
             behind = {shard for shard, older in zip(doubtful, answers, strict=True) if older}
         closed = any(not lineage.shards[shard].is_open for shard in doubtful)
@@ -241,7 +243,7 @@ class StreamPlanner:
 
     def _wait_out_the_second(self) -> None:
         # The service refuses an instant in its future, and its clock is known to the second only.
-        self._looked_at = self._timing.clock() + max(0.0, 1.0 - self._period)
+        self._polled_at = self._timing.clock() + max(0.0, 1.0 - self._period)
 
     def _list_shards(self) -> Lineage:
         pause = self._listed_at + LIST_SHARDS_INTERVAL - self._timing.clock()
@@ -252,7 +254,7 @@ class StreamPlanner:
 
     def _list(self) -> tuple[Lineage, int]:
         self._listed_at = self._timing.clock()
-        retry = FIRST_CONTACT if self._lineage is None else None
+        retry = STARTUP_RETRY if self._lineage is None else None
         shards, now_ms = self._client.list_shards(retry)
         listed = {shard.id for shard in shards}
         # ListShards may lag behind what closed shards have announced.
@@ -260,14 +262,16 @@ class StreamPlanner:
         self._lineage = Lineage.of(shards).with_children(self._announced.values())
         return self._lineage, now_ms
 
-    def _caught_up(self, lineage: Lineage, left_out: Callable[[Lineage], Sequence[str]]) -> Lineage:
+    def _list_until_complete(
+        self, lineage: Lineage, left_out: Callable[[Lineage], Sequence[str]]
+    ) -> Lineage:
         """What is listed, once none of the shards is ``left_out`` that the service has.
 
         ListShards may lag behind a reshard, or was not called since.
         """
         has_waited = False
         while shards := left_out(lineage):
-            with ThreadPoolExecutor(MOST_PROBES_AT_ONCE) as pool:
+            with ThreadPoolExecutor(MAX_CONCURRENT_PROBES) as pool:
                 found = tuple(pool.map(self._client.has_shard, shards))
             there = [shard for shard, is_there in zip(shards, found, strict=True) if is_there]
             if not there:
@@ -282,7 +286,7 @@ class StreamPlanner:
             has_waited = True
         return lineage
 
-    def _of_this_stream(self, start: Positions) -> Positions:
+    def _of_present_stream(self, start: Positions) -> Positions:
         """``start``; or, if that is of a deleted stream of the same name, where this one begins.
 
         Costs a DescribeStreamSummary when a query goes on from an offset, and after each rest.
@@ -295,7 +299,7 @@ class StreamPlanner:
             self._has_identified = True
             return start
         check = RetentionCheck(self._client, self._options.reading.fail_on_data_loss)
-        stream = self._client.describe(FIRST_CONTACT if self._lineage is None else None)
+        stream = self._client.describe(STARTUP_RETRY if self._lineage is None else None)
         others = check.report_other_stream(stored, stream, self._skip_older_than)
         self._created_ms = stream.created_ms
         if not others:
@@ -306,7 +310,7 @@ class StreamPlanner:
         return without_missing({}, lineage)
 
     def _without_lost_shards(self, start: Positions, lineage: Lineage) -> Positions:
-        lineage = self._caught_up(lineage, partial(missing, start))
+        lineage = self._list_until_complete(lineage, partial(missing, start))
         gone = missing(start, lineage)
         if not gone:
             return self._with_forgotten_shards(start, lineage)
@@ -343,7 +347,7 @@ class StreamPlanner:
     def _plan(self, start: Positions, allowance: Allowance) -> Plan:
         findings: dict[str, Finding] = {}
         cut: dict[str, Position] = {}
-        fillings = 0
+        refills = 0
         self._taken = 0.0
         self._expected = {}
         asked_for_children = 0
@@ -351,22 +355,22 @@ class StreamPlanner:
             assert self._lineage is not None
             planned = plan(start, self._lineage, findings)
             wanted = planned.to_probe
-            if not wanted and 1.0 - self._taken > WORTH_FILLING and fillings < MOST_FILLINGS:
+            if not wanted and 1.0 - self._taken > MIN_REFILL and refills < MAX_REFILLS:
                 # What some shards left of the batch goes to those that have more.
-                fillings += 1
+                refills += 1
                 wanted = cut
             if wanted:
-                part = max(1.0 - self._taken, SMALLEST_PART) / len(wanted)
-                for shard_id, look in self._look_at(wanted, start, allowance.share(part)).items():
+                part = max(1.0 - self._taken, MIN_PART) / len(wanted)
+                for shard_id, result in self._probe(wanted, start, allowance.share(part)).items():
                     before = findings.get(shard_id)
-                    found = look.finding
-                    findings[shard_id] = found if before is None else extended(before, found)
-                    self._taken += look.taken * part
-                    self._expect(shard_id, look.records)
+                    found = result.finding
+                    findings[shard_id] = found if before is None else merged(before, found)
+                    self._taken += result.taken * part
+                    self._expect(shard_id, result.records)
                     cut.pop(shard_id, None)
-                    if look.is_cut and isinstance(found, Records):
+                    if result.is_cut and isinstance(found, Records):
                         cut[shard_id] = AfterRecord(found.end)
-                    self._announce(self._lineage, look.children)
+                    self._add_announced(self._lineage, result.children)
             elif planned.childless and self._may_list(asked_for_children):
                 asked_for_children += 1
                 self._list_shards()
@@ -381,7 +385,7 @@ class StreamPlanner:
         if self._is_batch_read:
             raise ServiceError(
                 f"{self._client.address}: shard {names} is closed, and ListShards has not shown "
-                f"for {MOST_LISTINGS * LIST_SHARDS_INTERVAL:.0f} seconds which shards follow. So "
+                f"for {MAX_LISTINGS * LIST_SHARDS_INTERVAL:.0f} seconds which shards follow. So "
                 "the rows of those shards would be missing from this read. Run the read again "
                 "once the reshard is over, or end it at a sequence number of that shard with the "
                 "option endingPosition."
@@ -393,14 +397,16 @@ class StreamPlanner:
             names,
         )
 
-    def _announce(self, lineage: Lineage, children: Sequence[Shard]) -> None:
+    def _add_announced(self, lineage: Lineage, children: Sequence[Shard]) -> None:
         """Take up what a closed shard has told of its children."""
         new = [child.id for child in children if child.id not in lineage.shards]
         self._announced.update({child.id: child for child in children})
         lineage = lineage.with_children(children)
         # The other parent of a merge may be a shard that came after the last listing: it must not
         # look like one that is not kept any more, for which a child does not wait.
-        self._lineage = self._caught_up(lineage, lambda known: known.unlisted_parents(new))
+        self._lineage = self._list_until_complete(
+            lineage, lambda known: known.unlisted_parents(new)
+        )
 
     def _may_list(self, asked: int) -> bool:
         """Whether to list the shards for children that a closed one did not name.
@@ -410,11 +416,11 @@ class StreamPlanner:
         """
         if self._until_ms is None:
             return not asked and self._timing.clock() - self._listed_at >= LIST_SHARDS_INTERVAL
-        return asked < MOST_LISTINGS
+        return asked < MAX_LISTINGS
 
-    def _look_at(
+    def _probe(
         self, shards: Mapping[str, Position], start: Positions, allowance: Allowance
-    ) -> dict[str, Look]:
+    ) -> dict[str, ProbeResult]:
         for shard_id in shards:
             # Where the user wants to begin may be older than the oldest record: no loss.
             is_stored = shard_id in start or ANY_SHARD not in start
@@ -424,7 +430,7 @@ class StreamPlanner:
                 logs_doubt=not self._is_batch_read and is_stored,
             )
             if shard_id in self._probers:
-                self._probers[shard_id].judge_by(check)
+                self._probers[shard_id].use_check(check)
             else:
                 budget = self._budget()
                 self._probers[shard_id] = ShardProber(
@@ -435,19 +441,19 @@ class StreamPlanner:
                     self._until_ms,
                     deaggregate=self._options.reading.deaggregate,
                 )
-        with ThreadPoolExecutor(min(MOST_PROBES_AT_ONCE, len(shards))) as pool:
-            looks = pool.map(
-                lambda item: self._probers[item[0]].look(item[1], allowance), shards.items()
+        with ThreadPoolExecutor(min(MAX_CONCURRENT_PROBES, len(shards))) as pool:
+            results = pool.map(
+                lambda item: self._probers[item[0]].probe(item[1], allowance), shards.items()
             )
-            found = dict(zip(shards, looks, strict=True))
-        self._lags.update({shard_id: look.lag_ms for shard_id, look in found.items()})
-        self._watch_ends(found)
+            found = dict(zip(shards, results, strict=True))
+        self._lags.update({shard_id: result.lag_ms for shard_id, result in found.items()})
+        self._warn_of_missing_ends(found)
         return found
 
     def _budget(self) -> ShardBudget:
         return ShardBudget(self._options.reading.pace, self._timing.clock, self._timing.sleep)
 
-    def _watch_ends(self, found: Mapping[str, Look]) -> None:
+    def _warn_of_missing_ends(self, found: Mapping[str, ProbeResult]) -> None:
         """Tell of shards at whose tips nothing comes, although the last listing has them closed.
 
         A query that stops at an instant does not wait for ends, nor tell of them: where it leaves
@@ -457,9 +463,9 @@ class StreamPlanner:
         if self._until_ms is not None:
             return
         now = self._timing.clock()
-        for shard_id, look in found.items():
+        for shard_id, result in found.items():
             shard = self._lineage.shards.get(shard_id)
-            is_at_tip = isinstance(look.finding, Quiet) and look.finding.clear_until is not None
+            is_at_tip = isinstance(result.finding, Quiet) and result.finding.clear_until is not None
             if not is_at_tip or shard is None or shard.is_open:
                 self._endless_since.pop(shard_id, None)
             elif now - self._endless_since.setdefault(shard_id, now) >= WARN_AFTER:
@@ -468,6 +474,6 @@ class StreamPlanner:
                     self._client.address, shard_id, "What follows it is not read until it ends."
                 )
 
-    def _forget_all_but(self, end: Positions) -> None:
+    def _keep_only(self, end: Positions) -> None:
         self._probers = {s: prober for s, prober in self._probers.items() if s in end}
         self._lags = {s: lag for s, lag in self._lags.items() if end.get(s, SHARD_END) != SHARD_END}

@@ -41,7 +41,7 @@ AFTER_LOSS = 60.0
 """Seconds to the next call when there is no such consumer, which a new query only registers."""
 
 
-class Turn:
+class SubscribeLimiter:
     """Says whether a subscription to a shard may be asked for now, by what its machine knows.
 
     ``slot``: the shard's and consumer's; None: ask always, for a Kinesis without limits.
@@ -53,7 +53,7 @@ class Turn:
         self._slot = slot
         self._clock = clock
 
-    def take(self) -> bool:
+    def try_acquire(self) -> bool:
         """Whether to ask, which counts as asked. Never waits."""
         if self._slot is None:
             return True
@@ -65,7 +65,7 @@ class Turn:
             self._slot.free_at = now + BETWEEN_SUBSCRIPTIONS
             return True
 
-    def free_in(self, seconds: float) -> None:
+    def delay_next(self, seconds: float) -> None:
         """The answer that has just come allows the next call that much later."""
         if self._slot is not None:
             with self._slot:
@@ -84,7 +84,7 @@ class SubscribedCursor:
     def __init__(
         self,
         client: StreamClient,
-        turn: Turn,
+        limiter: SubscribeLimiter,
         consumer_arn: str,
         shard_id: str,
         position: Position,
@@ -96,7 +96,7 @@ class SubscribedCursor:
         self.at_end = False
         """True once the shard is closed and every record of it was fetched."""
         self._client = client
-        self._turn = turn
+        self._limiter = limiter
         self._consumer_arn = consumer_arn
         self._shard_id = shard_id
         self._position = position
@@ -141,7 +141,7 @@ class SubscribedCursor:
                 self._subscription.close()
 
     def _subscribe(self) -> None:
-        if not self._turn.take():
+        if not self._limiter.try_acquire():
             return
         try:
             subscription = self._client.subscribe(
@@ -149,10 +149,10 @@ class SubscribedCursor:
             )
         except (ClientError, BotoCoreError) as error:
             if error_code(error) == "ResourceInUseException":
-                self._turn.free_in(AFTER_REFUSAL)
-            self._tell(error)
+                self._limiter.delay_next(AFTER_REFUSAL)
+            self._raise_or_log(error)
             return
-        self._turn.free_in(BETWEEN_SUBSCRIPTIONS)
+        self._limiter.delay_next(BETWEEN_SUBSCRIPTIONS)
         self._subscribed_at = self._clock()
         with self._lock:
             self._subscription = subscription
@@ -164,7 +164,7 @@ class SubscribedCursor:
         try:
             received = subscription.next_event()
         except (ClientError, BotoCoreError, CorruptEventStreamError) as error:
-            self._tell(error)
+            self._raise_or_log(error)
             return None
         if received is None:
             return None
@@ -188,7 +188,7 @@ class SubscribedCursor:
                 self._subscription.close()
                 self._subscription = None
 
-    def _tell(self, error: ClientError | BotoCoreError | CorruptEventStreamError) -> None:
+    def _raise_or_log(self, error: ClientError | BotoCoreError | CorruptEventStreamError) -> None:
         """Raise what GetRecords would not tell; anything else is told by GetRecords, or passes."""
         where = f"shard {self._shard_id} of {self._client.address}"
         if isinstance(error, CorruptEventStreamError):
@@ -198,7 +198,7 @@ class SubscribedCursor:
         if isinstance(explained, AccessDeniedError):
             raise explained from None
         if error_code(error) == "ResourceNotFoundException":
-            self._turn.free_in(AFTER_LOSS)
+            self._limiter.delay_next(AFTER_LOSS)
             _log.warning(
                 "There is no subscription to %s for %s. If the consumer was deregistered, restart "
                 "the query to register it again; until then it reads by GetRecords. The service "

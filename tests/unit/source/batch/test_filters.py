@@ -23,7 +23,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from sparkinesis.source.batch.filters import OUT_OF_ORDER_MS, Wanted, narrow
+from sparkinesis.source.batch.filters import OUT_OF_ORDER_MS, PushedFilters, push_filter
 
 ARRIVAL = ("approximateArrivalTimestamp",)
 SHARD = ("shardId",)
@@ -34,17 +34,17 @@ def when(microseconds: int) -> datetime:
 
 
 def test_shards_and_streams_are_handled_in_full() -> None:
-    wanted, is_done = narrow(Wanted(), In(SHARD, ("a", "b")))
+    filters, is_done = push_filter(PushedFilters(), In(SHARD, ("a", "b")))
     assert is_done
-    assert wanted == Wanted(shards=frozenset("ab"))
-    wanted, is_done = narrow(wanted, EqualTo(SHARD, "b"))
+    assert filters == PushedFilters(shards=frozenset("ab"))
+    filters, is_done = push_filter(filters, EqualTo(SHARD, "b"))
     assert is_done
-    assert [wanted.has_shard(shard) for shard in "abc"] == [False, True, False]
-    wanted, is_done = narrow(wanted, EqualNullSafe(("stream",), "s"))
+    assert [filters.has_shard(shard) for shard in "abc"] == [False, True, False]
+    filters, is_done = push_filter(filters, EqualNullSafe(("stream",), "s"))
     assert is_done
-    assert [wanted.has_stream(stream) for stream in "st"] == [True, False]
-    assert narrow(wanted, EqualTo(SHARD, "c"))[0].shards == frozenset()
-    assert narrow(wanted, IsNotNull(SHARD)) == (wanted, True)
+    assert [filters.has_stream(stream) for stream in "st"] == [True, False]
+    assert push_filter(filters, EqualTo(SHARD, "c"))[0].shards == frozenset()
+    assert push_filter(filters, IsNotNull(SHARD)) == (filters, True)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_shards_and_streams_are_handled_in_full() -> None:
     ],
 )
 def test_any_other_filter_is_left_to_spark(pushed: Filter) -> None:
-    assert narrow(Wanted(), pushed) == (Wanted(), False)
+    assert push_filter(PushedFilters(), pushed) == (PushedFilters(), False)
 
 
 KINDS: dict[type[Any], Callable[[datetime, datetime], bool]] = {
@@ -92,16 +92,16 @@ def test_no_row_that_the_filters_let_through_is_left_out(
 ) -> None:
     # In the shard's order: out of order by as much as is allowed for.
     arrivals = [ms for ms, late in sorted(records, key=sum)]
-    wanted = Wanted()
+    filters = PushedFilters()
     for kind, value in bounds:
-        wanted, is_done = narrow(wanted, kind(ARRIVAL, when(value)))
+        filters, is_done = push_filter(filters, kind(ARRIVAL, when(value)))
         assert not is_done
     passing = {
         ms
         for ms in arrivals
         if all(KINDS[kind](when(ms * 1000), when(value)) for kind, value in bounds)
     }
-    start, before = wanted.start_ms or 0, wanted.before_ms
+    start, before = filters.start_ms or 0, filters.before_ms
     first = next((at for at, ms in enumerate(arrivals) if ms >= start), len(arrivals))
     rest = arrivals[first:]
     if before is not None:
@@ -110,12 +110,15 @@ def test_no_row_that_the_filters_let_through_is_left_out(
 
 
 def test_bounds_are_as_narrow_as_milliseconds_allow() -> None:
-    wanted, _ = narrow(Wanted(), GreaterThan(ARRIVAL, when(5_000)))
-    assert wanted.start_ms == 6
-    assert narrow(wanted, GreaterThanOrEqual(ARRIVAL, when(7_001)))[0].start_ms == 8
-    assert narrow(wanted, GreaterThanOrEqual(ARRIVAL, when(1)))[0].start_ms == 6
-    wanted, _ = narrow(wanted, LessThan(ARRIVAL, when(9_000)))
-    assert wanted.before_ms == 9 + OUT_OF_ORDER_MS
-    assert narrow(wanted, LessThanOrEqual(ARRIVAL, when(8_000)))[0].before_ms == 9 + OUT_OF_ORDER_MS
-    several, _ = narrow(Wanted(), In(ARRIVAL, (when(3_000), when(2_000))))
-    assert several == Wanted(start_ms=2, before_ms=4 + OUT_OF_ORDER_MS)
+    filters, _ = push_filter(PushedFilters(), GreaterThan(ARRIVAL, when(5_000)))
+    assert filters.start_ms == 6
+    assert push_filter(filters, GreaterThanOrEqual(ARRIVAL, when(7_001)))[0].start_ms == 8
+    assert push_filter(filters, GreaterThanOrEqual(ARRIVAL, when(1)))[0].start_ms == 6
+    filters, _ = push_filter(filters, LessThan(ARRIVAL, when(9_000)))
+    assert filters.before_ms == 9 + OUT_OF_ORDER_MS
+    assert (
+        push_filter(filters, LessThanOrEqual(ARRIVAL, when(8_000)))[0].before_ms
+        == 9 + OUT_OF_ORDER_MS
+    )
+    several, _ = push_filter(PushedFilters(), In(ARRIVAL, (when(3_000), when(2_000))))
+    assert several == PushedFilters(start_ms=2, before_ms=4 + OUT_OF_ORDER_MS)

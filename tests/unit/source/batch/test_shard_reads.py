@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkinesis.source.batch.filters import Wanted
-from sparkinesis.source.batch.shard_reads import Stretch, stretches, unlisted, with_open_end
+from sparkinesis.source.batch.filters import PushedFilters
+from sparkinesis.source.batch.shard_reads import ShardRead, open_ended, plan_shard_reads, unlisted
 from sparkinesis.source.offsets import ANY_SHARD, Positions
 from sparkinesis.source.planning.batch_end import Finding, plan
 from sparkinesis.stream.position import (
@@ -26,19 +26,19 @@ PRESENT: Positions = {ANY_SHARD: LATEST}
 SPLIT = Lineage.of([Shard("p", (), False), Shard("c1", ("p",)), Shard("c2", ("p",)), Shard("x")])
 
 
-def read(start: Positions, end: Positions, wanted: Wanted | None = None) -> list[Stretch]:
-    return stretches(SPLIT, start, end, wanted or Wanted(), NOW)
+def read(start: Positions, end: Positions, filters: PushedFilters | None = None) -> list[ShardRead]:
+    return plan_shard_reads(SPLIT, start, end, filters or PushedFilters(), NOW)
 
 
 def test_every_generation_is_read_and_only_open_shards_lack_an_end() -> None:
     planned = read(ALL, PRESENT)
     assert planned == [
-        Stretch("c1", TRIM_HORIZON, LATEST, is_initial=True),
-        Stretch("c2", TRIM_HORIZON, LATEST, is_initial=True),
-        Stretch("p", TRIM_HORIZON, SHARD_END, is_initial=True),
-        Stretch("x", TRIM_HORIZON, LATEST, is_initial=True),
+        ShardRead("c1", TRIM_HORIZON, LATEST, is_initial=True),
+        ShardRead("c2", TRIM_HORIZON, LATEST, is_initial=True),
+        ShardRead("p", TRIM_HORIZON, SHARD_END, is_initial=True),
+        ShardRead("x", TRIM_HORIZON, LATEST, is_initial=True),
     ]
-    assert with_open_end(planned) == {(None, True): [planned[0], planned[1], planned[3]]}
+    assert open_ended(planned) == {(None, True): [planned[0], planned[1], planned[3]]}
 
 
 def test_a_start_says_of_its_ancestors_that_they_are_done() -> None:
@@ -80,15 +80,15 @@ def test_a_shard_without_anything_between_is_left_out() -> None:
 
 
 def test_instants_of_filters_narrow_those_of_the_options() -> None:
-    wanted = Wanted(shards=frozenset({"p", "x"}), start_ms=50, before_ms=90)
-    assert read({ANY_SHARD: AtTimestamp(40)}, {ANY_SHARD: AtTimestamp(80)}, wanted) == [
-        Stretch("p", AtTimestamp(50), SHARD_END, 80, is_initial=True),
-        Stretch("x", AtTimestamp(50), LATEST, 80, is_initial=True),
+    filters = PushedFilters(shards=frozenset({"p", "x"}), start_ms=50, before_ms=90)
+    assert read({ANY_SHARD: AtTimestamp(40)}, {ANY_SHARD: AtTimestamp(80)}, filters) == [
+        ShardRead("p", AtTimestamp(50), SHARD_END, 80, is_initial=True),
+        ShardRead("x", AtTimestamp(50), LATEST, 80, is_initial=True),
     ]
     start: Positions = {"p": AfterRecord("7"), "x": AtTimestamp(60)}
-    assert read(start, {"p": AfterRecord("9")}, wanted) == [
-        Stretch("p", AfterRecord("7"), AfterRecord("9"), 90),
-        Stretch("x", AtTimestamp(60), LATEST, 90),
+    assert read(start, {"p": AfterRecord("9")}, filters) == [
+        ShardRead("p", AfterRecord("7"), AfterRecord("9"), 90),
+        ShardRead("x", AtTimestamp(60), LATEST, 90),
     ]
 
 
@@ -124,15 +124,15 @@ def test_an_offset_of_a_streaming_query_parts_the_records_in_two(
 
     def records(start: Positions, end: Positions) -> list[tuple[str, int]]:
         found = []
-        for stretch in stretches(lineage, start, end, Wanted(), NOW):
-            since, until = stretch.start, stretch.end
+        for shard_read in plan_shard_reads(lineage, start, end, PushedFilters(), NOW):
+            since, until = shard_read.start, shard_read.end
             first = int(since.sequence_number) if isinstance(since, AfterRecord) else 0
-            last = held[stretch.shard_id]
+            last = held[shard_read.shard_id]
             if isinstance(until, AfterRecord):
                 last = int(until.sequence_number)
-            elif isinstance(stretch.before_ms, int):
+            elif isinstance(shard_read.before_ms, int):
                 last = 0
-            found += [(stretch.shard_id, number) for number in range(first, last)]
+            found += [(shard_read.shard_id, number) for number in range(first, last)]
         return found
 
     everything = [(shard, number) for shard, count in held.items() for number in range(count)]

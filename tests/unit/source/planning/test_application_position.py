@@ -11,7 +11,7 @@ from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, StreamIdentifier
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.source.offsets import ANY_SHARD, Positions, ranges
-from sparkinesis.source.planning.application_position import leases_of, resume
+from sparkinesis.source.planning.application_position import leases_of_stream, resume
 from sparkinesis.source.planning.batch_end import (
     Finding,
     Finished,
@@ -119,36 +119,36 @@ FLIGHTS = StreamIdentifier("123456789012", "flights", 1_700_000_000)
 def test_of_several_streams_the_leases_of_this_one_count() -> None:
     other = StreamIdentifier("123456789012", "orders", 1_700_000_000)
     leases = [lease("a", "1", stream=FLIGHTS), lease("a", "2", stream=other), lease("a", "3")]
-    assert leases_of(ADDRESS, leases, TABLE, alone=False) == {"a": leases[0]}
+    assert leases_of_stream(ADDRESS, leases, TABLE, alone=False) == {"a": leases[0]}
     with pytest.raises(LeaseTableError, match="of stream 'flights' in eu-west-1, only of 'orders'"):
-        leases_of(ADDRESS, leases[1:2], TABLE)
+        leases_of_stream(ADDRESS, leases[1:2], TABLE)
 
 
 def test_a_stream_created_anew_has_the_newest_leases() -> None:
     anew = StreamIdentifier("123456789012", "flights", 1_700_000_001)
     leases = [lease("a", "2", stream=anew), lease("a", "1", stream=FLIGHTS)]
-    assert leases_of(ADDRESS, leases, TABLE) == {"a": leases[0]}
+    assert leases_of_stream(ADDRESS, leases, TABLE) == {"a": leases[0]}
 
 
 def test_streams_of_one_name_in_two_accounts_are_told_apart_by_the_arn() -> None:
     foreign = StreamIdentifier("999999999999", "flights", 1_700_000_000)
     leases = [lease("a", "1", stream=FLIGHTS), lease("a", "2", stream=foreign)]
     with pytest.raises(LeaseTableError, match="option streamARN"):
-        leases_of(ADDRESS, leases, TABLE)
+        leases_of_stream(ADDRESS, leases, TABLE)
     arn = "arn:aws:kinesis:eu-west-1:999999999999:stream/flights"
     address = StreamAddress("flights", arn, "eu-west-1")
-    assert leases_of(address, leases, TABLE) == {"a": leases[1]}
+    assert leases_of_stream(address, leases, TABLE) == {"a": leases[1]}
 
 
 def test_leases_that_name_no_stream_are_not_given_to_two() -> None:
-    assert set(leases_of(ADDRESS, [lease("a", "1")], TABLE)) == {"a"}
+    assert set(leases_of_stream(ADDRESS, [lease("a", "1")], TABLE)) == {"a"}
     with pytest.raises(LeaseTableError, match="application that reads one stream"):
-        leases_of(ADDRESS, [lease("a", "1")], TABLE, alone=False)
+        leases_of_stream(ADDRESS, [lease("a", "1")], TABLE, alone=False)
 
 
 def test_a_table_without_leases_says_so() -> None:
     with pytest.raises(LeaseTableError, match=r"lease table 'app' in eu-west-1 holds no leases"):
-        leases_of(ADDRESS, [], TABLE)
+        leases_of_stream(ADDRESS, [], TABLE)
 
 
 def test_resolving_reads_nothing_and_the_rest_of_a_record_is_a_range() -> None:

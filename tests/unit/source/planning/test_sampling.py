@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from sparkinesis.source.planning.sampling import Sample, Slice, arrival_ms, end_of_slice
+from sparkinesis.source.planning.sampling import Sample, SampledEnd, arrival_ms, sampled_end
 from sparkinesis.stream.page import Record
 
 START = 1_790_000_000_000
@@ -43,9 +43,9 @@ class Backlog:
         is_all = first + count >= len(self.records)
         return Sample(instant, records, [self._weight] * len(records), is_all)
 
-    def slice(self) -> Slice | None:
+    def slice(self) -> SampledEnd | None:
         size = min(max(int(1 / self._weight / 40), 100), 1000)
-        return end_of_slice(self._sample(START, 0, FIRST), self.tip, self.sample, size)
+        return sampled_end(self._sample(START, 0, FIRST), self.tip, self.sample, size)
 
 
 def one_by_one(rng: random.Random, count: int) -> list[float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparkinesis.source.reading.subscribed_cursor import AFTER_LOSS, AFTER_REFUSAL, Turn
+from sparkinesis.source.reading.subscribed_cursor import AFTER_LOSS, AFTER_REFUSAL, SubscribeLimiter
 from sparkinesis.stream.fan_out.interruption import BETWEEN_SUBSCRIPTIONS
 from sparkinesis.stream.reading.budget import LocalBudgetState
 
@@ -17,36 +17,36 @@ class Clock:
 
 def test_one_of_several_tasks_asks_and_the_next_after_five_seconds() -> None:
     clock, slot = Clock(), LocalBudgetState()
-    tasks = [Turn(slot, clock) for _ in range(3)]
-    assert [task.take() for task in tasks] == [True, False, False]
+    tasks = [SubscribeLimiter(slot, clock) for _ in range(3)]
+    assert [task.try_acquire() for task in tasks] == [True, False, False]
     clock.now += 2.0
     # The answer was slow: the service counts from when it gave it.
-    tasks[0].free_in(BETWEEN_SUBSCRIPTIONS)
+    tasks[0].delay_next(BETWEEN_SUBSCRIPTIONS)
     clock.now += 4.9
-    assert not any(task.take() for task in tasks)
+    assert not any(task.try_acquire() for task in tasks)
     clock.now += 0.1
-    assert [task.take() for task in tasks] == [True, False, False]
+    assert [task.try_acquire() for task in tasks] == [True, False, False]
 
 
 def test_a_refusal_is_asked_about_again_after_a_second() -> None:
     clock, slot = Clock(), LocalBudgetState()
-    turn = Turn(slot, clock)
-    assert turn.take()
-    turn.free_in(AFTER_REFUSAL)
+    limiter = SubscribeLimiter(slot, clock)
+    assert limiter.try_acquire()
+    limiter.delay_next(AFTER_REFUSAL)
     clock.now += 0.9
-    assert not turn.take()
+    assert not limiter.try_acquire()
     clock.now += 0.1
-    assert turn.take()
+    assert limiter.try_acquire()
 
 
 def test_an_instant_that_nobody_of_this_boot_wrote_says_nothing() -> None:
     clock, slot = Clock(), LocalBudgetState()
-    turn = Turn(slot, clock)
-    turn.free_in(AFTER_LOSS)
-    assert not turn.take()
+    limiter = SubscribeLimiter(slot, clock)
+    limiter.delay_next(AFTER_LOSS)
+    assert not limiter.try_acquire()
     slot.free_at = clock.now + AFTER_LOSS + 1
-    assert turn.take()
+    assert limiter.try_acquire()
 
 
 def test_without_limits_every_task_asks() -> None:
-    assert all(Turn(None).take() for _ in range(3))
+    assert all(SubscribeLimiter(None).try_acquire() for _ in range(3))
