@@ -1,1 +1,1 @@
-"""What sparkinesis measures about itself: `make bench`."""
+"""The benchmarks of sparkinesis: `make bench`."""

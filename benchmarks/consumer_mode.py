@@ -1,4 +1,4 @@
-"""What enhanced fan-out can do for batches: which process reads a range, and by which call.
+"""Measures enhanced fan-out for batches: which process reads a range, and by which call.
 
 A stream of 8 shards gets 400 records a second. For each Spark: of the ranges that follow another
 of their shard, the part that the same Python process reads; and, with ``consumerMode=efo`` and some
@@ -60,7 +60,7 @@ def watched(folder: str) -> type[KinesisDataSource]:
 
 
 def processes(folder: str) -> dict[str, list[str]]:
-    """By shard, the process of each range in order."""
+    """The process of each range in order, by shard."""
     reads = sorted(
         (*line.split(), path.name)
         for path in Path(folder).iterdir()

@@ -1,4 +1,4 @@
-"""From the body of a GetRecords answer to Arrow columns, against botocore's parser to its dict.
+"""Decodes the body of a GetRecords answer to Arrow columns, against botocore's parser to a dict.
 
 Both get the same bytes in the same process, one core, no network. botocore's result is a dict per
 record, ours a batch of columns; neither is a copy of the other, both are what the reader works on.
@@ -52,7 +52,7 @@ def _seconds(milliseconds: int) -> str:
 
 
 def botocore_parser() -> Callable[[bytes], dict[str, Any]]:
-    """What a boto3 client does with the body of a GetRecords answer."""
+    """The parser that a boto3 client uses for the body of a GetRecords answer."""
     session = botocore.session.Session()
     shape = session.get_service_model("kinesis").operation_model("GetRecords").output_shape
     parser = session.get_component("response_parser_factory").create_parser("json")

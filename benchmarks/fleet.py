@@ -32,7 +32,7 @@ STREAM = "records"
 SHARDS = 32
 SIZE = 10
 RECORDS = 100_000
-"""In each shard."""
+"""The number of records in each shard."""
 ROUNDS = 5
 SIDES = (0, 1, 2)
 """Workers of the fleet; 0: the plain process. One is what a core is for; two have to share it."""
@@ -135,7 +135,7 @@ def _await(
 
 
 def _told(folder: Path, kind: str) -> dict[str, Any] | None:
-    """What was told of each shard, once something was told of all of them."""
+    """Reads the report of each shard; None until all shards have one."""
     files = list(folder.glob(f"{kind}-*"))
     if len(files) < SHARDS:
         return None

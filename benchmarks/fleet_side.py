@@ -79,7 +79,7 @@ class Nothing(RecordProcessor):
 
 
 def run_fleet(application: Application, workers: int) -> None:
-    """Until SIGTERM."""
+    """Runs the fleet until SIGTERM."""
     from benchmarks.source import spark_session  # noqa: PLC0415 - the other side needs no PySpark
 
     ending = threading.Event()

@@ -1,4 +1,4 @@
-"""How long a record is on its way, from the put to `process_records`: by polling and by fan-out.
+"""Measures the time from a put to `process_records`, by polling and by enhanced fan-out.
 
 Two workers of two applications read the same stream at the same time, each at its defaults: one by
 GetRecords, one by SubscribeToShard. Each record carries the instant before it was put. The local
@@ -37,12 +37,12 @@ PUTS_PER_SECOND = 50.0
 SEED = 17
 PATIENCE = 60.0
 REQUIRED = 5.0
-"""How many times shorter the median must be by fan-out."""
+"""The factor by which the median must be shorter by enhanced fan-out."""
 PERCENTILES = (50, 90, 99)
 
 
 class Arrivals:
-    """What one application has seen; written by its processors' threads."""
+    """The records that one application has received; written by its processors' threads."""
 
     def __init__(self) -> None:
         self.shards: set[str] = set()

@@ -1,4 +1,4 @@
-"""What it costs to hold 5,000 leases: calls, DynamoDB's units and CPU, beside the Java KCL's.
+"""Measures the cost of 5,000 leases: calls, DynamoDB's units and CPU, beside the Java KCL's.
 
 Calls are counted by a hook in the client while a renewer runs rounds against the local DynamoDB;
 they are per lease and minute at the default failover time (10 s). The Java KCL's are computed from

@@ -1,4 +1,4 @@
-"""How much the local Kinesis takes in and gives out over HTTP, limits off.
+"""Measures the throughput of the local Kinesis over HTTP, without its limits.
 
 The server is a process of its own; one client with a raw connection and prepared bodies drives it,
 so that what is measured is the server's cost and not boto3's.

@@ -31,7 +31,7 @@ CONTAINER = 2 * 1024**3
 
 
 def plain_records(rng: random.Random) -> list[bytes]:
-    """Of 1 KB."""
+    """Returns records of 1 KB."""
     return [rng.randbytes(1000) for _ in range(PLAIN // 1000)]
 
 

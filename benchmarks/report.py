@@ -1,4 +1,4 @@
-"""What a benchmark measured: as a table for people, as JSON for machines."""
+"""The report of a benchmark: a table for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Result:
     value: float
     unit: str
     ratio: float | None = None
-    """How many times better than what the benchmark compares with, in the same run."""
+    """The factor by which the result beats the baseline of the same run."""
     required: float | None = None
     """The ratio below which the benchmark counts as failed."""
     note: str = ""

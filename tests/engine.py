@@ -64,7 +64,7 @@ class Query:
         )
 
     def read(self, start: Any, end: Any) -> Batch:
-        """What the batch (start, end] gives, read by executors that know nothing else."""
+        """Reads the batch (start, end] by readers that know only its pickled partitions."""
         tasks = []
         for partition in self.reader.partitions(start, end):
             reader = self._new_reader()

@@ -11,7 +11,7 @@ from pyarrow import fs
 
 @dataclass
 class Faults:
-    """What fails, and what was asked for. May be used from any thread."""
+    """The faults to raise, and the calls that were made. Safe for any thread."""
 
     calls: list[tuple[str, str]] = field(default_factory=list)
     """("open" or "move", path) of each that was done."""

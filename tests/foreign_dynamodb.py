@@ -36,13 +36,13 @@ class Lacking:
 
     def __init__(self, behind: str) -> None:
         self.errors: dict[str, tuple[int, str]] = {}
-        """By operation: the status and the code that all of its calls are answered with."""
+        """The status and the error code of all answers to an operation, by operation."""
         self.before: dict[str, Callable[[], object]] = {}
-        """By operation: something to do before the next call of it is answered."""
+        """A function to call before the next answer to an operation, by operation."""
         self.tells_rows = True
-        """Whether refusals hold the row that refuses, if they are asked to."""
+        """True if refusals contain the refusing row on request."""
         self.calls: Counter[str] = Counter()
-        """By operation, those that came."""
+        """The number of calls by operation."""
         self._behind = behind
         self._pool = urllib3.PoolManager()
         self._turn = threading.Lock()

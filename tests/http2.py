@@ -123,7 +123,7 @@ class Http2Client:
             self.receive()
 
     def give_room(self) -> None:
-        """For everything that came while `reads` was False, and from now on."""
+        """Opens the window for data received while `reads` was False, and from now on."""
         self.reads = True
         for number, answer in self.answers.items():
             self._acknowledge(number, answer)

@@ -17,7 +17,7 @@ PATIENCE = 60.0
 
 @dataclass
 class Journal:
-    """What all processors of a test were called for, in order; of all threads."""
+    """The calls of all processors of a test, in order, from all threads."""
 
     entries: list[tuple[str, str, Any]] = field(default_factory=list)
     """(shard, call, what was given)."""

@@ -1,4 +1,4 @@
-"""What a KCL application leaves behind, for tests: its lease table."""
+"""The lease table that a Java KCL application leaves behind, for tests."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def put_lease(
 
 
 def put_rows_of_coordination(dynamodb: Any, table: str) -> None:
-    """What KCL 3.5 keeps beside the leases; none of it is a lease."""
+    """Puts the rows that KCL 3.5 keeps beside the leases; none of them is a lease."""
     leader = {"leaseKey": {"S": "Leader"}, "entityType": {"S": "LEADER"}, "ownerName": {"S": "w"}}
     metrics = {"leaseKey": {"S": "w"}, "entityType": {"S": "WORKER_METRIC_STATS"}}
     for item in (leader, {**metrics, "lut": {"N": "1763713014"}}):
@@ -146,7 +146,7 @@ COORDINATION: list[dict[str, Any]] = [
         "streamId": {"S": "stream-1"},
     },
 ]
-"""What KCL 3.5 keeps in the same table."""
+"""The rows that KCL 3.5 keeps in the lease table beside its leases."""
 
 _JAVA_TYPES = {
     "leaseKey": "S",

@@ -1,4 +1,4 @@
-"""What a reader of a directory of Parquet files can see of it."""
+"""Reads a directory of Parquet files like an independent reader."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def arrow(rows: Sequence[Row]) -> pa.RecordBatch:
 
 
 def write(endpoint: str, batches: Iterable[Sequence[Row]], **options: str) -> None:
-    """What one task of ``df.write.format("kinesis")`` does with these Arrow batches."""
+    """Writes Arrow batches like one task of ``df.write.format("kinesis")``."""
     source = KinesisDataSource(
         {"streamName": "s", "endpoint": endpoint, "region": "us-east-1", **options}
     )

@@ -1,4 +1,4 @@
-"""What tests do to a stream through the public API: put, split, merge."""
+"""Operations of tests on a stream through the public API: put, split, merge."""
 
 from __future__ import annotations
 

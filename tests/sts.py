@@ -32,14 +32,14 @@ class Assumed:
 
 @dataclass
 class RecordedSts:
-    """What was handed out so far; and by session name, what is handed out from now on."""
+    """The credentials handed out so far, and those to hand out from now on, by session name."""
 
     endpoint_url: str = ""
     assumed: list[Assumed] = field(default_factory=list)
     lifetimes: dict[str, float] = field(default_factory=dict)
     """Seconds until credentials expire; an hour by default."""
     allowed: dict[str, int] = field(default_factory=dict)
-    """How often the role may be assumed; as often as one likes by default."""
+    """The number of times that the role may be assumed, by role; unlimited by default."""
 
     def select(self, session: str) -> list[Assumed]:
         return [a for a in list(self.assumed) if a.request["RoleSessionName"] == session]

@@ -64,7 +64,7 @@ class TimedStream:
         )
 
     def delete(self, number: int) -> None:
-        """By hand."""
+        """Deletes a lease, like an operator by hand."""
         key = {"leaseKey": {"S": SHARDS[number]}}
         self.dynamodb.delete_item(TableName=self.name, Key=key)
 
@@ -77,7 +77,7 @@ class TimedStream:
         return {int(row.shard_id[-12:]): row for row in self.table.leases()}
 
     def beginnings(self) -> dict[int, tuple[str, int | None]]:
-        """Of shards that were not begun: the name of the checkpoint, and its instant."""
+        """The sentinel and instant of each shard that was not begun, by shard."""
         return {
             number: (row.checkpoint.sequence_number, row.timestamp_ms)
             for number, row in self.rows().items()

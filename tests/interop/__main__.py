@@ -1,6 +1,7 @@
-"""``make interop-emulators``: plays the scenarios, prints a table; 1 if one failed, 2 if it cannot.
+"""Plays scenarios against kinesis-mock, dynalite and DynamoDB Local, and prints a table.
 
-They need Node.js, and DynamoDB Local needs Java and Maven.
+Needs Node.js; DynamoDB Local needs Java and Maven. Exits with 1 if a scenario fails, with 2 if a
+tool is missing.
 """
 
 from __future__ import annotations
@@ -34,9 +35,14 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--dynamodb",
         choices=["dynalite", "dynamodb-local"],
-        help="use only this one for lease tables (default: each of them for one scenario)",
+        help="the server for lease tables; default: each of them for one scenario",
     )
-    parser.add_argument("--scenario", type=int, choices=range(1, len(SCENARIOS) + 1))
+    parser.add_argument(
+        "--scenario",
+        type=int,
+        choices=range(1, len(SCENARIOS) + 1),
+        help="play only this one; default: all",
+    )
     return parser.parse_args()
 
 
@@ -53,7 +59,7 @@ def main() -> int:
     try:
         require_tools(needed)
     except MissingToolError as error:
-        print(f"Nothing was tried: {error}", file=sys.stderr)
+        print(f"No scenario was played: {error}", file=sys.stderr)
         return 2
     install(needed)
     os.environ.update(AWS_ACCESS_KEY_ID="test", AWS_SECRET_ACCESS_KEY="test")
@@ -70,7 +76,7 @@ def main() -> int:
         rows.append((servers, scenario.name, *_figures(verdict), seconds))
     _print([_HEADING, *rows])
     if not is_good:
-        print(f"Something is wrong: the logs are in {folder}", file=sys.stderr)
+        print(f"A scenario failed. The logs are in {folder}", file=sys.stderr)
     return 0 if is_good else 1
 
 

@@ -1,4 +1,4 @@
-"""What a scenario shows: which records were lost, out of order, or came again, and why. Pure."""
+"""Judges a scenario: records that were lost, out of order or repeated, and why. Pure functions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Verdict:
     """Records that were first given behind a later one of their key."""
     repeated: int
     explained: int
-    """Of those, how many a reader was given before that was killed ahead of a checkpoint."""
+    """Repeated records that a reader had received before it was killed without a checkpoint."""
 
     @property
     def is_good(self) -> bool:
@@ -63,9 +63,9 @@ def judge(
 
 
 def deliveries_of(lines: Iterable[Mapping[str, object]]) -> list[Delivery]:
-    """What workers wrote down, each line with its instant ``at``: records, or a checkpoint.
+    """Turns the workers' lines, records or checkpoints with their time ``at``, into deliveries.
 
-    A checkpoint is of all that its reader was given of the shard before it.
+    A checkpoint covers everything that its reader received from the shard before it.
     """
     found: list[Delivery] = []
     open_: defaultdict[tuple[str, str], list[int]] = defaultdict(list)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def main(name: str, kinesis: str, stream: str, folder: str) -> None:
-    """Until it is killed. Each try of a batch is a file, which is whole or not there."""
+    """Runs the query until it is killed. Each try of a batch writes one whole file, or none."""
     use_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     output = Path(folder)

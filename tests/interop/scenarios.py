@@ -34,7 +34,7 @@ TURNS = 100
 TURN = 0.3
 """Seconds between two turns, at least."""
 RESHARDS: dict[int, Callable[[Any, str], object]] = {25: split, 55: merge_neighbours, 80: split}
-"""By turn."""
+"""The reshards, by turn."""
 KILL_AFTER = 40
 """The turn after which a process is killed."""
 _PATIENCE = 240.0
@@ -48,14 +48,14 @@ class ScenarioError(Exception):
 
 @dataclass
 class Stage:
-    """Where a scenario is played: the servers, the stream, and a folder for what is written."""
+    """The place of a scenario: the servers, the stream, and a folder for output."""
 
     folder: Path
     kinesis: str
     dynamodb: str
     stream: str
     turn: int = 0
-    """How many turns were put."""
+    """The number of turns that were put."""
     killed: set[str] = field(default_factory=set)
     processes: dict[str, Popen[bytes]] = field(default_factory=dict)
     _stack: ExitStack = field(default_factory=ExitStack)
@@ -95,7 +95,7 @@ class Stage:
             time.sleep(0.2)
 
     def lines(self) -> list[dict[str, Any]]:
-        """What workers have written down so far."""
+        """The lines that workers have written so far."""
         return [
             json.loads(line)
             for path in self.folder.glob("*.jsonl")
@@ -103,7 +103,7 @@ class Stage:
         ]
 
     def batches(self) -> list[tuple[int, str, list[Record]]]:
-        """What queries have."""
+        """The batches that queries have written so far."""
         found = []
         for path in self.folder.glob("batch-*.json"):
             _, number, reader = path.stem.split("-", 2)
@@ -112,7 +112,7 @@ class Stage:
         return found
 
     def has_more_than_checkpointed(self, reader: str) -> bool:
-        """Whether what a worker has written down last is records."""
+        """True if the last line of a worker is one of records."""
         mine = [line for line in self.lines() if line["reader"] == reader]
         return bool(mine) and "records" in mine[-1]
 

@@ -18,7 +18,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 HERE = Path(__file__).parent
 CACHE = HERE.parents[1] / ".venv" / "interop"
-"""What was installed is kept here, where git does not look."""
+"""The folder of the installed servers, which git ignores."""
 REGION = "us-east-1"
 
 DYNALITE: Final = "dynalite"

@@ -1,4 +1,4 @@
-"""What a scenario shows is judged rightly; the servers themselves need `make interop-emulators`."""
+"""The judgement of scenarios is right; the servers themselves need `make interop-emulators`."""
 
 from __future__ import annotations
 

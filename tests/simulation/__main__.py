@@ -1,6 +1,6 @@
-"""Runs histories for some time: ``python -m tests.simulation --seconds 600 --seed 1``.
+"""Plays random histories: ``python -m tests.simulation --seconds 600 --seed 1``.
 
-In as many processes as there are cores. Exits with 1 if something was wrong, and tells what.
+Uses one process for each core. Exits with 1 and prints the story if a history breaks an invariant.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NAMES = [subject.name for subject in SUBJECTS]
 def rounds(
     names: Sequence[str], seed: int, deadline: float, histories: int | None
 ) -> Iterator[Round]:
-    """The subjects take turns."""
+    """Yields rounds, of one subject after the other."""
     left = histories
     for number in itertools.count():
         if time.time() > deadline or left == 0:
@@ -38,7 +38,7 @@ def rounds(
 
 
 def run(given: argparse.Namespace, seed: int) -> dict[str, Tally]:
-    """Plays until the time is over, or something is wrong; what came of it, by subject."""
+    """Plays until the time is over or an invariant breaks; returns the tallies by subject."""
     began = time.time()
     deadline = began + given.seconds if given.seconds is not None else float("inf")
     names = [given.subject] if given.subject else _NAMES
@@ -62,14 +62,21 @@ def run(given: argparse.Namespace, seed: int) -> dict[str, Tally]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation")
-    parser.add_argument("--seconds", type=float, help="how long; 60 if nothing else ends it")
-    parser.add_argument("--histories", type=int, help="how many")
-    parser.add_argument("--seed", type=int, help="another one each time, if not given")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
-    parser.add_argument("--subject", choices=_NAMES, help="all, if not given")
-    parser.add_argument("--json", action="store_true", help="the sum, for programs")
+    parser.add_argument("--seconds", type=float, help="duration; default: 60 without --histories")
+    parser.add_argument("--histories", type=int, help="the number of histories to play")
+    parser.add_argument("--seed", type=int, help="default: drawn at random, and printed")
     parser.add_argument(
-        "--bugs", action="store_true", help="instead, how soon each deliberate bug is found"
+        "--jobs",
+        type=int,
+        default=os.cpu_count() or 1,
+        help="processes; default: one for each core",
+    )
+    parser.add_argument("--subject", choices=_NAMES, help="play only this one; default: all")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.add_argument(
+        "--bugs",
+        action="store_true",
+        help="instead, count the histories until each deliberate bug is found",
     )
     given = parser.parse_args()
     if given.bugs:

@@ -52,12 +52,12 @@ def soak(plan: Plan, folder: Path, report: Report) -> Verdict:
 def _run(run: Soak, verdict: Verdict, report: Report) -> None:
     """Raises `SoakError` when something stands still, or ends by itself."""
     run.start()
-    report.note(run.seconds, "all at work")
+    report.note(run.seconds, "all processes work")
     run.calm()
     run.storm()
     report.note(run.seconds, "the storm is over")
     run.settle()
-    report.note(run.seconds, "all at work")
+    report.note(run.seconds, "all processes work")
     run.calm()
     report.minute(run)
     report.comparison(run.watch)
@@ -66,9 +66,9 @@ def _run(run: Soak, verdict: Verdict, report: Report) -> None:
     judge_stream(verdict, stored, put)
     taken = run.drain(len(stored.rows), len(stored.copies), DRAIN_SECONDS)
     if taken is None:
-        verdict.check("all comes out", [f"not within {DRAIN_SECONDS:g} s"])
+        verdict.check("everything is processed", [f"not within {DRAIN_SECONDS:g} s"])
     else:
-        verdict.figures["seconds until all was out"] = round(taken, 1)
+        verdict.figures["seconds until everything was processed"] = round(taken, 1)
     run.end_clients()
     owned = run.owners()
     verdict.check("leases are released", [f"{s} is {owner}'s" for s, owner in owned.items()])
@@ -81,21 +81,23 @@ def _run(run: Soak, verdict: Verdict, report: Report) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak")
-    parser.add_argument("--minutes", type=float, default=20.0)
-    parser.add_argument("--seed", type=int, default=None, help="drawn, and told, if not given")
-    parser.add_argument("--rate", type=float, default=300.0, help="user records a second")
+    parser.add_argument("--minutes", type=float, default=20.0, help="duration; default: 20")
+    parser.add_argument(
+        "--seed", type=int, default=None, help="default: drawn at random, and printed"
+    )
+    parser.add_argument("--rate", type=float, default=300.0, help="user records a second; default: 300")
     parser.add_argument(
         "--folder",
         type=Path,
         default=None,
-        help="for logs and output; one of its own, which goes if all is well, if not given",
+        help="for logs and output; default: a temporary one, deleted if all checks hold",
     )
-    parser.add_argument("--json", action="store_true", help="an object a line")
+    parser.add_argument("--json", action="store_true", help="print one JSON object a line")
     args = parser.parse_args()
     if args.minutes < SHORTEST:
         parser.error(f"a soak takes at least {SHORTEST:g} minutes")
     if not is_known_here():
-        parser.error("what processes take is read from /proc, which this system does not have")
+        parser.error("this system has no /proc, from which the soak reads processes' resources")
     seed = random.randrange(2**32) if args.seed is None else args.seed
     report = Report(args.json)
     plan = Plan(args.minutes * 60, seed, args.rate)

@@ -1,4 +1,4 @@
-"""What came out, held against what went in. Pure: each check returns what is wrong, in words."""
+"""Compares the output with the input. Pure functions: each check returns its findings as text."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class _Acquisition:
 
 @dataclass(frozen=True)
 class Fates:
-    """What was done to workers, by their ids. shut_down: when SIGTERM was sent (monotonic)."""
+    """The disruptions of workers, by worker id. shut_down: time of the SIGTERM (monotonic)."""
 
     killed: Collection[str] = ()
     paused: Collection[str] = ()
@@ -109,7 +109,7 @@ def replays(events: Sequence[Event], fates: Fates) -> Replays:
     found = Replays()
     acquisitions: dict[str, _Acquisition] = {}
     latest: dict[str, str] = {}
-    """By shard, the acquisition that got furthest."""
+    """The acquisition that got furthest, by shard."""
     seen: dict[str, set[KeyedNumber]] = defaultdict(set)
     for event in events:
         mine = event["acquisition"]

@@ -45,7 +45,7 @@ class Child:
         self.killed = False
 
     def first_line(self) -> str:
-        """Of its output. Raises RuntimeError if it ended without any."""
+        """Returns the first line of its output. Raises RuntimeError if it ended without output."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline().decode().strip()
         if not line:
@@ -57,7 +57,7 @@ class Child:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs."""
+        """The exit code; None while the child runs."""
         return self._process.poll()
 
     def signal(self, number: signal.Signals) -> None:

@@ -15,7 +15,7 @@ from tests.soak.footprint import Footprint, processes
 from tests.soak.setting import PAUSE, environment
 
 RETRIEVALS = ("polling", "polling", "efo")
-"""Of the workers in processes of their own. The first is let live."""
+"""The retrievals of the workers in processes of their own. The first worker is never killed."""
 
 
 class Company:
@@ -26,7 +26,7 @@ class Company:
         self._paused: set[str] = set()
         self._shut_down: dict[str, float] = {}
         self.ended: list[str] = []
-        """What was not well about how processes ended."""
+        """Unexpected ends of processes, as text."""
         self.endpoint = ""
         self._folder = folder
         self._environment = environment(mark, folder / "scratch")
@@ -38,12 +38,12 @@ class Company:
 
     @property
     def names(self) -> dict[int, str]:
-        """By process id, which is the session of all that a child has started."""
+        """The children's names by process id, which is the session id of all their descendants."""
         return {child.pid: name for name, child in self._children.items()}
 
     @property
     def fates(self) -> Fates:
-        """What has become of workers."""
+        """The disruptions of workers so far."""
         return Fates(self._killed, self._paused, self._shut_down)
 
     @property
@@ -150,7 +150,7 @@ class Company:
     # --- watching
 
     def wake(self) -> None:
-        """Those who have slept enough."""
+        """Resumes the stopped processes whose time is over."""
         for wake_at, child in list(self._asleep):
             if time.monotonic() >= wake_at:
                 child.signal(signal.SIGCONT)

@@ -1,4 +1,4 @@
-"""What happens when, in the storm between two calm stretches: drawn from the seed beforehand."""
+"""The schedule of events between two calm stretches, drawn from the seed beforehand."""
 
 from __future__ import annotations
 

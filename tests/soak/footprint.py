@@ -1,4 +1,4 @@
-"""What processes take of the machine: memory, threads, sockets, file descriptors. From /proc."""
+"""Reads the memory, threads, sockets and file descriptors of processes from /proc."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _POOLS = "block-manager-"
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """Of one process. memory: resident, in MiB. threads: without those of `_POOLS`."""
+    """The resources of one process. memory: resident, MiB. threads: without those of `_POOLS`."""
 
     memory: float
     threads: int
@@ -45,7 +45,7 @@ def largest(each: Sequence[Footprint]) -> Footprint:
 
 
 def is_known_here() -> bool:
-    """Whether this system tells of its processes."""
+    """True if this system has /proc."""
     return sys.platform == "linux"
 
 
@@ -63,7 +63,7 @@ def processes(sessions: set[int]) -> list[Found]:
 
 
 def footprint_of(folder: Path) -> Footprint:
-    """Of the process of this folder, such as ``/proc/self``. Raises OSError if it has ended."""
+    """Reads the process of a folder like ``/proc/self``. Raises OSError if it has ended."""
     status = dict(
         line.split(":", 1) for line in (folder / "status").read_text().splitlines() if ":" in line
     )
@@ -103,7 +103,7 @@ def _command(folder: Path) -> str:
 
 
 def _role(folder: Path) -> str:
-    """What a process of a Spark driver, or of the local server, is for."""
+    """The role of a process of a Spark driver or of the local server."""
     command = _command(folder)
     if "org.apache.spark.deploy.SparkSubmit" in command:
         return "JVM"

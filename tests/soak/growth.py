@@ -1,7 +1,7 @@
-"""Whether a process grows: what it took at the start, compared with what it takes at the end.
+"""Detects processes that grow, by their resources at the start and at the end.
 
-Memory is judged by its slope over the last half, too: a process that has become as large as it will
-be is sound, however large that is, and one that has grown a little each minute is not.
+Memory is judged by its slope over the last half, too: a process that has reached its final size is
+sound, however large it is; a process that still grows a little each minute is not.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Of one process. memory: MiB from the start to the end; slope: MiB a minute.
+    """The bounds of one process's growth. memory: MiB from start to end; slope: MiB a minute.
 
     sockets: a pool keeps as many connections as were ever used at once, and that is one for each of
     twelve shards where there were six at the start.
@@ -42,7 +42,7 @@ class Bounds:
 
 
 def growth(samples: Sequence[Sample], bounds: Bounds) -> list[str]:
-    """What grew by more than it may, one text each."""
+    """Returns a text for each resource that grew beyond its bound."""
     calm = [sample for sample in samples if sample.calm]
     middle = (samples[0].seconds + samples[-1].seconds) / 2
     start = [sample for sample in calm if sample.seconds < middle]

@@ -1,4 +1,4 @@
-"""What came out so far: files that Spark wrote, and lines that record processors wrote."""
+"""Reads the output so far: Spark's files, and lines that record processors wrote."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.soak.stored import Row
 
 
 class FileSink:
-    """What Spark's sink for files has committed, by its log; other files are a failed try's.
+    """The files that Spark's file sink has committed, by its log; other files are of failed tries.
 
     ``path/_spark_metadata/N`` names the files of batch N; ``N.compact`` those of all up to N.
     """
@@ -43,7 +43,7 @@ class FileSink:
 
 
 class BatchFolders:
-    """What `write_once` has written: a folder for each batch, by its number."""
+    """The output of `write_once`: a folder for each batch, by its number."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -64,14 +64,14 @@ class BatchFolders:
 
 
 def rows_of(tables: Iterator[pa.Table]) -> Iterator[Row]:
-    """In order. A key's rows of one batch are in one file."""
+    """Yields rows in order. One file holds all rows of a key in one batch."""
     for table in tables:
         columns = (table.column(n) for n in ("shard", "sequence", "sub", "key", "number"))
         yield from zip(*(column.to_pylist() for column in columns), strict=True)
 
 
 class ProcessedLines:
-    """What all processors of a folder have written, read on and on."""
+    """The lines of all processors that write into a folder, read as they grow."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

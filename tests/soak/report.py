@@ -1,4 +1,4 @@
-"""What a soak says while it runs and when it is over: for people, or a JSON object a line."""
+"""The report of a soak, during and after it: text for people, or one JSON object a line."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Report:
         self._print("note", {"seconds": soak_seconds, "text": text}, f"{at}  {text}")
 
     def minute(self, soak: Soak) -> None:
-        """A line of progress, and what each process takes."""
+        """Prints a line of progress, and the resources of each process."""
         progress = {
             "put": sum(soak.watch.produced().values()),
             "out of the killed query": soak.watch.killed_query.rows,
@@ -53,7 +53,7 @@ class Report:
         self._print("processes", {"processes": told}, _table("", told))
 
     def comparison(self, watch: Watch) -> None:
-        """What lived from the start to the end, then and now."""
+        """Prints the resources of long-lived processes at the start and at the end."""
         told = []
         for process, samples in long_lived(watch).items():
             calm = [sample for sample in samples if sample.calm]
@@ -83,7 +83,7 @@ class Report:
 
 
 def _latest(watch: Watch) -> dict[Process, Sample]:
-    """The samples of the last look."""
+    """The latest sample of each process."""
     moment = max(samples[-1].seconds for samples in watch.samples.values())
     return {
         process: samples[-1]

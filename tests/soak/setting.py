@@ -1,4 +1,4 @@
-"""What all processes of a soak agree on."""
+"""The settings that all processes of a soak share."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ PAUSE = 2.5 * FAILOVER_TIME
 """Seconds that a worker is stopped: long enough to lose all its leases."""
 KEYS = 96
 MARK = "SPARKINESIS_SOAK"
-"""In the environment of every process of a soak: by it, what is left behind is found."""
+"""An environment variable of every process of a soak, by which leftover processes are found."""
 
 ROOT = Path(__file__).parents[2]
 
 
 def environment(mark: str, scratch: Path) -> dict[str, str]:
-    """Of a child; all that a killed one leaves goes to ``scratch``."""
+    """The environment of a child; the files that a killed child leaves go to ``scratch``."""
     return {
         **os.environ,
         "AWS_ACCESS_KEY_ID": "soak",

@@ -1,4 +1,4 @@
-"""One soak: a calm stretch, a storm of what happens to fleets and queries, calm again, the end."""
+"""One soak: a calm stretch, a storm of kills and reshards, a second calm stretch, the end."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from tests.soak.watch import Watch
 from tests.streams import active_shards, merge_neighbours, split
 
 OWN_CONNECTIONS = 4
-"""That a soak itself may have to its server."""
+"""The maximum of connections that the soak itself has to its server."""
 SAMPLE_EVERY = 5.0
 TELL_EVERY = 60.0
 PATIENCE = 120.0
-"""Seconds in which all has to be at work: at the start, and again when the storm is over."""
+"""Seconds within which all processes must work: at the start, and again after the storm."""
 
 
 class SoakError(Exception):
-    """Something stood still, or ended, that should not have."""
+    """A process stood still or ended unexpectedly."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Plan:
 
     @property
     def calm(self) -> float:
-        """Seconds before and after the storm, which are compared."""
+        """Seconds of the calm stretches before and after the storm, which are compared."""
         return min(90.0, self.seconds / 5)
 
     @property
@@ -52,7 +52,7 @@ class Plan:
 
 
 class Soak:
-    """Everything real: owned by one thread, which starts, harms, watches and ends the processes."""
+    """The soak's processes; one thread starts, disturbs, watches and ends them."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Soak:
         note: Callable[[str], None],
         tell: Callable[[Soak], None],
     ) -> None:
-        """note: takes what happens, in words. tell: called every minute, to say how it goes."""
+        """note: receives each event as text. tell: called every minute to report progress."""
         self.plan = plan
         self.mark = uuid.uuid4().hex
         self.acts: Counter[str] = Counter()
@@ -80,13 +80,13 @@ class Soak:
 
     @property
     def seconds(self) -> float:
-        """Since the soak began."""
+        """Seconds since the soak began."""
         return time.monotonic() - self._began
 
     # --- the stretches
 
     def start(self) -> None:
-        """Start everything, and return when all of it is at work."""
+        """Starts everything, and returns when all of it works."""
         company = self.company
         company.start_server(self.plan.seed)
         self._idle_sockets = company.server_footprint().sockets
@@ -108,7 +108,7 @@ class Soak:
         self._until(self._caught_up(), "not everything is at work")
 
     def calm(self) -> None:
-        """Watch for a while: fair weather, as many shards and workers as at the start."""
+        """Watches a calm stretch: no faults, and as many shards and workers as at the start."""
         self._is_calm = True
         self._watch_until(time.monotonic() + self.plan.calm)
         self._is_calm = False
@@ -123,19 +123,19 @@ class Soak:
         self.company.weather(bad=False)
 
     def settle(self) -> None:
-        """Wait until the stream and the workers are as at the start."""
+        """Waits until the stream and the workers are as at the start."""
         self._until(lambda: self.company.is_awake, "a worker sleeps")
         while (count := len(active_shards(self.kinesis, STREAM))) != SHARDS:
             self._reshard("split" if count < SHARDS else "merge")
         self._until(self._caught_up(), "not everything is at work again")
 
     def end_producer(self) -> dict[str, int]:
-        """How many numbers of each key were put."""
+        """Ends the producer and returns how many numbers of each key it put."""
         self.company.end("producer")
         return self.watch.produced()
 
     def drain(self, rows: int, numbers: int, seconds: float) -> float | None:
-        """Wait until so much has come out, by both doors.
+        """Waits until queries and workers have put out this much.
 
         Returns how long it took; None if it takes longer than ``seconds``.
         """
@@ -148,17 +148,17 @@ class Soak:
         return None
 
     def end_clients(self) -> None:
-        """Shut all but the server down gracefully."""
+        """Shuts everything but the server down gracefully."""
         self.company.end_clients()
         self.watch.processed.refresh()
 
     def owners(self) -> dict[str, str]:
-        """Of leases, by shard."""
+        """The owners of leases, by shard."""
         leases = self._table.leases(consistent=True)
         return {lease.key: lease.owner for lease in leases if lease.owner is not None}
 
     def connections_left(self) -> list[str]:
-        """What the server still has open, when nobody is there any more."""
+        """The connections that the server still has open after all clients have ended."""
         have, most = self.company.server_footprint().sockets, self._idle_sockets + OWN_CONNECTIONS
         return [f"the server has {have} sockets; {most} are allowed"] if have > most else []
 
@@ -175,7 +175,7 @@ class Soak:
             self._note(told)
 
     def _happen(self, name: str) -> str | None:
-        """What was done; None if it could not be."""
+        """Performs an event and returns its description; None if it was not possible."""
         if name in {"split", "merge"}:
             return self._reshard(name)
         if name == "kill query":
@@ -198,7 +198,7 @@ class Soak:
     # --- watching
 
     def _caught_up(self) -> Callable[[], bool]:
-        """Whether all that is stored now has come out, and the leases are shared by all workers."""
+        """Returns a check: all records of now have come out, and all workers have leases."""
         put = max(1, sum(self.watch.produced().values()))
         # What was stored twice is in the rows, too: one more than any query has shows that it goes.
         rows = 1 + max(put, self.watch.killed_query.rows, self.watch.steady_query.rows)
@@ -226,7 +226,7 @@ class Soak:
             time.sleep(0.5)
 
     def _look(self) -> None:
-        """Wake who has slept enough, see that all are there, and take samples when it is time."""
+        """Resumes stopped processes, checks that all processes live, and takes due samples."""
         self.company.wake()
         gone = self.company.gone()
         if gone is not None:

@@ -1,4 +1,4 @@
-"""What a stream holds, told by others' code: boto3 and aws-kinesis-agg."""
+"""Reads the contents of a stream with independent code: boto3 and aws-kinesis-agg."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Row = tuple[str, str, int, str, int]
 class Stored:
     rows: set[Row] = field(default_factory=set)
     records: int = 0
-    """As Kinesis has them: an aggregate is one."""
+    """The number of Kinesis records: an aggregate is one."""
 
     @property
     def copies(self) -> Counter[tuple[str, int]]:
-        """How often each number of each key was stored: twice, if an answer was lost."""
+        """The number of copies of each number of each key: two if an answer was lost."""
         return Counter((key, number) for *_, key, number in self.rows)
 
 

@@ -1,4 +1,4 @@
-"""What a soak found: figures, and what is wrong, each by the name of the check."""
+"""The verdict of a soak: figures, and findings by the name of the check."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from tests.soak.watch import Process, Watch
 BOUNDS: Mapping[str, Bounds] = {
     "JVM": Bounds(memory=64, slope=3, threads=12, sockets=12),
 }
-"""By role; `Bounds()` for all others. A JVM compiles, and pools threads, for a long time."""
+"""Bounds by role; `Bounds()` for all others. A JVM compiles and pools threads for a long time."""
 
 
 @dataclass
 class Verdict:
     figures: dict[str, Any] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
-    """What contradicts a check, ``name of the check: words``."""
+    """The findings: ``name of the check: explanation``."""
 
     def check(self, name: str, found: list[str]) -> None:
         self.wrong += [f"{name}: {words}" for words in found]
@@ -74,7 +74,7 @@ def judge_processors(
 
 
 def judge_growth(verdict: Verdict, watch: Watch) -> None:
-    """Of what was there from the start to the end."""
+    """Judges the processes that lived from the start to the end."""
     slopes = {}
     for process, samples in long_lived(watch).items():
         verdict.check(
@@ -86,7 +86,7 @@ def judge_growth(verdict: Verdict, watch: Watch) -> None:
 
 
 def long_lived(watch: Watch) -> dict[Process, list[Sample]]:
-    """Those that were there in both calm stretches."""
+    """The processes that lived in both calm stretches, with their samples."""
     calm = [s.seconds for samples in watch.samples.values() for s in samples if s.calm]
     middle = (min(calm) + max(calm)) / 2
     found = {}

@@ -1,4 +1,4 @@
-"""What a soak sees: what was put, what has come out, and what each process takes."""
+"""Watches a soak: the records put, the output, and the resources of each process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEPT_BY_SERVER = 250
 
 
 class Process(NamedTuple):
-    """What is sampled as one: a child, and what its processes are for.
+    """The unit of sampling: a child, and the role of its processes.
 
     Only Spark's Python workers are several of one child and role. They come and go, and any of them
     may host a fleet's worker or read a shard: of those the largest counts.
@@ -40,18 +40,18 @@ class Watch:
     def __init__(self, folder: Path) -> None:
         self.samples: dict[Process, list[Sample]] = {}
         self.numbers: set[KeyedNumber] = set()
-        """What record processors have processed."""
+        """The numbers that record processors have processed."""
         self.processed = ProcessedLines(folder / "processed")
         self.killed_query = FileSink(folder / "killed")
         self.steady_query = BatchFolders(folder / "steady")
         self._produced = folder / "produced.json"
 
     def produced(self) -> dict[str, int]:
-        """How many numbers of each key are stored so far."""
+        """The count of numbers stored so far, by key."""
         return json.loads(self._produced.read_text()) if self._produced.exists() else {}
 
     def has_come_out(self, rows: int, numbers: int) -> bool:
-        """Whether each query has given so many rows, and processors so many different numbers."""
+        """True if each query has written this many rows, and processors this many numbers."""
         queries = min(self.killed_query.rows, self.steady_query.rows)
         return queries >= rows and len(self.numbers) >= numbers
 

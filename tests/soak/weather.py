@@ -1,7 +1,7 @@
-"""Which call goes wrong, and how: a fault plan that changes with time.
+"""A fault plan that changes with time.
 
-A minute has a stretch of bad weather, of one kind. What happens to a call depends on the seed and
-on which call it is, and on nothing else.
+Each minute has a stretch of one kind of faults. The fault of a call depends only on the seed and on
+the call.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def kind_at(seconds: float, seed: int) -> str | None:
 
 
 def fault_of(call: Call, seconds: float, seed: int) -> Fault | None:
-    """What goes wrong with a call that comes so long after the start."""
+    """The fault of a call at this many seconds after the start; None for none."""
     kind = kind_at(seconds, seed)
     if kind is None or call.operation not in _THROTTLED:
         return None

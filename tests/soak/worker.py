@@ -15,7 +15,7 @@ from tests.soak.setting import APPLICATION, FAILOVER_TIME, REGION, STREAM
 def application(
     endpoint: str, folder: str, worker_id: str | None = None, retrieval: str = "polling"
 ) -> Application:
-    """That of all workers, in processes of their own and on Spark."""
+    """The application of all workers, in processes of their own and on Spark."""
     return Application(
         APPLICATION,
         STREAM,
