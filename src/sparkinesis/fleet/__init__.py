@@ -1,0 +1,1 @@
+"""Fleets: an application's workers on Spark executors, managed by the Spark driver."""

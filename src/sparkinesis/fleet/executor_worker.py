@@ -1,4 +1,4 @@
-"""What runs on a Spark executor: one worker, for as long as its driver wants it."""
+"""`ExecutorWorker`: runs one worker in a Spark task, controlled by the fleet's driver."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ from sparkinesis.worker.status import Failure
 _log = logging.getLogger(__name__)
 
 RESULT = "slot INT, worker_id STRING, records BIGINT, error STRING"
-"""The row that a task returns, for those who look at the job's result."""
+"""The schema of the row that a task returns."""
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""SIGHUP is what PySpark's daemon sends to Python processes whose executor has died."""
+"""Signals that shut a worker down. PySpark's daemon sends SIGHUP when the executor has died."""
 
 
 @dataclass(frozen=True)
 class WorkerSpec:
-    """All that a worker of a fleet has to know; travels in the closure of its task."""
+    """The settings of a fleet's workers, which are sent in the closure of a Spark task."""
 
     application: Application
     host: str
@@ -65,21 +65,21 @@ class WorkerSpec:
 
 @dataclass(frozen=True, slots=True)
 class SparkTask:
-    """Which of Spark's tasks a worker runs in."""
+    """The ids of the Spark task that a worker runs in."""
 
     stage_id: int
     attempt_id: int
-    """Among all of the application's."""
+    """Spark's id of the task attempt, unique in the Spark application."""
     attempt: int
-    """Of this task, from 0."""
+    """The number of the attempt of this task, from 0."""
 
 
 def task_function(
     spec: WorkerSpec, job: int, slots: Sequence[int], this_task: Callable[[], SparkTask]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function of a job's tasks, for ``mapInArrow``: a task's one row is an index of slots.
+    """Return the function of a job's tasks for ``mapInArrow``; a task's row is an index of slots.
 
-    this_task: tells, within a task, which one it is.
+    this_task: called within a task, returns its ids.
     """
 
     def host_worker(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -92,7 +92,7 @@ def task_function(
 
 @dataclass(frozen=True, slots=True)
 class _StartFinished:
-    """The worker has started, or could not."""
+    """The worker has started, or has failed to."""
 
     worker: Worker | None
     error: BaseException | None = None
@@ -112,7 +112,7 @@ _Event: TypeAlias = Start | Wait | ShutDown | _StartFinished | _WorkerEnded | _S
 
 
 class ExecutorWorker:
-    """Runs one worker within `run`, in the thread that calls it; others only put events."""
+    """One worker of a fleet. `run` handles all events in its thread; other threads queue them."""
 
     def __init__(self, spec: WorkerSpec, job: int, slot: int, task: SparkTask) -> None:
         self._spec = spec
@@ -122,7 +122,7 @@ class ExecutorWorker:
         self._hello = Hello(
             self._worker_id, slot, job, task.attempt, host, pid, task.stage_id, task.attempt_id
         )
-        # Signal handlers put into it: of all queues, this one permits that.
+        # SimpleQueue, because signal handlers put into it.
         self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._link = DriverLink(
             spec.host,
@@ -136,23 +136,24 @@ class ExecutorWorker:
         self._worker: Worker | None = None
         self._is_starting = False
         self._built_worker: Worker | None = None
-        """The worker, also while it starts."""
+        """The worker, from before its start."""
         self._stop_starting = threading.Event()
         self._give_up_at = math.inf
-        """When starting has taken too long for a shutdown that was asked for; an instant."""
+        """The time at which a shutdown gives up on a worker that is still starting."""
         self._shutdown_within: float | None = None
-        """Seconds; a shutdown was asked for, and not by a record processor."""
+        """Seconds for a shutdown, unless a record processor requested it; None: no request."""
         self._is_leaving = False
         self._reported_counts: dict[str, int] = {}
-        """Of failures that were reported, by fingerprint, ..."""
+        """The reported count of each failure, by fingerprint, ..."""
         self._counts_connection = 0
-        """... on this connection: earlier reports may be lost."""
+        """... on this connection. Reports on earlier connections may be lost."""
 
     def run(self) -> pa.RecordBatch:
-        """Work until the end.
+        """Run the worker until it ends; return the task's row.
 
-        Raises `FleetError` if the driver cannot be reached at first, or has never answered. Then
-        the driver does not know the worker, nor that its task is over: Spark has to run it again.
+        Raises `FleetError` if the driver cannot be reached at first, or has never sent a message.
+        Then
+        the driver may not know of the worker nor of its end: Spark has to run the task again.
         """
         with log_to_stderr(self._spec.log_level), handling(_SIGNALS, self._on_signal):
             ended = self._log_place.run(self._work_for_driver)
@@ -167,9 +168,9 @@ class ExecutorWorker:
             self._link.open()
         except (ChannelClosedError, NotAuthenticatedError) as error:
             raise FleetError(
-                f"A worker of {self._spec.application.name!r} on {self._hello.host} found no "
-                f"driver: {error} Executors have to reach the driver: set host, bind and port of "
-                "FleetOptions where there is a firewall or another network between."
+                f"A worker of {self._spec.application.name!r} on {self._hello.host} cannot connect "
+                f"to its driver: {error} Executors have to reach the driver: set host, bind and "
+                "port of FleetOptions if a firewall or another network is in between."
             ) from None
         try:
             ended = self._work()
@@ -177,13 +178,14 @@ class ExecutorWorker:
         finally:
             self._link.close()
             if self._built_worker is not None:
-                # After an error in here too: Spark uses the process again, with what runs in it.
+                # After an error in this method too: Spark reuses the process, and its threads would
+                # go on.
                 self._built_worker.request_shutdown()
         if not self._link.has_answer:
             raise FleetError(
-                f"A worker of {self._spec.application.name!r} on {self._hello.host} reached its "
-                "driver, and had no answer until its end. The driver may not know of it: Spark "
-                "runs its task again."
+                f"A worker of {self._spec.application.name!r} on {self._hello.host} connected to "
+                "its driver but received no message until its end. The driver may not know of the "
+                "worker: Spark runs its task again."
             )
         return ended
 
@@ -202,13 +204,13 @@ class ExecutorWorker:
                     return ended
                 continue
             if self._is_starting and time.monotonic() >= self._give_up_at:
-                _log.warning("The worker was still starting when its time was up")
+                _log.warning("The worker was still starting when the shutdown's time was up")
                 return Ended(False)
             next_report = time.monotonic() + self._spec.heartbeat_interval
             self._link.send(self._report())
             if self._link.is_lost and self._shutdown_within is None:
                 _log.warning(
-                    "The driver was not heard of for %.1f s: shutting down gracefully",
+                    "No message from the driver for %.1f s: shutting down gracefully",
                     self._link.silent_for,
                 )
                 ended = self._leave("the driver is lost")
@@ -228,12 +230,12 @@ class ExecutorWorker:
             if not self._is_starting and self._worker is None and self._shutdown_within is None:
                 self._start()
         elif isinstance(event, ShutDown):
-            _log.info("The driver asks for a shutdown within %g s", event.timeout)
+            _log.info("The driver requests a shutdown within %g s", event.timeout)
             return self._shut_down(event.timeout)
         elif isinstance(event, _Signal):
             name = signal.Signals(event.number).name
-            _log.warning("%s: shutting down gracefully", name)
-            return self._leave(f"it was sent {name}, as when its executor dies")
+            _log.warning("Received %s: shutting down gracefully", name)
+            return self._leave(f"it received {name}, as when its executor dies")
         elif isinstance(event, _StartFinished):
             return self._start_finished(event)
         elif isinstance(event, _WorkerEnded):
@@ -241,18 +243,18 @@ class ExecutorWorker:
         return None
 
     def _start(self) -> None:
-        """Begin to start the worker: it takes calls, during which heartbeats go on."""
+        """Start the worker in a thread: starting makes calls, and heartbeats must continue."""
         self._is_starting = True
 
         def start() -> None:
             try:
-                # Checks what it is made of: a region that the driver found may be missing here.
+                # Validates again: this machine may lack the region that the driver found.
                 application = replace(self._spec.application, worker_id=self._worker_id)
                 worker = self._built_worker = application.worker()
                 if self._stop_starting.is_set():
                     worker.request_shutdown()
                 worker.start()
-            except BaseException as error:  # noqa: BLE001 - told to the driver
+            except BaseException as error:  # noqa: BLE001 - reported to the driver
                 self._events.put(_StartFinished(None, error))
             else:
                 self._events.put(_StartFinished(worker))
@@ -266,14 +268,14 @@ class ExecutorWorker:
         if finished.worker is None:
             assert finished.error is not None
             trace = None if isinstance(finished.error, SparkinesisError) else finished.error
-            _log.error("The worker could not start: %s", finished.error, exc_info=trace)
+            _log.error("The worker failed to start: %s", finished.error, exc_info=trace)
             is_transient = isinstance(finished.error, ServiceError)
             return Ended(False, describe(finished.error), is_transient)
         self._worker = finished.worker
         worker = finished.worker
 
         def wait() -> None:
-            with contextlib.suppress(BaseException):  # raised again where it is told
+            with contextlib.suppress(BaseException):  # read from `worker.failure` when reported
                 worker.wait()
             self._events.put(_WorkerEnded())
 
@@ -283,7 +285,7 @@ class ExecutorWorker:
         return None
 
     def _leave(self, why: str) -> Ended | None:
-        """Shut down without having been told to."""
+        """Shut down on the worker's own initiative, and report why."""
         if not self._is_leaving:
             self._is_leaving = True
             self._link.send(Leaving(why))
@@ -313,16 +315,16 @@ class ExecutorWorker:
         ).start()
 
     def _report_shutdown_request(self) -> None:
-        """Tell the driver if a record processor has asked for the application's shutdown.
+        """Report a record processor's request to shut down the application, and shut down.
 
-        That, and a failure, end the worker, in time even if some record processor does not return.
+        A failed worker shuts down too. The time limit holds even if a record processor hangs.
         """
         worker = self._worker
         if worker is None or self._shutdown_within is not None or not worker.is_shutting_down:
             return
         if worker.failure is None:
             self._is_leaving = True
-            self._link.send(Leaving("a record processor asked for it", is_for_all=True))
+            self._link.send(Leaving("a record processor requested it", is_for_all=True))
         self._shut_down(self._spec.application.options.shutdown_timeout)
 
     def _worker_ended(self) -> Ended:

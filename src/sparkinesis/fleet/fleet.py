@@ -1,4 +1,4 @@
-"""A fleet: an application's workers on Spark executors, and the driver's handle on them."""
+"""`Fleet`: the driver's handle on an application's workers on Spark executors, and its thread."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _LONG_WAIT = 30.0
-"""Seconds that Spark may take to run a task before it is told."""
+"""Seconds that a task may wait for Spark before a note says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +72,16 @@ class _Scale:
 @dataclass(frozen=True, slots=True)
 class _ShutDown:
     within: float
-    """Seconds that workers have."""
+    """Seconds that the workers have."""
 
 
 @public
 class Fleet:
-    """Workers of one application, one for each task slot of Spark that they are given.
+    """The workers of one application on Spark executors, each in a Spark task of its own.
 
-    Made by `Application.run`. All methods are for any thread; one thread of the fleet's own decides
-    and acts. As a context manager, it shuts down at the end of the block, and raises `FleetError`
-    if it has failed; it also shuts down when the driver's program ends.
+    `Application.run` makes it. All methods are safe to call from any thread; a thread of the fleet
+    makes the decisions. As a context manager, the fleet shuts down at the end of the block, and
+    raises `FleetError` if it has failed. It also shuts down when the driver's program ends.
     """
 
     def __init__(
@@ -96,13 +96,13 @@ class Fleet:
         _check_workers(workers)
         if application.worker_id is not None:
             raise OptionError(
-                "worker_id is set, and the workers of a fleet must differ: leave it out."
+                "worker_id is set, but each worker of a fleet needs its own: leave worker_id out."
             )
         self._application = application
         self._options = options
         self._clock = clock
         self._stream = application.address().name
-        # A comma would end Spark's tag.
+        # Spark's tags may not contain a comma.
         group = (options.job_group or f"sparkinesis {application.name}").replace(",", " ")
         self._jobs = SparkJobs(spark, group, f"{application.name} on stream {self._stream}")
         address = self._jobs.driver_address(options)
@@ -121,11 +121,11 @@ class Fleet:
         self._roster = Roster(options, self._jobs.max_failures()).scaled(workers)
         self._reports = FleetReports()
         self._noted_waiting = 0
-        """Workers that were said to wait for a free core."""
+        """The number of waiting workers in the last note about them."""
         self._all_graceful = True
-        """No worker had to be forced so far."""
+        """All workers that have ended so far did so gracefully."""
         self._deadline: float | None = None
-        """When a shutdown has taken too long."""
+        """The time at which a shutdown cancels the remaining jobs."""
         self._shutdown_within = application.options.shutdown_timeout
         if not self._jobs.is_local:
             self._warn_of_local_dead_letters()
@@ -150,50 +150,52 @@ class Fleet:
         resort = last_resort(self._application.on_error)
         target = resort.target if isinstance(resort, DeadLetter) else None
         if isinstance(target, DeadLetterDirectory) and target.is_local:
-            self._note(notes.dead_letters_stay_there(str(target.path)))
+            self._note(notes.local_dead_letters(str(target.path)))
 
-    # --- for any thread
+    # --- public methods, for any thread
 
     def status(self) -> FleetStatus:
-        """The fleet, at most a heartbeat interval old."""
+        """Return the fleet's status, which is at most a heartbeat interval old."""
         return self._status
 
     def scale(self, workers: int) -> None:
-        """Have so many workers from now on; returns at once.
+        """Change the number of workers; return at once.
 
-        Workers that are not wanted shut down gracefully. Raises `OptionError` for less than one,
-        and `FleetError` for a fleet that is ending.
+        Surplus workers shut down gracefully. Raises `OptionError` for less than one worker, and
+        `FleetError` if the fleet is shutting down or has ended.
         """
         _check_workers(workers)
         if self._status.state is not FleetState.RUNNING:
-            raise FleetError(f"The fleet is {self._status.state.value}; start another one.")
+            raise FleetError(
+                f"The fleet is {self._status.state.value} and cannot be scaled. Start another one."
+            )
         self._events.put(_Scale(workers))
 
     def request_shutdown(self, timeout: float | None = None) -> None:
-        """Begin to shut down gracefully; returns at once. See `shutdown`."""
+        """Start a graceful shutdown and return at once. See `shutdown`."""
         seconds = self._application.options.shutdown_timeout if timeout is None else timeout
         self._events.put(_ShutDown(seconds))
 
     def shutdown(self, timeout: float | None = None) -> bool:
-        """Shut down gracefully, and wait for it.
+        """Shut down gracefully and wait for the end.
 
-        Every worker finishes the batches at hand, lets its processors checkpoint, releases its
-        leases, and ends its Spark task. timeout: seconds that they have for it; None: the
-        application's ``shutdown_timeout``. Jobs of workers that have not ended after it, and what
-        it takes to lose one, are cancelled. Returns whether all ended gracefully; False for a
-        fleet that has failed.
+        Every worker finishes its current batches, lets its processors checkpoint, releases its
+        leases, and ends its Spark task. timeout: seconds that the workers have; None: the
+        application's ``shutdown_timeout``. Workers that have not ended ``lost_after`` seconds later
+        are cancelled. Return True if all workers ended gracefully; False also if the fleet has
+        failed.
         """
         seconds = self._application.options.shutdown_timeout if timeout is None else timeout
         self.request_shutdown(seconds)
-        self._wait(seconds + 2 * self._options.lost_after)  # by then what is left was cancelled
+        self._wait(seconds + 2 * self._options.lost_after)  # the rest is cancelled by then
         has_ended = self._status.state is FleetState.ENDED
         return has_ended and not self._roster.is_abandoned and self._all_graceful
 
     def await_termination(self, timeout: float | None = None) -> bool:
-        """Wait for the fleet's end, at most ``timeout`` seconds; whether it has ended.
+        """Wait at most ``timeout`` seconds for the fleet's end; return True if it has ended.
 
-        It ends by `shutdown`, or when a record processor asks for it. Raises `FleetError` if it
-        has failed. Ctrl-C raises KeyboardInterrupt, and leaves the fleet as it is.
+        A fleet ends by `shutdown`, or when a record processor requests it. Raises `FleetError` if
+        the fleet has failed. Ctrl-C raises KeyboardInterrupt; the fleet keeps running.
         """
         ended = self._wait(timeout)
         self._raise_failure()
@@ -206,9 +208,9 @@ class Fleet:
             )
 
     def watch(self) -> None:
-        """Show the fleet on the terminal, updated in address, until it ends or Ctrl-C.
+        """Show the fleet on the terminal, updated in place, until the fleet ends.
 
-        Ctrl-C ends the view only.
+        Ctrl-C ends only the view.
         """
         watch(self.status, wait=self._wait)
 
@@ -226,13 +228,13 @@ class Fleet:
             self._raise_failure()
 
     def _wait(self, timeout: float | None) -> bool:
-        # Who leaves by Ctrl-C leaves the workers the time that a graceful shutdown takes.
+        # PySpark's handler of Ctrl-C would cancel all jobs, and so kill the workers.
         with python_interrupt_handler(only_for_spark=True), self._changed:
             return self._changed.wait_for(lambda: self._status.state.is_over, timeout)
 
     def _at_exit(self) -> None:
         if not self._status.state.is_over:
-            _log.info("The program ends: shutting the fleet down")
+            _log.info("The program is ending: shutting down the fleet")
             self.shutdown()
 
     # --- the fleet's own thread
@@ -240,11 +242,11 @@ class Fleet:
     def _run(self) -> None:
         try:
             self._loop()
-        except BaseException as error:  # noqa: BLE001 - or who waits for the end waits for ever
-            _log.exception("Fleet of %s: cannot go on", self._application.name)
+        except BaseException as error:  # noqa: BLE001 - else callers would wait for ever
+            _log.exception("Fleet of %s: failed by an unexpected error", self._application.name)
             self._roster = self._roster.failed(describe(error))
             self._publish_failure()
-        self._control.close()  # workers that are still there have lost their driver
+        self._control.close()  # remaining workers see that their driver is gone, and shut down
         atexit.unregister(self._at_exit)
 
     def _loop(self) -> None:
@@ -265,14 +267,14 @@ class Fleet:
                 pass
 
     def _check_shutdown_deadline(self, now: float) -> None:
-        """Whoever asked for it: it ends."""
+        """Cancel the remaining jobs once a shutdown has taken too long."""
         roster = self._roster
         if roster.state is not FleetState.SHUTTING_DOWN or roster.is_abandoned:
             return
         if self._deadline is None:
             self._deadline = now + self._shutdown_within + self._options.lost_after
         elif now >= self._deadline:
-            self._note("The shutdown took too long: cancelling what is left")
+            self._note("The shutdown took too long: cancelling the remaining workers")
             self._roster = roster.abandoned()
 
     def _send_heartbeat(self) -> None:
@@ -311,7 +313,7 @@ class Fleet:
             self._changed.notify_all()
 
     def _publish_failure(self) -> None:
-        # The rest stays as it was last seen: what cannot be worked out may be why it failed.
+        # The rest keeps its last value: computing a new status may be what failed.
         with self._changed:
             self._status = replace(self._status, state=FleetState.FAILED, error=self._roster.error)
             self._changed.notify_all()
@@ -379,7 +381,7 @@ class Fleet:
                 )
             self._roster = self._roster.heard(worker_id, now, is_running=message.is_running)
         elif isinstance(message, Leaving):
-            self._note(f"Worker {worker_id} shuts down: {message.why}")
+            self._note(f"Worker {worker_id} is shutting down: {message.why}")
             self._roster = self._roster.leaving(worker_id, is_for_all=message.is_for_all)
         elif isinstance(message, Ended):
             self._all_graceful = self._all_graceful and message.was_graceful
@@ -405,11 +407,11 @@ class Fleet:
             and self._jobs.is_stopped()
         ):
             why = "the Spark session was stopped. Call the fleet's shutdown() before spark.stop()"
-            self._note(f"No worker can be had any more: {why}")
+            self._note(f"No worker can run any more: {why}")
             before = before.shut_down(why)
         self._roster = before.job_ended(event.job, event.error, now)
         if before.error is None and self._roster.error is not None:
-            self._note(f"The first workers cannot be had, and the fleet fails: {event.error}")
+            self._note(f"The first workers could not run, and the fleet fails: {event.error}")
         again = [
             slot
             for number, slot in self._roster.slots.items()
@@ -425,4 +427,4 @@ class Fleet:
 
 def _check_workers(workers: int) -> None:
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
-        raise OptionError(f"workers is {workers!r}; a fleet has at least one.")
+        raise OptionError(f"workers is {workers!r}; it takes a whole number of at least 1.")

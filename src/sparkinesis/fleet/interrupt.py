@@ -1,4 +1,4 @@
-"""What Ctrl-C means while a program waits for its fleet."""
+"""The handling of Ctrl-C while a program waits for its fleet."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from sparkinesis.worker.lifecycle.signals import handling
 
 @contextmanager
 def python_interrupt_handler(*, only_for_spark: bool = False) -> Iterator[None]:
-    """Python's own answer to Ctrl-C within the block: KeyboardInterrupt, and nothing else.
+    """Restore Python's handler of Ctrl-C within the block: it only raises KeyboardInterrupt.
 
-    A SparkContext sets a handler that cancels all jobs first, and so kills the fleet's workers.
-    ``only_for_spark``: leave a handler alone that is not PySpark's.
+    A SparkContext installs a handler that first cancels all jobs, and so kills the fleet's workers.
+    ``only_for_spark``: replace a handler only if it is PySpark's.
     """
     before = signal.getsignal(signal.SIGINT)
     is_sparks = (getattr(before, "__module__", None) or "").startswith("pyspark.")
-    # A handler that is not Python's could not be put back.
+    # A handler that was not installed from Python could not be restored.
     if before is None or (only_for_spark and not is_sparks):
         yield
         return

@@ -1,4 +1,4 @@
-"""A fleet's Spark jobs; classic sessions and Spark Connect."""
+"""The Spark jobs of a fleet, for classic sessions and Spark Connect."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _LONGEST_REASON = 2_000
-"""Characters of what Spark says when a job fails; stack traces of its own follow."""
+"""The most characters of Spark's message when a job fails; its stack traces are cut off."""
 
 
 @dataclass(frozen=True, slots=True)
 class DriverAddress:
-    """Where the driver listens, and by which name executors find it."""
+    """The address that the driver binds, and the host by which executors reach it."""
 
     bind: str
     host: str
 
 
 class SparkJobs:
-    """Submits and cancels; for one thread, but for the threads of its own that wait for jobs."""
+    """Submits and cancels a fleet's jobs. For one thread; each job waits in a thread of its own."""
 
     def __init__(self, spark: SparkSession, group: str, description: str) -> None:
         self._spark = spark
         self._group = group
         self._description = description
         self._run_id = secrets.token_hex(4)
-        """Another fleet of the application, in the same session, has jobs of the same numbers."""
+        """Distinguishes the jobs of another fleet of this application in the same session."""
         self._executors: dict[int, str] = {}
-        """By task attempt id."""
+        """Executor ids by task attempt id."""
         self._is_connect = type(spark).__module__.startswith("pyspark.sql.connect")
         self._reports_decommissioning = (
             not self._is_connect
@@ -52,7 +52,7 @@ class SparkJobs:
         )
 
     def driver_address(self, options: FleetOptions) -> DriverAddress:
-        """Raises `OptionError` if nothing tells."""
+        """Return the driver's address. Raises `OptionError` if it is unknown."""
         if self._is_connect:
             host = options.host or self._address_towards_server()
             return DriverAddress(options.bind or host, host)
@@ -61,27 +61,27 @@ class SparkJobs:
         known = "127.0.0.1" if is_local else conf.get("spark.driver.host", "")
         host = options.host or known
         if not host:
-            raise OptionError("Spark does not tell the driver's host; set host of FleetOptions.")
+            raise OptionError("Spark does not report the driver's host; set host of FleetOptions.")
         bind = options.bind or (None if is_local else conf.get("spark.driver.bindAddress"))
         return DriverAddress(bind or host, host)
 
     @property
     def is_local(self) -> bool:
-        """Whether tasks run in this machine's local Spark; False too where Spark does not tell."""
+        """True if tasks run in this process's local Spark; False also if that is unknown."""
         if self._is_connect:
             return False
         master = self._spark.sparkContext.getConf().get("spark.master") or ""
         return master.startswith("local") and not master.startswith("local-cluster")
 
     def max_failures(self) -> int:
-        """How often one of Spark's tasks may fail until its job is given up."""
+        """Return how often a task may fail before Spark aborts its job."""
         try:
             master = "" if self._is_connect else self._spark.sparkContext.master or ""
             if local := re.fullmatch(r"local(?:\[[^,\]]*(?:,\s*(\d+)\s*)?\])?", master):
-                return int(local[1] or 1)  # Spark's option does not count there
+                return int(local[1] or 1)  # local Spark ignores the option
             return int(self._spark.conf.get("spark.task.maxFailures", "4") or 4)
-        except Exception as error:  # noqa: BLE001 - whatever a server does not tell
-            _log.debug("Spark does not tell of spark.task.maxFailures: %s", error)
+        except Exception as error:  # noqa: BLE001 - a server may refuse to tell
+            _log.debug("Spark does not report spark.task.maxFailures: %s", error)
             return 4
 
     def _address_towards_server(self) -> str:
@@ -89,12 +89,12 @@ class SparkJobs:
         server = urlsplit("//" + str(client.host))
         try:
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-                # Of a datagram socket, this sends nothing.
+                # Connecting a datagram socket sends nothing; it selects the local address.
                 probe.connect((server.hostname or "localhost", server.port or 15002))
                 return str(probe.getsockname()[0])
         except OSError as error:
             raise OptionError(
-                f"This machine's address for the executors cannot be told ({error}); set host of "
+                f"This machine's address for the executors is unknown ({error}); set host of "
                 "FleetOptions."
             ) from None
 
@@ -107,14 +107,14 @@ class SparkJobs:
     ) -> None:
         """Submit a job with a task for each slot.
 
-        ``on_end`` is told, in another thread, why it failed, or None.
+        ``on_end`` is called in another thread with the reason of a failure, or None.
         """
 
         def run() -> None:
             error: str | None = None
             try:
                 self._run(job, slots, spec)
-            except BaseException as raised:  # noqa: BLE001 - whatever Spark raises is the reason
+            except BaseException as raised:  # noqa: BLE001 - any error of Spark is the reason
                 error = failure_reason(raised)
             on_end(error)
 
@@ -125,7 +125,7 @@ class SparkJobs:
             on_end(failure_reason(error))
 
     def _run(self, job: int, slots: Sequence[int], spec: WorkerSpec) -> None:
-        # Tags and group are the thread's: nothing else of the session has them.
+        # Tags and job group belong to this thread, not to the session.
         self._spark.addTag(self._tag(job))
         self._spark.addTag(self._group)
         if not self._is_connect:
@@ -134,7 +134,7 @@ class SparkJobs:
         rows.mapInArrow(task_function(spec, job, slots, _this_task), RESULT).collect()
 
     def is_stopped(self) -> bool:
-        """Whether the session has been stopped, or its JVM is gone: it runs no job any more."""
+        """Return True if the session has been stopped or its JVM has died."""
         if self._is_connect:
             return bool(self._spark.client.is_closed)
         from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]  # noqa: PLC0415
@@ -143,24 +143,24 @@ class SparkJobs:
         try:
             return context._jsc is None or bool(context._jsc.sc().isStopped())
         except (OSError, Py4JNetworkError) as error:
-            _log.debug("Spark's JVM does not answer: %s", error)
+            _log.debug("Spark's JVM does not respond: %s", error)
             return True
         except Exception as error:  # noqa: BLE001 - not a public interface of Spark's
-            _log.debug("Spark does not tell whether it was stopped: %s", error)
+            _log.debug("Spark does not report whether it was stopped: %s", error)
             return False
 
     def cancel(self, job: int) -> None:
-        """Kill a job's tasks, if any run."""
+        """Cancel a job, which kills its running tasks."""
         try:
             self._spark.interruptTag(self._tag(job))
-        except Exception as error:  # noqa: BLE001 - the session may be gone, and the job with it
+        except Exception as error:  # noqa: BLE001 - a stopped session has no jobs
             _log.warning("Cancelling a job of %s failed: %s", self._group, failure_reason(error))
 
     def _tag(self, job: int) -> str:
         return f"{self._group}/{self._run_id}/{job}"
 
     def is_decommissioned(self, stage_id: int, task_attempt_id: int) -> bool:
-        """Whether the executor of a task is to go, as far as Spark tells (not with Connect)."""
+        """Return True if Spark is decommissioning a task's executor; False with Spark Connect."""
         if not self._reports_decommissioning:
             return False
         try:
@@ -174,7 +174,7 @@ class SparkJobs:
             state = context.taskScheduler().getExecutorDecommissionState(executor)
             return bool(state.isDefined())
         except Exception as error:  # noqa: BLE001 - not a public interface of Spark's
-            _log.debug("Spark does not tell of decommissioning: %s", error)
+            _log.debug("Spark does not report decommissioning: %s", error)
             return False
 
 
@@ -187,7 +187,7 @@ def _this_task() -> SparkTask:
 
 
 def check_picklable(spec: WorkerSpec) -> None:
-    """Raise `ProcessorError` if executors could not be sent the application."""
+    """Raise `ProcessorError` if the application cannot be pickled for executors."""
     from pyspark import cloudpickle  # noqa: PLC0415
 
     try:
@@ -195,13 +195,13 @@ def check_picklable(spec: WorkerSpec) -> None:
     except Exception as error:
         raise ProcessorError(
             f"The application {spec.application.name!r} cannot be sent to executors: {error}. "
-            "What its processor refers to has to be pickled: create connections, locks, files and "
-            "clients in the processor's initialize(), where each shard has one of its own."
+            "Everything that its processor refers to is pickled: create connections, locks, files "
+            "and clients in the processor's initialize(), which runs on executors, once per shard."
         ) from error
 
 
 def failure_reason(error: BaseException) -> str:
-    """Why a job failed, without the Java stack that Spark puts behind it; and what to do."""
+    """Return why a job failed, without Spark's Java stack trace, and what to do about it."""
     text = str(error)
     java = getattr(error, "java_exception", None)
     if java is not None:
@@ -212,7 +212,7 @@ def failure_reason(error: BaseException) -> str:
 
 
 def _without_traceback(text: str) -> str:
-    """Without the traceback, of Spark's code and ours, where what was raised says what to do."""
+    """Cut the traceback off an error whose message says what to do."""
     if ours := re.search(r"^sparkinesis\.(\w+: .*)", text, re.MULTILINE | re.DOTALL):
         return ours[1]
     if missing := re.search(r"^ModuleNotFoundError: No module named '([^']+)'", text, re.MULTILINE):

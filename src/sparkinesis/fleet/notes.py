@@ -1,4 +1,4 @@
-"""What is said of a fleet's workers and jobs, in its log and its status. Pure."""
+"""The texts of a fleet's notes, which are logged and listed in `FleetStatus.notes`. Pure."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from sparkinesis.fleet.reports import WorkerReports
 from sparkinesis.fleet.roster import Slot
 
 _SHARDS = 5
-"""Named at most."""
+"""The most shards that a note lists."""
 
 
 def joined(hello: Hello) -> str:
     return f"worker {hello.worker_id} of slot {hello.slot} has joined from {hello.host}"
 
 
-def dead_letters_stay_there(path: str) -> str:
-    """Of a directory on the disks of the machines that executors run on."""
+def local_dead_letters(path: str) -> str:
+    """A warning about a dead-letter directory on the local disks of executors."""
     return (
         f"The dead-letter directory {path} is a local one: each executor writes to its own "
-        "machine, and what it wrote goes with the machine. Unless all machines mount it, give "
+        "machine, and the files are lost with the machine. Unless all machines mount it, give "
         "DeadLetterDirectory a URI such as s3://bucket/dead-letters, or use DeadLetterStream"
     )
 
@@ -28,14 +28,14 @@ def dead_letters_stay_there(path: str) -> str:
 def decommissioned(hello: Hello) -> str:
     return (
         f"The executor of worker {hello.worker_id} on {hello.host} is being decommissioned: the "
-        "worker moves"
+        "worker moves to another one"
     )
 
 
 def waiting(count: int, wanted: int) -> str:
     return (
         f"{count} of {wanted} workers still wait for Spark to run their tasks: each needs a free "
-        "core (spark.task.cpus) for as long as the fleet lives"
+        "core (spark.task.cpus) for as long as the fleet runs"
     )
 
 
@@ -45,29 +45,29 @@ def lost(reported: WorkerReports) -> str:
         what = (
             ", ".join(shard.shard_id for shard in reported.shards[:_SHARDS])
             + (" and more" if len(reported.shards) > _SHARDS else "")
-            + ": other workers go on with them once its leases are released or have expired"
+            + ": other workers resume them once its leases are released or have expired"
         )
     hello = reported.hello
-    return f"Lost worker {hello.worker_id} on {hello.host}, which, when last heard, had {what}"
+    return f"Lost worker {hello.worker_id} on {hello.host}; its last report listed {what}"
 
 
 def ended(worker_id: str, message: Ended) -> str | None:
-    """None: as it should."""
+    """Describe the end of a worker; None for a regular one."""
     if message.error is not None:
-        return f"Worker {worker_id} has ended: {message.error}"
+        return f"Worker {worker_id} ended with an error: {message.error}"
     if not message.was_graceful:
         return (
-            f"Worker {worker_id} was out of time when it shut down: what its record processors had "
-            "not finished is processed again"
+            f"Worker {worker_id} did not shut down in time: records that its processors had not "
+            "finished are processed again"
         )
     return None
 
 
 def submitted_again(slots: Sequence[Slot], error: str | None, now: float) -> str:
-    """Of slots whose job has ended."""
+    """Describe the resubmission of slots whose job has ended."""
     numbers = ", ".join(str(slot.number) for slot in slots)
     pause = min(slot.retry_at for slot in slots) - now
     return (
         f"The job of slot{'s' if len(slots) > 1 else ''} {numbers} has ended and is submitted "
-        f"again in {pause:.1f} s: {error or 'they have left'}"
+        f"again in {pause:.1f} s: {error or 'its workers have shut down'}"
     )

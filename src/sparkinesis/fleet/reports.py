@@ -1,4 +1,4 @@
-"""What workers of a fleet have reported, and the status that comes of it. Pure."""
+"""The reports of a fleet's workers, and the fleet's status that is computed from them. Pure."""
 
 from __future__ import annotations
 
@@ -13,31 +13,32 @@ from sparkinesis.worker.reporting.failures import merge
 from sparkinesis.worker.status import Failure, ShardStatus
 
 NOTES = 20
-"""Notes that are kept."""
+"""The most notes that are kept."""
 FAILURES = 50
-GONE = 20
-"""Workers whose figures can be told from others', should they come back after all."""
+"""The most failures of removed workers that are kept."""
+DEPARTED = 20
+"""The most departed workers whose figures are kept, in case they reconnect."""
 _LATEST = 0.5
 """The weight of the latest report in a rate."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerReports:
-    """What one worker has told so far."""
+    """The reports of one worker so far."""
 
     hello: Hello
     at: float
-    """When its last report came; the driver's monotonic clock."""
+    """The time of the last report, by the driver's monotonic clock."""
     shards: tuple[ShardStatus, ...] = ()
     records: int = 0
     rate: float = 0.0
     """User records a second."""
     rates: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
-    """The same by shard."""
+    """User records a second, by shard."""
     failures: Mapping[str, Failure] = field(default_factory=lambda: MappingProxyType({}))
 
     def add_report(self, report: Report, now: float) -> WorkerReports:
-        """With another report."""
+        """Return a copy with another report added."""
         seconds = now - self.at
         before = {shard.shard_id: shard.records for shard in self.shards}
 
@@ -66,52 +67,52 @@ class WorkerReports:
 
 @dataclass(frozen=True, slots=True)
 class FleetReports:
-    """All that workers have reported."""
+    """The reports of all workers."""
 
     workers: Mapping[str, WorkerReports] = field(default_factory=lambda: MappingProxyType({}))
-    gone: Mapping[str, WorkerReports] = field(default_factory=lambda: MappingProxyType({}))
-    """The last workers that went, in that order."""
+    departed: Mapping[str, WorkerReports] = field(default_factory=lambda: MappingProxyType({}))
+    """The workers that departed last, in that order."""
     past_failures: tuple[Failure, ...] = ()
-    """Of those that went before."""
+    """The failures of workers that departed earlier."""
     past_records: int = 0
     notes: tuple[str, ...] = ()
 
     def add_hello(self, hello: Hello, now: float) -> FleetReports:
         key = hello.worker_id
-        known = self.workers.get(key) or self.gone.get(key)
+        known = self.workers.get(key) or self.departed.get(key)
         reported = WorkerReports(hello, now) if known is None else replace(known, hello=hello)
-        gone = {other: each for other, each in self.gone.items() if other != key}
-        return replace(self, workers={**self.workers, key: reported}, gone=gone)
+        departed = {other: each for other, each in self.departed.items() if other != key}
+        return replace(self, workers={**self.workers, key: reported}, departed=departed)
 
     def add_report(
         self, worker_id: str, report: Report, now: float
     ) -> tuple[FleetReports, list[Failure]]:
-        """With another report; and the failures that no worker has met before."""
+        """Return a copy with another report, and its failures that no worker reported before."""
         known = self.workers.get(worker_id)
         if known is None:
             return self, []
         new = list(report.failures)
-        if new:  # in most reports there are none, and all workers' are many
+        if new:  # rare, and collecting the failures of all workers is slow
             seen = {failure.fingerprint for failure in self.failures}
             new = [failure for failure in new if failure.fingerprint not in seen]
         workers = {**self.workers, worker_id: known.add_report(report, now)}
         return replace(self, workers=workers), new
 
     def retain(self, worker_ids: Iterable[str]) -> FleetReports:
-        """Without workers that are gone, but for their failures and figures."""
+        """Return a copy in which all other workers have departed, but keep their figures."""
         kept = set(worker_ids)
-        went = {key: each for key, each in self.workers.items() if key not in kept}
-        if not went:
+        leaving = {key: each for key, each in self.workers.items() if key not in kept}
+        if not leaving:
             return self
-        gone = {**self.gone, **went}
-        long_gone = [gone.pop(key) for key in list(gone)[:-GONE]]
-        past = merge([self.past_failures, *(each.failures.values() for each in long_gone)])
+        departed = {**self.departed, **leaving}
+        forgotten = [departed.pop(key) for key in list(departed)[:-DEPARTED]]
+        past = merge([self.past_failures, *(each.failures.values() for each in forgotten)])
         return replace(
             self,
             workers={key: each for key, each in self.workers.items() if key in kept},
-            gone=gone,
+            departed=departed,
             past_failures=past[-FAILURES:],
-            past_records=self.past_records + sum(each.records for each in long_gone),
+            past_records=self.past_records + sum(each.records for each in forgotten),
         )
 
     def add_note(self, text: str) -> FleetReports:
@@ -119,20 +120,20 @@ class FleetReports:
 
     @property
     def failures(self) -> tuple[Failure, ...]:
-        """Of all workers, each once."""
-        return merge([self.past_failures, *(each.failures.values() for each in self._told)])
+        """The failures of all workers, each once."""
+        return merge([self.past_failures, *(each.failures.values() for each in self._kept)])
 
     @property
     def records(self) -> int:
-        """User records processed so far, as far as was told."""
-        return self.past_records + sum(each.records for each in self._told)
+        """User records processed so far, as reported."""
+        return self.past_records + sum(each.records for each in self._kept)
 
     @property
-    def _told(self) -> list[WorkerReports]:
-        return [*self.gone.values(), *self.workers.values()]
+    def _kept(self) -> list[WorkerReports]:
+        return [*self.departed.values(), *self.workers.values()]
 
     def status(self, application: str, stream: str, roster: Roster, now: float) -> FleetStatus:
-        """The fleet's status."""
+        """Compute the fleet's status."""
         workers, shards = [], []
         for member in sorted(roster.members.values(), key=lambda m: (m.slot, m.joined)):
             reported = self.workers.get(member.worker_id)

@@ -1,13 +1,14 @@
-"""Which workers a fleet has, which it should have, and what to do about it. Pure.
+"""The workers that a fleet has and should have, and the actions that reconcile the two. Pure.
 
-A fleet has a slot for each worker that is wanted. The tasks of slots that are due together are one
-Spark job, so that Spark spreads them over the executors. Spark gives up on a job, and kills all its
-tasks, once one of them has failed ``spark.task.maxFailures`` times. So a task that has used up all
-but two of its tries only says that it is there and ends, and its slot gets another job: failures
-never add up to where others are killed. Where one failure is enough, each slot has its own job.
+A fleet has a slot for each worker that it should have. Slots that are due together become the tasks
+of one Spark job, so that Spark spreads them over the executors. Spark aborts a job, and kills all
+its tasks, once one of them has failed ``spark.task.maxFailures`` times. So a task that has used up
+all
+but two of its attempts only connects and ends, and its slot gets another job: failures never add up
+to an abort, which would kill other workers. If one failure aborts a job, each slot has its own job.
 
-Facts come in by the methods that return a new roster; `Roster.reconcile` compares them with what is
-wanted, and returns what is to be done.
+Events come in by methods that return a new roster; `Roster.reconcile` compares the result with what
+is wanted, and returns the actions to take.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Submit:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Cancel a job: nobody wants its tasks, and no worker of it is known."""
+    """Cancel a job whose tasks are not wanted and which has no connected worker."""
 
     job: int
 
@@ -76,27 +77,27 @@ class Member:
     state: WorkerState = WorkerState.STANDBY
     is_connected: bool = True
     was_told_to_wait: bool = False
-    """A standby that knows that it is one."""
+    """The worker was told to stay a standby."""
     must_leave: bool = False
-    """Its executor is being decommissioned."""
+    """True if Spark is decommissioning the worker's executor."""
     began: float | None = None
-    """When it was first seen to run."""
+    """The time of the first report of a running worker."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One worker that is wanted."""
+    """The place of one wanted worker."""
 
     number: int
     job: int | None = None
-    """The job with its task."""
+    """The job with the slot's task; None if the slot needs one."""
     has_joined: bool = False
     """A worker of this job has joined."""
     empty_since: float = 0.0
-    """When its last worker was gone."""
+    """The time at which the slot lost its last worker."""
     retry_at: float = 0.0
     failures: int = 0
-    """In a row."""
+    """Consecutive failures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +107,9 @@ class Job:
     number: int
     has_joined: bool = False
     cancelled: float | None = None
-    """When it was cancelled last: in vain, if Spark did not know it yet."""
+    """The time of the last cancellation, which has no effect if Spark did not know the job yet."""
     empty_since: float = 0.0
-    """When the last connection of a worker of it ended."""
+    """The time at which the job's last worker disconnected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,50 +118,50 @@ class Roster:
 
     options: FleetOptions
     max_failures: int = 4
-    """Of one task, until Spark gives up on its job."""
+    """The failures of one task at which Spark aborts its job."""
     slots: Mapping[int, Slot] = field(default_factory=lambda: MappingProxyType({}))
-    """Those that are wanted."""
+    """The slots of all wanted workers."""
     jobs: Mapping[int, Job] = field(default_factory=lambda: MappingProxyType({}))
     members: Mapping[str, Member] = field(default_factory=lambda: MappingProxyType({}))
     state: FleetState = FleetState.RUNNING
     submitted: int = 0
-    """Jobs so far."""
+    """The number of jobs submitted so far."""
     has_started: bool = False
-    """Some worker has run: what ends others from here on is worth another try."""
+    """Some worker has run: from here on, failures are retried."""
     is_abandoned: bool = False
-    """A shutdown took too long: jobs are cancelled."""
+    """The shutdown took too long: all jobs are cancelled."""
     error: str | None = None
-    """Why the fleet fails."""
+    """The reason of the fleet's failure."""
 
-    # --- what happens
+    # --- events
 
     def scaled(self, workers: int) -> Roster:
-        """So many workers are wanted from here on."""
+        """The number of wanted workers has changed."""
         if self.state is not FleetState.RUNNING:
             return self
         slots = dict(self.slots)
         free = (number for number in range(len(slots) + workers) if number not in slots)
         for number in sorted(free)[: max(0, workers - len(slots))]:
             slots[number] = Slot(number)
-        # Those without a worker go first, then the latest.
+        # Slots without a worker are removed first, then those with the highest numbers.
         ranked = sorted(slots.values(), key=lambda slot: (self._has_worker(slot), -slot.number))
         for slot in ranked[: max(0, len(slots) - workers)]:
             del slots[slot.number]
         return replace(self, slots=slots)
 
     def shut_down(self, error: str | None = None) -> Roster:
-        """No worker is wanted any more; ``error``: since the fleet has failed."""
+        """A shutdown was requested; ``error``: the fleet's failure, if that is the reason."""
         if self.state.is_over:
             return self
         error = self.error or error
         return replace(self, slots={}, state=FleetState.SHUTTING_DOWN, error=error)
 
     def failed(self, error: str) -> Roster:
-        """Nothing can be done any more, not even shut down."""
+        """The fleet's thread has failed; not even a graceful shutdown is possible."""
         return replace(self, slots={}, state=FleetState.FAILED, error=self.error or error)
 
     def abandoned(self) -> Roster:
-        """The shutdown takes too long: cancel what is left."""
+        """The shutdown has taken too long: the remaining jobs are cancelled."""
         return replace(self, is_abandoned=True)
 
     def joined(
@@ -174,9 +175,9 @@ class Roster:
         is_running: bool = False,
         is_leaving: bool = False,
     ) -> Roster:
-        """A worker has connected, for the first time or again. ``attempt``: its task's, from 0.
+        """A worker has connected or reconnected. ``attempt``: its task's attempt number, from 0.
 
-        What it says of itself counts: what it was told last may have been lost.
+        The worker's own state counts: the last message to it may have been lost.
         """
         state = WorkerState.RUNNING if is_running else WorkerState.STANDBY
         if is_leaving:
@@ -214,7 +215,7 @@ class Roster:
         return roster._with_member(member)
 
     def leaving(self, worker_id: str, *, is_for_all: bool) -> Roster:
-        """A worker shuts down without having been told to."""
+        """A worker is shutting down on its own initiative."""
         member = self.members.get(worker_id)
         roster = self
         if member is not None:
@@ -222,14 +223,14 @@ class Roster:
         return roster.shut_down() if is_for_all else roster
 
     def decommissioned(self, worker_id: str) -> Roster:
-        """A worker's executor is to go: it has to run elsewhere."""
+        """Spark is decommissioning a worker's executor: the worker has to run on another one."""
         member = self.members.get(worker_id)
         return self if member is None else self._with_member(replace(member, must_leave=True))
 
     def ended(
         self, worker_id: str, error: str | None, now: float, *, is_transient: bool = False
     ) -> Roster:
-        """A worker has said its last word: its task is over."""
+        """A worker has sent its last message: its task ends."""
         member = self.members.get(worker_id)
         if member is None:
             return self
@@ -243,16 +244,16 @@ class Roster:
         return roster._without_job(slot, now, is_failure=error is not None or not is_leaving)
 
     def disconnected(self, worker_id: str, now: float) -> Roster:
-        """A worker's connection has broken; it may come again."""
+        """A worker's connection has broken; the worker may reconnect."""
         member = self.members.get(worker_id)
         if member is None:
             return self
         if member.state is WorkerState.STANDBY:
-            return self._without(worker_id, now)  # it has nothing to lose
+            return self._without(worker_id, now)  # a standby holds no leases
         return self._mark_disconnected(member, now)
 
     def job_ended(self, job: int, error: str | None, now: float) -> Roster:
-        """Spark is done with a job, well (no ``error``) or not."""
+        """A Spark job has ended; ``error``: None for a success."""
         if job not in self.jobs:
             return self
         roster = replace(self, jobs={n: each for n, each in self.jobs.items() if n != job})
@@ -266,10 +267,10 @@ class Roster:
             roster = roster._without_job(slot, now, is_failure=True)
         return roster
 
-    # --- what to do
+    # --- actions
 
     def reconcile(self, now: float) -> tuple[Roster, tuple[Action, ...]]:
-        """The roster once these actions are taken, in this order."""
+        """Return the actions to take, in order, and the roster after them."""
         actions: list[Action] = []
         roster = self._without_silent(now, actions)
         for number in sorted(roster.slots):
@@ -288,7 +289,7 @@ class Roster:
         return roster, tuple(actions)
 
     def next_action_at(self, now: float) -> float:
-        """When `reconcile` has something to do again if nothing happens; an instant."""
+        """Return the time of the next `reconcile` if no event comes before."""
         due = [now + self.options.heartbeat_interval]
         due += [slot.retry_at for slot in self.slots.values() if slot.job is None]
         return min(due)
@@ -306,13 +307,13 @@ class Roster:
         return roster
 
     def _reconcile_slot(self, number: int, now: float, actions: list[Action]) -> Roster:
-        """One worker at work, others stand by."""
+        """Keep one worker of a slot at work; tell the others to stand by."""
         slot = self.slots[number]
         here = [m for m in self._connected() if m.slot == number and m.job == slot.job]
         here.sort(key=lambda member: member.joined)
         roster = self
         at_work = [m for m in here if m.state in _AT_WORK]
-        # Of two, Spark knows the later one only: it began it since it had lost the other.
+        # Of two, Spark only knows the later one: it started that one after losing the other.
         keep = [m for m in at_work if not m.must_leave][-1:]
         for member in at_work:
             if member not in keep:
@@ -328,14 +329,14 @@ class Roster:
                 roster = roster._with_member(replace(member, was_told_to_wait=True))
         patience = 2 * self.options.lost_after
         if slot.has_joined and not roster._has_member(slot) and now - slot.empty_since >= patience:
-            # Spark has not run its task again: it must have ended, without our hearing of it.
+            # Spark has not run the task again: it must have ended without reporting its end.
             return roster._without_job(slot, now, is_failure=True)
         return roster
 
     def _dismiss_unwanted(self, actions: list[Action]) -> Roster:
-        """Workers whose slot is not wanted any more, or has another job."""
+        """Shut down workers whose slot was removed or has another job."""
         roster = self
-        # One that leaves and is cut off may be finishing its batch.
+        # A leaving worker that is disconnected may be finishing its batch.
         busy_tasks = {
             (m.job, m.slot)
             for m in self.members.values()
@@ -346,7 +347,7 @@ class Roster:
             if member.state is WorkerState.LEAVING or (slot and slot.job == member.job):
                 continue
             if member.state is WorkerState.STANDBY and (member.job, member.slot) in busy_tasks:
-                continue  # Spark would kill the other copy of its task, which is not done yet
+                continue  # if this copy of the task ended, Spark would kill the other, busy copy
             actions.append(SendShutDown(member.worker_id))
             roster = roster._with_member(replace(member, state=WorkerState.LEAVING))
         return roster
@@ -370,12 +371,12 @@ class Roster:
             if is_wanted or is_manned:
                 return self
             if job.has_joined and now - job.empty_since < self.options.lost_after:
-                return self  # its tasks are about to end
+                return self  # its tasks are ending
         actions.append(Cancel(job.number))
         return self._with_job(replace(job, cancelled=now))
 
     def _without_job(self, slot: Slot, now: float, *, is_failure: bool) -> Roster:
-        """Nobody is in this slot any more: it needs another job."""
+        """Take the job from a slot without a worker; it gets another one after a backoff."""
         failures = slot.failures + 1 if is_failure else 0
         pause = backoff(self.options, failures)
         return self._with_slot(
@@ -386,14 +387,14 @@ class Roster:
         return [member for member in self.members.values() if member.is_connected]
 
     def _has_worker(self, slot: Slot) -> bool:
-        """Whether a worker of the slot's job works, or could at once."""
+        """True if a worker of the slot's job works or is ready to."""
         return any(
             m.slot == slot.number and m.job == slot.job and m.state is not WorkerState.LEAVING
             for m in self._connected()
         )
 
     def _has_member(self, slot: Slot) -> bool:
-        """Whether the slot's job has a worker, though it be lost just now."""
+        """True if the slot's job has a worker, connected or not."""
         return any(m.slot == slot.number and m.job == slot.job for m in self.members.values())
 
     def _with_member(self, member: Member) -> Roster:
@@ -411,7 +412,7 @@ class Roster:
         return roster
 
     def _mark_disconnected(self, member: Member, now: float) -> Roster:
-        """Without its connection, and with some time to make another one."""
+        """Mark a worker as disconnected; it has ``lost_after`` seconds to reconnect."""
         roster = self._with_member(replace(member, is_connected=False, heard=now))
         job = self.jobs.get(member.job)
         return roster if job is None else roster._with_job(replace(job, empty_since=now))
@@ -424,7 +425,7 @@ class Roster:
 
 
 def backoff(options: FleetOptions, failures: int) -> float:
-    """Seconds until a slot gets another job, after so many failures in a row."""
+    """Return the seconds until a slot gets another job, after this many consecutive failures."""
     if not failures:
         return 0.0
     return exponential_backoff(options.first_backoff, options.longest_backoff, failures)

@@ -1,4 +1,4 @@
-"""What the driver knows of a fleet, as values."""
+"""The status of a fleet, its workers and shards, as the driver knows it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sparkinesis.worker.status import Failure
 
 @public
 class FleetState(Enum):
-    """Whether a fleet works, or is ending."""
+    """The state of a fleet."""
 
     RUNNING = "running"
     SHUTTING_DOWN = "shutting down"
@@ -21,22 +21,22 @@ class FleetState(Enum):
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing of the fleet is left."""
+        """True once the fleet has ended or failed."""
         return self in {FleetState.ENDED, FleetState.FAILED}
 
 
 @public
 class WorkerState(Enum):
-    """What a worker of a fleet is doing, as the driver sees it."""
+    """The state of a worker, as the driver knows it."""
 
     STARTING = "starting"
     STANDBY = "standby"
-    """A second copy of a task, such as a speculative one: it waits, and takes no leases."""
+    """A second copy of a task, such as a speculative one, which waits and takes no leases."""
     RUNNING = "running"
     LEAVING = "leaving"
-    """It shuts down gracefully."""
+    """The worker is shutting down gracefully."""
     LOST = "lost"
-    """The driver has no connection to it."""
+    """The driver has no connection to the worker."""
 
 
 @public
@@ -49,30 +49,30 @@ class WorkerStatus:
     host: str
     pid: int
     shards: int
-    """How many it has a consumer for."""
+    """The number of shards that the worker has a consumer for."""
     records: int
-    """User records processed since it started."""
+    """User records processed since the worker started."""
     records_per_second: float
     millis_behind_latest: int | None
-    """The largest of its shards'."""
+    """The largest value of the worker's shards."""
     heard_ago: float
-    """Seconds since the driver last heard of it."""
+    """Seconds since the last message of the worker."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class FleetShard:
-    """One shard, as the worker that reads it told last."""
+    """One shard, as last reported by the worker that reads it."""
 
     shard_id: str
     worker_id: str
     state: ShardState
     millis_behind_latest: int | None
     records: int
-    """User records processed since this worker took the shard."""
+    """User records processed since this worker acquired the shard."""
     records_per_second: float
     processing_for: float | None
-    """Seconds that the present call of ``process_records`` has taken so far."""
+    """Seconds since the current call of ``process_records`` began; None between calls."""
 
 
 @public
@@ -84,18 +84,18 @@ class FleetStatus:
     stream: str
     state: FleetState
     wanted: int
-    """How many workers there should be."""
+    """The number of workers that there should be."""
     workers: tuple[WorkerStatus, ...] = ()
     shards: tuple[FleetShard, ...] = ()
     failures: tuple[Failure, ...] = ()
-    """What failed so far, the latest last; each traceback once."""
+    """The failures so far, the latest last; each traceback once."""
     notes: tuple[str, ...] = ()
-    """What happened to workers, such as one that was lost; the latest last."""
+    """Events of the fleet, such as a lost worker, as text; the latest last."""
 
     records: int = 0
-    """User records processed since the fleet was started, as far as workers told."""
+    """User records processed since the fleet was started, as reported by workers."""
     error: str | None = None
-    """Why the fleet has failed, or is about to."""
+    """The reason why the fleet has failed, or is about to."""
 
     @property
     def records_per_second(self) -> float:
@@ -103,6 +103,6 @@ class FleetStatus:
 
     @property
     def millis_behind_latest(self) -> int | None:
-        """The largest of all shards'; None where none is known."""
+        """The largest value of all shards; None if none is known."""
         known = [s.millis_behind_latest for s in self.shards if s.millis_behind_latest is not None]
         return max(known, default=None)

@@ -1,4 +1,4 @@
-"""A fleet on the driver's terminal: shards, workers, lag and rates, in place."""
+"""The live terminal view of a fleet: shards, workers, lag and rates."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from sparkinesis.worker.lifecycle.states import ShardState
 from sparkinesis.worker.status import Failure
 
 _SILENCE = 5.0
-"""Seconds without news of a worker that are worth a word."""
+"""Seconds without a message of a worker from which on the view mentions it."""
 _LONG_CALL = 10.0
-"""Seconds in one call of a record processor that are worth a word."""
+"""Seconds in one call of a record processor from which on the view mentions it."""
 _MESSAGES = 3
-"""Of failures and of notes, each."""
+"""The most failures, and the most notes, that the view shows."""
 _LINE_EVERY = 10
-"""Refreshes, where there is no terminal."""
+"""Refreshes per printed line, without a terminal."""
 
 
 def fleet_view(status: FleetStatus) -> View:
-    """Pure. The messages are the latest failures, then the latest notes."""
+    """Convert a status to a view, whose messages are the latest failures, then notes. Pure."""
     failures = map(_failure, reversed(status.failures[-_MESSAGES:]))
     return View(
         f"{status.application}, stream {status.stream}",
@@ -50,26 +50,26 @@ def watch(
     refresh: float = 1.0,
     wait: Callable[[float], bool],
 ) -> None:
-    """Show a fleet until it has ended or failed. Ctrl-C ends this only, and raises nothing.
+    """Show a fleet until it has ended or failed. Ctrl-C ends only the view, and raises nothing.
 
-    On a terminal in place; the last view is left on it. Elsewhere a line every ten refreshes, and
-    whenever the fleet's state changes.
+    A terminal is updated in place and keeps the last view. Without a terminal, a line is printed
+    every ten refreshes and whenever the fleet's state changes.
 
-    ``refresh``: seconds. ``wait``: waits for so many seconds, as ``threading.Event.wait`` does;
-    true: look once more, and return.
+    ``refresh``: seconds. ``wait``: waits for the given seconds, as ``threading.Event.wait`` does;
+    if it returns True, the view is updated once more and ends.
     """
     console = console or Console(highlight=False)
     with suppress(KeyboardInterrupt), python_interrupt_handler(), ExitStack() as stack:
         live = stack.enter_context(LiveView(console)) if can_update(console) else None
-        told: FleetState | None = None
+        printed: FleetState | None = None
         refreshes = 0
         is_over = False
         while True:
             seen = status()
             if live is not None:
                 live.show(fleet_view(seen))
-            elif seen.state is not told or refreshes % _LINE_EVERY == 0:
-                told = seen.state
+            elif seen.state is not printed or refreshes % _LINE_EVERY == 0:
+                printed = seen.state
                 print_line(fleet_view(seen), console)
             if is_over or seen.state.is_over:
                 return
@@ -88,7 +88,7 @@ def _owner(worker: WorkerStatus) -> OwnerRow:
     is_silent = worker.heard_ago >= _SILENCE
     notes = [
         "" if worker.state is WorkerState.RUNNING else worker.state.value,
-        f"not heard of for {worker.heard_ago:.0f} s" if is_silent else "",
+        f"no report for {worker.heard_ago:.0f} s" if is_silent else "",
     ]
     return OwnerRow(
         worker.worker_id,
@@ -114,5 +114,5 @@ def _shard(shard: FleetShard) -> ShardRow:
 
 def _failure(failure: Failure) -> str:
     times = "once" if failure.count == 1 else f"{failure.count} times"
-    # Where it was met is long, and may be cut off.
+    # The place of the failure comes last: it is long and may be cut off.
     return f"{times}: {failure.error}: {failure.what}"

@@ -316,7 +316,7 @@ def test_a_worker_that_never_had_an_answer_fails_its_task(
         row = hosted(post)
         silent = accept_worker(listener.accept()[0], IDENTITY)
         assert isinstance(decode_for_driver(silent.receive()), Hello)
-        with pytest.raises(FleetError, match="had no answer"):
+        with pytest.raises(FleetError, match="received no message"):
             row.result(PATIENCE)
         silent.close()
 

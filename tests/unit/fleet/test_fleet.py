@@ -145,7 +145,7 @@ def test_workers_must_differ(spark: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("master", "path", "was_told_to_wait"),
+    ("master", "path", "is_noted"),
     [
         ("spark://host:7077", "/var/dead", True),
         ("spark://host:7077", "file:///var/dead", True),
@@ -154,14 +154,14 @@ def test_workers_must_differ(spark: Any) -> None:
     ],
 )
 def test_a_local_directory_for_dead_letters_is_told_where_executors_are_elsewhere(
-    spark: Any, caplog: pytest.LogCaptureFixture, *, master: str, path: str, was_told_to_wait: bool
+    spark: Any, caplog: pytest.LogCaptureFixture, *, master: str, path: str, is_noted: bool
 ) -> None:
     spark.master = master
     fleet = make(spark, on_error=Retry(3, then=DeadLetter(DeadLetterDirectory(path))))
     told = [note for note in fleet.status().notes if "dead-letter directory" in note]
     fleet.shutdown()
-    assert len(told) == was_told_to_wait
-    assert (f"The dead-letter directory {path} is a local one" in caplog.text) == was_told_to_wait
+    assert len(told) == is_noted
+    assert (f"The dead-letter directory {path} is a local one" in caplog.text) == is_noted
 
 
 def test_a_processor_that_cannot_travel_is_an_error_before_anything_listens(spark: Any) -> None:
@@ -377,13 +377,13 @@ def notes_after(spark: Any, *messages: Any) -> tuple[str, ...]:
 
 
 def test_a_worker_that_was_out_of_time_is_noted(spark: Any) -> None:
-    assert "out of time" in notes_after(spark, Ended(False))[-1]
+    assert "in time" in notes_after(spark, Ended(False))[-1]
     assert "has joined" in notes_after(spark, Ended(True))[-1]
 
 
 @pytest.mark.parametrize(
     ("count", "had"),
-    [(0, "had no shards"), (1, "had s0: other workers"), (6, "s4 and more: other workers")],
+    [(0, "listed no shards"), (1, "listed s0: other workers"), (6, "s4 and more: other workers")],
 )
 def test_a_lost_worker_is_noted_with_its_shards(spark: Any, count: int, had: str) -> None:
     shards = tuple(ShardStatus(f"s{n}", ShardState.PROCESSING, 0, None) for n in range(count))

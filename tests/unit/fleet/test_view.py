@@ -69,7 +69,7 @@ def test_a_fleet() -> None:
     assert view.owners == (
         OwnerRow("a", 1, 300, 12.5),
         OwnerRow("b", 0, 300, 0.0, "starting"),
-        OwnerRow("c", 1, 300, 12.5, "leaving, not heard of for 7 s", is_amiss=True),
+        OwnerRow("c", 1, 300, 12.5, "leaving, no report for 7 s", is_amiss=True),
     )
     assert view.shards == (
         ShardRow(FIRST, "a", "processing", 300, 12.5),

@@ -1,10 +1,10 @@
-"""Messages between a fleet's driver and its workers: encrypted, and authenticated both ways.
+"""Encrypted and mutually authenticated messages between a fleet's driver and its workers.
 
-The connection is TLS 1.3 (see `tls`): a worker talks to nobody but the holder of the run's
-certificate. Inside of it, both sides know a secret of 32 bytes that is drawn anew for each run.
-Each proves it to the other before a message is looked at (HMAC-SHA256 over two nonces), and each
-message carries a MAC with its number under a key of this connection and direction: nobody without
-the secret can put in, repeat or leave out a message unnoticed.
+The connection is TLS 1.3 (see `tls`): a worker only talks to the holder of the run's certificate.
+Within TLS, both sides share a secret of 32 bytes that is generated for each run. Each side proves
+that it knows the secret before a message is read (HMAC-SHA256 over two nonces). Each message has a
+MAC over its sequence number, under a key of this connection and direction: without the secret,
+nobody can insert, repeat or drop a message unnoticed.
 """
 
 from __future__ import annotations
@@ -37,20 +37,21 @@ _LENGTH = struct.Struct(">I")
 _NUMBER = struct.Struct(">Q")
 _TIMEVAL = struct.Struct("@ll")
 MAX_MESSAGE = 16 * 1_048_576
-"""Bytes; more is a mistake, or an attack."""
+"""Bytes; a larger message is a bug or an attack."""
 HANDSHAKE_TIMEOUT = 10.0
-"""Seconds for the other side to prove itself."""
+"""Seconds for the other side to authenticate."""
 SEND_TIMEOUT = 10.0
-"""Seconds in which the other side has to take something of a message. Without it, a sender would
-wait for a machine that is gone as long as TCP does: a quarter of an hour."""
+"""Seconds within which the other side has to receive some part of a message. Without this timeout,
+a
+sender would wait for a dead machine as long as TCP does: a quarter of an hour."""
 
 
 class ChannelClosedError(SparkinesisError):
-    """The connection has ended, or was closed here."""
+    """The connection was closed, by the other side or by this one."""
 
 
 class Connection(Protocol):
-    """As much of a socket as a channel needs."""
+    """The methods of a socket that a channel uses."""
 
     def recv(self, count: int, /) -> bytes: ...
     def sendall(self, data: bytes, /) -> None: ...
@@ -61,7 +62,7 @@ class Connection(Protocol):
 
 
 class Channel:
-    """An authenticated connection. `send` is for any thread, `receive` for one."""
+    """An authenticated connection. Any thread may call `send`, only one `receive`."""
 
     def __init__(self, connection: Connection, send_key: bytes, receive_key: bytes) -> None:
         self._connection = connection
@@ -72,38 +73,42 @@ class Channel:
         self._received = 0
 
     def send(self, message: bytes) -> None:
-        """Raises `ChannelClosedError`, and ValueError for a message that is too large.
+        """Send a message. Raises `ChannelClosedError`; ValueError for a message that is too large.
 
-        A message that cannot be sent ends the connection: half of it may have gone out.
+        If sending fails, the connection is closed: a part of the message may have been sent.
         """
         if len(message) > MAX_MESSAGE:
-            raise ValueError(f"A message of {len(message):,} bytes; {MAX_MESSAGE:,} may be sent.")
+            raise ValueError(
+                f"The message has {len(message):,} bytes; the limit is {MAX_MESSAGE:,}."
+            )
         with self._sending:
             mac = _mac(self._send_key, _NUMBER.pack(self._sent), message)
             self._sent += 1
             try:
                 self._connection.sendall(_LENGTH.pack(len(message)) + message + mac)
             except OSError as error:
-                self.close()  # wakes who receives
+                self.close()  # wakes the receiving thread
                 _closed(error)
 
     def receive(self) -> bytes:
         """Wait for the next message. Raises `ChannelClosedError` and `NotAuthenticatedError`."""
         (length,) = _LENGTH.unpack(_read(self._connection, _LENGTH.size))
         if length > MAX_MESSAGE:
-            raise NotAuthenticatedError(f"A message of {length:,} bytes was announced.")
+            raise NotAuthenticatedError(
+                f"A message of {length:,} bytes was announced; the limit is {MAX_MESSAGE:,}."
+            )
         message = _read(self._connection, length)
         mac = _read(self._connection, _MAC)
         if not hmac.compare_digest(
             mac, _mac(self._receive_key, _NUMBER.pack(self._received), message)
         ):
-            raise NotAuthenticatedError("A message was changed on its way, or is not the next one.")
+            raise NotAuthenticatedError("A message was altered, repeated or dropped on its way.")
         self._received += 1
         return message
 
     def close(self) -> None:
-        """End the connection; `receive` raises, here and at the other side."""
-        with contextlib.suppress(OSError):  # the other side was faster
+        """Close the connection; `receive` raises, here and on the other side."""
+        with contextlib.suppress(OSError):  # the other side closed it first
             self._connection.shutdown(socket.SHUT_RDWR)
         self._connection.close()
 
@@ -114,11 +119,11 @@ def accept_worker(
     timeout: float = HANDSHAKE_TIMEOUT,
     clock: Callable[[], float] = time.monotonic,
 ) -> Channel:
-    """The driver's side of the handshakes; ``timeout``: seconds for all of them.
+    """Authenticate a worker's connection, on the driver; ``timeout``: seconds for all handshakes.
 
-    Raises `NotAuthenticatedError` and `ChannelClosedError`; the connection is closed then.
+    Raises `NotAuthenticatedError` and `ChannelClosedError`, after closing the connection.
     """
-    # One deadline for all that is read, or who sends a byte now and then could stay for long.
+    # One deadline for all reads, so that sending a byte now and then cannot prolong the handshake.
     until = clock() + timeout
     with _closed_on_error(connection):
         connection.settimeout(timeout)
@@ -133,7 +138,7 @@ def connect_to_driver(
     timeout: float = HANDSHAKE_TIMEOUT,
     clock: Callable[[], float] = time.monotonic,
 ) -> Channel:
-    """The worker's side. Raises as `accept_worker` does."""
+    """Connect to the driver and authenticate. Raises the errors of `accept_worker`."""
     until = clock() + timeout
     try:
         connection = socket.create_connection((host, port), timeout)
@@ -154,13 +159,13 @@ def authenticated(
     *,
     is_driver: bool,
 ) -> Channel:
-    """Prove the secret, and have it proved; ``until``: by then, all of it.
+    """Prove knowledge of the secret to each other; ``until``: the deadline for all of it.
 
-    Raises `NotAuthenticatedError` and `ChannelClosedError`; the connection is closed then.
+    Raises `NotAuthenticatedError` and `ChannelClosedError`, after closing the connection.
     """
     with _closed_on_error(connection):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # A peer whose machine went away shows as silence; this ends reads that wait for it.
+        # Ends reads from a peer whose machine died without closing the connection.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         prove = _prove_as_driver if is_driver else _prove_as_worker
         nonces = prove(connection, secret, lambda: until - clock())
@@ -177,7 +182,7 @@ def authenticated(
 
 @contextlib.contextmanager
 def _closed_on_error(connection: Connection) -> Iterator[None]:
-    """Closes the connection on any error; what a socket raises is `ChannelClosedError`."""
+    """Close the connection on any error; a socket's error becomes `ChannelClosedError`."""
     try:
         yield
     except OSError as error:
@@ -196,7 +201,9 @@ def _prove_as_driver(
     answer = _read(connection, _NONCE + _MAC, time_left)
     nonces = mine + answer[:_NONCE]
     if not hmac.compare_digest(answer[_NONCE:], _mac(secret, b"I am a worker", nonces)):
-        raise NotAuthenticatedError("Somebody connected who does not know the run's secret.")
+        raise NotAuthenticatedError(
+            "The other side does not know the run's secret; it is not a worker of this run."
+        )
     connection.sendall(_mac(secret, b"I am the driver", nonces))
     return nonces
 
@@ -206,13 +213,15 @@ def _prove_as_worker(
 ) -> bytes:
     greeting = _read(connection, len(_MAGIC) + _NONCE, time_left)
     if not greeting.startswith(_MAGIC):
-        raise NotAuthenticatedError("What answers in the driver's place is something else.")
+        raise NotAuthenticatedError("The server at the driver's address is not a fleet's driver.")
     mine = os.urandom(_NONCE)
     nonces = greeting[len(_MAGIC) :] + mine
     connection.sendall(mine + _mac(secret, b"I am a worker", nonces))
     proof = _read(connection, _MAC, time_left)
     if not hmac.compare_digest(proof, _mac(secret, b"I am the driver", nonces)):
-        raise NotAuthenticatedError("Who answers in the driver's place does not know the secret.")
+        raise NotAuthenticatedError(
+            "The server at the driver's address does not know the run's secret."
+        )
     return nonces
 
 
@@ -230,14 +239,14 @@ def _read(
                 connection.settimeout(max(0.001, time_left()))
             piece = connection.recv(min(count - len(data), 1_048_576))
         except ssl.SSLError as error:
-            raise NotAuthenticatedError(f"Something was changed on its way: {error}.") from None
+            raise NotAuthenticatedError(f"Data was altered on its way: {error}.") from None
         except OSError as error:
             _closed(error)
         if not piece:
-            raise ChannelClosedError("The other side has closed the connection.")
+            raise ChannelClosedError("The other side closed the connection.")
         data += piece
     return bytes(data)
 
 
 def _closed(error: OSError) -> NoReturn:
-    raise ChannelClosedError(f"The connection has ended: {error}") from None
+    raise ChannelClosedError(f"The connection was lost: {error}") from None

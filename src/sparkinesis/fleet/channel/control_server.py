@@ -1,4 +1,4 @@
-"""The driver's end of the control channel: listens, and keeps a connection for each worker."""
+"""The driver's end of the control channel: a server with one connection per worker."""
 
 from __future__ import annotations
 
@@ -34,25 +34,26 @@ from sparkinesis.fleet.channel.tls import DriverIdentity, NotAuthenticatedError
 _log = logging.getLogger(__name__)
 
 _PAUSE = 0.1
-"""Seconds, after a connection that could not be accepted."""
+"""Seconds to wait after accepting a connection failed."""
 _LOG_INTERVAL = 60.0
-"""Seconds between two lines of the log about strangers that said nothing."""
+"""Seconds between two warnings about connections that did not authenticate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Disconnected:
-    """A worker's connection has ended."""
+    """A worker's connection was closed."""
 
     worker_id: str
 
 
 OnMessage: TypeAlias = Callable[[str, "ToDriver | Disconnected"], None]
-"""Is told the worker's id and what it said, in the order in which it did; from several threads, and
-with a lock held: it must not wait, nor call back."""
+"""A callback with the worker's id and its message, in the order of sending. It is called from
+several
+threads with a lock held: it must not block, nor call the server."""
 
 
 class ControlServer:
-    """Listens from `__init__` to `close`; a thread accepts, and each that speaks has one."""
+    """A server, from `__init__` to `close`: one thread accepts, each connection has one."""
 
     def __init__(
         self,
@@ -72,7 +73,7 @@ class ControlServer:
         self._lock = threading.Lock()
         self._channels: dict[str, Channel] = {}
         self._pending: PendingConnections[socket.socket] = PendingConnections()
-        self._turned_away = 0
+        self._evicted = 0
         self._logged_at = float("-inf")
         self._closed = threading.Event()
         try:
@@ -81,16 +82,16 @@ class ControlServer:
         except OSError as error:
             raise FleetError(
                 f"The driver cannot listen on {address}:{port}: {error}. Set bind, host and port "
-                "of FleetOptions to what this machine has, and executors can reach."
+                "of FleetOptions to an address of this machine that executors can reach."
             ) from None
-        self._listener.setblocking(False)  # who has connected may be gone again
+        self._listener.setblocking(False)  # a client may disconnect before it is accepted
         self.port: int = self._listener.getsockname()[1]
         self._wake, self._woken = socket.socketpair()
         self._thread = threading.Thread(target=self._listen, name="fleet-accept", daemon=True)
         self._thread.start()
 
     def send(self, worker_id: str, message: ToWorker) -> None:
-        """Send to a worker, if it is connected."""
+        """Send a message to a worker if it is connected."""
         with self._lock:
             channel = self._channels.get(worker_id)
         if channel is not None:
@@ -113,108 +114,108 @@ class ControlServer:
         with self._lock:
             self._closed.set()
             channels = list(self._channels.values())
-        with contextlib.suppress(OSError):  # closed before
+        with contextlib.suppress(OSError):  # already closed
             self._wake.send(b"x")
         if threading.current_thread() is not self._thread:
-            self._thread.join()  # from then on, the port is free
+            self._thread.join()  # the port is free now
         for channel in channels:
             channel.close()
 
-    # --- the thread that accepts
+    # --- the accepting thread
 
     def _listen(self) -> None:
-        with selectors.DefaultSelector() as silent:
-            silent.register(self._listener, selectors.EVENT_READ)
-            silent.register(self._woken, selectors.EVENT_READ)
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._listener, selectors.EVENT_READ)
+            selector.register(self._woken, selectors.EVENT_READ)
             try:
                 while not self._closed.is_set():
-                    self._look(silent)
+                    self._poll(selector)
             finally:
                 for each in (self._listener, self._wake, self._woken):
                     each.close()
-                for stranger in self._pending.clear():
-                    _end(stranger)
+                for pending in self._pending.clear():
+                    _shut_down(pending)
 
-    def _look(self, silent: selectors.BaseSelector) -> None:
-        """Wait for something to happen, and see to it."""
-        ready = [key for key, _ in silent.select(self._pending.time_left(self._clock()))]
+    def _poll(self, selector: selectors.BaseSelector) -> None:
+        """Wait for connections, first bytes or timeouts, and handle them."""
+        ready = [key for key, _ in selector.select(self._pending.time_left(self._clock()))]
         for key in ready:
             # Before the timeouts: a connection with bytes to read is not a silent one.
             if isinstance(key.data, PendingConnection):
-                silent.unregister(key.fileobj)
-                self._let_speak(key.data)
+                selector.unregister(key.fileobj)
+                self._start_serving(key.data)
         if any(key.fileobj is self._listener for key in ready):
-            self._accept(silent)
-        for stranger in self._pending.overdue(self._clock()):
-            self._pending.remove(stranger)
-            self._turn_away(stranger, silent)
+            self._accept(selector)
+        for pending in self._pending.overdue(self._clock()):
+            self._pending.remove(pending)
+            self._evict(pending, selector)
 
-    def _accept(self, silent: selectors.BaseSelector) -> None:
+    def _accept(self, selector: selectors.BaseSelector) -> None:
         try:
             connection, address = self._listener.accept()
         except BlockingIOError:
-            return  # it did not wait
+            return  # the client has disconnected
         except OSError as error:
             _log.warning("Accepting a worker's connection failed: %s", error)
-            # Too many open files, say: the next try would fail as well, and at once.
+            # With too many open files, for example, the next try would fail at once too.
             self._closed.wait(_PAUSE)
             return
-        stranger = PendingConnection(connection, str(address[0]), self._clock())
-        gone = self._pending.add(stranger)
+        pending = PendingConnection(connection, str(address[0]), self._clock())
+        gone = self._pending.add(pending)
         if gone is not None:
-            self._turn_away(gone, silent)
-        silent.register(connection, selectors.EVENT_READ, stranger)
+            self._evict(gone, selector)
+        selector.register(connection, selectors.EVENT_READ, pending)
 
-    def _let_speak(self, stranger: PendingConnection[socket.socket]) -> None:
-        """It has said something, to which a thread listens from now on; or it is gone."""
-        self._pending.mark_spoken(stranger)
-        if not _has_bytes(stranger.connection):
-            self._pending.remove(stranger)
-            stranger.connection.close()
+    def _start_serving(self, pending: PendingConnection[socket.socket]) -> None:
+        """Start a thread for a connection with data; close one that has ended."""
+        self._pending.mark_spoken(pending)
+        if not _has_bytes(pending.connection):
+            self._pending.remove(pending)
+            pending.connection.close()
             return
         thread = threading.Thread(
-            target=self._serve, args=(stranger,), name="fleet-control", daemon=True
+            target=self._serve, args=(pending,), name="fleet-control", daemon=True
         )
         try:
             thread.start()
-        except RuntimeError:  # the interpreter is ending
-            self._pending.remove(stranger)
-            stranger.connection.close()
+        except RuntimeError:  # the interpreter is shutting down
+            self._pending.remove(pending)
+            pending.connection.close()
 
-    def _turn_away(
-        self, stranger: PendingConnection[socket.socket], silent: selectors.BaseSelector
+    def _evict(
+        self, pending: PendingConnection[socket.socket], selector: selectors.BaseSelector
     ) -> None:
-        if stranger.has_spoken:
-            _end(stranger)  # its thread closes it
+        if pending.has_spoken:
+            _shut_down(pending)  # its thread closes it
         else:
-            silent.unregister(stranger.connection)
-            stranger.connection.close()
-        self._turned_away += 1
+            selector.unregister(pending.connection)
+            pending.connection.close()
+        self._evicted += 1
         now = self._clock()
         if now - self._logged_at >= _LOG_INTERVAL:
             _log.warning(
-                "Turned away connections that did not prove to be workers (%d), the last from %s: "
-                "somebody else connects to port %d",
-                self._turned_away,
-                stranger.address,
+                "Closed %d connections that did not authenticate as workers, the last one from %s; "
+                "another program connects to port %d",
+                self._evicted,
+                pending.address,
                 self.port,
             )
-            self._turned_away, self._logged_at = 0, now
+            self._evicted, self._logged_at = 0, now
 
     # --- a connection's thread
 
-    def _serve(self, stranger: PendingConnection[socket.socket]) -> None:
+    def _serve(self, pending: PendingConnection[socket.socket]) -> None:
         try:
             try:
                 channel = accept_worker(
-                    stranger.connection, self._identity, self._handshake_timeout, self._clock
+                    pending.connection, self._identity, self._handshake_timeout, self._clock
                 )
                 hello = decode_for_driver(channel.receive())
             finally:
-                self._pending.remove(stranger)
+                self._pending.remove(pending)
         except (ChannelClosedError, NotAuthenticatedError, msgspec.DecodeError) as error:
-            _log.warning("Refused a connection from %s: %s", stranger.address, error)
-            stranger.connection.close()
+            _log.warning("Refused a connection from %s: %s", pending.address, error)
+            pending.connection.close()
             return
         if not isinstance(hello, Hello):
             channel.close()
@@ -234,33 +235,33 @@ class ControlServer:
                 message = decode_for_driver(channel.receive())
                 with self._lock:
                     if self._channels.get(worker_id) is not channel:
-                        break  # it has come again, and said newer things
+                        break  # the worker has reconnected; this message is outdated
                     self._on_message(worker_id, message)
         except (ChannelClosedError, NotAuthenticatedError, msgspec.DecodeError) as error:
-            _log.debug("The connection of %s has ended: %s", worker_id, error)
+            _log.debug("The connection of worker %s was closed: %s", worker_id, error)
         channel.close()
         with self._lock:
-            if self._channels.get(worker_id) is channel:  # it has not come again
+            if self._channels.get(worker_id) is channel:  # the worker has not reconnected
                 del self._channels[worker_id]
                 self._on_message(worker_id, Disconnected(worker_id))
 
 
 def _send(channel: Channel, message: ToWorker) -> None:
-    with contextlib.suppress(ChannelClosedError):  # the thread that receives tells of the end
+    with contextlib.suppress(ChannelClosedError):  # the receiving thread reports the end
         channel.send(encode(message))
 
 
 def _has_bytes(connection: socket.socket) -> bool:
-    """Whether a connection that is ready to be read has something to read, and not its end."""
+    """True if a readable connection has data, False if it has ended."""
     try:
         return bool(connection.recv(1, socket.MSG_PEEK))
     except OSError:
         return False
 
 
-def _end(stranger: PendingConnection[socket.socket]) -> None:
-    """End its connection; the thread that reads it, if there is one, closes it."""
+def _shut_down(pending: PendingConnection[socket.socket]) -> None:
+    """Shut a connection down; its thread, if there is one, closes it."""
     with contextlib.suppress(OSError):
-        stranger.connection.shutdown(socket.SHUT_RDWR)
-    if not stranger.has_spoken:
-        stranger.connection.close()
+        pending.connection.shutdown(socket.SHUT_RDWR)
+    if not pending.has_spoken:
+        pending.connection.close()

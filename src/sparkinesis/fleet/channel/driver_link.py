@@ -1,4 +1,4 @@
-"""A worker's link to its driver: connects, connects again, and hands on what the driver says."""
+"""A worker's end of the control channel: connects, reconnects, and passes on messages."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from sparkinesis.fleet.channel.tls import NotAuthenticatedError, WorkerCredentia
 
 
 class DriverLink:
-    """Reads in a thread of its own, from `open` to `close`; other methods are for one thread.
+    """The connection of a worker to its driver, from `open` to `close`.
 
-    A broken connection is made anew; messages sent meanwhile are lost, but for the last one that
-    says why the worker leaves.
+    It reads in a thread of its own; its methods are for one other thread. It reconnects when the
+    connection breaks. Messages that are sent meanwhile are lost, except for the last `Leaving`.
     """
 
     def __init__(
@@ -57,15 +57,15 @@ class DriverLink:
         self._thread = threading.Thread(target=self._run, name="driver-link", daemon=True)
         self._leaving: Leaving | None = None
         self.connections = 0
-        """Made so far. Of what was sent on earlier ones, the last may be lost."""
+        """The number of connections made so far. The last messages on earlier ones may be lost."""
         self.has_answer = False
-        """Whether the driver has said anything, and so has read a greeting."""
+        """True once the driver has sent a message, and so has read a `Hello`."""
 
     def open(self) -> None:
-        """Connect, trying for as long as a driver may be lost.
+        """Connect; retry for ``lost_after`` seconds.
 
-        Raises `ChannelClosedError` if it cannot be reached, `NotAuthenticatedError` if it is
-        another one.
+        Raises `ChannelClosedError` if the driver cannot be reached, `NotAuthenticatedError` if the
+        server is not this run's driver.
         """
         until = self._clock() + self._lost_after
         while True:
@@ -81,29 +81,29 @@ class DriverLink:
 
     @property
     def silent_for(self) -> float:
-        """Seconds since the driver was last heard of."""
+        """Seconds since the last message of the driver."""
         return self._clock() - self._heard
 
     @property
     def is_lost(self) -> bool:
-        """Whether the driver was silent for too long."""
+        """True if the driver has been silent for ``lost_after`` seconds."""
         return self.silent_for >= self._lost_after
 
     def send(self, message: Report | Leaving | Ended) -> bool:
-        """Send, if there is a connection; whether it was sent."""
+        """Send a message if there is a connection; return True if it was sent."""
         if isinstance(message, Leaving):
             self._leaving = message
         channel = self._channel
         if channel is None:
             return False
-        # The reading thread sees a broken connection too, and makes a new one.
+        # The reading thread notices a broken connection too, and reconnects.
         with contextlib.suppress(ChannelClosedError):
             channel.send(encode(message))
             return True
         return False
 
     def send_last(self, message: Ended) -> None:
-        """Send as soon as there is a connection, unless the driver is lost."""
+        """Send a message as soon as there is a connection, unless the driver is lost."""
         while not self.send(message) and not self.is_lost:
             self._closing.wait(self._pause)
 
@@ -114,21 +114,21 @@ class DriverLink:
 
     @property
     def _pause(self) -> float:
-        """Between two tries to connect."""
+        """Seconds between two attempts to connect."""
         return min(1.0, self._lost_after / 10)
 
     def _connect(self) -> None:
         channel = connect_to_driver(*self._place, self._pass)
         channel.send(encode(self._hello()))
-        told = self._leaving
-        if told is not None:
-            channel.send(encode(told))
+        sent = self._leaving
+        if sent is not None:
+            channel.send(encode(sent))
         self._heard = self._clock()
         self.connections += 1
         self._channel = channel
-        said = self._leaving
-        if said is not None and said is not told:
-            self.send(said)  # meanwhile, when there was no connection yet
+        current = self._leaving
+        if current is not None and current is not sent:
+            self.send(current)  # set by another thread before there was a connection
         if self._closing.is_set():
             channel.close()
 

@@ -1,4 +1,4 @@
-"""What a fleet's driver and its workers tell each other."""
+"""The messages between a fleet's driver and its workers, and their encoding."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
     worker_id: str
     slot: int
     job: int
-    """Of the fleet, counted from 1: not Spark's number for it."""
+    """The fleet's own number of the job, from 1; not Spark's job id."""
     attempt: int
-    """Its task's, from 0."""
+    """The attempt number of the Spark task, from 0."""
     host: str
     pid: int
     stage_id: int
     task_attempt_id: int
-    """Spark's, so that the driver finds the executor."""
+    """Spark's task attempt id, by which the driver finds the executor."""
     is_running: bool = False
-    """It was told to start on an earlier connection."""
+    """The worker was told to start on an earlier connection."""
     is_leaving: bool = False
-    """It shuts down, or is about to."""
+    """The worker is shutting down, or about to."""
 
 
 class Report(msgspec.Struct, frozen=True, tag="report"):
@@ -36,39 +36,39 @@ class Report(msgspec.Struct, frozen=True, tag="report"):
     records: int
     """User records processed since the worker started."""
     is_running: bool = False
-    """It takes leases: it has started."""
+    """The worker has started and takes leases."""
     failures: tuple[Failure, ...] = ()
-    """Those that are new, or were met again, since the last report."""
+    """Failures that are new, or occurred again, since the last report."""
 
 
 class Leaving(msgspec.Struct, frozen=True, tag="leaving"):
-    """A worker shuts down gracefully, without having been told to."""
+    """A worker shuts down gracefully on its own initiative."""
 
     why: str
     is_for_all: bool = False
-    """A record processor asked for the application's shutdown."""
+    """A record processor requested the shutdown of the whole application."""
 
 
 class Ended(msgspec.Struct, frozen=True, tag="ended"):
-    """A worker's last message: its leases are released, its task is about to end."""
+    """A worker's last message: its leases are released, its task ends next."""
 
     was_graceful: bool
     error: str | None = None
-    """What ended the worker, or kept it from starting."""
+    """The error that ended the worker or kept it from starting."""
     is_transient: bool = False
-    """The error is one that trying again may help against."""
+    """A retry may succeed."""
 
 
 class Start(msgspec.Struct, frozen=True, tag="start"):
-    """Begin to take leases."""
+    """Tells a worker to start and take leases."""
 
 
 class Wait(msgspec.Struct, frozen=True, tag="wait"):
-    """Be a standby, until told otherwise."""
+    """Tells a worker to stay a standby until further notice."""
 
 
 class ShutDown(msgspec.Struct, frozen=True, tag="shut down"):
-    """Shut down gracefully, within seconds."""
+    """Tells a worker to shut down gracefully within ``timeout`` seconds."""
 
     timeout: float
 
@@ -104,4 +104,4 @@ def _decode(decoder: msgspec.msgpack.Decoder[_M], data: bytes) -> _M:
     try:
         return decoder.decode(data)
     except (UnicodeDecodeError, RecursionError) as error:
-        raise msgspec.DecodeError(f"It is no message: {error}") from None
+        raise msgspec.DecodeError(f"The bytes received are not a valid message: {error}") from None

@@ -1,9 +1,8 @@
-"""TLS between a fleet's driver and its workers, with a certificate that is made for each run.
+"""TLS between a fleet's driver and its workers, with a new self-signed certificate for each run.
 
-The driver makes a key and a certificate that it signs itself. The certificate travels to the
-workers with the run's secret, and is the only one that they trust: names, dates and the machines'
-certificate stores play no part. The private key stays in the driver's memory, but for a moment in
-which Python's ssl has to read it from a file: in that file it is encrypted.
+The certificate is sent to the workers with the run's secret, and is the only one that they trust:
+names, dates and the machines' certificate stores are ignored. The private key stays in the driver's
+memory, except for the moment in which Python's ssl reads it from a file, where it is encrypted.
 """
 
 from __future__ import annotations
@@ -32,32 +31,32 @@ _END = datetime(9999, 12, 31, tzinfo=timezone.utc)
 
 
 class NotAuthenticatedError(SparkinesisError):
-    """The other side is not of this run, or a message was tampered with."""
+    """The other side does not belong to this run, or a message was altered."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerCredentials:
-    """What a worker needs to know its driver, and to be known. Travels with its task."""
+    """The secret and certificate by which workers and driver authenticate; part of a task."""
 
     secret: bytes = field(repr=False)
     certificate: bytes = field(repr=False)
-    """The driver's (DER)."""
+    """The driver's certificate (DER)."""
 
 
 @dataclass(frozen=True, slots=True)
 class DriverIdentity:
-    """What the driver shows and checks. Never leaves it."""
+    """The driver's certificate, key and secret. Never leaves the driver."""
 
     credentials: WorkerCredentials
     context: ssl.SSLContext = field(repr=False)
 
     @classmethod
     def new(cls, secret: bytes | None = None) -> DriverIdentity:
-        """Another one each time. Raises `FleetError` if the package for it is not installed."""
+        """Make a new identity. Raises `FleetError` if the package cryptography is not installed."""
         certificate, key, password = _new_certificate()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_3  # both ends are ours
-        context.num_tickets = 0  # no connection is resumed
+        context.num_tickets = 0  # TLS sessions are never resumed
         pem = ssl.DER_cert_to_PEM_cert(certificate).encode() + key
         opened, name = tempfile.mkstemp(suffix=".pem")  # for this user only (0600)
         try:
@@ -72,10 +71,10 @@ class DriverIdentity:
 
 
 def worker_context(certificate: bytes) -> ssl.SSLContext:
-    """Trusts this certificate (DER) and no other."""
+    """Return a client context that trusts only this certificate (DER)."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.check_hostname = False  # which one it is counts, and not what it is called
+    context.check_hostname = False  # the certificate itself is compared, not its name
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_verify_locations(cadata=certificate)
     return context
@@ -84,9 +83,9 @@ def worker_context(certificate: bytes) -> ssl.SSLContext:
 class TlsConnection:
     """A TLS connection that one thread may read while others write.
 
-    An object of OpenSSL's is for one thread at a time, and a reader would hold it for as long as
-    it waits. So this reads and writes the socket itself, and only what is in memory goes through
-    OpenSSL, under a lock. Its methods are those of a socket; errors are OSError.
+    OpenSSL allows one thread at a time, and a waiting reader would block all writers. So this class
+    reads and writes the socket itself, and passes only data in memory through OpenSSL, under a
+    lock. Its methods are those of a socket; errors are OSError.
     """
 
     def __init__(
@@ -99,7 +98,7 @@ class TlsConnection:
         self._sending = threading.Lock()
 
     def handshake(self, until: float, clock: Callable[[], float] = time.monotonic) -> None:
-        """Do TLS's handshake; ``until``: by then, all of it. Raises OSError."""
+        """Do TLS's handshake; ``until``: its deadline. Raises OSError."""
         try:
             while True:
                 try:
@@ -110,21 +109,21 @@ class TlsConnection:
                 self._connection.settimeout(max(0.001, until - clock()))
                 data = self._connection.recv(_PIECE)
                 if not data:
-                    raise ConnectionResetError("it was closed during TLS's handshake")
+                    raise ConnectionResetError("the connection was closed during the TLS handshake")
                 self._incoming.write(data)
         except ssl.SSLError:
             with contextlib.suppress(OSError):
-                self._send_outgoing()  # why
+                self._send_outgoing()  # the alert with the reason
             raise
         self._send_outgoing()
 
     @property
     def peer_certificate(self) -> bytes | None:
-        """The certificate that the other side has shown (DER)."""
+        """The certificate of the other side (DER)."""
         return self._tls.getpeercert(binary_form=True)
 
     def recv(self, count: int) -> bytes:
-        """At least one byte; none at the connection's end."""
+        """Receive at least one byte; return b"" at the connection's end."""
         while True:
             with self._state:
                 try:
@@ -176,12 +175,14 @@ def tls_as_driver(
     until: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> TlsConnection:
-    """The driver's side of TLS. Raises `NotAuthenticatedError` for what is no TLS, and OSError."""
+    """Do TLS as the driver. Raises `NotAuthenticatedError` if the handshake fails, and OSError."""
     secured = TlsConnection(connection, identity.context, is_driver=True)
     try:
         secured.handshake(until, clock)
     except ssl.SSLError as error:
-        raise NotAuthenticatedError(f"No worker of this run: {_why(error)}.") from None
+        raise NotAuthenticatedError(
+            f"The TLS handshake failed; the other side is no worker of this run: {_why(error)}."
+        ) from None
     return secured
 
 
@@ -191,7 +192,7 @@ def tls_as_worker(
     until: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> TlsConnection:
-    """The worker's side of TLS. Until it returns, nothing but TLS's handshake was said.
+    """Do TLS as a worker; only the handshake is sent until this returns.
 
     Raises `NotAuthenticatedError` unless the other side has the key of ``certificate``, and
     OSError.
@@ -201,25 +202,25 @@ def tls_as_worker(
         secured.handshake(until, clock)
     except ssl.SSLError as error:
         raise NotAuthenticatedError(
-            f"What answers in the driver's place has not the run's certificate: {_why(error)}."
+            f"The server at the driver's address lacks the run's certificate: {_why(error)}."
         ) from None
     if not hmac.compare_digest(secured.peer_certificate or b"", certificate):
         raise NotAuthenticatedError(
-            "What answers in the driver's place has another certificate than the run's."
+            "The server at the driver's address has a certificate of another run."
         )
     return secured
 
 
 def _new_certificate() -> tuple[bytes, bytes, bytes]:
-    """A certificate (DER), its private key (PEM, encrypted), and the password of that."""
+    """Make a certificate (DER), its private key (PEM, encrypted), and the key's password."""
     try:
-        from cryptography import x509  # noqa: PLC0415 - the driver of a fleet alone needs it
+        from cryptography import x509  # noqa: PLC0415 - executors do not need it
         from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415
         from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
     except ImportError as error:
         raise FleetError(
-            "A fleet's driver and workers talk by TLS, for which the driver makes a certificate: "
-            f"that takes the package cryptography ({error}). Install it where the driver runs: "
+            "A fleet's driver needs the package cryptography to make the TLS certificate of its "
+            f"connections ({error}). Install it where the driver runs: "
             "pip install 'sparkinesis[spark]'. Executors do not need it."
         ) from None
     key = ec.generate_private_key(ec.SECP256R1())

@@ -224,7 +224,7 @@ def test_half_a_message_is_none() -> None:
 
 def test_a_message_that_is_too_large_is_refused_by_both_ends() -> None:
     with tapped() as tap:
-        with pytest.raises(ValueError, match="may be sent"):
+        with pytest.raises(ValueError, match="the limit is"):
             tap.worker.send(bytes(MAX_MESSAGE + 1))
         tap.to_driver.sendall((MAX_MESSAGE + 1).to_bytes(LENGTH, "big"))
         with pytest.raises(NotAuthenticatedError, match="announced"):

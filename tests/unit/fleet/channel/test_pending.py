@@ -26,14 +26,14 @@ from sparkinesis.fleet.channel.pending import (
 from tests.unit.fleet.wire import IDENTITY, PASS, PATIENCE, read
 
 
-def stranger(
+def pending(
     since: float, address: str = "a", *, has_spoken: bool = False
 ) -> PendingConnection[str]:
     return PendingConnection(f"{address}{since:g}", address, since, has_spoken)
 
 
 def gone(*known: PendingConnection[str], newest: str = "a", per_address: int = 3) -> str | None:
-    found = connection_to_evict([*known], stranger(100.0, newest), limit=4, per_address=per_address)
+    found = connection_to_evict([*known], pending(100.0, newest), limit=4, per_address=per_address)
     return found.connection if found else None
 
 
@@ -42,50 +42,50 @@ def gone(*known: PendingConnection[str], newest: str = "a", per_address: int = 3
 
 def test_nobody_has_to_go_while_there_is_room() -> None:
     assert gone() is None
-    assert gone(stranger(1), stranger(2)) is None
-    assert gone(stranger(1), stranger(2), stranger(3, "b")) is None
+    assert gone(pending(1), pending(2)) is None
+    assert gone(pending(1), pending(2), pending(3, "b")) is None
 
 
 def test_the_one_that_is_silent_for_longest_goes() -> None:
-    four = [stranger(3), stranger(1, "b"), stranger(2, "c"), stranger(4, "d")]
+    four = [pending(3), pending(1, "b"), pending(2, "c"), pending(4, "d")]
     assert gone(*four) == "b1"
 
 
 def test_too_many_of_an_address_are_at_the_cost_of_that_address() -> None:
-    three = [stranger(3), stranger(2), stranger(4)]
-    assert gone(stranger(1, "b"), *three) == "a2"
-    assert gone(stranger(1, "b"), *three, newest="b") == "b1", "there are too many in all"
+    three = [pending(3), pending(2), pending(4)]
+    assert gone(pending(1, "b"), *three) == "a2"
+    assert gone(pending(1, "b"), *three, newest="b") == "b1", "there are too many in all"
 
 
 def test_who_has_spoken_goes_last() -> None:
     """A worker that has just begun its handshake."""
-    begun = [stranger(n, has_spoken=True) for n in (1, 2)]
-    assert gone(*begun, stranger(50)) == "a50"
-    assert gone(*begun, stranger(3, has_spoken=True)) == "a1", "or slow ones would keep others out"
+    begun = [pending(n, has_spoken=True) for n in (1, 2)]
+    assert gone(*begun, pending(50)) == "a50"
+    assert gone(*begun, pending(3, has_spoken=True)) == "a1", "or slow ones would keep others out"
 
 
 def test_the_newest_is_never_the_one() -> None:
-    known = [stranger(n, has_spoken=True) for n in range(4)]
-    newest = stranger(100)
+    known = [pending(n, has_spoken=True) for n in range(4)]
+    newest = pending(100)
     assert connection_to_evict([*known, newest], newest, limit=4, per_address=9) is known[0]
 
 
 def test_a_silent_one_has_its_time_and_no_more() -> None:
-    strangers: PendingConnections[str] = PendingConnections(silence=3.0)
-    assert strangers.time_left(0.0) is None
-    first, second = stranger(10.0), stranger(11.0)
+    connections: PendingConnections[str] = PendingConnections(silence=3.0)
+    assert connections.time_left(0.0) is None
+    first, second = pending(10.0), pending(11.0)
     for each in (first, second):
-        assert strangers.add(each) is None
-    assert strangers.time_left(12.0) == 1.0
-    assert strangers.overdue(12.9) == []
-    assert strangers.overdue(13.0) == [first]
-    strangers.mark_spoken(first)
-    assert strangers.overdue(13.5) == []
-    assert strangers.overdue(14.0) == [second]
-    assert strangers.remove(second)
-    assert not strangers.remove(second)
-    assert strangers.time_left(14.0) is None, "who has spoken has another deadline"
-    assert strangers.clear() == [first]
+        assert connections.add(each) is None
+    assert connections.time_left(12.0) == 1.0
+    assert connections.overdue(12.9) == []
+    assert connections.overdue(13.0) == [first]
+    connections.mark_spoken(first)
+    assert connections.overdue(13.5) == []
+    assert connections.overdue(14.0) == [second]
+    assert connections.remove(second)
+    assert not connections.remove(second)
+    assert connections.time_left(14.0) is None, "who has spoken has another deadline"
+    assert connections.clear() == [first]
 
 
 # --- over real connections
@@ -212,13 +212,13 @@ def test_silent_strangers_that_come_again_and_again_keep_no_worker_out(
 
 def test_silent_strangers_take_no_threads(drivers: Callable[..., Driver]) -> None:
     driver = drivers()
-    strangers = [driver.connect() for _ in range(MAX_PER_ADDRESS)]
+    connections = [driver.connect() for _ in range(MAX_PER_ADDRESS)]
     worker = join(driver, "w")
     serving = [t for t in threading.enumerate() if t.name == "fleet-control" and t.is_alive()]
     mine = [t for t in serving if getattr(t, "_target", None) == driver.control._serve]
     assert len(mine) <= 1, "the worker's"
     worker.close()
-    for each in strangers:
+    for each in connections:
         each.close()
 
 
@@ -258,22 +258,22 @@ def test_strangers_that_stop_within_tls_hold_up_nobody(
 ) -> None:
     driver = drivers(handshake_timeout=PATIENCE)
     words = client_hello()
-    strangers = [driver.connect() for _ in range(MAX_PER_ADDRESS + 10)]
-    for each in strangers:
+    connections = [driver.connect() for _ in range(MAX_PER_ADDRESS + 10)]
+    for each in connections:
         with contextlib.suppress(OSError):  # turned away for a newer one
             each.sendall(words[: int(len(words) * share)])
     workers = [join(driver, f"w{number}") for number in range(5)]
     for worker in workers:
         worker.close()
-    for each in strangers:
+    for each in connections:
         each.close()
 
 
 def test_a_stranger_that_stops_within_tls_has_to_go(drivers: Callable[..., Driver]) -> None:
     driver = drivers(handshake_timeout=0.5)
-    with driver.connect() as stranger:
-        stranger.sendall(client_hello()[:50])
-        assert read(stranger, 1) == b""
+    with driver.connect() as connections:
+        connections.sendall(client_hello()[:50])
+        assert read(connections, 1) == b""
 
 
 def test_who_is_gone_before_it_spoke_is_forgotten(
@@ -292,16 +292,18 @@ def test_a_flood_is_told_of_and_does_not_flood_the_log(
 ) -> None:
     now = [1000.0]
     driver = drivers(clock=lambda: now[0])
-    strangers = []
+    connections = []
     for _ in range(2):
-        strangers += [driver.connect() for _ in range(MAX_PER_ADDRESS + 50)]
+        connections += [driver.connect() for _ in range(MAX_PER_ADDRESS + 50)]
         join(driver, "w").close()
         driver.events.get(timeout=PATIENCE)
         now[0] += 61.0
-    told = [record.getMessage() for record in caplog.records if "Turned away" in record.message]
+    told = [
+        record.getMessage() for record in caplog.records if "did not authenticate" in record.message
+    ]
     assert 1 <= len(told) <= 2
     assert f"port {driver.control.port}" in told[0]
-    for each in strangers:
+    for each in connections:
         each.close()
 
 
