@@ -85,7 +85,9 @@ def main() -> int:
     parser.add_argument(
         "--seed", type=int, default=None, help="default: drawn at random, and printed"
     )
-    parser.add_argument("--rate", type=float, default=300.0, help="user records a second; default: 300")
+    parser.add_argument(
+        "--rate", type=float, default=300.0, help="user records a second; default: 300"
+    )
     parser.add_argument(
         "--folder",
         type=Path,
