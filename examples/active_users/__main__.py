@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from examples.active_users.demo import REGION, STREAM, Demo, DemoFailedError, Start
 from examples.active_users.display import Display
-from sparkinesis.errors import SparkinesisError
+from sparkinesis import SparkinesisError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,7 +7,7 @@ import logging
 import sys
 
 from examples.archive.archive import archive
-from sparkinesis.errors import SparkinesisError
+from sparkinesis import SparkinesisError
 
 
 def main() -> int:

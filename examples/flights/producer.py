@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from examples.flights.shards import ShardMap
-from sparkinesis.stream.kpl.pack import aggregate
-from sparkinesis.stream.routing import hash_key
+from sparkinesis import aggregate, hash_key
 
 EVENTS_AT_A_TIME = 1_500
 MOST_ENTRIES = 500

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 import sparkinesis
 from examples.flights.board import board_writer, fleets
-from sparkinesis.local.java import use_java
+from sparkinesis.local import use_java
 
 EVENT = (
     "id STRING, kind STRING, tail STRING, carrier STRING, flight INT, origin STRING, dest STRING, "

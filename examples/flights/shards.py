@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sparkinesis.stream.routing import hash_key
+from sparkinesis import hash_key
 
 
 def open_shards(kinesis: Any, stream: str) -> dict[str, range]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import inspect
 import pickle
 import pydoc
+import re
 import subprocess
 import sys
 import typing
+from pathlib import Path
 
 import pytest
 from pyspark import cloudpickle
@@ -137,3 +139,10 @@ def test_importing_the_package_imports_no_record_processors() -> None:
     )
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert answer.stdout.strip() == b"[]"
+
+
+def test_the_examples_import_public_names_only() -> None:
+    examples = Path(__file__).parents[2] / "examples"
+    imports = re.compile(r"^ *(?:from|import) (sparkinesis[\w.]*)", re.MULTILINE)
+    found = {name for path in examples.rglob("*.py") for name in imports.findall(path.read_text())}
+    assert found == {"sparkinesis", "sparkinesis.local"}

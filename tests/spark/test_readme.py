@@ -1,0 +1,150 @@
+"""The Python programs of the README run as they stand, against a local Kinesis.
+
+The addresses of the local Kinesis are those that the README tells its readers to export. Two things
+are replaced: the port, so that tests may run side by side, and the folder for files.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import sparkinesis
+from sparkinesis.local import LocalServer, ManualClock
+from tests.documents import README, blocks, commands
+from tests.streams import put, shard_ids
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HALF_PAST_EIGHT = datetime(2026, 11, 21, 8, 30, tzinfo=timezone.utc)
+
+PROGRAMS = [block for block in blocks(README) if block.language == "python"]
+READ, PROCESS, TRY, BATCH = PROGRAMS
+
+
+def exports(endpoint: str) -> dict[str, str]:
+    """The environment variables that the README sets for the local Kinesis."""
+    lines = [line for block in blocks(README) for line in commands(block)]
+    pairs = [word for line in lines if line.startswith("export ") for word in shlex.split(line)[1:]]
+    found = dict(pair.split("=", 1) for pair in pairs)
+    assert found["AWS_ENDPOINT_URL"] == "http://127.0.0.1:4566"
+    return {**found, "AWS_ENDPOINT_URL": endpoint}
+
+
+Run = Callable[[str], dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def clock() -> ManualClock:
+    return ManualClock(int(HALF_PAST_EIGHT.timestamp() * 1000))
+
+
+@pytest.fixture(scope="module")
+def server(clock: ManualClock) -> Iterator[LocalServer]:
+    """One server for all programs: Spark starts new Python processes for another environment."""
+    with LocalServer(port=0, clock=clock, limits=None) as running:
+        yield running
+
+
+@pytest.fixture
+def kinesis(server: LocalServer) -> Iterator[Any]:
+    """A client of the local Kinesis, which has the README's stream."""
+    client = server.client("kinesis", "eu-west-1")
+    client.create_stream(StreamName="flights", ShardCount=1)
+    yield client
+    client.delete_stream(StreamName="flights")
+
+
+@pytest.fixture
+def run(spark: SparkSession, server: LocalServer, tmp_path: Path) -> Iterator[Run]:
+    """Runs a program in the session that the tests share; returns the program's variables.
+
+    Spark's Python processes get the environment that the session holds when the source is
+    registered.
+    """
+    environment = spark.sparkContext.environment
+    before = dict(environment)
+    environment.update(exports(server.endpoint_url))
+
+    def run_program(text: str) -> dict[str, Any]:
+        names: dict[str, Any] = {"__name__": "__main__"}
+        exec(text.replace("/tmp/", f"{tmp_path}/"), names)
+        return names
+
+    yield run_program
+    environment.clear()
+    environment.update(before)
+    sparkinesis.register(spark)
+
+
+def keys(kinesis: Any) -> list[str]:
+    """The partition keys of all records in the stream."""
+    found = []
+    for shard in shard_ids(kinesis, "flights"):
+        iterator = kinesis.get_shard_iterator(
+            StreamName="flights", ShardId=shard, ShardIteratorType="TRIM_HORIZON"
+        )["ShardIterator"]
+        page = kinesis.get_records(ShardIterator=iterator)
+        found += [record["PartitionKey"] for record in page["Records"]]
+    return sorted(found)
+
+
+def test_a_query_reads_a_stream(
+    run: Run, kinesis: Any, spark: SparkSession, tmp_path: Path
+) -> None:
+    put(kinesis, "flights", [b"first", b"second"])
+    query = run(READ.text)["query"]
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    rows = spark.read.parquet(str(tmp_path / "flights")).collect()
+    assert sorted((row.partitionKey, row.event) for row in rows) == [
+        ("first", "first"),
+        ("second", "second"),
+    ]
+    assert (tmp_path / "checkpoint" / "commits").is_dir()
+
+
+def test_a_record_processor_prints_records(kinesis: Any, server: LocalServer) -> None:
+    put(kinesis, "flights", [b"first"])
+    worker = subprocess.Popen(
+        [sys.executable, "-u", "-c", PROCESS.text],
+        env={**os.environ, **exports(server.endpoint_url)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "first b'first'\n"
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(60) == 0
+    finally:
+        worker.kill()
+        worker.communicate()
+
+
+def test_a_thousand_records_are_put_and_read_back(
+    run: Run, kinesis: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run(TRY.text)
+    assert len(keys(kinesis)) == 1000
+    assert "only showing top 20 rows" in capfd.readouterr().out
+
+
+def test_an_hour_is_read_and_written_again(run: Run, kinesis: Any, clock: ManualClock) -> None:
+    put(kinesis, "flights", [b"within", b"the hour"])
+    clock.advance(3_600_000)
+    put(kinesis, "flights", [b"after"])
+    run(BATCH.text)
+    assert keys(kinesis) == ["after", "the hour", "the hour", "within", "within"]

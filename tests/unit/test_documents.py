@@ -1,0 +1,177 @@
+"""README.md, CONTRIBUTING.md and docs/: their links lead somewhere, and their commands exist.
+
+The programs of the README are run by ``tests/spark/test_readme.py``. Here, commands are
+parsed as the command line, make and the examples parse them, and nothing is started.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+import shlex
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from sparkinesis.cli.app import app
+from sparkinesis.source.options.option_table import OPTIONS
+from tests.documents import (
+    PAGES,
+    README,
+    ROOT,
+    Block,
+    anchors,
+    blocks,
+    commands,
+    links,
+    without_blocks,
+)
+
+BLOCKS = [block for page in PAGES for block in blocks(page)]
+PYTHON = [block for block in BLOCKS if block.language == "python"]
+COMMANDS = [
+    pytest.param(line, id=f"{block}: {line}")
+    for block in BLOCKS
+    if block.language in {"shell", "console"}
+    for line in commands(block)
+]
+
+OTHERS = {"aws", "find", "mv", "spark-submit"}
+"""Programs that are not ours; their arguments are not looked at."""
+
+SPARKS_OWN = {"path", "checkpointLocation", "queryName"}
+"""Options that Spark defines."""
+
+MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=str)
+def test_every_block_names_its_language(block: Block) -> None:
+    assert block.language in {"python", "shell", "console", "json", "text"}
+    if block.language == "console":
+        assert commands(block), "a console block shows a command and its output"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    broken = []
+    for link in links(page):
+        path, _, anchor = link.partition("#")
+        if path.startswith(("http:", "https:")):
+            continue
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            broken.append(link)
+    assert broken == []
+
+
+def test_every_page_is_listed_in_the_readme() -> None:
+    listed = {link for link in links(README) if link.startswith("docs/")}
+    assert {f"docs/{page.name}" for page in PAGES if page.parent.name == "docs"} <= listed
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.read_text("utf-8").splitlines()) <= 200
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_a_command_exists_with_its_arguments(line: str) -> None:
+    words = shlex.split(line)
+    while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
+        del words[0]
+    program, arguments = words[0], words[1:]
+    if program == "sparkinesis":
+        _check_sparkinesis(arguments)
+    elif program == "make":
+        _check_make(arguments)
+    elif program == "python":
+        assert arguments[0] == "-m"
+        _check_module(arguments[1], arguments[2:])
+    elif program == "pip":
+        _check_pip(arguments)
+    else:
+        assert program in OTHERS | {"export"}
+
+
+def _check_sparkinesis(arguments: list[str]) -> None:
+    group = typer.main.get_command(app)
+    with group.make_context("sparkinesis", arguments[:1], resilient_parsing=True) as context:
+        name, command, _ = group.resolve_command(context, arguments)  # type: ignore[attr-defined]
+        assert command is not None
+        command.make_context(name, arguments[1:], parent=context)
+
+
+def _check_make(arguments: list[str]) -> None:
+    for word in arguments:
+        name, is_variable, value = word.partition("=")
+        if not is_variable:
+            assert re.search(rf"^{name}:", MAKEFILE, re.MULTILINE), f"no target {name}"
+            continue
+        assert f"$({name})" in MAKEFILE, f"no variable {name}"
+        if name == "ARGS":
+            recipe = re.search(rf"^{arguments[0]}:.*\n\t.*python -m (\S+)", MAKEFILE, re.MULTILINE)
+            assert recipe is not None
+            _check_module(recipe[1], value.split())
+
+
+def _check_module(module: str, arguments: list[str]) -> None:
+    flags = {word.partition("=")[0] for word in arguments if word.startswith("-")}
+    if flags:
+        assert flags <= _flags(module)
+    else:
+        assert importlib.util.find_spec(module) is not None
+
+
+@cache
+def _flags(module: str) -> set[str]:
+    answer = subprocess.run(
+        [sys.executable, "-m", module, "--help"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(re.findall(r"--?[a-z][a-z-]*", answer.stdout))
+
+
+def _check_pip(arguments: list[str]) -> None:
+    project = (ROOT / "pyproject.toml").read_text("utf-8")
+    for word in arguments:
+        if found := re.fullmatch(r"sparkinesis\[(.*)\]", word):
+            for extra in found[1].split(","):
+                assert re.search(rf"^{extra} = ", project, re.MULTILINE), f"no extra {extra}"
+
+
+@pytest.mark.parametrize("block", PYTHON, ids=str)
+def test_a_program_uses_names_that_exist(block: Block) -> None:
+    for node in ast.walk(ast.parse(block.text)):
+        match node:
+            case ast.Import(names):
+                for alias in names:
+                    importlib.import_module(alias.name)
+            case ast.ImportFrom(str(module), names):
+                imported = importlib.import_module(module)
+                for alias in names:
+                    if not hasattr(imported, alias.name):
+                        importlib.import_module(f"{module}.{alias.name}")
+            case ast.Call(ast.Attribute(attr="option"), [ast.Constant(str(name)), _]):
+                assert name in {*OPTIONS, *SPARKS_OWN}
+
+
+def test_the_tables_list_all_options() -> None:
+    listed: set[str] = set()
+    for name in ("options.md", "writing.md"):
+        page = (ROOT / "docs" / name).read_text("utf-8")
+        for row in re.findall(r"^\|([^|]*)\|", page, re.MULTILINE):
+            listed |= set(re.findall(r"`(\w+)`", row))
+    assert set(OPTIONS) - SPARKS_OWN <= listed
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_all_code_is_in_fenced_blocks(page: Path) -> None:
+    assert not re.search(r"^(?![ -]).*\n\n {4}\S", without_blocks(page), re.MULTILINE)
