@@ -3,83 +3,403 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import functools
+import shutil
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2] / "src" / "sparkinesis"
 
-MAY_IMPORT = {
-    "public": set(),
-    "errors": {"public"},
-    "terminal": set(),
-    "stream": {"errors"},
-    "lease": {"errors", "stream", "terminal", "monitor", "cli"},
-    "worker": {"errors", "stream", "lease", "fleet", "terminal"},
-    "monitor": {"errors", "stream", "lease", "cli"},
-    "fleet": {"errors", "stream", "lease", "worker", "terminal"},
+LAYERS: dict[str, set[str]] = {
+    "cli": {"terminal", "errors", "stream", "lease", "worker", "compat", "local", "monitor"},
+    "monitor": {"errors", "stream", "lease"},
+    "fleet": {"terminal", "public", "errors", "stream", "lease", "worker"},
+    "compat": {"errors", "stream", "worker"},
+    "worker": {"public", "errors", "stream", "lease"},
     "source": {"errors", "stream", "lease"},
+    "lease": {"public", "errors", "stream"},
+    "stream": {"public", "errors"},
     "local": {"errors"},
-    "compat": {"errors", "stream", "lease", "worker", "cli"},
-    "cli": {"errors", "terminal", "stream", "lease", "worker", "monitor", "compat", "local"},
-    "__init__": {"errors", "stream", "lease", "source", "worker", "fleet"},
+    "terminal": set(),
+    "errors": {"public"},
+    "public": set(),
+    "__init__": {"errors", "stream", "lease", "worker", "source", "fleet"},
 }
-"""Each layer, and the layers that it may import besides itself."""
+"""Each layer, and the layers that it imports besides itself.
 
-MAY_IMPORT_PYSPARK = ("source/", "worker/fleet/", "fleet/", "worker/application.py", "__init__.py")
-"""The last two name its types only."""
+``__init__`` holds the public names.
+"""
 
-MODULES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
+FOLDERS: dict[str, dict[str, set[str]]] = {
+    "stream": {
+        "calls": set(),
+        "kpl": set(),
+        "reading": {"calls", "kpl"},
+        "fan_out": {"calls", "reading"},
+        "putting": {"calls", "kpl"},
+    },
+    "lease": {"table": set(), "rules": {"table"}},
+    "worker": {
+        "reporting": set(),
+        "sink": set(),
+        "retrieval": set(),
+        "dead_letters": {"reporting", "sink"},
+        "lifecycle": {"reporting", "sink", "retrieval", "dead_letters"},
+    },
+    "fleet": {"channel": set()},
+    "source": {
+        "options": set(),
+        "planning": {"options"},
+        "reading": {"options"},
+        "writing": {"options"},
+        "batch": {"options", "planning", "reading"},
+    },
+    "compat": {"kclpy": set()},
+    "compat/kclpy": {"v2": set(), "v3": {"v2"}},
+    "local": {
+        "model": set(),
+        "encoding": {"model"},
+        "operations": {"encoding", "model"},
+        "wire": {"encoding", "model"},
+    },
+}
+"""The sub-folders of each folder, and the sibling sub-folders that each of them imports.
+
+A sub-folder also imports the modules that lie directly in the folder above it.
+"""
+
+MOST_ENTRIES = 14
+"""Modules and sub-folders that one folder shows, `__init__.py` not counted."""
+
+IMPORT_PYSPARK = ("source/", "fleet/")
+NAME_PYSPARK = ("worker/application.py", "__init__.py")
+"""Modules that import pyspark's types for type checkers only."""
+
+EXCEPTION = ("worker/application.py", "fleet/fleet.py")
+"""The single import that points up: `Application.run(spark)` starts a fleet, and names its type."""
+EXCEPTION_FUNCTION = "Application.run"
+
+
+@dataclass(frozen=True)
+class Import:
+    """One name that a module imports."""
+
+    name: str
+    function: str
+    """The qualified name of the function around the import; empty at the top of a module."""
+    is_for_typing: bool
+    """True under ``if TYPE_CHECKING:``."""
+    is_relative: bool = False
+
+
+class _Imports(ast.NodeVisitor):
+    def __init__(self) -> None:
+        self.found: list[Import] = []
+        self._around: list[str] = []
+        self._is_in_function = False
+        self._is_for_typing = False
+
+    def _add(self, name: str, is_relative: bool = False) -> None:
+        function = ".".join(self._around) if self._is_in_function else ""
+        self.found.append(Import(name, function, self._is_for_typing, is_relative))
+
+    def visit_Import(self, node: ast.Import) -> None:
+        for alias in node.names:
+            self._add(alias.name)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        for alias in node.names:
+            self._add(f"{node.module}.{alias.name}", node.level > 0)
+
+    def visit_If(self, node: ast.If) -> None:
+        before = self._is_for_typing
+        self._is_for_typing = before or ast.unparse(node.test).endswith("TYPE_CHECKING")
+        for child in node.body:
+            self.visit(child)
+        self._is_for_typing = before
+        for child in node.orelse:
+            self.visit(child)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        self._visit_scope(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        self._visit_scope(node)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
+        self._visit_scope(node)
+
+    def _visit_scope(self, node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        before = self._is_in_function
+        self._around.append(node.name)
+        self._is_in_function = before or not isinstance(node, ast.ClassDef)
+        self.generic_visit(node)
+        self._is_in_function = before
+        self._around.pop()
+
+
+@functools.cache
+def imports_in(source: str) -> list[Import]:
+    visitor = _Imports()
+    visitor.visit(ast.parse(source))
+    return visitor.found
+
+
+def imports_of(path: Path) -> list[Import]:
+    return imports_in(path.read_text(encoding="utf-8"))
+
+
+def modules_below(root: Path) -> list[str]:
+    """The paths of all modules, relative to ``root``."""
+    return sorted(path.relative_to(root).as_posix() for path in root.rglob("*.py"))
+
+
+def resolved(modules: Container[str], name: str) -> str | None:
+    """The path of the module that a name of the package stands in; None for other packages."""
+    package, *parts = name.split(".")
+    if package != "sparkinesis":
+        return None
+    while parts:
+        module = "/".join(parts)
+        for path in (f"{module}.py", f"{module}/__init__.py"):
+            if path in modules:
+                return path
+        parts.pop()
+    return "__init__.py"
 
 
 def layer_of(module: str) -> str:
     return module.split("/", maxsplit=1)[0].removesuffix(".py")
 
 
-def imports(source: str) -> Iterator[str]:
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, "imports are absolute"
-            assert node.module is not None
-            yield node.module
-            if node.module == "sparkinesis":
-                yield from (f"sparkinesis.{alias.name}" for alias in node.names)
+def folders_of(module: str) -> list[str]:
+    """The folders around a module, from the outermost."""
+    parts = module.split("/")[:-1]
+    return ["/".join(parts[: n + 1]) for n in range(len(parts))]
 
 
-def violations(module: str, source: str) -> list[str]:
+def siblings(importer: str, imported: str) -> tuple[str, str, str] | None:
+    """The innermost folder around both modules, and the sub-folder of each, if both are in one."""
+    for mine, other in zip(folders_of(importer), folders_of(imported), strict=False):
+        if mine != other:
+            above, _, name = mine.rpartition("/")
+            return (above, name, other.rpartition("/")[2]) if above else None
+    return None
+
+
+def within_circles(graph: Mapping[str, Iterable[str]]) -> dict[str, set[str]]:
+    """The graph without the nodes that import nothing, and those that import only such nodes."""
+    left = {node: set(others) for node, others in graph.items()}
+    while leaves := [node for node, others in left.items() if not others & left.keys()]:
+        for node in leaves:
+            del left[node]
+    return left
+
+
+def circles(graph: Mapping[str, Iterable[str]]) -> Iterator[list[str]]:
+    """Each group of nodes that import one another, sorted (the strongly connected ones)."""
+
+    def reachable(start: str) -> set[str]:
+        seen: set[str] = set()
+        ahead = list(graph.get(start, ()))
+        while ahead:
+            node = ahead.pop()
+            if node not in seen:
+                seen.add(node)
+                ahead.extend(graph.get(node, ()))
+        return seen
+
+    graph = within_circles(graph)
+    reach = {node: reachable(node) for node in graph}
+    reported: set[str] = set()
+    for node in sorted(graph):
+        circle = sorted(other for other in reach[node] if node in reach.get(other, ()))
+        if circle and node not in reported:
+            reported.update(circle)
+            yield circle
+
+
+def is_the_exception(module: str, target: str, one: Import) -> bool:
+    is_deferred = one.function == EXCEPTION_FUNCTION
+    return (module, target) == EXCEPTION and (is_deferred or one.is_for_typing)
+
+
+def outside_of_the_plan(module: str) -> Iterator[str]:
+    if layer_of(module) not in LAYERS:
+        yield f"{module} is outside of the plan: {layer_of(module)} is not in LAYERS"
+    for folder in folders_of(module)[1:]:
+        above, _, name = folder.rpartition("/")
+        if name not in FOLDERS.get(above, {}):
+            yield f"{module} is outside of the plan: {folder} is not in FOLDERS"
+
+
+def wrong_import(module: str, target: str, one: Import) -> str | None:
+    layer, other = layer_of(module), layer_of(target)
+    if other != layer and other not in LAYERS.get(layer, set()):
+        return f"{module} ({layer}) imports {one.name}"
+    pair = siblings(module, target)
+    if pair is not None:
+        above, mine, its = pair
+        if its not in FOLDERS.get(above, {}).get(mine, set()):
+            return f"{module} ({above}/{mine}) imports {one.name}"
+    return None
+
+
+def wrong_pyspark(module: str, one: Import) -> str | None:
+    if one.name.split(".")[0] != "pyspark" or module.startswith(IMPORT_PYSPARK):
+        return None
+    if module in NAME_PYSPARK and one.is_for_typing:
+        return None
+    return f"{module} imports {one.name}"
+
+
+def violations(root: Path) -> list[str]:
+    """Everything in the tree below ``root`` that breaks the layer rule."""
+    modules = modules_below(root)
+    known = set(modules)
+    found = [text for module in modules for text in outside_of_the_plan(module)]
+    graph: dict[str, set[str]] = {module: set() for module in modules}
+    for module in modules:
+        for one in imports_of(root / module):
+            if one.is_relative:
+                found.append(f"{module} has a relative import of {one.name}")
+            text = wrong_pyspark(module, one)
+            target = resolved(known, one.name)
+            if target is not None and not is_the_exception(module, target, one):
+                graph[module].add(target)
+                text = wrong_import(module, target, one)
+            if text is not None:
+                found.append(text)
+    found += [f"circle: {' <-> '.join(circle)}" for circle in circles(graph)]
+    for folder in {"", *(folder for module in modules for folder in folders_of(module))}:
+        entries = {
+            path.name for path in (root / folder).iterdir() if path.suffix == ".py" or path.is_dir()
+        } - {"__init__.py", "__pycache__"}
+        if len(entries) > MOST_ENTRIES:
+            found.append(f"{folder or 'sparkinesis'} shows {len(entries)} entries")
+    return sorted(set(found))
+
+
+def test_imports_point_down_only() -> None:
+    assert violations(ROOT) == []
+
+
+def test_each_table_of_the_plan_is_free_of_circles() -> None:
+    assert list(circles(LAYERS)) == []
+    for folder, table in FOLDERS.items():
+        assert list(circles(table)) == [], folder
+
+
+def test_the_plan_names_nothing_that_does_not_exist() -> None:
+    """A folder or a permission that nobody uses goes."""
+    modules = set(modules_below(ROOT))
+    edges = {
+        (module, target)
+        for module in modules
+        for one in imports_of(ROOT / module)
+        if (target := resolved(modules, one.name)) is not None and (module, target) != EXCEPTION
+    }
+    layers = {(layer_of(module), layer_of(target)) for module, target in edges}
+    assert {(one, other) for one, those in LAYERS.items() for other in those} <= layers
+    folders = {pair for edge in edges if (pair := siblings(*edge)) is not None}
+    for folder, table in FOLDERS.items():
+        for name, others in table.items():
+            assert (ROOT / folder / name).is_dir(), f"{folder}/{name}"
+            assert {(folder, name, other) for other in others} <= folders
+
+
+def test_the_exception_is_still_needed() -> None:
+    """Remove `EXCEPTION` when `Application.run` no longer imports the fleet itself."""
+    module, target = EXCEPTION
+    modules = set(modules_below(ROOT))
+    excepted = [one for one in imports_of(ROOT / module) if resolved(modules, one.name) == target]
+    assert [one.function for one in excepted if not one.is_for_typing] == [EXCEPTION_FUNCTION]
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A copy of the package, in which a test plants a mistake."""
+    copy = tmp_path / "sparkinesis"
+    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    return copy
+
+
+def plant(tree: Path, module: str, source: str) -> list[str]:
+    """Adds lines to a module, which may be new, and returns the violations that come with them."""
+    before = violations(tree)
+    path = tree / module
+    path.parent.mkdir(exist_ok=True)
+    path.write_text((path.read_text() if path.exists() else "") + f"\n{source}\n")
+    return [text for text in violations(tree) if text not in before]
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "name"),
+    [
+        ("stream/shard.py", "from sparkinesis.lease.lease import Lease", "lease.lease.Lease"),
+        ("worker/batch.py", "def f():\n    import sparkinesis.source.offsets", "source.offsets"),
+        ("worker/batch.py", "from sparkinesis import source", "source"),
+        ("worker/batch.py", "import sparkinesis.fleet.fleet as f", "fleet.fleet"),
+        ("local/clock.py", "from sparkinesis.stream.shard import Shard", "stream.shard.Shard"),
+    ],
+)
+def test_a_planted_upward_import_is_found(tree: Path, module: str, source: str, name: str) -> None:
     layer = layer_of(module)
-    allowed = MAY_IMPORT[layer] | {layer, "public"}
-    found = []
-    for name in imports(source):
-        package, *rest = name.split(".")
-        if package == "sparkinesis" and rest and rest[0] not in allowed and rest[0] in MAY_IMPORT:
-            found.append(f"{module} ({layer}) imports {name}")
-        if package == "pyspark" and not module.startswith(MAY_IMPORT_PYSPARK):
-            found.append(f"{module} imports pyspark")
-    return found
+    assert f"{module} ({layer}) imports sparkinesis.{name}" in plant(tree, module, source)
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_imports_point_down_only(module: str) -> None:
-    assert layer_of(module) in MAY_IMPORT, "a new layer needs a line in the layer rule"
-    assert violations(module, (ROOT / module).read_text()) == []
+def test_a_planted_import_that_is_only_for_type_checkers_is_found(tree: Path) -> None:
+    source = "if TYPE_CHECKING:\n    from sparkinesis.worker.batch import RecordBatch"
+    name = "sparkinesis.worker.batch.RecordBatch"
+    assert f"stream/shard.py (stream) imports {name}" in plant(tree, "stream/shard.py", source)
+
+
+def test_a_planted_circle_between_sub_folders_is_found(tree: Path) -> None:
+    """`stream/reading` imports `stream/kpl`."""
+    module, name = "stream/kpl/new.py", "sparkinesis.stream.reading.cursor"
+    assert plant(tree, module, f"import {name}") == [f"{module} (stream/kpl) imports {name}"]
+
+
+def test_a_planted_circle_between_modules_is_found(tree: Path) -> None:
+    """Neither import breaks the tables; the second stands in a function."""
+    plant(tree, "stream/one.py", "import sparkinesis.stream.two")
+    found = plant(tree, "stream/two.py", "def f():\n    import sparkinesis.stream.one")
+    assert "circle: stream/one.py <-> stream/two.py" in found
+
+
+@pytest.mark.parametrize(
+    ("module", "folder"),
+    [
+        ("helpers/new.py", "helpers is not in LAYERS"),
+        ("new.py", "new is not in LAYERS"),
+        ("lease/helpers/new.py", "lease/helpers is not in FOLDERS"),
+        ("terminal/helpers/new.py", "terminal/helpers is not in FOLDERS"),
+        ("stream/kpl/helpers/new.py", "stream/kpl/helpers is not in FOLDERS"),
+    ],
+)
+def test_a_module_outside_of_the_plan_is_found(tree: Path, module: str, folder: str) -> None:
+    assert plant(tree, module, "") == [f"{module} is outside of the plan: {folder}"]
 
 
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("stream/calls/client.py", "from sparkinesis.source.options.option_table import OPTIONS"),
-        (
-            "source/reading/read_task.py",
-            "def f():\n    import sparkinesis.worker.lifecycle.consumer",
-        ),
-        ("worker/lifecycle/consumer.py", "from sparkinesis import source"),
         ("lease/rules/taker.py", "from pyspark.sql import SparkSession"),
-        ("local/wire/server.py", "from sparkinesis.stream.calls.client import StreamClient"),
+        ("worker/application.py", "def f():\n    import pyspark.sql"),
+        ("worker/application.py", "from sparkinesis.fleet.fleet import Fleet"),
+        ("stream/shard.py", "from .page import Page"),
+        ("terminal/live.py", "import sparkinesis"),
     ],
 )
-def test_the_rule_catches_what_it_forbids(module: str, source: str) -> None:
-    assert len(violations(module, source)) == 1
+def test_other_planted_mistakes_are_found(tree: Path, module: str, source: str) -> None:
+    assert any(text.startswith(module) for text in plant(tree, module, source))
+
+
+def test_a_crowded_folder_is_found(tree: Path) -> None:
+    found = [plant(tree, f"terminal/new_{n}.py", "") for n in range(MOST_ENTRIES)]
+    assert found[-1] == [
+        f"terminal shows {len(list((tree / 'terminal').glob('[!_]*.py')))} entries"
+    ]
