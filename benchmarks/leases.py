@@ -24,6 +24,7 @@ from benchmarks.report import Result, medians, print_table
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, decode_lease, encode_lease
 from sparkinesis.lease.renewer import LeaseRenewer
+from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.client import dynamodb_client
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.worker.options import LeaseTableOptions, WorkerOptions
@@ -121,7 +122,7 @@ def run() -> list[Result]:
         assert calls["UpdateItem"] == 0
         single = time.process_time()
         for held in list(renewer.held().values())[:SINGLE]:
-            table.renew(held.lease)
+            table.write(requests.renew(held.lease))
         single = time.process_time() - single
     return [
         *_against_java(batches, scans),

@@ -9,6 +9,7 @@ from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.rules.shard_sync import UNSEEN, ShardEnd
 from sparkinesis.lease.shard_syncer import ShardSyncer, ShardSyncSettings
+from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.stream.address import StreamAddress
@@ -71,7 +72,7 @@ class TimedStream:
     def checkpoint(self, number: int, at: ExtendedSequenceNumber = PLACE) -> None:
         row = self.table.get(SHARDS[number])
         assert row is not None
-        self.table.checkpoint(self.table.take(row, "me"), at)
+        self.table.write(requests.checkpoint(self.table.take(row, "me"), at))
 
     def rows(self) -> dict[int, Lease]:
         return {int(row.shard_id[-12:]): row for row in self.table.leases()}

@@ -35,7 +35,7 @@ def dynamodb() -> Iterator[Any]:
 
 UPDATES: dict[str, Callable[[Lease], requests.Update]] = {
     "renew": requests.renew,
-    "renew with throughput": lambda lease: requests.renew(lease, 2.5),
+    "renew with throughput": lambda lease: requests.with_throughput(requests.renew(lease), 2.5),
     "take": lambda lease: requests.take(lease, "a"),
     "take for another": lambda lease: requests.take(lease, "b"),
     "assign": lambda lease: requests.assign(lease, "b"),
@@ -170,7 +170,10 @@ def _request(table: str, what: str, lease: Lease) -> tuple[str, dict[str, Any]]:
             "ConsistentRead": True,
         }
     if what == "batch":
-        updates = [requests.renew(lease), requests.renew(replace(lease, counter=99), 1.5)]
+        updates = [
+            requests.renew(lease),
+            requests.with_throughput(requests.renew(replace(lease, counter=99)), 1.5),
+        ]
         return "BatchExecuteStatement", {"Statements": [one.statement(table) for one in updates]}
     return "UpdateItem", UPDATES[what](lease).request(table)
 

@@ -1,13 +1,18 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from time import monotonic
 from typing import Any
 
 import pytest
 
+from sparkinesis.errors import SparkinesisError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.table import requests
+from sparkinesis.lease.table.batch import BATCH, batches_of
+from sparkinesis.lease.table.batching import Batching
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer
 from sparkinesis.stream.calls.retry import Retry
@@ -71,3 +76,13 @@ def row_of(dynamodb: Any, table: LeaseTable, key: str) -> dict[str, Any]:
     answer = dynamodb.get_item(TableName=table.name, Key={"leaseKey": {"S": key}})
     item: dict[str, Any] = answer["Item"]
     return item
+
+
+def renew_many(table: LeaseTable, leases: Sequence[Lease]) -> list[Lease | SparkinesisError]:
+    """Renew each lease, many in a call as workers do: the row or the error of each, in order."""
+    batching = Batching(table, monotonic)
+    return [
+        result
+        for batch in batches_of(leases, BATCH)
+        for result in batching.write([requests.renew(each) for each in batch])
+    ]

@@ -12,7 +12,7 @@ from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
 from sparkinesis.local import Call, Fault, LocalServer
-from tests.integration.lease.conftest import ManualTime, lease
+from tests.integration.lease.conftest import ManualTime, lease, renew_many
 
 BATCH = "BatchExecuteStatement"
 PASSING = ["ThrottlingError", "ProvisionedThroughputExceeded", "TransactionConflict"]
@@ -57,7 +57,7 @@ def test_statements_that_failed_in_passing_are_sent_again_and_no_others(
 ) -> None:
     # Of the second call, the second statement is the third lease's.
     server.kinesis.faults = faults = Faults(some(code, 0, 2), some(code, 1))
-    assert table.renew_many(known) == renewed(known)
+    assert renew_many(table, known) == renewed(known)
     assert faults.met == 2
     assert by_key(table) == renewed(known)
     assert len(server.kinesis.calls.select(BATCH)) >= 3
@@ -69,7 +69,7 @@ def test_statements_that_go_on_failing_are_not_renewed(
 ) -> None:
     # The first call has four statements, and all others those two that have failed.
     server.kinesis.faults = Faults(some(code, 1, 3), *[some(code, 0, 1)] * 1000)
-    results = table.renew_many(known)
+    results = renew_many(table, known)
     assert results[::2] == renewed(known[::2])
     for result in results[1::2]:
         assert isinstance(result, LeaseTableUnavailableError)
@@ -82,7 +82,7 @@ def test_a_statement_that_took_effect_in_spite_of_its_error_is_renewed_once(
     server: LocalServer, table: LeaseTable, known: list[Lease]
 ) -> None:
     server.kinesis.faults = Faults(some("InternalServerError", 0, 1, takes_effect=True))
-    assert table.renew_many(known) == renewed(known)
+    assert renew_many(table, known) == renewed(known)
     assert by_key(table) == renewed(known)
 
 
@@ -94,7 +94,7 @@ def test_a_call_that_took_effect_and_is_throttled_next_is_one_of_renewals_all_th
     error = Fault("InternalServerError", status=500, takes_effect=True)
     first = error if lost == "answer" else Fault(drop="after")
     server.kinesis.faults = faults = Faults(first, Fault("ThrottlingException"))
-    assert table.renew_many(known) == renewed(known)
+    assert renew_many(table, known) == renewed(known)
     assert faults.met == 2
     assert by_key(table) == renewed(known)
 
@@ -104,7 +104,7 @@ def test_one_that_was_taken_after_its_error_is_refused(
 ) -> None:
     taken = table.take(known[1], "other")
     server.kinesis.faults = Faults(some("InternalServerError", 0, 1))
-    results = table.renew_many(known)
+    results = renew_many(table, known)
     assert isinstance(results[1], LeaseChangedError)
     assert results[1].row == taken
     assert [results[0], *results[2:]] == renewed([known[0], *known[2:]])

@@ -13,6 +13,7 @@ from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.rules.taker import TakeSettings
+from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import Call, Fault, LocalServer
 from tests.integration.lease.conftest import ManualTime, lease
@@ -51,7 +52,7 @@ def test_a_shard_that_nobody_will_read_does_not_keep_others_from_being_shared(
     assert len(asked) == 1
     for row in table.leases():
         if row.checkpoint_owner == "old":
-            table.assign(row, "new")
+            table.write(requests.assign(row, "new"))
     assert not new.take({"poison"})
     assert set(new.held()) == set(asked)
 
@@ -64,8 +65,8 @@ def test_a_shard_that_ends_while_it_is_asked_for_is_not_waited_for(
     new = coordinator(table, time, "new")
     assert new.take()
     (asked,) = [row for row in table.leases() if row.checkpoint_owner == "old"]
-    ended = table.checkpoint(asked, ExtendedSequenceNumber(SHARD_END))
-    table.assign(ended, "new")
+    ended = table.write(requests.checkpoint(asked, ExtendedSequenceNumber(SHARD_END)))
+    table.write(requests.assign(ended, "new"))
     assert not new.take()
     assert new.held() == {}
 
@@ -92,7 +93,7 @@ def test_what_was_given_to_a_worker_that_leaves_is_not_left_to_expire(
     new = coordinator(table, time, "new")
     assert new.take()
     (asked,) = [row for row in table.leases() if row.checkpoint_owner == "old"]
-    table.assign(asked, "new")
+    table.write(requests.assign(asked, "new"))
     new.withdraw_requests()
     row = table.get(asked.key)
     assert row is not None
@@ -177,7 +178,7 @@ def test_a_handoff_whose_answer_was_lost_is_withdrawn_by_a_worker_that_leaves(
     server.kinesis.faults = None
     (asked,) = [row for row in table.leases() if row.checkpoint_owner == "old"]
     if was_given:
-        table.assign(asked, "new")
+        table.write(requests.assign(asked, "new"))
     new.withdraw_requests()
     row = table.get(asked.key)
     assert row is not None

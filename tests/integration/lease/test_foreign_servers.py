@@ -16,6 +16,7 @@ from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import REFUSALS, HeldLease
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.renewer import LeaseRenewer
+from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.batching import BATCHES_AGAIN
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
@@ -246,13 +247,13 @@ def test_a_refusal_without_a_row_tells_the_row_that_refuses(
     server.tells_rows = False
     table.create(lease("s", "me"))
     (old,) = table.leases()
-    new = table.renew(old)
+    new = table.write(requests.renew(old))
     with pytest.raises(LeaseChangedError, match=r"'s'.*its counter is 1, owner me") as caught:
-        table.renew(old)
+        table.write(requests.renew(old))
     assert caught.value.row == new
     table.delete(new)
     with pytest.raises(LeaseChangedError, match="it is gone") as caught:
-        table.renew(new)
+        table.write(requests.renew(new))
     assert caught.value.row is None
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, PendingCheckpoint, StreamIdentifier
+from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.rows import read_row
 from sparkinesis.lease.table.table import LeaseTable
 from tests.integration.lease.conftest import row_of
@@ -134,12 +135,12 @@ def test_no_write_to_it_changes_what_this_version_does_not_know(
 ) -> None:
     put_rows(dynamodb, table.name, [{**ROWS[kind], **_UNKNOWN}])
     row = table.take(EXPECTED[kind], "me")
-    row = table.renew(row, 1.5)
+    row = table.write(requests.with_throughput(requests.renew(row), 1.5))
     row = table.add_children(row, ["c1", "c2"])
-    row = table.prepare(row, PendingCheckpoint(_at(_NEXT, 4), b"mine"))
-    row = table.checkpoint(row, _at(_NEXT, 4))
+    row = table.write(requests.prepare(row, PendingCheckpoint(_at(_NEXT, 4), b"mine")))
+    row = table.write(requests.checkpoint(row, _at(_NEXT, 4)))
     row = table.initiate_handoff(row, "another")
-    row = table.assign(row, "another")
+    row = table.write(requests.assign(row, "another"))
     row = table.reset(row, _at("LATEST"), _INSTANT + 1)
     row = table.evict(table.take(row, "me"))
     written = row_of(dynamodb, table, row.key)

@@ -16,6 +16,7 @@ from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import KNOWN_EVERY_MS, HeldLease
 from sparkinesis.lease.lease import Lease, PendingCheckpoint
 from sparkinesis.lease.renewer import LeaseRenewer
+from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.batching import BATCHES_AGAIN
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import Call, Fault, LocalServer
@@ -315,7 +316,7 @@ def test_a_checkpoint_notices_an_impostor_too(
     table: LeaseTable, renewer: LeaseRenewer, is_forgotten: bool
 ) -> None:
     (held,) = acquire(renewer, table, "a")
-    table.renew(held.lease)
+    table.write(requests.renew(held.lease))
     with pytest.raises(LeaseLostError, match="another process writes to it as worker me too"):
         held.checkpoint(AT)
     assert renewer.duplicate_worker_leases == {"a"}

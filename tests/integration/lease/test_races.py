@@ -13,10 +13,11 @@ import pytest
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
 from sparkinesis.local import LocalServer
-from tests.integration.lease.conftest import lease, table_of
+from tests.integration.lease.conftest import lease, renew_many, table_of
 
 KEYS = ("a", "b", "c")
 ROUNDS = 40
@@ -31,7 +32,7 @@ def compete(table: LeaseTable, me: str, seed: int, won: Callable[[Won], object])
         rows = [row for row in (table.get(key) for key in KEYS) if row is not None]
         kind = rng.choice(["take", "renew", "checkpoint", "many"])
         if kind == "many":
-            for row, result in zip(rows, table.renew_many(rows), strict=True):
+            for row, result in zip(rows, renew_many(table, rows), strict=True):
                 if isinstance(result, Lease):
                     won((row.key, row.counter, me))
                 else:
@@ -42,9 +43,9 @@ def compete(table: LeaseTable, me: str, seed: int, won: Callable[[Won], object])
             if kind == "take":
                 table.take(row, me)
             elif kind == "renew":
-                table.renew(row)
+                table.write(requests.renew(row))
             else:
-                table.checkpoint(row, ExtendedSequenceNumber(str(n)))
+                table.write(requests.checkpoint(row, ExtendedSequenceNumber(str(n))))
         except LeaseChangedError:
             continue
         won((row.key, row.counter, me))

@@ -16,10 +16,11 @@ from sparkinesis.errors import (
 )
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, PendingCheckpoint, decode_lease, encode_lease
+from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
 from sparkinesis.local import Call, Fault, LocalServer
-from tests.integration.lease.conftest import lease, row_of, table_of
+from tests.integration.lease.conftest import lease, renew_many, row_of, table_of
 from tests.kcl import COORDINATION, KCL_2, KCL_3, java_refuses, put_rows
 
 AT = ExtendedSequenceNumber("500", 3)
@@ -29,15 +30,21 @@ OURS = {"app": {"M": {"deep": {"L": [{"N": "1"}]}}}, "other": {"SS": ["x"]}}
 Write = Callable[[LeaseTable, Lease], Lease]
 
 WRITES: dict[str, Write] = {
-    "renew": lambda table, row: table.renew(row),
-    "renew with throughput": lambda table, row: table.renew(row, 3.25),
+    "renew": lambda table, row: table.write(requests.renew(row)),
+    "renew with throughput": lambda table, row: table.write(
+        requests.with_throughput(requests.renew(row), 3.25)
+    ),
     "take": lambda table, row: table.take(row, "me"),
-    "assign": lambda table, row: table.assign(row, "me"),
+    "assign": lambda table, row: table.write(requests.assign(row, "me")),
     "evict": lambda table, row: table.evict(row),
-    "checkpoint": lambda table, row: table.checkpoint(row, AT),
-    "checkpoint an instant": lambda table, row: table.checkpoint(row, LATEST, 1_800_000_000_123),
-    "prepare": lambda table, row: table.prepare(row, PendingCheckpoint(AT)),
-    "prepare with state": lambda table, row: table.prepare(row, PendingCheckpoint(AT, b"\x00")),
+    "checkpoint": lambda table, row: table.write(requests.checkpoint(row, AT)),
+    "checkpoint an instant": lambda table, row: table.write(
+        requests.checkpoint(row, LATEST, 1_800_000_000_123)
+    ),
+    "prepare": lambda table, row: table.write(requests.prepare(row, PendingCheckpoint(AT))),
+    "prepare with state": lambda table, row: table.write(
+        requests.prepare(row, PendingCheckpoint(AT, b"\x00"))
+    ),
     "add children": lambda table, row: table.add_children(row, ["c2", "c1"]),
     "add hash range": lambda table, row: table.add_hash_range(row, (5, 9)),
     "reset": lambda table, row: table.reset(row, AT),
@@ -80,7 +87,7 @@ def test_a_handoff_from_both_sides(table: LeaseTable, dynamodb: Any) -> None:
     asked = table.initiate_handoff(known, "thief")
     assert asked == replace(known, owner="thief", checkpoint_owner="worker-2")
     assert java_refuses(row_of(dynamodb, table, known.key)) == []
-    given = table.assign(asked, "thief")
+    given = table.write(requests.assign(asked, "thief"))
     assert given == replace(
         known, owner="thief", counter=known.counter + 1, owner_switches=known.owner_switches + 1
     )
@@ -96,7 +103,7 @@ def test_a_write_with_an_old_counter_is_refused_and_shows_the_row(
 ) -> None:
     table.create(lease("s", "me"))
     (old,) = table.leases()
-    new = table.renew(old)
+    new = table.write(requests.renew(old))
     with pytest.raises(LeaseChangedError, match=r"'s'.*its counter is 1, owner me") as caught:
         WRITES[name](table, old)
     assert caught.value.row == new
@@ -109,7 +116,7 @@ def test_what_is_guarded_by_owners_is_refused_to_others(table: LeaseTable) -> No
     taken = table.take(old, "other")
     writes: list[Callable[[], Lease]] = [
         lambda: table.evict(old),
-        lambda: table.assign(old, "third"),
+        lambda: table.write(requests.assign(old, "third")),
         lambda: table.initiate_handoff(old, "third"),
     ]
     for write in writes:
@@ -161,7 +168,7 @@ def test_only_what_is_still_finished_or_as_known_is_deleted(table: LeaseTable) -
     rows = {one.key: one for one in table.leases()}
     assert table.delete(rows["open"])
     assert not table.delete(rows["open"])
-    done = table.checkpoint(rows["done"], ExtendedSequenceNumber("SHARD_END"))
+    done = table.write(requests.checkpoint(rows["done"], ExtendedSequenceNumber("SHARD_END")))
     table.take(done, "other")
     assert table.delete(done)
     assert table.leases() == []
@@ -177,7 +184,7 @@ def test_many_are_renewed_in_one_call_each_on_its_own_terms(
     asked = table.initiate_handoff(known[30], "thief")
     table.delete(known[17])
     calls = len(server.kinesis.calls.select("BatchExecuteStatement"))
-    results = table.renew_many(known)
+    results = renew_many(table, known)
     assert len(server.kinesis.calls.select("BatchExecuteStatement")) == calls + 2
     rows = {3: taken, 30: asked, 17: None}
     for i, (before, result) in enumerate(zip(known, results, strict=True)):
@@ -189,7 +196,7 @@ def test_many_are_renewed_in_one_call_each_on_its_own_terms(
             assert table.get(before.key) == result
     assert table.get(asked.key) == asked
     # Once the handoff is known, its owner goes on renewing.
-    assert table.renew_many([asked, taken]) == [
+    assert renew_many(table, [asked, taken]) == [
         replace(asked, counter=1),
         replace(taken, counter=2),
     ]
@@ -209,7 +216,7 @@ def test_a_write_whose_answer_is_lost_is_known_to_have_landed(
         assert table.take(known[0], "other") == taken
         assert table.get(taken.key) == taken
     else:
-        assert table.renew_many(known) == [replace(one, counter=1) for one in known]
+        assert renew_many(table, known) == [replace(one, counter=1) for one in known]
         assert [one.counter for one in table.leases()] == [1, 1]
     assert lost.failed == 1
 
@@ -217,9 +224,9 @@ def test_a_write_whose_answer_is_lost_is_known_to_have_landed(
 def test_without_a_lost_answer_a_counter_one_higher_is_a_refusal(table: LeaseTable) -> None:
     table.create(lease("s", "me"))
     (known,) = table.leases()
-    table.renew(known)
+    table.write(requests.renew(known))
     with pytest.raises(LeaseChangedError):
-        table.renew(known)
+        table.write(requests.renew(known))
 
 
 class fail_first:  # noqa: N801 - used as a function
@@ -243,7 +250,7 @@ def test_throttling_is_waited_out_or_said(
     table.create(lease("s", "me"))
     (known,) = table.leases()
     calls: dict[str, Callable[[], object]] = {
-        "UpdateItem": lambda: table.renew(known),
+        "UpdateItem": lambda: table.write(requests.renew(known)),
         "Scan": table.leases,
         "GetItem": lambda: table.get("s"),
     }
@@ -265,10 +272,10 @@ def test_what_may_not_be_done_is_said_with_what_a_worker_needs(
     known = table.leases()
     server.kinesis.faults = lambda call: Fault.error("AccessDeniedException")
     with pytest.raises(AccessDeniedError, match=r"dynamodb:UpdateItem\. A worker needs .*PartiQLU"):
-        table.renew(known[0])
-    for result in table.renew_many(known):
+        table.write(requests.renew(known[0]))
+    for result in renew_many(table, known):
         assert isinstance(result, AccessDeniedError)
-        assert "dynamodb:PartiQLUpdate" in str(result)
+        assert "PartiQLUpdate" in str(result)
 
 
 def test_a_table_that_is_gone_is_said(server: LocalServer) -> None:
@@ -277,13 +284,13 @@ def test_a_table_that_is_gone_is_said(server: LocalServer) -> None:
         table.leases,
         lambda: table.get("s"),
         lambda: table.create(lease("s")),
-        lambda: table.renew(lease("s")),
+        lambda: table.write(requests.renew(lease("s"))),
         lambda: table.delete(lease("s")),
     ]
     for call in calls:
         with pytest.raises(LeaseTableError, match=r"There is no lease table 'none'.*was deleted"):
             call()
-    results = table.renew_many([lease("a"), lease("b")])
+    results = renew_many(table, [lease("a"), lease("b")])
     assert [type(one) for one in results] == [LeaseTableError] * 2
 
 
@@ -294,6 +301,6 @@ def test_nothing_answers() -> None:
     stopped.stop()
     with pytest.raises(LeaseTableUnavailableError, match="Nothing answers for the lease table"):
         table.leases()
-    results = table.renew_many([lease("a"), lease("b")])
+    results = renew_many(table, [lease("a"), lease("b")])
     assert [type(one) for one in results] == [LeaseTableUnavailableError] * 2
     assert isinstance(results[0], SparkinesisError)

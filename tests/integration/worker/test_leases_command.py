@@ -15,6 +15,7 @@ import pytest
 
 from sparkinesis.lease.extended_sequence_number import TRIM_HORIZON, ExtendedSequenceNumber
 from sparkinesis.lease.lease import PendingCheckpoint
+from sparkinesis.lease.table import requests
 from sparkinesis.local import LocalServer
 from sparkinesis.local.faults import Call, Fault
 from sparkinesis.monitor.lags import Lag, lag_client, lags
@@ -129,7 +130,9 @@ def test_an_application_whose_worker_is_gone(
     rows = {row.key: row for row in table.leases()}
     held = table.take(rows[FIRST], "dead")
     held = table.take(held, "gone")
-    table.prepare(held, PendingCheckpoint(ExtendedSequenceNumber("12345678901234567890", 3)))
+    table.write(
+        requests.prepare(held, PendingCheckpoint(ExtendedSequenceNumber("12345678901234567890", 3)))
+    )
     found = table_of(run("leases", "--watch-for", "1.2"))
     assert found["shard"][-2:] == ["switches", "pending"]
     assert found[FIRST][1:] == [
@@ -213,7 +216,7 @@ def test_a_lag_that_is_not_known_does_no_harm_to_the_others(
     application().worker()._shard_syncer.sync()
     table = application().table()
     rows = {row.key: row for row in table.leases()}
-    table.checkpoint(rows[SECOND], ExtendedSequenceNumber("12"))
+    table.write(requests.checkpoint(rows[SECOND], ExtendedSequenceNumber("12")))
     options = ("--stream", stream, "--watch-for", "0")
     found = table_of(run("leases", *options))
     assert [found[key][4] for key in (FIRST, SECOND)] == ["0.0 s", "expired"]

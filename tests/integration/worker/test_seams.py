@@ -14,6 +14,7 @@ from sparkinesis.compat.kclpy.adapter import make_factory
 from sparkinesis.compat.kclpy.v3 import processor as kclpy
 from sparkinesis.lease.extended_sequence_number import LATEST, ExtendedSequenceNumber
 from sparkinesis.lease.lease import PendingCheckpoint
+from sparkinesis.lease.table import requests
 from sparkinesis.local import LocalServer
 from sparkinesis.local.faults import Call, Fault
 from sparkinesis.stream.kpl.pack import aggregate
@@ -286,7 +287,11 @@ def test_what_a_kcl_prepared_at_latest_is_not_forgotten(
     row = table.get(SHARD)
     assert row is not None
     pending = PendingCheckpoint(ExtendedSequenceNumber("49" + "0" * 54, 3), b"half done")
-    table.prepare(table.checkpoint(row, ExtendedSequenceNumber(LATEST)), pending)
+    table.write(
+        requests.prepare(
+            table.write(requests.checkpoint(row, ExtendedSequenceNumber(LATEST))), pending
+        )
+    )
 
     crashed = Journal()
 

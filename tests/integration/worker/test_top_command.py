@@ -24,6 +24,7 @@ import pytest
 
 from sparkinesis.errors import AccessDeniedError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.lease.table import requests
 from sparkinesis.local import LocalServer
 from sparkinesis.local.faults import Call, Fault
 from sparkinesis.monitor.lag_watch import LagWatch
@@ -323,7 +324,7 @@ def test_a_lost_position_is_told_at_once(application: Make, stream: str) -> None
     with LagWatch(lag_client(application().address()), every=0.2) as watch:
         watch.ask_for(table.leases())
         assert watch.known(None) == {FIRST: Lag(0), SECOND: Lag(0)}
-        table.checkpoint(table.leases()[0], ExtendedSequenceNumber("12"))
+        table.write(requests.checkpoint(table.leases()[0], ExtendedSequenceNumber("12")))
         watch.ask_for(table.leases())
         end = time.monotonic() + PATIENCE
         while watch.known()[FIRST] != Lag(why="expired"):

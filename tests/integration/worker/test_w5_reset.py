@@ -29,6 +29,7 @@ from sparkinesis.lease.extended_sequence_number import (
     ExtendedSequenceNumber,
 )
 from sparkinesis.lease.rules.reset import LeaseReset
+from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
 from sparkinesis.monitor.target import parse_target
 from sparkinesis.stream.calls.client import StreamClient
@@ -236,8 +237,10 @@ def test_rows_that_change_between_the_plan_and_the_writes(
         StreamClient(application().address()), table, parse_target("latest")
     )
     assert [move.create is not None for move in moves] == [False, False, False, True]
-    owned = table.renew(table.take(rows[renewed], "w"))
-    table.checkpoint(replace(rows[ended], owner="w"), ExtendedSequenceNumber(SHARD_END))
+    owned = table.write(requests.renew(table.take(rows[renewed], "w")))
+    table.write(
+        requests.checkpoint(replace(rows[ended], owner="w"), ExtendedSequenceNumber(SHARD_END))
+    )
     assert table.delete(rows[deleted])
     assert table.create(replace(rows[made], owner="w", counter=7))
 
@@ -252,7 +255,7 @@ def test_rows_that_change_between_the_plan_and_the_writes(
         assert row.parent_ids == rows[key].parent_ids
         assert (row.owner, row.counter) == (None, counter)
     with pytest.raises(LeaseChangedError):
-        table.renew(owned)
+        table.write(requests.renew(owned))
 
 
 def test_what_could_not_be_moved_is_told(application: Make, stream: str) -> None:

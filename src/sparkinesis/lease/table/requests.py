@@ -100,11 +100,7 @@ class Update:
         }
 
 
-def renew(
-    lease: Lease,
-    throughput_kbps: float | None = None,
-    known: AfterRecord | AtTimestamp | None = None,
-) -> Update:
+def renew(lease: Lease, known: AfterRecord | AtTimestamp | None = None) -> Update:
     """Show that the owner lives. Refused once somebody asked for the lease, until that is known.
 
     ``known``: what is known by now of arrival times at the checkpoint; None: nothing new.
@@ -114,8 +110,7 @@ def renew(
     if known is not None:
         changes["checkpointPosition"] = {"S": str(known)}
         after = replace(after, known=known)
-    update = Update(after, _as_known(lease), changes)
-    return update if throughput_kbps is None else with_throughput(update, throughput_kbps)
+    return Update(after, _as_known(lease), changes)
 
 
 def with_throughput(update: Update, kbps: float) -> Update:

@@ -10,17 +10,16 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from sparkinesis.errors import LeaseTableError, SparkinesisError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.lease.lease import Lease, PendingCheckpoint, encode_lease
+from sparkinesis.lease.lease import Lease, encode_lease
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.address import TableAddress
-from sparkinesis.lease.table.batch import BATCH, Failed, batches_of, write_batch
+from sparkinesis.lease.table.batch import Failed, write_batch
 from sparkinesis.lease.table.client import dynamodb_client
 from sparkinesis.lease.table.explain import explain
 from sparkinesis.lease.table.provisioning import Patience, ProvisionOptions, provision
 from sparkinesis.lease.table.rows import BrokenLease, TableScan, read_row, read_rows
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
 from sparkinesis.stream.calls.retry import Retry, error_code, is_in_doubt
-from sparkinesis.stream.position import AfterRecord
 
 _T = TypeVar("_T")
 
@@ -133,18 +132,8 @@ class LeaseTable(TableAddress):
             return False
         return True
 
-    def renew(self, lease: Lease, throughput_kbps: float | None = None) -> Lease:
-        return self.write(requests.renew(lease, throughput_kbps))
-
-    def renew_many(self, leases: Sequence[Lease]) -> list[Lease | SparkinesisError]:
-        """Renew each, many in a call: in the same order the row, or the error `renew` raises."""
-        return self.write_many([requests.renew(lease) for lease in leases])
-
     def take(self, lease: Lease, worker_id: str) -> Lease:
         return self.write(requests.take(lease, worker_id))
-
-    def assign(self, lease: Lease, new_owner: str) -> Lease:
-        return self.write(requests.assign(lease, new_owner))
 
     def initiate_handoff(self, lease: Lease, new_owner: str) -> Lease:
         return self.write(requests.initiate_handoff(lease, new_owner))
@@ -154,19 +143,6 @@ class LeaseTable(TableAddress):
 
     def evict(self, lease: Lease) -> Lease:
         return self.write(requests.evict(lease))
-
-    def checkpoint(
-        self,
-        lease: Lease,
-        at: ExtendedSequenceNumber,
-        timestamp_ms: int | None = None,
-        known: AfterRecord | None = None,
-        moved_ms: int | None = None,
-    ) -> Lease:
-        return self.write(requests.checkpoint(lease, at, timestamp_ms, known, moved_ms))
-
-    def prepare(self, lease: Lease, pending: PendingCheckpoint) -> Lease:
-        return self.write(requests.prepare(lease, pending))
 
     def add_children(self, lease: Lease, child_ids: Sequence[str]) -> Lease:
         return self.write(requests.add_children(lease, child_ids))
@@ -218,23 +194,6 @@ class LeaseTable(TableAddress):
         # A row that was broken by hand meanwhile is still its owner's, whose next checkpoint mends
         # it: as after a write of many, the rest of it is what was known.
         return written if isinstance(written, Lease) else update.after
-
-    def write_many(self, updates: Sequence[requests.Update]) -> list[Lease | SparkinesisError]:
-        """Write each: in the same order the row, or the error that `write` raises for it.
-
-        In calls of 25, by BatchExecuteStatement, whose rows are what is known of them: a concern of
-        others (children, hash range) that was written meanwhile is not in them. By UpdateItem if
-        there is only one.
-        """
-        if len(updates) == 1:
-            return [self.try_write(updates[0])]
-        results: list[Lease | SparkinesisError] = []
-        for batch in batches_of(updates, BATCH):
-            results += [
-                self.error_of(result) if isinstance(result, Failed) else result
-                for result in self.write_batch(batch)
-            ]
-        return results
 
     def try_write(
         self, update: requests.Update, *, in_doubt: bool = False

@@ -49,7 +49,7 @@ CASES: dict[str, tuple[requests.Update, str, str, dict[str, Any], Lease]] = {
         replace(MINE, counter=8),
     ),
     "renew with a throughput, rounded": (
-        requests.renew(MINE, 0.0000125),
+        requests.with_throughput(requests.renew(MINE), 0.0000125),
         STILL_MINE,
         "SET leaseCounter = :leaseCounter, throughputKBps = :throughputKBps",
         {
@@ -387,7 +387,7 @@ def test_the_condition_the_change_and_the_row_afterwards(name: str) -> None:
 
 
 def test_a_renewal_as_a_statement() -> None:
-    assert requests.renew(MINE, 1.5).statement("my-app") == {
+    assert requests.with_throughput(requests.renew(MINE), 1.5).statement("my-app") == {
         "Statement": 'UPDATE "my-app" SET leaseCounter=? SET throughputKBps=? '
         "WHERE leaseKey=? AND leaseCounter=? AND leaseOwner=? AND checkpointOwner IS MISSING",
         "Parameters": [EIGHT, {"N": "1.500000"}, {"S": "s"}, SEVEN, {"S": "me"}],
