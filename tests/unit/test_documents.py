@@ -175,3 +175,34 @@ def test_the_tables_list_all_options() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_all_code_is_in_fenced_blocks(page: Path) -> None:
     assert not re.search(r"^(?![ -]).*\n\n {4}\S", without_blocks(page), re.MULTILINE)
+
+
+def test_the_paths_in_contributing_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    package = ROOT / "src" / "sparkinesis"
+    named = set(re.findall(r"`([\w/]+(?:/[\w*]+|\.py))`", text))
+    folders = (
+        ROOT,
+        package,
+        ROOT / "tests",
+        package / "source" / "planning",
+        ROOT / "tests" / "simulation",
+    )
+    missing = {
+        path for path in named if not any(next(folder.glob(path), None) for folder in folders)
+    }
+    assert missing == set()
+
+
+def test_the_layout_in_contributing_is_that_of_the_sources() -> None:
+    (layout,) = [each for each in blocks(ROOT / "CONTRIBUTING.md") if each.language == "text"]
+    shown: list[str] = []
+    top = ""
+    for line in layout.text.partition("tests/ ")[0].splitlines()[1:]:
+        if found := re.match(r"( {2}| {4})([\w/]+/) ", line):
+            top = found[2] if found[1] == "  " else top
+            shown.append(top if found[2] == top else f"{top}{found[2]}")
+    package = ROOT / "src" / "sparkinesis"
+    folders = {f"{path.parent.relative_to(package)}/" for path in package.rglob("*/__init__.py")}
+    inner = {"compat/", "compat/kclpy/v2/", "compat/kclpy/v3/"}
+    assert set(shown) == folders - inner
