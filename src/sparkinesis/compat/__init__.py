@@ -1,1 +1,1 @@
-"""The programming interfaces of other Kinesis libraries, on record processors of sparkinesis."""
+"""The programming interfaces of other Kinesis libraries, implemented on record processors."""

@@ -267,6 +267,6 @@ def test_a_file_that_cannot_be_used_is_told_before_anything_is_called(
     server.kinesis.calls.clear()
     with running([SPARKINESIS, "kclpy", str(properties)], properties.parent) as program:
         assert program.wait() == 1
-        program.wait_until(lambda: "maxRecords is 'many'; it takes a whole number" in program.said)
+        program.wait_until(lambda: "maxRecords is 'many'; must be a whole number" in program.said)
         assert "Traceback" not in program.said
     assert len(server.kinesis.calls) == 0

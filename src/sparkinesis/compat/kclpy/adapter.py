@@ -1,4 +1,4 @@
-"""A processor of amazon_kclpy, called by a worker of sparkinesis."""
+"""The adapter by which a worker calls a record processor of amazon_kclpy."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ _METHODS = {
 
 
 class ExitRequestedError(Exception):
-    """A processor called ``sys.exit``: its batch counts as not processed, and the worker ends."""
+    """A processor called ``sys.exit``: its batch is not processed, and the worker shuts down."""
 
 
 class Checkpointer:
-    """Stores how far a shard was processed.
+    """A checkpointer with amazon_kclpy's interface.
 
-    Raises `CheckpointError`, whose ``value`` is what a Java KCL's exception would be called.
+    Raises `CheckpointError`, whose ``value`` is the name of the Java KCL's exception.
     """
 
     def __init__(self, checkpointer: WorkerCheckpointer) -> None:
@@ -54,16 +54,16 @@ class Checkpointer:
     def checkpoint(
         self, sequence_number: str | int | None = None, sub_sequence_number: int | None = None
     ) -> None:
-        """Everything up to there is done; without arguments, everything that was delivered.
+        """Checkpoint up to this record; without arguments, up to the last delivered record.
 
-        A sequence number alone means its first user record. A sub-sequence number without one is
-        ignored, as by the daemon.
+        A sequence number alone means its first user record. As in the daemon, a sub-sequence number
+        without a sequence number is ignored.
         """
         try:
             if sequence_number is None:
                 self._checkpointer.checkpoint()
             else:
-                # The daemon reads a number too where it expects a string of digits.
+                # The daemon accepts an int as well as a string of digits.
                 self._checkpointer.checkpoint(str(sequence_number), _sub(sub_sequence_number))
         except SparkinesisError as error:
             raise checkpoint_error(error) from error
@@ -73,12 +73,12 @@ def _sub(value: object) -> int | None:
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value
     raise CheckpointError(ILLEGAL_ARGUMENT) from TypeError(
-        f"a sub-sequence number is an int, not {type(value).__name__}"
+        f"sub_sequence_number must be an int, not {type(value).__name__}"
     )
 
 
 class ShardProcessor(RecordProcessor):
-    """One processor of amazon_kclpy, for one shard."""
+    """A record processor of one shard that calls a processor of amazon_kclpy."""
 
     def __init__(self, processor: v3.Version3, on_exit: Callable[[SystemExit], None]) -> None:
         self._processor = processor
@@ -108,30 +108,32 @@ class ShardProcessor(RecordProcessor):
             self._call(self._processor.shutdown_requested, given)
 
     def _call(self, method: Callable[[Any], None], given: object) -> None:
-        """Call it, unless the processor has left: with amazon_kclpy its process would be gone."""
+        """Call a method unless the processor has exited, which would end amazon_kclpy's process."""
         if self._exited:
             self._refuse()
         try:
             call(method, given)
-        except SystemExit as leave:
+        except SystemExit as exited:
             self._exited = True
-            self._on_exit(leave)
+            self._on_exit(exited)
             if self._shard is not None:
                 self._shard.request_shutdown()
             self._refuse()
 
     def _refuse(self) -> NoReturn:
         shard = self._shard.id if self._shard is not None else "a shard"
-        raise ExitRequestedError(f"The processor of {shard} called sys.exit(); the worker ends.")
+        raise ExitRequestedError(
+            f"The processor of {shard} called sys.exit(); the worker shuts down."
+        )
 
 
 def make_factory(
     processor: object, on_exit: Callable[[SystemExit], None] = lambda _: None
 ) -> Callable[[], RecordProcessor]:
-    """What makes a processor for each shard, from what was handed to ``KCLProcess``.
+    """Return a factory of record processors from the argument of ``KCLProcess``.
 
-    An instance is copied as it was handed over, for each shard anew. Raises `ProcessorError` for
-    what is no processor, or cannot be copied.
+    Each shard gets a copy of an instance in its original state. Raises `ProcessorError` if the
+    argument is not a processor or cannot be copied.
     """
     kind = processor
     while isinstance(kind, functools.partial):
@@ -144,14 +146,14 @@ def make_factory(
     elif hasattr(processor, "process_records"):
         _check(type(processor), processor)
         pristine = _copy(processor)
-        make = lambda: _copy(pristine)  # noqa: E731 - a name would say no more
+        make = lambda: _copy(pristine)  # noqa: E731 - a def would add nothing
     elif callable(processor):
         make = processor
         refuse_factory(make)
     else:
         raise ProcessorError(
-            f"The record processor is {processor!r}. Give an instance of a class derived from "
-            "sparkinesis.compat.kclpy.v3.processor.RecordProcessorBase, or the class."
+            f"{processor!r} is not a record processor. Pass an instance of a class derived from "
+            "sparkinesis.compat.kclpy.v3.processor.RecordProcessorBase, or the class itself."
         )
 
     def factory() -> RecordProcessor:
@@ -184,16 +186,16 @@ def _as_version_3(processor: Any) -> v3.Version3:
 
 
 def _check(made: type, processor: object = None) -> None:
-    """Raise `ProcessorError` for a class that has not what the daemon calls.
+    """Raise `ProcessorError` for a class that lacks methods that the daemon calls.
 
-    ``processor``: an instance, which may have methods of its own.
+    ``processor``: an instance of the class, which may define methods itself.
     """
     version = getattr(made, "version", None)
     name = f"{made.__module__}.{made.__qualname__}"
     if version not in _METHODS:
         raise ProcessorError(
-            f"{name} is no record processor of amazon_kclpy: its version is {version!r}. Derive it "
-            "from RecordProcessorBase of sparkinesis.compat.kclpy.v3.processor."
+            f"{name} is not a record processor of amazon_kclpy: its version is {version!r}. "
+            "Derive it from RecordProcessorBase of sparkinesis.compat.kclpy.v3.processor."
         )
     missing = [
         method
@@ -202,7 +204,7 @@ def _check(made: type, processor: object = None) -> None:
     ]
     if missing:
         raise ProcessorError(
-            f"{name} has no {' and no '.join(missing)}, which a processor of version {version} "
-            "needs."
+            f"{name} lacks {' and '.join(missing)}, which a processor of version {version} must "
+            "define."
         )
     refuse_asynchronous(made if processor is None else processor, _METHODS[version])

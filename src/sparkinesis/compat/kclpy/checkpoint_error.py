@@ -1,4 +1,4 @@
-"""Why a checkpoint was not made, in the words of the KCL."""
+"""The KCL's names for the reasons why a checkpoint fails."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from sparkinesis.errors import (
 )
 
 SHUTDOWN = "ShutdownException"
-"""The lease is gone: stop processing."""
+"""The lease is lost: stop processing."""
 THROTTLING = "ThrottlingException"
-"""DynamoDB does not answer: try again later."""
+"""DynamoDB does not respond: retry later."""
 INVALID_STATE = "InvalidStateException"
-"""The lease table is missing, or is none."""
+"""The lease table does not exist, or is another kind of table."""
 ILLEGAL_ARGUMENT = "IllegalArgumentException"
-"""Not a place that may be checkpointed."""
+"""The position may not be checkpointed."""
 DEPENDENCY = "KinesisClientLibDependencyException"
-"""Anything else that went wrong in calling DynamoDB."""
+"""Any other failure of a call to DynamoDB."""
 
 _NAMES: tuple[tuple[type[SparkinesisError], str], ...] = (
     (LeaseLostError, SHUTDOWN),
@@ -32,9 +32,9 @@ _NAMES: tuple[tuple[type[SparkinesisError], str], ...] = (
 
 
 class CheckpointError(Exception):
-    """A checkpoint was not made. Its cause is the error of sparkinesis, which says more.
+    """A checkpoint failed. Its ``__cause__`` is the error of sparkinesis, with the details.
 
-    value: the simple name of the exception that a Java KCL would raise.
+    value: the simple class name of the Java KCL's exception.
     """
 
     def __init__(self, value: str) -> None:
@@ -42,13 +42,13 @@ class CheckpointError(Exception):
         self.value = value
 
     def __str__(self) -> str:
-        # amazon_kclpy shows the name in quotes; the reason follows it here.
+        # amazon_kclpy shows the name in quotes; here the reason follows.
         reason = f": {self.__cause__}" if self.__cause__ is not None else ""
         return f"{self.value!r}{reason}"
 
 
 def checkpoint_error(error: SparkinesisError) -> CheckpointError:
-    """What amazon_kclpy would raise in the place of ``error``."""
+    """Return the exception that amazon_kclpy raises in place of ``error``."""
     for kind, name in _NAMES:
         if isinstance(error, kind):
             return CheckpointError(name)

@@ -1,6 +1,6 @@
-"""The credential providers of a properties file, as far as they have an equal here.
+"""Translation of the credential providers in a properties file to credential sources.
 
-The daemon takes a list of them, with commas in between; the parts of one stand between bars:
+The daemon takes a comma-separated list of providers; bars separate the parts of one:
 ``StsAssumeRoleCredentialsProvider|arn:aws:iam::123456789012:role/r|session|externalId=x``.
 """
 
@@ -13,16 +13,16 @@ from sparkinesis.stream.address import REGION, is_url
 from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
 
 _ROLE_ARN = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:role/[!-~]{1,574}")
-# Those of both versions of the SDK, and the KCL's own, which take an endpoint too.
+# The names in both versions of the SDK, and the KCL's own, which also take an endpoint.
 _ASSUMES_ROLE = re.compile(r"(Kcl)?S[tT][sS]AssumeRole(Session)?CredentialsProvider")
 
 
 def credential_provider(value: str) -> CredentialSource:
-    """The first provider of the list, as the daemon asks that first. Raises ValueError.
+    """Return the credential source for the first provider of the list. Raises ValueError.
 
-    A role and a profile are taken over. Any other, such as DefaultCredentialsProvider, becomes
-    boto3's own chain: environment, files, container, instance. Errors never show the value: an
-    external id may be part of it.
+    A role and a profile are translated. Any other provider, such as DefaultCredentialsProvider,
+    becomes boto3's own chain: environment, files, container, instance. Errors never show the value,
+    because it may contain an external id.
     """
     kind, *arguments = [part.strip() for part in value.split(",", maxsplit=1)[0].split("|")]
     kind = kind.rsplit(".", maxsplit=1)[-1]
@@ -40,7 +40,7 @@ def _role(arguments: Sequence[str]) -> CredentialSource:
     )
     if len(positional) != 2 or not _ROLE_ARN.fullmatch(positional[0]):
         raise ValueError(
-            "assuming a role takes its ARN and a session's name: "
+            "a role provider takes a role ARN and a session name: "
             "StsAssumeRoleCredentialsProvider|arn:aws:iam::123456789012:role/reader|name"
         )
     arn, session = positional

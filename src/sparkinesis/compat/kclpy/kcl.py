@@ -1,4 +1,4 @@
-"""``KCLProcess``: runs a record processor of amazon_kclpy, in this process and without a daemon."""
+"""``KCLProcess``: runs a record processor of amazon_kclpy in this process, without a daemon."""
 
 from __future__ import annotations
 
@@ -21,38 +21,39 @@ __all__ = ["CheckpointError", "Checkpointer", "KCLProcess", "RecordProcessorBase
 
 
 class RecordProcessorBase:
-    """A processor of version 1. Calls for one shard never overlap."""
+    """The base class of version 1. Calls for one shard never overlap."""
 
     version = 1
 
     def initialize(self, shard_id: str) -> None:
-        """Called first. An exception is logged and the call repeated."""
+        """The first call. After an exception, the error is logged and the call retried."""
 
     @must_override
     def process_records(self, records: Sequence[Record], checkpointer: AnyCheckpointer) -> None:
-        """Process records, in order. An exception makes them come again, see docs/kclpy.md."""
+        """Process records, in order. After an exception they are redelivered; see docs/kclpy.md."""
         raise NotImplementedError
 
     @must_override
     def shutdown(self, checkpointer: AnyCheckpointer, reason: str) -> None:
-        """The last call. For the reason TERMINATE, the end of the shard, it must checkpoint."""
+        """The last call. If the reason is TERMINATE (the shard has ended), it must checkpoint."""
         raise NotImplementedError
 
     def shutdown_requested(self, checkpointer: AnyCheckpointer) -> None:
-        """The last chance to checkpoint; `shutdown` for the reason ZOMBIE follows."""
+        """The last chance to checkpoint; `shutdown` with the reason ZOMBIE follows."""
 
 
 class KCLProcess:
-    """Runs ``record_processor`` for all shards that this worker gets.
+    """Runs ``record_processor`` for all shards whose leases this worker holds.
 
     record_processor: an instance, of which each shard gets a copy; or a class, or a function that
-    makes one. input_file, output_file, error_file: what a daemon would be talked to by; ignored.
-    properties: the daemon's configuration file. By default the first argument of the command line
-    that ends in ``.properties``, or what the environment variable SPARKINESIS_KCLPY_PROPERTIES
-    names. on_error: what happens to records whose processing raises; by default they come again
-    until it does not.
+    returns an instance.
+    input_file, output_file, error_file: ignored; amazon_kclpy talks to its daemon by them.
+    properties: the daemon's configuration file; default: the first command-line argument that ends
+    in ``.properties``, else the file named by the environment variable
+    SPARKINESIS_KCLPY_PROPERTIES.
+    on_error: the policy for records whose processing raises; default: retry until it succeeds.
 
-    Raises `ProcessorError` for what is no processor, and `OptionError` for another on_error.
+    Raises `ProcessorError` for an invalid record_processor, `OptionError` for an invalid on_error.
     """
 
     def __init__(
@@ -75,9 +76,9 @@ class KCLProcess:
     def run(self) -> None:
         """Process records until SIGTERM or SIGINT, or until a processor calls ``sys.exit``.
 
-        Raises `OptionError` if there is no properties file, or if it cannot be used, before
-        anything is called; then what ``Application.run`` raises. The SystemExit of a processor is
-        raised at the end, once the worker has shut down.
+        Raises `OptionError` before any call if the properties file is missing or invalid; later the
+        errors of ``Application.run``. The SystemExit of a processor is raised once the worker has
+        shut down.
         """
         file = find_properties(self._properties, sys.argv[1:], os.environ)
         settings = read_settings(file)
@@ -89,16 +90,16 @@ class KCLProcess:
 def find_properties(
     given: str | os.PathLike[str] | None, arguments: Sequence[str], environment: Mapping[str, str]
 ) -> Path:
-    """The properties file to use. Raises `OptionError` if none is named."""
+    """Return the path of the properties file. Raises `OptionError` if none is given."""
     if given is not None:
         return Path(given)
     named = next((text for text in arguments if text.endswith(".properties")), None)
     named = named or environment.get(PROPERTIES_VARIABLE)
     if not named:
         raise OptionError(
-            "No properties file is named, so it is not known which stream to read. Start the "
-            "program by `sparkinesis kclpy FILE.properties`, pass the file as an argument of the "
-            f"program or as KCLProcess(..., properties=FILE), or set {PROPERTIES_VARIABLE}."
+            "No properties file is given, so the stream to read is unknown. Start the program with "
+            "`sparkinesis kclpy FILE.properties`, pass the file as an argument of the program or "
+            f"as KCLProcess(..., properties=FILE), or set {PROPERTIES_VARIABLE}."
         )
     return Path(named)
 
@@ -106,7 +107,7 @@ def find_properties(
 def make_application(
     settings: Settings, factory: ProcessorFactory, on_error: OnError
 ) -> Application:
-    """The application that a properties file describes."""
+    """Make the application that a properties file describes."""
     return Application(
         settings.application,
         settings.stream_arn or settings.stream,

@@ -1,8 +1,8 @@
-"""What the methods of a processor are given.
+"""The arguments of a processor's methods, with amazon_kclpy's attributes and constructors.
 
-The attributes are those of amazon_kclpy, and so are the constructors, which take a dictionary as
-the daemon's protocol has it: tests of a processor make their inputs that way. Unlike there, an
-arrival time is an aware datetime in UTC, or None where there is none.
+The constructors take a dictionary as in the daemon's protocol, because tests of processors make
+their inputs that way. Unlike in amazon_kclpy, an arrival time is an aware datetime in UTC, or None
+if it is unknown.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 class AnyCheckpointer(Protocol):
-    """What all checkpointers have in common."""
+    """The interface of all checkpointers."""
 
     def checkpoint(
         self, sequence_number: str | None = None, sub_sequence_number: int | None = None
     ) -> None:
-        """Everything up to there is done; without arguments, everything that was delivered."""
+        """Checkpoint up to this record; without arguments, up to the last delivered record."""
 
 
 class LeaseLostCheckpointer:
-    """Refuses every checkpoint, with "ShutdownException"."""
+    """A checkpointer that refuses every checkpoint with "ShutdownException"."""
 
     def checkpoint(
         self, sequence_number: str | None = None, sub_sequence_number: int | None = None
@@ -39,7 +39,7 @@ class LeaseLostCheckpointer:
 
 
 class Record:
-    """A user record: what a producer put, after de-aggregation."""
+    """A user record, as a producer put it (after de-aggregation)."""
 
     def __init__(self, json_dict: Mapping[str, Any]) -> None:
         self._fields: Mapping[str, Any] | None = json_dict
@@ -54,7 +54,7 @@ class Record:
 
     @classmethod
     def of(cls, record: UserRecord) -> Record:
-        """The same record, for a processor of amazon_kclpy."""
+        """Convert a user record of a batch."""
         made = cls.__new__(cls)
         made._fields = None
         made._binary = record.data
@@ -75,45 +75,45 @@ class Record:
 
     @property
     def data(self) -> str:
-        """The data in base64. `binary_data` costs nothing, this is encoded when asked for."""
+        """The data in base64, encoded on first access; `binary_data` costs nothing."""
         if self._data is None:
             self._data = base64.b64encode(self.binary_data).decode("ascii")
         return self._data
 
     @property
     def sequence_number(self) -> str:
-        """Shared by all user records of one aggregated record."""
+        """The Kinesis record's sequence number, which all user records of an aggregate share."""
         return self._sequence_number
 
     @property
     def sub_sequence_number(self) -> int:
-        """0 to n-1 among the user records of one aggregated record; 0 for any other."""
+        """The index within an aggregated record, from 0; 0 for any other record."""
         return self._sub_sequence_number
 
     @property
     def partition_key(self) -> str | None:
-        """None for a record that was put without one; the daemon gives null for it, too."""
+        """The partition key; None for a record that was put without one, as in the daemon."""
         return self._partition_key
 
     @property
     def explicit_hash_key(self) -> str | None:
-        """Not known to amazon_kclpy."""
+        """The explicit hash key, which amazon_kclpy does not provide; None if there is none."""
         return self._explicit_hash_key
 
     @property
     def timestamp_millis(self) -> int | None:
-        """Epoch milliseconds of the arrival; None if the service did not say."""
+        """The arrival time in epoch milliseconds; None if the service did not report it."""
         if self._arrival is None:
             return None
         return (self._arrival - _EPOCH) // timedelta(milliseconds=1)
 
     @property
     def approximate_arrival_timestamp(self) -> datetime | None:
-        """In UTC, with its time zone; amazon_kclpy's is naive local time."""
+        """The arrival time, an aware datetime in UTC; amazon_kclpy's is naive local time."""
         return self._arrival
 
     def get(self, field: str) -> Any:
-        """A field by its name in the daemon's protocol. Raises KeyError for any other."""
+        """Return a field by its name in the daemon's protocol. Raises KeyError."""
         if self._fields is None:
             self._fields = {
                 "action": "record",
@@ -130,7 +130,7 @@ class Record:
 
 
 class InitializeInput:
-    """The shard, and where it stands."""
+    """The shard and its checkpoint."""
 
     action = "initialize"
 
@@ -155,7 +155,7 @@ class InitializeInput:
 
     @property
     def sequence_number(self) -> str | None:
-        """Digits, or TRIM_HORIZON, LATEST or AT_TIMESTAMP for a shard without a checkpoint."""
+        """The checkpoint; TRIM_HORIZON, LATEST or AT_TIMESTAMP for a shard without one."""
         return self._sequence_number
 
     @property
@@ -188,17 +188,17 @@ class ProcessRecordsInput:
 
     @property
     def millis_behind_latest(self) -> int | None:
-        """How far behind the stream's tip the records' end was; None if the service did not say."""
+        """The lag of the last record behind the tip; None if the service did not report it."""
         return self._millis_behind_latest
 
     @property
     def checkpointer(self) -> AnyCheckpointer:
-        """Refuses everything in an input that was made without one."""
+        """The checkpointer. An input that was made without one refuses every checkpoint."""
         return self._checkpointer
 
 
 class LeaseLostInput:
-    """Empty: that the lease is lost is all there is to say."""
+    """The input of ``lease_lost``; it has no fields."""
 
     action = "leaseLost"
 
@@ -217,24 +217,24 @@ class _CheckpointerInput:
 
     @property
     def checkpointer(self) -> AnyCheckpointer:
-        """Refuses everything in an input that was made without one."""
+        """The checkpointer. An input that was made without one refuses every checkpoint."""
         return self._checkpointer
 
 
 class ShardEndedInput(_CheckpointerInput):
-    """The shard was split or merged, and all of it was delivered: checkpoint."""
+    """The shard was split or merged, and all its records were delivered: checkpoint."""
 
     action = "shardEnded"
 
 
 class ShutdownRequestedInput(_CheckpointerInput):
-    """The worker shuts down, or the shard moves: the last chance to checkpoint."""
+    """The worker shuts down, or another worker takes the shard: the last chance to checkpoint."""
 
     action = "shutdownRequested"
 
 
 class ShutdownInput:
-    """The end of a processor of version 2 or 1, for one of two reasons."""
+    """The last input of a processor of version 2 or 1, with one of two reasons."""
 
     action = "shutdown"
 
@@ -244,17 +244,17 @@ class ShutdownInput:
 
     @staticmethod
     def zombie() -> ShutdownInput:
-        """The lease is lost."""
+        """Return the input for a lost lease."""
         return ShutdownInput("ZOMBIE", LeaseLostCheckpointer())
 
     @staticmethod
     def terminate(checkpointer: AnyCheckpointer) -> ShutdownInput:
-        """The shard has ended."""
+        """Return the input for the end of a shard."""
         return ShutdownInput("TERMINATE", checkpointer)
 
     @property
     def reason(self) -> str:
-        """ZOMBIE: do not checkpoint. TERMINATE: checkpoint, or the children cannot begin."""
+        """ZOMBIE: do not checkpoint. TERMINATE: checkpoint, so that the child shards can begin."""
         return self._reason
 
     @property

@@ -1,4 +1,4 @@
-"""Marks what a processor must write itself."""
+"""A decorator for methods that a processor must override."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 def must_override(method: Method) -> Method:
     """Mark a method that only raises NotImplementedError.
 
-    Not `abc.abstractmethod`: amazon_kclpy lets instances be made that lack one, and code derives
-    from several bases in ways that a metaclass may forbid.
+    `abc.abstractmethod` will not do: amazon_kclpy allows instances that lack such a method, and its
+    metaclass may conflict with other bases of user code.
     """
     method.must_override = True  # type: ignore[attr-defined]
     return method
 
 
 def needs_override(method: object) -> bool:
-    """Whether a method is marked, or abstract."""
+    """True if a method is marked or abstract."""
     return bool(
         getattr(method, "must_override", False) or getattr(method, "__isabstractmethod__", 0)
     )

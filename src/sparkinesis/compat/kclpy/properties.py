@@ -1,4 +1,4 @@
-"""Java's ``.properties`` files, as ``java.util.Properties.load`` documents them."""
+"""Parser of Java's ``.properties`` files, by the rules of ``java.util.Properties.load``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sparkinesis.errors import OptionError
 
-# Java's white space is these three only, so \v and no-break spaces belong to keys and values.
+# Java's white space is only these three; \v and no-break spaces belong to keys and values.
 _BLANK = " \t\f"
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -17,7 +17,7 @@ _HEX = re.compile(r"[0-9a-fA-F]{4}")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One key and its value. ``line``: where the key stands, from 1."""
+    """One key and its value. ``line``: the line of the key, from 1."""
 
     key: str
     value: str
@@ -25,7 +25,7 @@ class Entry:
 
 
 def decode(content: bytes) -> str:
-    r"""The text of a file: UTF-8, or else ISO 8859-1, which is all that Java reads without \u."""
+    r"""Decode a file: UTF-8, or else ISO 8859-1, the encoding that Java reads."""
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -33,15 +33,15 @@ def decode(content: bytes) -> str:
 
 
 def parse(text: str, name: str) -> Sequence[Entry]:
-    """All entries in order; a key may occur again, and the last one counts.
+    """Return all entries in order; if a key occurs twice, the last entry counts.
 
-    ``name`` is the file's, for errors. Raises `OptionError` for an escape that Java refuses.
+    ``name``: the file's name, for errors. Raises `OptionError` for an escape that Java refuses.
     """
     return [_entry(line, number, name) for number, line in _logical_lines(text)]
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    r"""Lines that are no comments, joined where one ends in an odd number of backslashes."""
+    r"""Yield lines without comments, joined after an odd number of final backslashes."""
     joined, begin = "", 0
     for number, natural in enumerate(_LINE_END.split(text), 1):
         line = natural.lstrip(_BLANK)
@@ -89,13 +89,13 @@ def _unescape(text: str, number: int, name: str) -> str:
             digits = text[at + 2 : at + 6]
             if not _HEX.fullmatch(digits):
                 raise OptionError(
-                    f"{name}, line {number}: \\u{digits} is not a character; it takes four "
-                    "hexadecimal digits. Write a backslash as two."
+                    f"{name}, line {number}: \\u{digits} is not an escape; \\u takes four "
+                    "hexadecimal digits. Write a literal backslash as two."
                 )
             parts.append(chr(int(digits, 16)))
             at += 6
         else:
             parts.append(_ESCAPES.get(escape, escape))
             at += 2
-    # Two escapes may be the halves of one character.
+    # Two escapes may be a surrogate pair.
     return "".join(parts).encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,4 +1,4 @@
-"""Which way of fetching a properties file asks for: ``retrievalMode`` and ``fanoutConfig.*``."""
+"""The retrieval mode of a properties file: ``retrievalMode`` and ``fanoutConfig.*``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sparkinesis.worker.options import FanOutOptions
 
 KEYS = {
     "retrievalMode": values.retrieval_mode,
-    "fanoutConfig.consumerName": values.name("a consumer's name", 1, 128),
+    "fanoutConfig.consumerName": values.name("a consumer name", 1, 128),
     "fanoutConfig.consumerArn": values.text,
 }
 
@@ -18,19 +18,19 @@ _POLLING_KEYS = frozenset({"maxRecords", "idleTimeBetweenReadsInMillis"})
 
 
 def retrieval_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of a worker; ``given``: values by key. Raises `OptionError`.
+    """Return a worker's options; ``given``: values by key. Raises `OptionError`.
 
-    Where ``retrievalMode`` is DEFAULT or not given, the daemon polls if any key of polling is, and
-    else registers a consumer. Here that takes a key of enhanced fan-out too: a consumer is billed,
-    and nobody should get one without having asked.
+    If ``retrievalMode`` is DEFAULT or absent, the daemon polls if any key of polling is given, and
+    else registers a consumer. Here, a consumer also requires a key of enhanced fan-out: consumers
+    are billed, so they are only registered on request.
     """
     name, arn = given.get("fanoutConfig.consumerName"), given.get("fanoutConfig.consumerArn")
     mode = given.get("retrievalMode", "DEFAULT")
     if mode == "DEFAULT":
-        asks = bool(name or arn) and _POLLING_KEYS.isdisjoint(given)
-        mode = "FANOUT" if asks else "POLLING"
+        wants_fan_out = bool(name or arn) and _POLLING_KEYS.isdisjoint(given)
+        mode = "FANOUT" if wants_fan_out else "POLLING"
     if mode == "POLLING":
         return {}
-    # To the daemon, too, the ARN comes first.
+    # The ARN takes precedence, as in the daemon.
     fan_out = FanOutOptions(consumer_arn=arn) if arn else FanOutOptions(consumer_name=name)
     return {"retrieval": "efo", "fan_out": fan_out}

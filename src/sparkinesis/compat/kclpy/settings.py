@@ -1,7 +1,7 @@
-"""What a properties file of amazon_kclpy means here. Nothing is called.
+"""Translation of amazon_kclpy's properties file to an application's settings. Makes no calls.
 
-The keys are those of the daemon's configuration (KCL 3.5), and mean what they do there, with two
-amends: false and 0 can be set where the default is another, and ``streamArn`` is used whole.
+The keys and their meanings are those of the daemon's configuration (KCL 3.5), with two corrections:
+false and 0 override other defaults, and ``streamArn`` is used as a whole.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Settings:
-    """An application, as a properties file describes it."""
+    """The settings of an application in a properties file."""
 
     application: str
     stream: str
     stream_arn: str | None = None
     region: str | None = None
-    """None: where boto3 finds one."""
+    """The AWS region; None: boto3's default."""
     endpoint: str | None = None
     dynamodb_endpoint: str | None = None
-    """None: that of the region."""
+    """The URL of DynamoDB; None: the region's."""
     table: str | None = None
-    """The lease table's name; None: the application's."""
+    """The name of the lease table; None: the application's name."""
     initial_position: Literal["latest", "trim_horizon"] | datetime = "latest"
     worker_id: str | None = None
     options: WorkerOptions = DEFAULT_OPTIONS
@@ -72,7 +72,7 @@ _WORKER_KEYS: Mapping[str, tuple[str, Parser]] = {
     "logWarningForTaskAfterMillis": ("processing_time_limit", values.millis(1)),
     "shutdownGraceMillis": ("shutdown_timeout", values.millis()),
 }
-"""Keys that are an option of the worker."""
+"""Keys that set an option of the worker."""
 
 _TABLE_KEYS: Mapping[str, tuple[str, Parser]] = {
     "billingMode": ("billing_mode", values.billing_mode),
@@ -81,13 +81,13 @@ _TABLE_KEYS: Mapping[str, tuple[str, Parser]] = {
     "leaseTablePitrEnabled": ("point_in_time_recovery", values.boolean),
     "leaseTableDeletionProtectionEnabled": ("deletion_protection", values.boolean),
 }
-"""Keys that are an option of the lease table."""
+"""Keys that set an option of the lease table."""
 
 _OTHER_KEYS: Mapping[str, Parser] = {
     **retrieval_mode.KEYS,
-    "applicationName": values.name("an application's name", 1, 255),
-    "tableName": values.name("a table's name", 3, 255),
-    "streamName": values.name("a stream's name", 1, 128),
+    "applicationName": values.name("an application name", 1, 255),
+    "tableName": values.name("a table name", 3, 255),
+    "streamName": values.name("a stream name", 1, 128),
     "streamArn": values.stream_arn,
     "regionName": values.region,
     "kinesisEndpoint": values.endpoint,
@@ -165,21 +165,23 @@ _IGNORED = frozenset(
         "cloudWatchEndpoint",
     }
 )
-"""Keys of the daemon that there is nothing to set by here."""
+"""Keys of the daemon that have no equivalent here."""
 
 _IGNORED_PREFIX = "fanoutConfig."
 
 
 def read_settings(file: Path) -> Settings:
-    """The settings of a properties file. Raises `OptionError`, which names file, line and key."""
+    """Read a properties file. Raises `OptionError`, which names file, line and key."""
     return parse_settings(_text(file), str(file))
 
 
 def read_executable(file: Path) -> str:
-    """The command that the daemon would start. Raises `OptionError` if there is none."""
+    """Return the command in ``executableName``. Raises `OptionError` if there is none."""
     entries = [entry for entry in parse(_text(file), str(file)) if entry.key == "executableName"]
     if not entries or not entries[-1].value.strip():
-        raise OptionError(f"{file} names no program: add executableName.")
+        raise OptionError(
+            f"{file} has no executableName; add the command that starts your program."
+        )
     return entries[-1].value.strip()
 
 
@@ -193,7 +195,7 @@ def _text(file: Path) -> str:
 
 
 def parse_settings(text: str, file: str) -> Settings:
-    """The settings of the text of a properties file; ``file`` is its name, for errors."""
+    """Parse the text of a properties file; ``file``: its name, for errors."""
     entries = _known({entry.key.strip(): entry for entry in parse(text, file)}, file)
     given = {key: _read(entry, key, file) for key, entry in entries.items()}
 
@@ -203,28 +205,28 @@ def parse_settings(text: str, file: str) -> Settings:
     arn, arn_region, arn_name = given.get("streamArn", (None, None, None))
     stream = arn_name or given.get("streamName")
     if stream is None:
-        raise OptionError(f"{file} names no stream: add streamArn or streamName.")
+        raise OptionError(f"{file} names no stream; add streamArn or streamName.")
     if arn_name and given.get("streamName", arn_name) != arn_name:
         _log.warning(
-            "%s: streamArn, of the stream %s, takes precedence over streamName, %s.",
+            "%s: streamArn (of stream %s) takes precedence over streamName (%s).",
             file, arn_name, given["streamName"],
         )  # fmt: skip
     region = given.get("regionName", arn_region)
     if arn_region and region != arn_region:
         raise refuse(
             "regionName",
-            f"is {region}, but streamArn names a stream in {arn_region}. amazon_kclpy would read "
-            "the stream of that name in the first, this reads the stream of the ARN: make both the "
-            "same, or leave one of both out.",
+            f"is {region}, but streamArn names a stream in {arn_region}. amazon_kclpy reads the "
+            "stream of that name in regionName, sparkinesis the stream of the ARN: make them "
+            "agree, or remove one of them.",
         )
     if "applicationName" not in given:
-        raise OptionError(f"{file} names no application: add applicationName.")
+        raise OptionError(f"{file} names no application; add applicationName.")
     application = given["applicationName"]
     if len(application) < 3 and "tableName" not in given:
         raise refuse(
             "applicationName",
-            f"is {application!r}. It names a DynamoDB table, too: use 3 characters or more, or add "
-            "tableName.",
+            f"is {application!r}. It is also the name of the DynamoDB table: use at least 3 "
+            "characters, or add tableName.",
         )
     endpoint = given.get("kinesisEndpoint")
     return Settings(
@@ -234,7 +236,7 @@ def parse_settings(text: str, file: str) -> Settings:
         stream_arn=arn,
         region=region,
         endpoint=endpoint,
-        # A local Kinesis is DynamoDB as well.
+        # A local Kinesis serves DynamoDB too.
         dynamodb_endpoint=given.get(
             "dynamoDBEndpoint", endpoint if is_loopback(endpoint) else None
         ),
@@ -248,7 +250,7 @@ def parse_settings(text: str, file: str) -> Settings:
 
 
 def _known(entries: Mapping[str, Entry], file: str) -> Mapping[str, Entry]:
-    """The entries that mean something here, and have a value; the others are logged."""
+    """Return the entries with a known key and a value; log the other keys."""
     known: dict[str, Entry] = {}
     ignored: list[str] = []
     for key, entry in entries.items():
@@ -264,7 +266,11 @@ def _known(entries: Mapping[str, Entry], file: str) -> Mapping[str, Entry]:
                 file, entry.line, key, f" Did you mean {near[0]}?" if near else "",
             )  # fmt: skip
     if ignored:
-        _log.info("%s: ignored, as they have no meaning here: %s.", file, ", ".join(ignored))
+        _log.info(
+            "%s: these keys have no equivalent in sparkinesis and are ignored: %s.",
+            file,
+            ", ".join(ignored),
+        )
     return known
 
 
@@ -272,7 +278,7 @@ def _read(entry: Entry, key: str, file: str) -> Any:
     try:
         return _PARSERS[key](entry.value.strip())
     except ValueError as error:
-        # Neither an external id nor a password in a URL belongs into an error.
+        # An error must not show an external id or the password in a URL.
         is_secret = "Credentials" in key or "@" in entry.value
         value = "cannot be used" if is_secret else f"is {entry.value.strip()[:200]!r}"
         raise OptionError(f"{file}, line {entry.line}: {key} {value}; {error}.") from None
@@ -283,7 +289,7 @@ def _options(given: Mapping[str, Any], file: str) -> WorkerOptions:
     if given.get("isGracefulLeaseHandoffEnabled") is False:
         worker["handoff_timeout"] = 0.0
     if "timeoutInSeconds" in given:
-        # The daemon ends itself then; here only the shard is given up.
+        # The daemon ends its process then; here only the shard's lease is given up.
         worker |= {"processing_time_limit": given["timeoutInSeconds"], "give_up_after_limit": True}
     table = {option: given[key] for key, (option, _) in _TABLE_KEYS.items() if key in given}
     try:
@@ -302,8 +308,8 @@ def _credentials(
         if given.get(key, source) != source:
             raise refuse(
                 key,
-                "names other credentials than AwsCredentialsProvider. The stream and the lease "
-                "table are reached with the same credentials here: leave it out, and let them "
-                "reach both.",
+                "differs from AwsCredentialsProvider. sparkinesis uses the same credentials for "
+                "the stream and the lease table: remove this key, and give AwsCredentialsProvider "
+                "access to both.",
             )
     return source

@@ -181,9 +181,9 @@ def test_what_is_no_processor_is_refused_at_once() -> None:
     class Stranger:
         def process_records(self) -> None: ...
 
-    with pytest.raises(ProcessorError, match=r"Unfinished has no process_records, which"):
+    with pytest.raises(ProcessorError, match=r"Unfinished lacks process_records, which"):
         kcl.KCLProcess(Unfinished())
-    with pytest.raises(ProcessorError, match="Stranger is no record processor"):
+    with pytest.raises(ProcessorError, match="Stranger is not a record processor"):
         kcl.KCLProcess(Stranger())
     with pytest.raises(ProcessorError, match="The record processor is 7"):
         kcl.KCLProcess(7)
@@ -275,7 +275,7 @@ def test_where_the_properties_file_is_named() -> None:
     assert find_properties("a", arguments, environment) == Path("a")
     assert find_properties(None, arguments, environment) == Path("b.properties")
     assert find_properties(None, ["x"], environment) == Path("d")
-    with pytest.raises(OptionError, match="No properties file is named"):
+    with pytest.raises(OptionError, match="No properties file is given"):
         find_properties(None, ["x"], {})
 
 

@@ -1,1 +1,1 @@
-"""The interface with ``shutdown(shutdown_input)`` for the end of a shard and for a lost lease."""
+"""Version 2 of amazon_kclpy's interface: ``shutdown`` reports shard ends and lost leases."""

@@ -1,4 +1,4 @@
-"""Processors of version 2; and how one of version 1 becomes one."""
+"""The base class of version 2, and the adapter for processors of version 1."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ from sparkinesis.worker.user_methods import call
 
 
 class RecordProcessorBase:
-    """Processes the records of one shard. Calls for one shard never overlap.
+    """The base class of version 2. Calls for one shard never overlap.
 
-    `process_records` and `shutdown` must be written; the others may be left out.
+    A processor must override `process_records` and `shutdown`; the other methods are optional.
     """
 
     version = 2
 
     def initialize(self, initialize_input: InitializeInput) -> None:
-        """Called first. An exception is logged and the call repeated."""
+        """The first call. After an exception, the error is logged and the call retried."""
 
     @must_override
     def process_records(self, process_records_input: ProcessRecordsInput) -> None:
-        """Process records, in order. An exception makes them come again, see docs/kclpy.md."""
+        """Process records, in order. After an exception they are redelivered; see docs/kclpy.md."""
         raise NotImplementedError
 
     @must_override
     def shutdown(self, shutdown_input: ShutdownInput) -> None:
-        """The last call. For the reason TERMINATE, the end of the shard, it must checkpoint."""
+        """The last call. If the reason is TERMINATE (the shard has ended), it must checkpoint."""
         raise NotImplementedError
 
     def shutdown_requested(self, shutdown_requested_input: ShutdownRequestedInput) -> None:
-        """The last chance to checkpoint; `shutdown` for the reason ZOMBIE follows."""
+        """The last chance to checkpoint; `shutdown` with the reason ZOMBIE follows."""
 
 
 class Version1(Protocol):
-    """The methods of a processor of version 1, whatever it is derived from."""
+    """The methods of a processor of version 1, whatever its base class."""
 
     def initialize(self, shard_id: str) -> None: ...
     def process_records(self, records: Sequence[Record], checkpointer: AnyCheckpointer) -> None: ...
@@ -52,7 +52,7 @@ class Version1(Protocol):
 
 
 class V1toV2Processor(RecordProcessorBase):
-    """A processor of version 1, called as one of version 2."""
+    """An adapter from version 2 to a processor of version 1."""
 
     def __init__(self, delegate: Version1) -> None:
         self.delegate = delegate

@@ -1,1 +1,1 @@
-"""The interface with ``lease_lost`` and ``shard_ended``."""
+"""Version 3 of amazon_kclpy's interface, with ``lease_lost`` and ``shard_ended``."""

@@ -1,4 +1,4 @@
-"""Processors of version 3, the current one; and how older ones become one."""
+"""The base class of version 3, the current one, and the adapter for processors of version 2."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from sparkinesis.worker.user_methods import call
 
 
 class RecordProcessorBase:
-    """Processes the records of one shard. Calls for one shard never overlap.
+    """The base class of version 3. Calls for one shard never overlap.
 
-    `process_records` and `shard_ended` must be written; the others may be left out.
+    A processor must override `process_records` and `shard_ended`; the other methods are optional.
     """
 
     version = 3
 
     def initialize(self, initialize_input: InitializeInput) -> None:
-        """Called first. An exception is logged and the call repeated."""
+        """The first call. After an exception, the error is logged and the call retried."""
 
     @must_override
     def process_records(self, process_records_input: ProcessRecordsInput) -> None:
-        """Process records, in order. An exception makes them come again, see docs/kclpy.md."""
+        """Process records, in order. After an exception they are redelivered; see docs/kclpy.md."""
         raise NotImplementedError
 
     def lease_lost(self, lease_lost_input: LeaseLostInput) -> None:
-        """Another worker has the shard now, or will: checkpoints are refused."""
+        """Another worker holds or takes the lease: checkpoints are refused."""
 
     @must_override
     def shard_ended(self, shard_ended_input: ShardEndedInput) -> None:
-        """All of the shard was delivered. Must checkpoint; repeated until it does."""
+        """All records of the shard were delivered. Must checkpoint; retried until it does."""
         raise NotImplementedError
 
     def shutdown_requested(self, shutdown_requested_input: ShutdownRequestedInput) -> None:
@@ -46,7 +46,7 @@ class RecordProcessorBase:
 
 
 class Version3(Protocol):
-    """The methods of a processor of version 3, whatever it is derived from."""
+    """The methods of a processor of version 3, whatever its base class."""
 
     def initialize(self, initialize_input: InitializeInput) -> None: ...
     def process_records(self, process_records_input: ProcessRecordsInput) -> None: ...
@@ -56,7 +56,7 @@ class Version3(Protocol):
 
 
 class V2toV3Processor(RecordProcessorBase):
-    """A processor of version 2, called as one of version 3."""
+    """An adapter from version 3 to a processor of version 2."""
 
     def __init__(self, delegate: Version2) -> None:
         self.delegate = delegate
