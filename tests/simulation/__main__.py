@@ -17,7 +17,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from dataclasses import asdict
 from multiprocessing import get_context
 
-from tests.simulation.hunt import hunts, row
+from tests.simulation.bug_table import hunts, row
 from tests.simulation.rounds import HISTORIES, Round, Tally, play_round
 from tests.simulation.subjects import SUBJECTS
 

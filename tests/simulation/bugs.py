@@ -68,7 +68,7 @@ from tests.simulation.patches import (
 )
 from tests.simulation.subject import Bug, instead
 
-_READS = "each_reader_goes_on_where_it_is_told"
+_READS = "readers_resume_where_they_should"
 _LOST = "leases_are_lost_for_a_reason"
 _OWNS = "only_the_owner_checkpoints"
 
@@ -79,12 +79,18 @@ BUGS: dict[str, Bug] = {
     ),
     "renewals are not fenced by the counter": instead(requests, "renew", unfenced, _OWNS, 15),
     "a lease is held for ever": instead(
-        HeldLease, "is_held", lambda _: lambda self: self._lost is None, "nobody_begins_too_late", 0
+        HeldLease,
+        "is_held",
+        lambda _: lambda self: self._lost is None,
+        "expired_leases_are_not_processed",
+        0,
     ),
-    "an answer that never came is anybody's write": instead(
+    "a write whose answer was lost is taken for another worker's": instead(
         requests, "_fenced", always(()), _OWNS, 6
     ),
-    "whoever writes under my id is me": instead(held, "resolve_conflict", believe, _OWNS, 35),
+    "a twin with the same worker id is taken for oneself": instead(
+        held, "resolve_conflict", believe, _OWNS, 35
+    ),
     "leases are not released": instead(
         HeldLease,
         "release",
@@ -92,7 +98,7 @@ BUGS: dict[str, Bug] = {
         "workers_leave",
         0,
     ),
-    "the dead are not found": instead(
+    "dead workers are not noticed": instead(
         taker._Snapshot, "_age", always(0.0), "every_shard_is_read", 0
     ),
     "each lease is renewed by a call of its own": instead(
@@ -118,16 +124,16 @@ BUGS: dict[str, Bug] = {
     "all statements are sent again where one has failed": instead(
         lease_batch, "is_unsettled", always(True), _LOST, 11
     ),
-    "what a batch has left in doubt is written again as if it had not": instead(
+    "a batch with unknown outcome is repeated without a read": instead(
         LeaseTable, "try_write", without_doubt, _LOST, 2
     ),
-    "batches are believed without a probe": instead(
-        Batching, "_probe", believe_conditions, "nobody_begins_too_late", 118
+    "batches are trusted without a probe": instead(
+        Batching, "_probe", believe_conditions, "expired_leases_are_not_processed", 118
     ),
-    "a refusal that does not tell the row is a deleted one's": instead(
+    "a refusal without a row is taken for a deleted row": instead(
         LeaseTable, "_refused", deleted_unless_told, _LOST, 1
     ),
-    "who takes a lease drops what it does not know": instead(
+    "taking a lease drops foreign attributes": instead(
         requests, "take", forgetful, "foreign_attributes_stay", 15
     ),
     "a reset does not fence the owner": instead(
@@ -140,16 +146,18 @@ BUGS: dict[str, Bug] = {
     "children get no leases": instead(
         ShardSyncer, "create_child_leases", always(True), "finished_leases_have_children", 0
     ),
-    "who names no children has none": instead(
+    "a shard end that names no children has none": instead(
         ShardSyncer, "_listed_children", always(()), "finished_leases_have_children", 3
     ),
-    "a listing from before the end is believed": instead(
+    "a listing from before the shard's end is trusted": instead(
         Lineage, "children_of_ended", believe_listing, "finished_leases_have_children", 53
     ),
     "children begin at the latest record": instead(
         shard_syncer, "plan_children", children_at_latest, "leases_begin_where_they_should", 0
     ),
-    "holes are not mended": instead(ShardSyncer, "_audit", always(None), "every_shard_is_read", 69),
+    "missing leases are not repaired": instead(
+        ShardSyncer, "_audit", always(None), "every_shard_is_read", 69
+    ),
     "finished leases are not deleted": instead(
         ShardSyncer, "_clean_up", always(None), "nothing_is_left_to_clean_up", 0
     ),
@@ -165,47 +173,49 @@ BUGS: dict[str, Bug] = {
     ),
     # checkpoints
     "a batch is checkpointed before it is processed": instead(
-        Deliverer, "step", checkpoint_first, "checkpoints_are_asked_for", 0
+        Deliverer, "step", checkpoint_first, "checkpoints_are_requested", 0
     ),
-    "what failed may be checkpointed": instead(Checkpointer, "take_back", always(None), _READS, 14),
-    "a checkpoint of a record is one of all": instead(
+    "failed records may be checkpointed": instead(
+        Checkpointer, "take_back", always(None), _READS, 14
+    ),
+    "a checkpoint of one record covers the whole batch": instead(
         Permitted,
         "resolve",
         lambda resolve: lambda self, sequence, sub: resolve(self, None, None),
         _READS,
         2,
     ),
-    "a checkpoint is taken back by an earlier one": instead(
+    "an earlier checkpoint overwrites a later one": instead(
         held, "_is_behind", always(False), "checkpoints_never_go_back", 41
     ),
     "sub-sequence numbers are not kept": instead(
-        Permitted, "resolve", whole_records, "checkpoints_that_return_are_made", 1
+        Permitted, "resolve", whole_records, "checkpoints_that_return_are_stored", 1
     ),
-    "a checkpoint that cannot be written is none": instead(
-        HeldLease, "checkpoint", swallow, "checkpoints_that_return_are_made", 10
+    "a checkpoint that cannot be written is dropped silently": instead(
+        HeldLease, "checkpoint", swallow, "checkpoints_that_return_are_stored", 10
     ),
     # where reading begins and goes on
-    "a shard is resumed behind the whole aggregate": instead(
+    "a shard is resumed after the whole aggregate": instead(
         consumer, "start_position", behind_aggregates, _READS, 19
     ),
-    "what is done of an aggregate comes again": instead(
+    "processed user records of an aggregate are repeated": instead(
         RecordBatch, "after", lambda _: lambda self, done: self, _READS, 1
     ),
-    "the record behind a checkpoint is dropped": instead(
+    "the record after a checkpoint is dropped": instead(
         RetentionCheck, "check_start", drop_first, _READS, 0
     ),
-    "an expired iterator begins anew": instead(ShardCursor, "fetch", begin_anew, _READS, 0),
-    "what a server repeats is given again": instead(
+    "an expired iterator starts over": instead(ShardCursor, "fetch", begin_anew, _READS, 0),
+    "records that a server repeats are repeated": instead(
         EarlyRecordFilter, "apply", lambda _: lambda self, fetched: fetched, _READS, 8
     ),
-    "latest is another moment at each start": instead(
+    "latest is a new time at each start": instead(
         consumer, "start_position", latest_again, _READS, 42
     ),
-    "fetching that failed is not begun again": instead(
+    "failed fetching is not restarted": instead(
         FetchAhead, "take", swallow, "everything_is_processed", 5
     ),
     "the last record of a shard is lost": instead(Intake, "take", early_end, _READS, 2),
-    "expired records are not told": instead(RetentionCheck, "lost", always(None), _READS, 25),
+    "expired records are not reported": instead(RetentionCheck, "lost", always(None), _READS, 25),
     "a processor's reset is not followed": instead(
         Checkpointer, "take_reset", lambda take: lambda self: take(self) and None, _READS, 15
     ),
@@ -213,45 +223,41 @@ BUGS: dict[str, Bug] = {
         intake, "drop_older", lambda _: lambda records, bound: records, _READS, 4
     ),
     "younger records are skipped too": instead(ConsumerSettings, "skip_before", too_far, _READS, 4),
-    "a machine's clock is believed": instead(
+    "a machine's clock is trusted": instead(
         client, "service_time", lambda _: lambda headers, local_ms: local_ms, _READS, 4
     ),
-    "shards are read without a pace": instead(
+    "shards are polled without a limit": instead(
         polling, "_PACE", lambda _: Pace(0.0, 0.0), "shards_are_not_read_too_fast", 0
     ),
-    "every record is held to the hash range": instead(
+    "every record is filtered by the hash range": instead(
         batch, "to_arrow_within", filter_all, _READS, 1
     ),
-    "a record without a key is no record": instead(
+    "records without a key are dropped": instead(
         page, "_DECODER", keys_only, "everything_is_processed", 1
     ),
     # memory
-    "memory of a lost lease is not given back": instead(
+    "the memory of a lost lease is not released": instead(
         FetchAhead, "stop", keep_memory, "memory_is_given_back", 9
     ),
-    "a shard without anything waits for memory": instead(
-        MemoryBudget, "_grant", no_floor, "nobody_waits_with_empty_hands", 27
+    "an empty shard waits for memory": instead(
+        MemoryBudget, "_grant", no_floor, "empty_shards_get_memory_at_once", 27
     ),
-    "pages are fetched whether or not there is memory": instead(
+    "pages are fetched without memory for them": instead(
         Hold, "wait", do_not_wait, "memory_is_within_its_budget", 27
     ),
     # processors that fail, and the end
-    "what a call returns is not looked at": instead(
-        calling, "unfinished", always(None), _READS, 10
-    ),
+    "a call's return value is ignored": instead(calling, "unfinished", always(None), _READS, 10),
     "a failed batch is skipped": instead(Deliverer, "_failed", skip_failed, _READS, 2),
-    "half of what failed is lost": instead(
+    "half of a failed batch is lost": instead(
         RecordBatch,
         "halves",
         lambda halves: lambda self: (halves(self)[1], halves(self)[1].slice(0, 0)),
         _READS,
         14,
     ),
-    "a dead-letter target's refusal is no matter": instead(
-        delivery, "last_resort", deaf, _READS, 77
-    ),
-    "one that is left of a batch is given up untried": instead(
-        Deliverer, "_put_off", untried, "who_is_given_up_was_tried_alone", 212
+    "a dead-letter target's error is ignored": instead(delivery, "last_resort", deaf, _READS, 77),
+    "the last record of a failed batch is given up untried": instead(
+        Deliverer, "_put_off", untried, "records_given_up_were_tried_alone", 212
     ),
     "a stopped shard is taken again": instead(
         WorkerState,
@@ -260,10 +266,14 @@ BUGS: dict[str, Bug] = {
         "stopped_shards_are_left_alone",
         5,
     ),
-    "nobody is asked before a shutdown": instead(
-        ShardConsumer, "_notify_of_shutdown", always(None), "who_lets_go_asks_first", 0
+    "shutdown_requested is not called": instead(
+        ShardConsumer,
+        "_notify_of_shutdown",
+        always(None),
+        "shutdown_is_requested_before_release",
+        0,
     ),
-    "the end is not told": instead(
-        ShardConsumer, "_shut_down", silent_end, "each_reader_hears_the_end", 0
+    "final calls are not made": instead(
+        ShardConsumer, "_shut_down", silent_end, "readers_get_a_final_call", 0
     ),
 }

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.simulation.journal import Place
-from tests.simulation.owed import excused
+from tests.simulation.owed_records import excused
 from tests.simulation.producer import ShardLog
 from tests.simulation.replay import Replay
 from tests.simulation.world import World
@@ -23,19 +23,19 @@ def checkpoints_never_go_back(world: World) -> Iterator[str]:
             continue
         name = "" if write.by is None else write.by.name
         is_moved = (name, write.key) in moving and after.checkpoint.is_sentinel
-        if not is_moved and write.by not in world.outsiders.operators:
+        if not is_moved and write.by not in world.table_writers.operators:
             yield (
                 f"at {write.at:.3f} {write.by} moved the checkpoint of {write.key} from "
                 f"{before.checkpoint} back to {after.checkpoint}"
             )
 
 
-def checkpoints_that_return_are_made(world: World) -> Iterator[str]:
+def checkpoints_that_return_are_stored(world: World) -> Iterator[str]:
     """When ``checkpoint`` returns, the row is there or beyond, sub-sequence number and all.
 
     Unless somebody moves the shard.
     """
-    moved = {write.key for write in world.table.writes if write.by in world.outsiders.operators}
+    moved = {write.key for write in world.table.writes if write.by in world.table_writers.operators}
     moved |= {entry.shard for entry in world.journal.entries if entry.what == "resets"}
     reached: dict[str, Place] = {}
     changes = [
@@ -59,7 +59,7 @@ def checkpoints_that_return_are_made(world: World) -> Iterator[str]:
             )
 
 
-def checkpoints_are_asked_for(world: World) -> Iterator[str]:
+def checkpoints_are_requested(world: World) -> Iterator[str]:
     """No checkpoint is where no record processor wanted one, nor behind what nobody was given.
 
     One that names no place takes in what ``on_error`` has given up behind what was processed.
@@ -70,7 +70,7 @@ def checkpoints_are_asked_for(world: World) -> Iterator[str]:
     for write, before, after in world.leases():
         if before is None or after is None or before.checkpoint == after.checkpoint:
             continue
-        if write.by is None or write.by in world.outsiders.operators:
+        if write.by is None or write.by in world.table_writers.operators:
             continue
         at, wanted = after.checkpoint, world.journal.claims.get(write.key)
         if at.is_sentinel and not at.is_shard_end:
@@ -114,7 +114,7 @@ def only_the_owner_checkpoints(world: World) -> Iterator[str]:
         if before is None or after is None:
             last.pop(write.key, None)
             continue
-        if before.checkpoint != after.checkpoint and write.by not in world.outsiders.operators:
+        if before.checkpoint != after.checkpoint and write.by not in world.table_writers.operators:
             owner = before.actual_owner
             if write.by is None or world.fleet.worker_ids[write.by] != owner:
                 yield f"at {write.at:.3f} {write.by} checkpointed {write.key}, which is {owner}'s"

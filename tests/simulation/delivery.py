@@ -9,7 +9,7 @@ from sparkinesis.lease.lease import decode_lease
 from tests.simulation.journal import Entry
 from tests.simulation.lease_rules import acquisitions, asleep, signs_of_life
 from tests.simulation.network import MAX_LATENCY
-from tests.simulation.owed import owed
+from tests.simulation.owed_records import owed
 from tests.simulation.replay import Replay
 from tests.simulation.world import World
 
@@ -89,7 +89,7 @@ def calls_follow_the_life_cycle(world: World) -> Iterator[str]:
             ended.add(reader)
 
 
-def each_reader_hears_the_end(world: World) -> Iterator[str]:
+def readers_get_a_final_call(world: World) -> Iterator[str]:
     """Each initialized processor gets a final call, unless its process was killed or forced."""
     killed = {process.name for process in world.fleet.worker_ids if process.is_killed}
     killed |= {process.name for process in world.fleet.live_processes()}
@@ -104,7 +104,7 @@ def each_reader_hears_the_end(world: World) -> Iterator[str]:
             yield f"{entry.process} never told the processor of {entry.shard} that it was over"
 
 
-def who_lets_go_asks_first(world: World) -> Iterator[str]:
+def shutdown_is_requested_before_release(world: World) -> Iterator[str]:
     """A worker that releases a lease has given the record processor a last chance to checkpoint.
 
     Unless the processor failed or hung for too long, or the shutdown was forced. Or the lease's
@@ -151,7 +151,7 @@ def _is_unanswered(world: World, process: str, at: float) -> bool:
     return any(at - MAX_LATENCY <= sent <= at for sent in world.unanswered.get(process, ()))
 
 
-def who_is_given_up_was_tried_alone(world: World) -> Iterator[str]:
+def records_given_up_were_tried_alone(world: World) -> Iterator[str]:
     """No record goes to the dead letters that has only ever failed together with others."""
     tried: dict[tuple[str, str], object] = {}
     for entry in world.journal.entries:
@@ -214,7 +214,7 @@ def _let_go(world: World) -> Iterator[tuple[Entry, bool, float | None]]:
         yield first, first.reader in asked, mine[0] if mine else None
 
 
-def each_reader_goes_on_where_it_is_told(world: World) -> Iterator[str]:
+def readers_resume_where_they_should(world: World) -> Iterator[str]:
     """A record processor gets what follows its checkpoint, all of it, in order, once.
 
     Unless it raised: then again, from what it has checkpointed since, or else from what failed.

@@ -24,7 +24,7 @@ _GRACE = 4.0
 """Seconds in which a worker acts on what it knows."""
 
 
-def subscriptions_are_asked_for_in_measure(world: World) -> Iterator[str]:
+def subscribe_calls_stay_within_limits(world: World) -> Iterator[str]:
     """One SubscribeToShard a second is free, by the service; one in five seconds in the long run.
 
     The rest is for refusals: who reads a shard after another asks each second until it may.
@@ -95,7 +95,7 @@ def subscriptions_end_with_their_leases(world: World) -> Iterator[str]:
                 )
 
 
-def the_last_deregisters(world: World) -> Iterator[str]:
+def the_last_worker_deregisters(world: World) -> Iterator[str]:
     """The consumer goes when, and only when, that is asked for and the last worker leaves.
 
     Another process with the same worker id is no other worker to one that leaves: rows name ids.
@@ -152,8 +152,8 @@ def _ownership(world: World) -> dict[tuple[str, str], list[tuple[float, float]]]
 
 
 FAN_OUT = (
-    subscriptions_are_asked_for_in_measure,
+    subscribe_calls_stay_within_limits,
     subscriptions_are_kept,
     subscriptions_end_with_their_leases,
-    the_last_deregisters,
+    the_last_worker_deregisters,
 )

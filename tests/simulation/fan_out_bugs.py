@@ -15,7 +15,7 @@ from sparkinesis.worker.retrieval.fan_out import FanOut, SubscribedShard
 from tests.simulation.patches import take_repeats
 from tests.simulation.subject import Bug, instead
 
-_IN_ORDER = "each_reader_goes_on_where_it_is_told"
+_IN_ORDER = "readers_resume_where_they_should"
 
 
 def _at(accept: Any) -> Any:
@@ -80,37 +80,39 @@ def _patient(read: Any) -> Any:
 
 
 FAN_OUT_BUGS: dict[str, Bug] = {
-    "a subscription goes on AT the continuation": instead(
+    "a subscription resumes AT the continuation": instead(
         FanOutCursor, "_accept", _at, _IN_ORDER, 1
     ),
     "events of many records do not move the position": instead(
         FanOutCursor, "_accept", _stay_behind_many, _IN_ORDER, 1
     ),
-    "a broken subscription begins anew": instead(
+    "a broken subscription starts over": instead(
         FanOutCursor, "_wait_or_raise", _begin_anew, _IN_ORDER, 1
     ),
-    "the end of a shard is only that of a subscription": instead(
+    "the end of a shard is taken for the end of a subscription": instead(
         FanOutCursor, "_accept", _only_over, "everything_is_processed", 0
     ),
-    "a shard ends only where its children are named": instead(
+    "a shard ends only if its children are named": instead(
         FanOutCursor,
         "_last_page",
         lambda _: lambda self: None,
         "everything_is_processed",
         3,
     ),
-    "silence is waited out": instead(Subscription, "_read", _patient, "everything_is_processed", 7),
-    "a consumer that is gone is not registered again": instead(
+    "a silent subscription is never closed": instead(
+        Subscription, "_read", _patient, "everything_is_processed", 7
+    ),
+    "a deregistered consumer is not registered again": instead(
         FanOut, "_forget", lambda _: lambda self, arn: None, "everything_is_processed", 4
     ),
-    "a refusal is not waited after": instead(
+    "a refused subscription is retried at once": instead(
         fan_out_cursor,
         "pause_after",
         lambda _: lambda *why: 0.0,
-        "subscriptions_are_asked_for_in_measure",
+        "subscribe_calls_stay_within_limits",
         0,
     ),
-    "a lost lease's subscription goes on": instead(
+    "a lost lease's subscription stays open": instead(
         SubscribedShard,
         "stop",
         lambda _: lambda self: None,
@@ -120,10 +122,18 @@ FAN_OUT_BUGS: dict[str, Bug] = {
     "subscriptions are renewed each minute": instead(
         fan_out_cursor, "RENEWAL", lambda _: (40.0, 60.0), "subscriptions_are_kept", 1
     ),
-    "whoever leaves deregisters the consumer": instead(
-        ConsumerLoop, "_is_last_worker", lambda _: lambda self: True, "the_last_deregisters", 0
+    "every worker that leaves deregisters the consumer": instead(
+        ConsumerLoop,
+        "_is_last_worker",
+        lambda _: lambda self: True,
+        "the_last_worker_deregisters",
+        0,
     ),
-    "the last does not deregister the consumer": instead(
-        ConsumerLoop, "_is_last_worker", lambda _: lambda self: False, "the_last_deregisters", 0
+    "the last worker does not deregister the consumer": instead(
+        ConsumerLoop,
+        "_is_last_worker",
+        lambda _: lambda self: False,
+        "the_last_worker_deregisters",
+        0,
     ),
 }

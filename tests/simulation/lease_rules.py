@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 from sparkinesis.lease.lease import Lease
 from tests.simulation.history import Foreign
-from tests.simulation.outsiders import NOTE
-from tests.simulation.owed import beginning_ms
+from tests.simulation.owed_records import beginning_ms
 from tests.simulation.replay import ms, slack_ms
+from tests.simulation.table_writers import NOTE
 from tests.simulation.world import World
 
 _NOT_BEGUN = {"TRIM_HORIZON", "AT_TIMESTAMP"}
@@ -44,7 +44,7 @@ def asleep(world: World, process: str, since: float, until: float) -> float:
     return sum(seconds for at, seconds in suspended if since < at <= until)
 
 
-def nobody_begins_too_late(world: World) -> Iterator[str]:
+def expired_leases_are_not_processed(world: World) -> Iterator[str]:
     """A worker that has not renewed a lease within the failover time gives no records of its shard.
 
     Measured by the process's own clock, which does not count suspensions of its machine. A process
@@ -107,9 +107,9 @@ def leases_begin_where_they_should(world: World) -> Iterator[str]:
         if after is None:
             rows.discard(write.key)
             continue
-        if write.by in world.outsiders.operators:
+        if write.by in world.table_writers.operators:
             instants.add(after.timestamp_ms)
-        if before is not None or write.by in world.outsiders.operators:
+        if before is not None or write.by in world.table_writers.operators:
             continue
         shard = world.producer.shards[write.key]
         if set(after.parent_ids) != set(shard.parents):
@@ -145,7 +145,7 @@ def leases_are_deleted_in_time(world: World) -> Iterator[str]:
     for write, before, after in world.leases():
         if after is not None:
             rows.add(write.key)
-            if before is None and write.by in world.outsiders.operators:
+            if before is None and write.by in world.table_writers.operators:
                 made_again[write.key] = write.at
             if after.is_finished or after.checkpoint.sequence_number not in _NOT_BEGUN:
                 begun.add(write.key)
@@ -231,7 +231,7 @@ def finished_leases_have_children(world: World) -> Iterator[str]:
             continue
         shard = world.producer.shards[write.key]
         has_expired = (shard.closed_ms or 0) < world.producer.horizon_ms(ms(write.at))
-        if has_expired or write.by in world.outsiders.operators:
+        if has_expired or write.by in world.table_writers.operators:
             continue
         missing = [child.id for child in shard.children if child.id not in seen]
         if missing:

@@ -83,7 +83,7 @@ def memory_is_given_back(world: World) -> Iterator[str]:
     yield from world.fleet.memory.kept
 
 
-def nobody_waits_with_empty_hands(world: World) -> Iterator[str]:
+def empty_shards_get_memory_at_once(world: World) -> Iterator[str]:
     """A shard that holds nothing is granted the minimum at once, whatever others hold."""
     for starved in world.fleet.memory.starved:
         yield f"a shard without anything has to wait for the others: {starved}"

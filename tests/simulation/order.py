@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from tests.simulation.journal import Entry
 from tests.simulation.lease_rules import acquisitions
-from tests.simulation.owed import beginning_ms
+from tests.simulation.owed_records import beginning_ms
 from tests.simulation.replay import jitter_ms, ms, slack_ms
 from tests.simulation.world import World
 
@@ -22,7 +22,7 @@ def keys_keep_their_order(world: World) -> Iterator[str]:
     was too old for the shard's reader that was given the later record, and not for the next one:
     with 0 the bound is that worker's start.
     """
-    if world.outsiders.operators or world.outsiders.deleted:
+    if world.table_writers.operators or world.table_writers.deleted:
         return
     if any(entry.what == "resets" for entry in world.journal.entries):
         return
@@ -124,10 +124,11 @@ def parents_come_first(world: World) -> Iterator[str]:
             closed_ms = world.producer.shards[parent].closed_ms or 0
             is_kept = closed_ms > ms(entry.at) - retention * 1000
             is_missing = (
-                parent not in done | world.outsiders.deleted
+                parent not in done | world.table_writers.deleted
                 and all_from_the_start
                 and is_kept
-                and not world.outsiders.operators  # who move to LATEST need no lease of a parent
+                # Operators who reset to LATEST need no lease of a parent.
+                and not world.table_writers.operators
             )
             mine = acquired.get((ids[entry.process], entry.shard), ())
             since = max((at for at in mine if at <= entry.at), default=entry.at)
@@ -149,6 +150,6 @@ def _unfinished(world: World) -> dict[str, list[float]]:
     for write, before, after in world.leases():
         was_finished = before is not None and before.is_finished
         is_finished = after is None or after.is_finished
-        if write.by in world.outsiders.operators and was_finished and not is_finished:
+        if write.by in world.table_writers.operators and was_finished and not is_finished:
             found.setdefault(write.key, []).append(write.at)
     return found

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from sparkinesis.lease.lease import Lease, decode_lease
-from tests.simulation import telling
+from tests.simulation import storytelling
 from tests.simulation.history import History
 from tests.simulation.invariants import check
 from tests.simulation.logs import logs_noted
@@ -46,15 +46,18 @@ def tell(history: History) -> str:
         for (number, sub), data in zip(log.places, log.data, strict=True):
             if not sub:
                 names[number] = data
-    lines += [f"{at:9.3f}  {telling.shortened(text, names, _LONGEST)}" for at, text in told]
+    lines += [f"{at:9.3f}  {storytelling.shortened(text, names, _LONGEST)}" for at, text in told]
     lines += [
         "",
-        *(telling.shortened(text, names, _LONGEST) for text in wrong or ["Nothing was wrong."]),
+        *(
+            storytelling.shortened(text, names, _LONGEST)
+            for text in wrong or ["Nothing was wrong."]
+        ),
     ]
     return "\n".join(lines)
 
 
-Story = partial(telling.Story, tell)
+Story = partial(storytelling.Story, tell)
 
 
 def _lease(row: Mapping[str, Any] | None) -> Lease | None:

@@ -28,12 +28,12 @@ from tests.simulation.journal import Journal
 from tests.simulation.kinesis import KinesisClient
 from tests.simulation.logs import endings_noted, losses_noted
 from tests.simulation.network import LOSE_ANSWERS, Network
-from tests.simulation.outsiders import Outsiders
-from tests.simulation.owed import is_passed_over, owed
+from tests.simulation.owed_records import is_passed_over, owed
 from tests.simulation.primitives import installed
 from tests.simulation.producer import HAPPENS_TO_THE_STREAM, Producer
 from tests.simulation.scheduler import Process, Scheduler
 from tests.simulation.subscription import SubscriptionClient
+from tests.simulation.table_writers import TableWriters
 
 _SLOT = 10.0
 """Seconds between two looks whether everything is in order."""
@@ -49,7 +49,7 @@ class World:
     journal: Journal = field(init=False)
     producer: Producer = field(init=False)
     fleet: WorkerFleet = field(init=False)
-    outsiders: Outsiders = field(init=False)
+    table_writers: TableWriters = field(init=False)
     subscriptions: SubscriptionClient = field(init=False)
     marks: dict[str, str] = field(default_factory=dict)
     """The last record that was put into each open shard when all faults had ended, by shard."""
@@ -96,7 +96,7 @@ class World:
         self.table.server = history.table_server
         self.options = WorkerOptions(**history.options)
         self.fleet = WorkerFleet(history, self.scheduler, self.journal, self.options)
-        self.outsiders = Outsiders(
+        self.table_writers = TableWriters(
             self.scheduler, self.table, self.journal, lambda key: self.producer.shards[key].is_open
         )
         network = Network(self.scheduler, self._fault)
@@ -162,7 +162,7 @@ class World:
         deadline = scheduler.now + self.history.patience
         # A process that has slept for too long must have found out about its leases.
         scheduler.run_until(scheduler.now + 2 * self.options.failover_time)
-        while not self.outsiders.are_done() and scheduler.now < deadline:
+        while not self.table_writers.are_done() and scheduler.now < deadline:
             scheduler.run_until(scheduler.now + 1.0)
         self._mark()
         while not self.is_settled() and scheduler.now < deadline:
@@ -267,9 +267,9 @@ class World:
         if isinstance(event, HAPPENS_TO_THE_STREAM):
             producer.happen(event)
         elif isinstance(event, events.Reset):
-            self.outsiders.reset(event)
+            self.table_writers.reset(event)
         elif isinstance(event, events.Foreign):
-            self.outsiders.write(event)
+            self.table_writers.write(event)
         elif isinstance(event, events.Trouble):
             self._row_problems.append(event)
             scheduler.at(scheduler.now + event.seconds, lambda: self._end_trouble(event))

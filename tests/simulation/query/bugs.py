@@ -138,11 +138,11 @@ BUGS: Mapping[str, Bug] = {
     "a replay is planned anew": instead(
         KinesisStreamReader, "partitions", _planned_anew, "batches_are_the_same_each_time", rough=1
     ),
-    "a stale ListShards is believed": instead(
+    "a stale ListShards is trusted": instead(
         StreamPlanner,
         "_list_until_complete",
         lambda _: lambda self, lineage, left_out: lineage,
-        "loss_is_told",
+        "loss_is_reported",
         rough=0,
     ),
     "an empty page is the tip": instead(
@@ -151,35 +151,35 @@ BUGS: Mapping[str, Bug] = {
     "a gap in retention is skipped silently": instead(
         retention, "may_have_lost", lambda _: lambda *of: False, "everything_arrives", rough=16
     ),
-    "a replay does not look for what its plan saw": instead(
+    "a replay does not check for the records of its plan": instead(
         RetentionCheck, "check_planned_first", always(True), "everything_arrives", rough=23
     ),
-    "the present retention period is believed": instead(
+    "the present retention period is trusted": instead(
         retention, "is_kept", always(False), "everything_arrives", rough=35
     ),
-    "a stream made anew is taken for the old one": instead(
+    "a stream created anew is taken for the old one": instead(
         retention, "is_of_another_stream", always(False), "everything_arrives", rough=71
     ),
-    "what failOnDataLoss=false goes on from is not told": instead(
+    "failOnDataLoss=false does not log its losses": instead(
         RetentionCheck, "_tell", _not_when_tolerant, "everything_arrives", rough=4
     ),
-    "an expired iterator begins anew": instead(
+    "an expired iterator starts over": instead(
         ShardCursor, "fetch", begin_anew, "batches_are_the_same_each_time", rough=33
     ),
-    "the local clock is the service's": instead(
+    "the local clock is taken for the service's": instead(
         client,
         "service_time",
         lambda _: lambda headers, local_ms: local_ms,
         "everything_arrives",
         rough=4,
     ),
-    "each shard is allowed all": instead(
+    "each shard may use the whole limit": instead(
         Allowance, "share", lambda _: lambda self, part: self, "limits_hold", rough=9
     ),
-    "what is left for the next batch is not gone back to": instead(
+    "the rest of a batch is not planned again": instead(
         prober.ShardProber, "_cut", _cursor_kept, "everything_arrives", rough=2
     ),
-    "what is old is skipped while the query runs": instead(
+    "old records are skipped while the query runs": instead(
         StreamPlanner, "next_offset", _skip_again, "everything_arrives", rough=1
     ),
     "available now has no end": instead(
@@ -189,7 +189,7 @@ BUGS: Mapping[str, Bug] = {
         "available_now_ends_where_it_should",
         rough=24,
     ),
-    "silence makes batches": instead(
+    "an idle stream makes batches": instead(
         stream_planner,
         "is_worth_storing",
         lambda _: lambda start, end: True,

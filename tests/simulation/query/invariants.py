@@ -212,7 +212,7 @@ def limits_hold(world: World) -> Iterator[str]:
             yield f"batch {look.batch} has {rows} rows in {len(tasks)} tasks, allowed are {limit}"
 
 
-def loss_is_told(world: World) -> Iterator[str]:
+def loss_is_reported(world: World) -> Iterator[str]:
     """It is told that records are gone only when they are, or when nobody could tell (P8).
 
     That nothing is gone without a word is `everything_arrives`.
@@ -303,7 +303,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     offsets_are_readable,
     idle_streams_make_no_batches,
     limits_hold,
-    loss_is_told,
+    loss_is_reported,
     calls_stay_within_budgets,
     available_now_ends_where_it_should,
     everything_arrives,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pprint
 from functools import partial
 
-from tests.simulation import telling
+from tests.simulation import storytelling
 from tests.simulation.query.history import History
 from tests.simulation.query.invariants import check
 from tests.simulation.query.world import World
@@ -23,7 +23,7 @@ def tell(history: History) -> str:
     }
     lines = [pprint.pformat(history, width=100, sort_dicts=False), ""]
     lines += [
-        f"{note.at:12.3f}  {note.by:<26} {telling.shortened(note.text, names, _LONGEST)}"
+        f"{note.at:12.3f}  {note.by:<26} {storytelling.shortened(note.text, names, _LONGEST)}"
         for note in world.notes
     ]
     for each in sorted(world.tries, key=lambda each: each.began):
@@ -32,15 +32,15 @@ def tell(history: History) -> str:
         told = (
             f"a try of {each.shard_range.shard_id} in batch {each.batch} {how} {rows or 'nothing'}"
         )
-        lines.append(f"{each.began:12.3f}  {telling.shortened(told, names, _LONGEST)}")
+        lines.append(f"{each.began:12.3f}  {storytelling.shortened(told, names, _LONGEST)}")
     lines += [
         "",
         *(
-            telling.shortened(text, names, _LONGEST)
+            storytelling.shortened(text, names, _LONGEST)
             for text in check(world) or ["Nothing was wrong."]
         ),
     ]
     return "\n".join(lines)
 
 
-Story = partial(telling.Story, tell)
+Story = partial(storytelling.Story, tell)

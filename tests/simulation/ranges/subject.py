@@ -56,13 +56,13 @@ def _by_the_oldest(subscribe: Any) -> Any:
 _EXACTLY = "ranges_are_read_exactly"
 
 BUGS: dict[str, Bug] = {
-    "GetRecords goes on AT the last record of a subscription": instead(
+    "GetRecords resumes AT the last record of a subscription": instead(
         SubscribedCursor, "_next_event", _at, _EXACTLY, 0
     ),
     "GetRecords begins where the subscription began": instead(
         SubscribedCursor, "_next_event", _anew, _EXACTLY, 0
     ),
-    "GetRecords begins at the oldest record for want of a subscription": instead(
+    "GetRecords begins at the oldest record without a subscription": instead(
         SubscribedCursor, "_subscribe", _by_the_oldest, _EXACTLY, 0
     ),
     "the subscription of a range is left open": instead(

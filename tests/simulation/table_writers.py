@@ -30,7 +30,7 @@ that move their shards beside a known Java KCL write other checkpoints, which ar
 
 
 @dataclass
-class Outsiders:
+class TableWriters:
     scheduler: Scheduler
     table: LeaseTableModel
     journal: Journal

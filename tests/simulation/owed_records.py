@@ -80,17 +80,19 @@ def moves(world: World) -> dict[str, list[Move]]:
         place = after.checkpoint, after.timestamp_ms
         if before is not None and (before.checkpoint, before.timestamp_ms) == place:
             continue
-        by_operator = write.by in world.outsiders.operators
+        by_operator = write.by in world.table_writers.operators
         # A shard of which no ancestor has a lease any more begins at the initial position, as in a
         # KCL: that the lease is rightly made so is looked at elsewhere.
-        is_anew = before is None and (write.key in world.outsiders.deleted or place[1] is not None)
+        is_anew = before is None and (
+            write.key in world.table_writers.deleted or place[1] is not None
+        )
         is_moved = before is not None and place[0].is_sentinel and not place[0].is_shard_end
         if is_moved and before is not None and before.checkpoint == place[0]:
             is_moved = before.timestamp_ms is not None  # an instant for a KCL's LATEST is none
         if by_operator or is_anew or is_moved:
             found.setdefault(write.key, []).append(Move(write.at, *place, by_operator))
         if before is None and (is_anew or by_operator):
-            ends = None if by_operator else world.outsiders.deleted
+            ends = None if by_operator else world.table_writers.deleted
             gone = _expired(world, write.at)
             is_latest = place[0].sequence_number == LATEST
             if ends is not None and is_latest and not _descends(world, write.key, rows, gone):
@@ -186,7 +188,7 @@ def _dues(
     given_up = world.journal.dead_letters | replay.passed
     for shard, log in world.producer.logs.items():
         # Nor can anybody read on who has begun, where a hand has deleted the lease.
-        is_left = shard not in begun or shard in world.outsiders.deleted
+        is_left = shard not in begun or shard in world.table_writers.deleted
         is_told = is_left and not told.isdisjoint(_line(world, shard))
         for index, data in enumerate(log.data):
             arrival_ms = log.arrivals[index]

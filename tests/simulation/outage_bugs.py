@@ -32,18 +32,18 @@ AWAY_BUGS: dict[str, Bug] = {
     "the other parent of a merge is left out": instead(
         shard_sync, "_unread_leases", always([]), "everything_is_processed", 1
     ),
-    "nobody looks for what expired before the first record": instead(
+    "records that expired before the first one are not checked for": instead(
         consumer,
         "wanted_records",
         always(WantedRecords()),
-        "each_reader_goes_on_where_it_is_told",
+        "readers_resume_where_they_should",
         5,
     ),
-    "the present retention period is believed": instead(
+    "the present retention period is trusted": instead(
         retention,
         "has_lost",
         lambda _: retention.may_have_lost,
-        "each_reader_goes_on_where_it_is_told",
+        "readers_resume_where_they_should",
         2,
     ),
 }
