@@ -185,7 +185,7 @@ def test_what_is_no_processor_is_refused_at_once() -> None:
         kcl.KCLProcess(Unfinished())
     with pytest.raises(ProcessorError, match="Stranger is not a record processor"):
         kcl.KCLProcess(Stranger())
-    with pytest.raises(ProcessorError, match="The record processor is 7"):
+    with pytest.raises(ProcessorError, match="7 is not a record processor"):
         kcl.KCLProcess(7)
     with pytest.raises(OptionError, match="on_error"):
         kcl.KCLProcess(Second(Shared()), on_error="skip")  # type: ignore[arg-type]
