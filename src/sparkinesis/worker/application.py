@@ -1,4 +1,4 @@
-"""An application: a name, a stream, and a record processor; and the workers that run it."""
+"""The application: a name, a stream and a record processor, from which workers are made."""
 
 from __future__ import annotations
 
@@ -59,21 +59,26 @@ _WORKER_ID = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,256}")
 @public
 @dataclass(frozen=True)
 class Application:
-    """Consumes a stream by record processors; KCL users know it as ``Scheduler``.
+    """Consumes a stream with record processors; KCL users know it as ``Scheduler``.
 
-    name: the application's, and its lease table's. Workers of the same name share the shards.
-    stream: the stream's name; its ARN instead for a stream of another account.
-    processor: makes a record processor for each shard: a class derived from `RecordProcessor`, or
-    a function.
-    initial_position: where to begin in shards without a lease: ``"latest"``, ``"trim_horizon"`` or
-    a datetime with a time zone. ``"latest"`` is the moment at which the first worker made the
-    leases, also for a worker that starts later.
-    on_error: what to do when ``process_records`` raises.
-    worker_id: must differ between live workers; None makes one.
-    endpoint, dynamodb_endpoint: other URLs than AWS's; a local Kinesis is DynamoDB as well, if no
-    other is given.
+    name: the name of the application and of its lease table (KCL ``applicationName``). Workers of
+    the same name share the stream's shards.
+    stream: the stream's name, or its ARN for a stream of another account.
+    processor: a class derived from `RecordProcessor`, or a function that makes an instance. It is
+    called for each shard.
+    region: the AWS region; None: the region that boto3 finds.
+    endpoint: Kinesis' URL; None: AWS's.
+    dynamodb_endpoint: DynamoDB's URL; None: ``endpoint`` if that is on this machine (a local
+    Kinesis is DynamoDB, too), otherwise AWS's.
+    initial_position: the position at which shards without a lease begin: ``"latest"`` (the
+    default), ``"trim_horizon"`` or a datetime with a time zone (KCL ``InitialPositionInStream``).
+    ``"latest"`` is the time at which the first worker made the leases, also for later workers.
+    on_error: the policy for a ``process_records`` that raises. Default: retry without end.
+    worker_id: must differ between running workers; None: one is made (KCL ``workerIdentifier``).
+    credentials: default: those that boto3 finds.
+    table_name: the lease table's name, if it differs from ``name`` (KCL ``tableName``).
 
-    Raises `OptionError` and `ProcessorError` before anything is called.
+    Raises `OptionError` and `ProcessorError` before any call of AWS.
     """
 
     name: str
@@ -88,7 +93,6 @@ class Application:
     options: WorkerOptions = DEFAULT_OPTIONS
     credentials: CredentialSource = FOUND_BY_BOTO
     table_name: str | None = None
-    """The lease table's name, where it is not the application's."""
 
     def __post_init__(self) -> None:
         check_factory(self.processor)
@@ -96,7 +100,9 @@ class Application:
         self.initial()
         for name in ("name", "stream"):
             if not isinstance(getattr(self, name), str) or not getattr(self, name):
-                raise OptionError(f"{name} is {getattr(self, name)!r}; it must be a name.")
+                raise OptionError(
+                    f"{name} is {getattr(self, name)!r}; it must be a string, and not empty."
+                )
         self.address()
         if self.dynamodb_endpoint is not None:
             check_endpoint("dynamodb_endpoint", self.dynamodb_endpoint)
@@ -122,17 +128,17 @@ class Application:
                 check_consumer_name("name", self.name)
             except OptionError as error:
                 raise OptionError(
-                    f"{error} It is that of the registered consumer, too, with retrieval='efo'; "
-                    "give FanOutOptions a consumer_name."
+                    f"{error} With retrieval='efo', the registered consumer has the application's "
+                    "name: give FanOutOptions a consumer_name."
                 ) from None
         if fan_out.stream_of_arn not in {None, self.address().name}:
             raise OptionError(
-                f"consumer_arn is {fan_out.consumer_arn!r}, a consumer of another stream than "
-                f"{self.address().name!r}."
+                f"consumer_arn is {fan_out.consumer_arn!r}, which is a consumer of the stream "
+                f"{fan_out.stream_of_arn!r}; the application reads {self.address().name!r}."
             )
 
     def initial(self) -> InitialPosition:
-        """The initial position. Raises `OptionError`."""
+        """Return the initial position. Raises `OptionError`."""
         position = self.initial_position
         try:
             return parse_initial_position(position)
@@ -141,14 +147,14 @@ class Application:
             raise OptionError(f"initial_position is {given}, {error}.") from None
 
     def address(self) -> StreamAddress:
-        """The stream."""
+        """Return the stream's address."""
         return stream_address(self.stream, self.region, self.endpoint, self.credentials)
 
     def table(self) -> LeaseTable:
-        """The lease table."""
+        """Return the lease table. Nothing is called or created."""
         endpoint = self.dynamodb_endpoint
         if endpoint is None and is_loopback(self.endpoint):
-            # Not so for a VPC endpoint of Kinesis: that one does not answer for DynamoDB.
+            # A VPC endpoint of Kinesis, in contrast, does not answer for DynamoDB.
             endpoint = self.endpoint
         region = self.address().region
         return LeaseTable(self.table_name or self.name, region, endpoint, self.credentials)
@@ -160,27 +166,27 @@ class Application:
         timing: Timing = MACHINE,
         memory: MemoryBudget | None = None,
     ) -> Worker:
-        """A worker of this application, not started.
+        """Make a worker of this application, which is not started yet.
 
-        subscription_clock: tells the age of enhanced fan-out's subscriptions, in seconds, where it
-        is not the clock of ``timing``: for a local Kinesis whose clock is not the machine's.
-        timing: all other clocks, waiting and randomness; another one is for simulations.
-        memory: what all records that are held are counted in; None: the budget that workers of
-        this process share, if they give the same ``max_held_bytes``.
+        subscription_clock: measures the age of enhanced fan-out's subscriptions, in seconds; for a
+        local Kinesis whose clock is not the machine's. None: the clock of ``timing``.
+        timing: all other clocks, waits and randomness, for simulations.
+        memory: the budget for records in memory; None: one budget for all workers of this process
+        with the same ``max_held_bytes``.
 
         Creates the lease table if there is none. Raises `StreamNotFoundError`, `LeaseTableError`,
         `AccessDeniedError` and `ServiceError`.
         """
         rng = timing.new_rng()
         client = StreamClient(self.address(), timing.of(Retry(), rng), timing.wall_clock_ms)
-        # The stream first: a typing error in its name must not leave a table behind.
+        # The stream first: a typing error in its name must not create a lease table.
         stream = client.describe()
         options = self.options
         if options.hash_range_filter and stream.distributes_records:
             _log.warning(
-                "hash_range_filter is of no use on %s, and is off: the stream distributes records "
-                "itself (RecordDistributionStrategy AUTO), so that hash keys do not tell whose "
-                "records are a shard's.",
+                "hash_range_filter is switched off for %s: the stream distributes records itself "
+                "(RecordDistributionStrategy AUTO), so a record's hash key does not determine its "
+                "shard.",
                 client.address,
             )
             options = replace(options, hash_range_filter=False)
@@ -252,16 +258,15 @@ class Application:
         workers: int = 1,
         fleet: FleetOptions = DEFAULT_FLEET_OPTIONS,
     ) -> Fleet | None:
-        """Run workers until they are shut down: one in this process, or a fleet of them on Spark.
+        """Run one worker in this process, or a fleet of workers on Spark's executors.
 
-        ``run()`` returns when the worker has ended. SIGTERM and SIGINT shut it down gracefully, a
-        second one at once. Raises what starting the worker raises, and the error that ended it, if
-        one did.
+        ``run()`` runs a worker, and returns when the worker has ended. SIGTERM and SIGINT shut it
+        down gracefully; a second signal shuts it down at once. Raises the errors of
+        `Worker.start`, and the error that ended the worker, if one did.
 
-        ``run(spark, workers=8)`` submits a Spark job with a task for each worker, on any executors
-        that the session has, and returns at once, with a handle. Raises `OptionError`,
-        `ProcessorError` and `FleetError` before it is submitted; the handle tells of what fails
-        later.
+        ``run(spark, workers=8)`` submits a Spark job with a task for each worker, and returns a
+        handle at once. Raises `OptionError`, `ProcessorError` and `FleetError` before the job is
+        submitted; the handle reports later errors.
         """
         if spark is not None:
             from sparkinesis.fleet.fleet import Fleet  # noqa: PLC0415 - needs PySpark

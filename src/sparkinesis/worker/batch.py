@@ -1,4 +1,4 @@
-"""What ``process_records`` is given: user records of one shard, in order."""
+"""The batches that ``process_records`` is given: user records of one shard, in order."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 @public
 class UserRecord(msgspec.Struct, frozen=True, gc=False):
-    """A user record: what a producer put, after de-aggregation."""
+    """A user record: one record as its producer put it, after de-aggregation."""
 
     data: bytes
     partition_key: str | None
-    """None for a record that was put without one, on a stream that distributes records itself."""
+    """None for a record that was put without a key, on a stream that distributes records itself."""
     sequence_number: str
     sub_sequence_number: int
-    """0..n-1 among the user records of one aggregated record; 0 for any other."""
+    """0 to n-1 for the user records of an aggregated record; 0 for any other record."""
     approximate_arrival_timestamp: datetime | None
-    """In UTC; milliseconds."""
+    """In UTC, to the millisecond; None if the service gave no time."""
     explicit_hash_key: str | None
     shard_id: str
 
@@ -54,17 +54,18 @@ class RecordBatch:
     ) -> None:
         self._columns = columns
         self.fetched_at = fetched_at
-        """When the service gave it, by the service's clock in UTC. With `millis_behind_latest` it
-        tells up to when the shard was read: batches may wait for a slow processor."""
+        """The time of the fetch, by the service's clock in UTC. `fetched_at` less
+        `millis_behind_latest` is the time up to which the shard was read: a batch may have waited
+        for a slow processor."""
         self.millis_behind_latest = millis_behind_latest
-        """How far the batch's end was behind the stream's tip when it was fetched; None if the
-        service did not say."""
+        """The distance of the batch's end from the stream's tip, at the time of the fetch; None if
+        the service did not say."""
 
     def __len__(self) -> int:
         return int(self._columns.num_rows)
 
     def to_arrow(self) -> pa.RecordBatch:
-        """The records as the columns of `sparkinesis.stream.reading.arrow.USER_RECORD_SCHEMA`."""
+        """Return the Arrow columns of `sparkinesis.stream.reading.arrow.USER_RECORD_SCHEMA`."""
         return self._columns
 
     @functools.cached_property
@@ -91,16 +92,16 @@ class RecordBatch:
 
     @property
     def memory(self) -> int:
-        """The bytes that it takes, nearly, with the objects of `records`."""
+        """The approximate memory of the batch, with the objects of `records`, in bytes."""
         return batch_memory(self._columns.nbytes, len(self))
 
     @property
     def last(self) -> ExtendedSequenceNumber:
-        """The place of the last record. The batch must not be empty."""
+        """The position of the last record. The batch must not be empty."""
         return self._position(len(self) - 1)
 
     def arrived_ms(self, sequence_number: str) -> int | None:
-        """When a record of this batch arrived (epoch ms); None if it is none, or was not told."""
+        """Return the arrival time of a record (epoch ms); None if unknown, or not of this batch."""
         at = ExtendedSequenceNumber(sequence_number)
         row = bisect.bisect_left(range(len(self)), at, key=self._position)
         if row == len(self) or self._position(row).sequence_number != sequence_number:
@@ -116,12 +117,12 @@ class RecordBatch:
         )
 
     def after(self, done: ExtendedSequenceNumber) -> RecordBatch:
-        """The records behind ``done``."""
+        """Return the records behind the position ``done``."""
         first = bisect.bisect_right(range(len(self)), done, key=self._position)
         return self.slice(first, len(self))
 
     def slice(self, start: int, stop: int) -> RecordBatch:
-        """The records from ``start`` up to but without ``stop``."""
+        """Return the records with the indices ``start`` to ``stop - 1``."""
         if (start, stop) == (0, len(self)):
             return self
         columns = self._columns.slice(start, stop - start)
@@ -142,11 +143,11 @@ def make_batch(
     deaggregate: bool = True,
     hash_range: tuple[int, int] | None = None,
 ) -> tuple[RecordBatch, int]:
-    """A batch of ``records``, and how many user records of aggregates were left out of it.
+    """Return a batch of ``records``, and the number of user records that were left out.
 
-    ``fetched_ms``: the service's clock when it gave them (epoch ms).
-    ``hash_range`` (both ends inclusive): user records of an aggregate that lie outside of it are
-    left out, see `sparkinesis.stream.kpl.hash_filter`.
+    fetched_ms: the service's clock at the fetch (epoch ms).
+    hash_range: both ends inclusive; user records of aggregates outside of it are left out, see
+    `sparkinesis.stream.kpl.hash_filter`.
     """
     columns, dropped = to_arrow_within(
         records, hash_range, stream=stream, shard_id=shard_id, deaggregate=deaggregate
@@ -156,7 +157,7 @@ def make_batch(
 
 
 def _shared(texts: pa.Array) -> list[str]:
-    """A column's texts, each equal text as one object."""
+    """Return a column's strings. Equal strings are one object."""
     encoded = texts.dictionary_encode()
     values = encoded.dictionary.to_pylist()
     return [values[index] for index in encoded.indices.to_pylist()]

@@ -1,8 +1,8 @@
-"""A record processor's checkpoints: which are permitted, and what is written for them.
+"""The checkpoints of a record processor: the check of each, and its write to the lease table.
 
-By the KCL's ``ShardRecordProcessorCheckpointer``, with its weak spots mended: a checkpoint of a
-user record keeps the sub-sequence number, the end of the shard is recognised before anything is
-compared, and what a failed ``process_records`` was given is not permitted.
+Follows the KCL's ``ShardRecordProcessorCheckpointer``, with three differences: a checkpoint of a
+user record keeps the sub-sequence number; the end of the shard is recognised before positions are
+compared; records that a failed ``process_records`` was given cannot be checkpointed.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ _END = ExtendedSequenceNumber(SHARD_END)
 
 @dataclass(frozen=True, slots=True)
 class Permitted:
-    """What may be checkpointed, as a value."""
+    """The range of positions that may be checkpointed."""
 
     last: ExtendedSequenceNumber
     """The last checkpoint."""
     largest: ExtendedSequenceNumber
-    """The last user record that was delivered and not failed."""
+    """The last user record that was delivered, and did not fail."""
     end: ExtendedSequenceNumber | None = None
-    """The shard's last user record that was delivered, once the shard has ended."""
+    """The shard's last user record, once the shard has ended; None before."""
 
     def resolve(
         self, sequence_number: str | None, sub_sequence_number: int | None
     ) -> ExtendedSequenceNumber:
-        """What to write for a call of ``checkpoint``. Raises `CheckpointError`."""
+        """Return the checkpoint to write for a call of ``checkpoint``. Raises `CheckpointError`."""
         if sequence_number is None:
             if sub_sequence_number is not None:
                 raise CheckpointError(
-                    "A sub-sequence number needs the sequence number that it is part of: "
+                    "A sub-sequence number was given without a sequence number. Call "
                     "checkpoint(sequence_number, sub_sequence_number)."
                 )
             wanted = self.largest
@@ -66,13 +66,13 @@ class Permitted:
             return _END
         if not self.last <= wanted:
             raise CheckpointError(
-                f"A checkpoint at {wanted} would go back behind the last one, at {self.last}. To "
+                f"A checkpoint at {wanted} lies before the last checkpoint, at {self.last}. To "
                 "process records again, use checkpointer.reset()."
             )
         if not wanted <= self.largest:
             raise CheckpointError(
-                f"A checkpoint at {wanted} lies beyond what was delivered and processed, which "
-                f"ends at {self.largest}. Records in between would be lost."
+                f"A checkpoint at {wanted} lies beyond the last record that was processed, at "
+                f"{self.largest}. The records in between would be lost."
             )
         return wanted
 
@@ -81,11 +81,11 @@ def _check(wanted: ExtendedSequenceNumber) -> None:
     name = wanted.sequence_number
     if name in {LATEST, TRIM_HORIZON, AT_TIMESTAMP}:
         raise CheckpointError(
-            f"{name} is no place that was delivered. To move the application there, use "
+            f"{name} is not the position of a record. To move the shard there, use "
             f"checkpointer.reset({name!r})."
         )
     if name != SHARD_END and not (name.isascii() and name.isdecimal()):
-        raise CheckpointError(f"{name[:80]!r} is not a sequence number: it has other than digits.")
+        raise CheckpointError(f"{name[:80]!r} is not a sequence number: those have digits only.")
     if wanted.sub_sequence_number < 0:
         raise CheckpointError(
             f"The sub-sequence number {wanted.sub_sequence_number} is negative; it counts from 0."
@@ -94,7 +94,7 @@ def _check(wanted: ExtendedSequenceNumber) -> None:
 
 @public
 class PreparedCheckpoint:
-    """The first phase of a checkpoint in two; `checkpoint` is the second."""
+    """A checkpoint that was prepared, the first of its two phases; `checkpoint` is the second."""
 
     def __init__(
         self,
@@ -102,25 +102,27 @@ class PreparedCheckpoint:
         at: ExtendedSequenceNumber,
         arrived_ms: int | None = None,
     ) -> None:
-        """``arrived_ms``: when the record of ``at`` arrived (epoch ms); None if it is not known."""
+        """``arrived_ms``: the arrival time of the record at ``at`` (epoch ms); None if unknown."""
         self._checkpointer = checkpointer
         self._arrived_ms = arrived_ms
         self.at = at
 
     def checkpoint(self) -> None:
-        """Make it good. Raises what `Checkpointer.checkpoint` does."""
+        """Commit the checkpoint. Raises the errors of `Checkpointer.checkpoint`."""
         self._checkpointer.commit(self.at, self._arrived_ms)
 
 
 @public
 class Checkpointer:
-    """Stores how far a shard was processed. May be used from any thread, as long as it is held.
+    """Stores how far a shard was processed. For any thread, while the worker holds the lease.
 
-    All methods raise `CheckpointError` for what is not permitted (nothing is written),
-    `LeaseLostError` once the lease is another worker's (stop processing),
-    `LeaseTableUnavailableError` when DynamoDB does not answer, `AccessDeniedError` and
-    `LeaseTableError` when it refuses, and `SinkUnavailableError` when the rows in the shard's sinks
-    cannot be stored, which comes first (try again).
+    All methods raise:
+    `CheckpointError` for a checkpoint that is not permitted; nothing is written.
+    `LeaseLostError` if another worker has the lease; stop processing.
+    `LeaseTableUnavailableError` if DynamoDB does not answer; retry.
+    `AccessDeniedError` or `LeaseTableError` if DynamoDB refuses.
+    `SinkUnavailableError` if the rows in the shard's sinks, which are stored before the
+    checkpoint, cannot be stored; retry.
     """
 
     def __init__(
@@ -130,7 +132,7 @@ class Checkpointer:
         sinks: ShardSinks | None = None,
         place_at: Callable[[int], ExtendedSequenceNumber | None] = lambda _: None,
     ) -> None:
-        """``place_at``: the checkpoint to write for an instant (epoch ms); None: the instant."""
+        """``place_at``: gives the checkpoint for an instant (epoch ms); None: the instant."""
         start = held.lease.checkpoint
         self.sinks = sinks or ShardSinks()
         self._held = held
@@ -140,9 +142,9 @@ class Checkpointer:
         self._reset_to: Position | None = None
         self._permitted = Permitted(start, start)
         self._batch: RecordBatch | None = None
-        """The one that is being delivered."""
+        """The batch that is being delivered."""
         self._last_arrival: tuple[str, int | None] = ("", None)
-        """Of the last record that was delivered: its sequence number, and when it arrived."""
+        """Sequence number and arrival time (epoch ms) of the last record that was delivered."""
 
     @property
     def last(self) -> ExtendedSequenceNumber:
@@ -152,10 +154,11 @@ class Checkpointer:
     def checkpoint(
         self, at: UserRecord | str | None = None, sub_sequence_number: int | None = None
     ) -> None:
-        """Everything up to ``at`` is done: a user record, or a sequence number and its sub.
+        """Store that everything up to ``at`` is processed.
 
-        Without arguments: everything that was delivered, the batch at hand included. A sequence
-        number alone means its first user record, as in the KCL.
+        at: a user record, or a sequence number, with the sub-sequence number as second argument.
+        None: all that was delivered, the current batch included. A sequence number alone means its
+        first user record, as in the KCL.
         """
         with self._lock:
             wanted = self._permitted.resolve(*_parts(at, sub_sequence_number))
@@ -168,10 +171,11 @@ class Checkpointer:
         *,
         state: bytes | None = None,
     ) -> PreparedCheckpoint:
-        """The first of two phases: note where a checkpoint will be, with a state of your own.
+        """Prepare a checkpoint, the first of two phases, with a state of the user's own.
 
-        Whoever acquires the shard before the second phase finds both in
-        ``shard.pending_checkpoint``, and may make it good: what sinks hold is stored before.
+        A worker that acquires the shard before the second phase finds both in
+        ``shard.pending_checkpoint``, and may commit it. The rows in the shard's sinks are stored
+        before the checkpoint is prepared.
         """
         with self._lock:
             wanted = self._permitted.resolve(*_parts(at, sub_sequence_number))
@@ -186,11 +190,11 @@ class Checkpointer:
     def reset(self, to: str | datetime) -> None:
         """Move this shard to ``"LATEST"``, ``"TRIM_HORIZON"`` or an instant (an aware datetime).
 
-        The rest of what was fetched is dropped, and records are delivered from there on, to this
-        same processor. Other shards are not moved: see ``sparkinesis reset`` for all of them.
+        Records that were fetched already are dropped. Delivery continues there, to the same
+        processor. Other shards are not moved: `sparkinesis reset` moves all shards.
 
-        Where a Java KCL may share the lease table, the last record before the instant is looked for
-        and written, by a few calls that read the stream; raises service errors, too.
+        If a Java KCL may share the lease table, the last record before the instant is found, by a
+        few calls that read the stream, and written instead; raises service errors, too.
         """
         try:
             target = parse_initial_position(to)
@@ -217,7 +221,10 @@ class Checkpointer:
     # --- for the shard consumer
 
     def take_reset(self) -> Position | None:
-        """Where the processor wants to go on, once. Until then nothing delivered counts."""
+        """Return the position of a `reset`, once; None without a reset.
+
+        Nothing that is delivered between the reset and this call can be checkpointed.
+        """
         with self._lock:
             position, self._reset_to = self._reset_to, None
             return position
@@ -228,16 +235,16 @@ class Checkpointer:
 
     @property
     def settled(self) -> ExtendedSequenceNumber | None:
-        """The last checkpoint, if all that was delivered is behind it; else None."""
+        """The last checkpoint, if it covers all that was delivered; otherwise None."""
         with self._lock:
             permitted = self._permitted
             is_moving = permitted.end is not None or self._reset_to is not None
             return None if is_moving or permitted.last != permitted.largest else permitted.last
 
     def commit(self, at: ExtendedSequenceNumber, arrived_ms: int | None = None) -> None:
-        """Write a checkpoint that was resolved; checked again, since others may lie in between.
+        """Write a checkpoint that was resolved. Checked again: others may have been written since.
 
-        ``arrived_ms``: when its record arrived (epoch ms); None: to be looked up.
+        arrived_ms: the arrival time of its record (epoch ms); None: looked up.
         """
         with self._lock:
             permitted = self._permitted
@@ -254,7 +261,7 @@ class Checkpointer:
             self._permitted = replace(permitted, last=at)
 
     def _arrived_ms(self, sequence_number: str) -> int | None:
-        """When a record arrived (epoch ms), if that is still known."""
+        """Return the arrival time of a record (epoch ms); None if it is not known any more."""
         if self._last_arrival[0] == sequence_number:
             return self._last_arrival[1]
         known = self._held.lease.known
@@ -263,16 +270,17 @@ class Checkpointer:
         return None if self._batch is None else self._batch.arrived_ms(sequence_number)
 
     def _flush(self, doing: str) -> None:
-        """Store what the sinks hold: no checkpoint may be ahead of it."""
+        """Store the rows in the sinks: no checkpoint may be ahead of them."""
         if self.sinks.has_rows:
-            self._held.require_held(doing)  # or else rows that another worker writes come twice
+            # Without the lease, rows would be stored that another worker stores, too.
+            self._held.require_held(doing)
             permitted = self._permitted
             self.sinks.flush(permitted.last, permitted.end or permitted.largest)
 
     def deliver(self, until: ExtendedSequenceNumber, batch: RecordBatch | None = None) -> None:
-        """User records up to ``until`` are about to be delivered: permit checkpoints in them.
+        """Permit checkpoints up to ``until``: these user records are about to be delivered.
 
-        ``batch``: theirs, which tells when they arrived.
+        batch: the batch of these records, for their arrival times.
         """
         with self._lock:
             self._batch = batch
@@ -282,19 +290,19 @@ class Checkpointer:
                 self._permitted = replace(self._permitted, largest=until)
 
     def end_call(self) -> None:
-        """The batch was delivered, or its delivery failed: let go of it."""
+        """Drop the batch, whose delivery has ended or failed."""
         with self._lock:
             self._batch = None
 
     def take_back(self, until: ExtendedSequenceNumber) -> None:
-        """Processing failed: permit nothing behind ``until``, or behind the last checkpoint."""
+        """Permit checkpoints up to ``until`` only, since processing the rest failed."""
         with self._lock:
             if self._reset_to is None:
                 until = max(until, self._permitted.last)
                 self._permitted = replace(self._permitted, largest=until)
 
     def end(self) -> None:
-        """The shard has ended: a checkpoint at its last user record is one at SHARD_END now."""
+        """Note the end of the shard: a checkpoint at its last user record becomes SHARD_END."""
         with self._lock:
             if self._permitted.end is None:
                 largest = self._permitted.largest
@@ -302,7 +310,7 @@ class Checkpointer:
 
 
 def _known(at: ExtendedSequenceNumber, arrived_ms: int | None) -> AfterRecord | None:
-    """What a checkpoint's row tells of arrival times."""
+    """Return the arrival times to store with a checkpoint."""
     if at.is_sentinel or arrived_ms is None:
         return None
     clear_until = arrived_ms - CLOCK_MARGIN_MS
@@ -322,6 +330,6 @@ def _parts(
         return at.sequence_number, at.sub_sequence_number
     if at is not None and not isinstance(at, str):
         raise CheckpointError(
-            f"A checkpoint is a user record or a sequence number, not {type(at).__name__}."
+            f"checkpoint() takes a user record or a sequence number, not {type(at).__name__}."
         )
     return at, sub_sequence_number

@@ -1,15 +1,15 @@
-"""What happens when ``process_records`` raises: retry, skip, dead-letter, or stop the shard.
+"""The policies for a ``process_records`` that raises: retry, skip, dead-letter, stop the shard.
 
-Policies are values; the shard consumer asks them. None of them loses a record without a word.
-They are not asked when the lease is lost, when a shutdown was requested, nor while a checkpoint
-cannot be made for no fault of the records: the lease table does not answer
-(`LeaseTableUnavailableError`), is missing (`LeaseTableError`) or may not be written to
+Policies are values that the shard consumer applies. Every record that a policy gives up is logged.
+A policy is not applied when the lease is lost or a shutdown was requested, nor when a checkpoint
+fails for a reason outside of the records: the lease table does not answer
+(`LeaseTableUnavailableError`), is missing (`LeaseTableError`) or refuses writes
 (`AccessDeniedError`), or a sink's storage does not answer (`SinkUnavailableError`). The records are
-delivered again, here or by another worker.
+then delivered again, by this worker or another one.
 
-Nor are they asked for a `ProcessorError`, such as for a call that returned a coroutine instead of
-doing its work: a mistake in the program, and no fault of any record. The worker ends with it, and
-the records come again once the mistake is mended.
+A `ProcessorError` is not subject to a policy either: it is a mistake in the program, such as a call
+that returns a coroutine instead of doing its work. It ends the worker, and the records are
+delivered again once the program is corrected.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from sparkinesis.worker.dead_letters.targets import DeadLetterTarget, check_targ
 @public
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """Log the records that fail, and go on behind them."""
+    """Log the records that fail, and continue with the next ones."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """Give the records that fail to ``target``, and go on behind them.
+    """Give the records that fail to ``target``, and continue with the next ones.
 
-    ``target``: a function of a `FailedRecords`, a `DeadLetterStream` or a `DeadLetterDirectory`. If
-    it raises, it is tried again like ``process_records``; the shard does not go on without it.
+    target: a `DeadLetterStream`, a `DeadLetterDirectory`, or a function that takes a
+    `FailedRecords`. A target that raises is retried until it succeeds; the shard waits for it.
 
-    Raises `OptionError` for a target that could not take them.
+    Raises `OptionError` for a target that cannot take records.
     """
 
     target: DeadLetterTarget
@@ -50,20 +50,22 @@ class DeadLetter:
 @public
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Stop the shard: release its lease, and leave it alone for as long as this worker lives.
+    """Stop the shard: release its lease, and do not take the lease again until a restart.
 
-    Other workers take it; the row's ``ownerSwitchesSinceCheckpoint`` tells of a record that none
-    of them can process.
+    Other workers take the shard. If none of them can process a record, the count
+    ``ownerSwitchesSinceCheckpoint`` in the lease table's row rises.
     """
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Deliver the same records again, ``attempts`` times at most, then do as ``then`` says.
+    """Deliver the same records again, then apply ``then``.
 
-    attempts: calls in all; None, the default, is without end.
-    base, cap: seconds; the n-th wait is drawn evenly from 0 to ``min(cap, base * 2**n)``.
+    attempts: the number of calls in all, at most. Default: None, unlimited.
+    base, cap: seconds; the n-th wait is drawn evenly from 0 to ``min(cap, base * 2**n)``. Defaults:
+    0.5 and 30.
+    then: `Skip`, `DeadLetter` or `Stop`. Default: `Stop`.
     """
 
     attempts: int | None = None
@@ -75,7 +77,10 @@ class Retry:
         if self.attempts is not None and self.attempts < 1:
             raise OptionError(f"attempts is {self.attempts}; it must be at least 1, or None.")
         if self.base < 0 or self.cap < 0:
-            raise OptionError("base and cap of Retry are seconds, and cannot be negative.")
+            raise OptionError(
+                f"base of Retry is {self.base} and cap is {self.cap} (seconds); neither may be "
+                "negative."
+            )
         if not isinstance(self.then, Skip | DeadLetter | Stop):
             raise OptionError(
                 f"then of Retry is {self.then!r}; it must be Skip(), DeadLetter(target) or Stop()."
@@ -83,7 +88,8 @@ class Retry:
 
 
 RETRY = Retry()
-"""Again and again: nothing is lost, and a record that never succeeds holds up its shard, loudly."""
+"""The default: retry without end. Nothing is lost; a record that never succeeds blocks its shard,
+and each failure is logged."""
 
 OnError: TypeAlias = Retry | Skip | DeadLetter | Stop
 
@@ -91,7 +97,7 @@ OnError: TypeAlias = Retry | Skip | DeadLetter | Stop
 def wait_before_retry(
     policy: OnError, failures: int, uniform: Callable[[float, float], float]
 ) -> float | None:
-    """Seconds until the next try after so many ``failures``; None: no more tries."""
+    """Return the seconds until the next try after so many ``failures``; None: no more tries."""
     if not isinstance(policy, Retry):
         return None
     if policy.attempts is not None and failures >= policy.attempts:
@@ -100,12 +106,12 @@ def wait_before_retry(
 
 
 def last_resort(policy: OnError) -> Skip | DeadLetter | Stop:
-    """What to do once there are no more tries."""
+    """Return what to do once there are no more tries."""
     return policy.then if isinstance(policy, Retry) else policy
 
 
 def check_policy(policy: object) -> None:
-    """Raise `OptionError` for what is not a policy."""
+    """Raise `OptionError` if ``policy`` is not a policy."""
     if not isinstance(policy, Retry | Skip | DeadLetter | Stop):
         raise OptionError(
             f"on_error is {policy!r}; it must be Retry(), Skip(), DeadLetter(target) or Stop()."

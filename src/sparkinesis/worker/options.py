@@ -1,4 +1,4 @@
-"""The settings of a worker. The defaults are the KCL's, where it has one."""
+"""The options of a worker. The defaults are the KCL's, where the KCL has the option."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CONSUMER_ARN = re.compile(
 )
 
 LONGEST = 3_652 * 86_400.0
-"""Seconds, ten years: what no wait comes near, and every clock can add."""
+"""Seconds (ten years): longer than any wait, and short enough for every clock to add."""
 
 Bytes: TypeAlias = int
 
@@ -32,7 +32,7 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
 
 
 def check_types(options: Any) -> None:
-    """Raise `OptionError` for a value that is not of its field's type, or not a time to wait."""
+    """Raise `OptionError` for a value of the wrong type, and for a number that is too large."""
     for each in fields(options):
         kind, _, none = str(each.type).partition(" | ")
         value = getattr(options, each.name)
@@ -58,16 +58,21 @@ BillingMode: TypeAlias = Literal["PAY_PER_REQUEST", "PROVISIONED"]
 @public
 @dataclass(frozen=True, slots=True)
 class LeaseTableOptions:
-    """How to create the lease table where there is none. An existing table is left as it is."""
+    """The properties of a lease table that is created. An existing table is left as it is."""
 
     billing_mode: BillingMode = "PAY_PER_REQUEST"
     read_capacity: int = 10
-    """Units a second; of PROVISIONED only."""
+    """Capacity units a second; for PROVISIONED only (KCL ``initialLeaseTableReadCapacity``)."""
     write_capacity: int = 10
+    """Capacity units a second; for PROVISIONED only (KCL ``initialLeaseTableWriteCapacity``)."""
     point_in_time_recovery: bool = False
-    """Switched on at each start, for an existing table too, as the KCL does; never off."""
+    """Default: False. True switches point-in-time recovery on at each start, for an existing table
+    too, as the KCL does (``leaseTablePitrEnabled``). False never switches it off."""
     deletion_protection: bool = False
+    """Default: False. True protects a new table from deletion (KCL
+    ``leaseTableDeletionProtectionEnabled``)."""
     tags: tuple[tuple[str, str], ...] = ()
+    """Pairs of key and value for a new table (KCL ``tags``). Default: none."""
 
     def __post_init__(self) -> None:
         if self.billing_mode not in ("PAY_PER_REQUEST", "PROVISIONED"):
@@ -82,25 +87,27 @@ class LeaseTableOptions:
             for tag in self.tags
         )
         if not is_pairs:
-            raise OptionError("tags must be a tuple of pairs of texts.")
+            raise OptionError("tags must be a tuple of (key, value) pairs of strings.")
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class FanOutOptions:
-    """Enhanced fan-out: the registered consumer that an application's workers share."""
+    """Options of enhanced fan-out: the registered consumer that an application's workers share."""
 
     consumer_name: str | None = None
-    """The consumer to use, registered where there is none of that name (KCL
-    ``fanoutConfig.consumerName``); None: the application's name."""
+    """The consumer's name (KCL ``fanoutConfig.consumerName``). The consumer is registered if the
+    stream has none of that name. Default: the application's name."""
     consumer_arn: str | None = None
-    """A consumer that is there; nothing is registered or described then."""
+    """The ARN of an existing consumer (KCL ``fanoutConfig.consumerArn``). With an ARN, no consumer
+    is registered or described. Default: none."""
     fall_back_to_polling: bool = False
-    """Read by GetRecords when registering is refused: the stream has as many consumers as it may,
-    or the credentials may not register one. A warning says why."""
+    """Default: False, which raises an error. True polls with GetRecords when registering the
+    consumer is refused: the stream has its maximum of consumers, or the credentials lack the
+    permission. A warning gives the reason. The KCL has no such option."""
     deregister: bool = False
-    """Deregister the consumer when the last worker shuts down gracefully (the KCL never does): it
-    costs by the hour, used or not."""
+    """Default: False, as in the KCL. True deregisters the consumer when the last worker shuts down
+    gracefully. A registered consumer is billed by the hour, used or not."""
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -117,13 +124,13 @@ class FanOutOptions:
         for name in ("consumer_name", "fall_back_to_polling", "deregister"):
             if getattr(self, name):
                 raise OptionError(
-                    f"{name} concerns a consumer that is registered here, and consumer_arn is of "
-                    "one that is there: give one of both."
+                    f"{name} is for a consumer that the worker registers; consumer_arn names an "
+                    "existing one. Give one of the two options."
                 )
 
     @property
     def stream_of_arn(self) -> str | None:
-        """The name of the stream that ``consumer_arn`` is of."""
+        """The name of the stream in ``consumer_arn``; None without an ARN."""
         found = _CONSUMER_ARN.fullmatch(self.consumer_arn or "")
         return found["stream"] if found else None
 
@@ -140,14 +147,14 @@ def check_consumer_name(option: str, name: str) -> None:
 DEFAULT_FAN_OUT = FanOutOptions()
 
 DEFAULT_HELD_BYTES = 512 * 1_048_576
-"""With it, a worker of 200 shards with slow processors stays within a container of 2 GiB."""
+"""512 MiB: a worker of 200 shards with slow processors fits into a container of 2 GiB."""
 
 _MIB = 1_048_576
 
 
 @dataclass(frozen=True, slots=True)
 class AheadLimits:
-    """The most that waits for one shard's record processor."""
+    """The most that may wait for one shard's record processor."""
 
     pages: int
     bytes: int
@@ -157,79 +164,95 @@ class AheadLimits:
 @public
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
-    """Durations are in seconds. Raises `OptionError` for a value that cannot be used."""
+    """The options of a worker. Durations are in seconds.
+
+    Raises `OptionError` for a value that cannot be used.
+    """
 
     failover_time: float = 10.0
-    """A lease that was not renewed for this long is taken by another worker (KCL
-    ``failoverTimeMillis``). All workers of an application must agree on it."""
+    """Default: 10 s. A lease that is not renewed for this long is taken by another worker (KCL
+    ``failoverTimeMillis``). All workers of an application must have the same value. Shorter:
+    quicker failover, more calls to DynamoDB."""
     max_leases: int = 2**31 - 1
-    """The most shards that this worker reads (KCL ``maxLeasesForWorker``)."""
+    """The most shards that this worker reads (KCL ``maxLeasesForWorker``). Default: unlimited."""
     max_leases_to_steal: int = 2**31 - 1
-    """The most leases to steal at one time. The KCL's default of 1 balances slowly."""
+    """The most leases to steal at one time (KCL ``maxLeasesToStealAtOneTime``). Default: unlimited;
+    the KCL's default of 1 balances slowly."""
     handoff_timeout: float = 30.0
-    """How long the owner of a stolen lease may take to let go (KCL
-    ``gracefulLeaseHandoffTimeoutMillis``)."""
+    """Default: 30 s. The time in which the owner of a stolen lease may finish its batch and
+    checkpoint (KCL ``gracefulLeaseHandoffTimeoutMillis``)."""
     retrieval: Literal["polling", "efo"] = "polling"
-    """How records are fetched: by GetRecords, or pushed by the service to a registered consumer
-    (enhanced fan-out), which has 2 MiB a second of each shard to itself. The KCL's default is the
-    second, which is billed."""
+    """Default: "polling", by GetRecords calls. "efo" (enhanced fan-out) has the service push the
+    records to a registered consumer, which has 2 MiB a second of each shard to itself, and is
+    billed. The KCL's default is enhanced fan-out."""
     fan_out: FanOutOptions = DEFAULT_FAN_OUT
-    """Of ``retrieval="efo"``."""
+    """The registered consumer; for ``retrieval="efo"`` only."""
     max_records: int = MAX_RECORDS_PER_CALL
-    """The most records to ask for in one GetRecords call, 1 to 10,000. With enhanced fan-out the
-    service alone decides how many come at once."""
+    """The most records of one GetRecords call, 1 to 10,000 (KCL ``maxRecords``). Default: 10,000.
+    With enhanced fan-out, the service alone chooses how many records come at once."""
     idle_time: float = 1.0
-    """The wait between two reads of a shard that had nothing more to give; none with enhanced
-    fan-out."""
+    """Default: 1 s. The wait between two GetRecords calls at the tip of a shard (KCL
+    ``idleTimeBetweenReadsInMillis``). Shorter: lower latency, more calls. Enhanced fan-out does not
+    wait."""
     max_held_bytes: Bytes = DEFAULT_HELD_BYTES
-    """The most memory for records that wait for record processors or are with them: of all shards
-    of all workers in this process that give the same number. What is unpacked counts as what it
-    takes then, with a Python object for each user record. A shard that has nothing is always given
-    a little, so that no shard waits for another's processor. The KCL has no such limit."""
+    """Default: 512 MiB. The most memory for records that wait for record processors or are being
+    processed, of all shards of all workers in this process that give the same number. Unpacked
+    records count with the memory that they take as Python objects. A shard without records always
+    gets a little memory, so that no shard waits for another shard's processor. The KCL has no such
+    limit."""
     max_pages_ahead: int = 4
-    """How many answers or events may wait for a shard's record processor before no more is fetched
-    (KCL ``maxPendingProcessRecordsInput``)."""
+    """The most GetRecords answers or events that may wait for a shard's record processor before
+    fetching pauses (KCL ``maxPendingProcessRecordsInput``). Default: 4."""
     max_bytes_ahead: Bytes = 8 * _MIB
-    """The same in bytes of data (KCL ``maxByteSize``; ``maxCacheByteSize`` in 1.x)."""
+    """The same limit in bytes of data (KCL ``maxByteSize``; ``maxCacheByteSize`` in 1.x). Default:
+    8 MiB."""
     max_records_ahead: int = 30_000
-    """The same in records, as the stream stores them (KCL ``maxRecordsCount``)."""
+    """The same limit in records, as the stream stores them (KCL ``maxRecordsCount``). Default:
+    30,000."""
     call_even_for_empty_batches: bool = False
-    """Call ``process_records`` without records too, so that it can act on time."""
+    """Default: False. True calls ``process_records`` also with a batch without records, so that a
+    processor can act on time (KCL ``callProcessRecordsEvenForEmptyRecordList``)."""
     deaggregate: bool = True
-    """Unpack the user records of KPL aggregated records."""
+    """Default: True. Unpack the user records of KPL aggregated records."""
     hash_range_filter: bool = False
-    """Drop user records of KPL aggregated records that lie outside of the shard's hash range: for
-    KPL producers that send those again after a reshard. The KCL always does so, and drops the
-    whole aggregated record. Every other record is delivered, whatever its key: a record that is
-    not aggregated, one that is damaged, any record with ``deaggregate=False``, and any on a stream
-    that distributes records itself. ``worker.status()`` counts what was dropped."""
+    """Default: False. True drops user records of KPL aggregated records whose keys lie outside of
+    the shard's hash range, for KPL producers that send such records again after a reshard. The KCL
+    always does so, and drops the whole aggregated record. All other records are delivered, whatever
+    their keys: records that are not aggregated or are damaged, all records with
+    ``deaggregate=False``, and all records of a stream that distributes records itself.
+    ``worker.status()`` counts the dropped records."""
     skip_older_than: float | None = None
-    """Never deliver records that arrived longer ago than this. 0: those from before the worker
-    started. None: deliver everything."""
+    """Default: None, deliver everything. A number skips records that arrived longer ago than this;
+    0 skips records that arrived before the worker started. The KCL has no such option."""
     processing_time_limit: float | None = None
-    """Report a ``process_records`` that takes longer."""
+    """Default: None. Logs an error for each call of ``process_records`` that takes longer (KCL
+    ``logWarningForTaskAfterMillis``)."""
     give_up_after_limit: bool = False
-    """Also give the shard up then: the lease is released, and another worker goes on from the
-    last checkpoint."""
+    """Default: False. True also releases the shard's lease when ``processing_time_limit`` is
+    exceeded: another worker resumes at the last checkpoint."""
     parent_poll_interval: float = 10.0
-    """The wait between two looks at a parent that is not finished (KCL
-    ``parentShardPollIntervalMillis``); a parent finished on this worker is noticed at once."""
+    """Default: 10 s. The wait between two checks of a parent shard that is not finished (KCL
+    ``parentShardPollIntervalMillis``). A parent that this worker finishes is noticed at once."""
     task_backoff: float = 0.5
-    """The wait after a failed task (KCL ``taskBackoffTimeMillis``)."""
+    """Default: 0.5 s. The first wait after a failed task (KCL ``taskBackoffTimeMillis``); doubled
+    for each consecutive failure, up to 30 s."""
     audit_interval: float = 120.0
-    """Time between two looks for hash ranges without a lease (KCL
+    """Default: 120 s. The time between two checks for hash ranges without a lease (KCL
     ``leasesRecoveryAuditorExecutionFrequencyMillis``)."""
     audit_confidence: int = 3
-    """How often in a row the same hole must be seen (KCL
-    ``leasesRecoveryAuditorInconsistencyConfidenceThreshold``)."""
+    """Default: 3. The number of consecutive checks that must find the same hole before it is filled
+    (KCL ``leasesRecoveryAuditorInconsistencyConfidenceThreshold``)."""
     cleanup_interval: float = 60.0
-    """Time between two looks for leases to delete (KCL ``leaseCleanupIntervalMillis``)."""
+    """Default: 60 s. The time between two checks for leases to delete (KCL
+    ``leaseCleanupIntervalMillis``)."""
     cleanup_leases: bool = True
-    """Delete leases of finished shards once their children are being read (KCL
+    """Default: True. Delete the leases of finished shards once their children are being read (KCL
     ``cleanupLeasesUponShardCompletion``)."""
     shutdown_timeout: float = 30.0
-    """How long SIGTERM and SIGINT let processors finish; pass another to ``shutdown``."""
+    """Default: 30 s. The time in which record processors may finish after SIGTERM or SIGINT.
+    ``Worker.shutdown`` takes another value."""
     table: LeaseTableOptions = field(default_factory=LeaseTableOptions)
+    """The properties of a lease table that is created."""
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -251,7 +274,7 @@ class WorkerOptions:
         if self.retrieval not in ("polling", "efo"):
             raise OptionError(f"retrieval is {self.retrieval!r}; it must be 'polling' or 'efo'.")
         if self.retrieval != "efo" and self.fan_out != DEFAULT_FAN_OUT:
-            raise OptionError("fan_out is given, and is of retrieval='efo' only: give that too.")
+            raise OptionError("fan_out is for retrieval='efo' only: give that, too.")
         if self.skip_older_than is not None:
             _at_least(self, "skip_older_than", 0)
         if self.processing_time_limit is not None:
@@ -271,27 +294,30 @@ class WorkerOptions:
 
     @property
     def ahead(self) -> AheadLimits:
-        """What concerns fetching ahead of one shard's record processor."""
+        """The limits of fetching ahead of one shard's record processor."""
         return AheadLimits(self.max_pages_ahead, self.max_bytes_ahead, self.max_records_ahead)
 
     @property
     def shard_sync(self) -> ShardSyncSettings:
-        """What concerns the leases of all workers."""
+        """The settings of shard sync, audit and lease cleanup."""
         return ShardSyncSettings(
             self.audit_interval, self.audit_confidence, self.cleanup_interval, self.cleanup_leases
         )
 
     @property
     def renew_interval(self) -> float:
-        """Three renewals fit into the failover time (KCL: a third of it, less an epsilon)."""
+        """The time between two renewals: three fit into the failover time.
+
+        As in the KCL: a third of it, less an epsilon.
+        """
         return self.failover_time / 3 - min(0.025, self.failover_time / 100)
 
     @property
     def taker_interval(self) -> float:
-        """Time between two looks at the lease table.
+        """The time between two reads of the lease table.
 
-        The KCL looks every second failover time, which makes a crash cost up to three of them. Half
-        a renew interval lets a released lease be taken within one.
+        The KCL reads once in two failover times, so that failover after a crash takes up to three
+        of them. With half a renew interval, a released lease is taken within one renew interval.
         """
         return self.renew_interval / 2
 

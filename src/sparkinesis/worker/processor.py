@@ -1,4 +1,4 @@
-"""What a user writes: a record processor, and what it is told about its shard."""
+"""The class that a user derives a record processor from, and the shard that it is given."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class ProcessorShard:
     stream: str
     worker_id: str
     checkpoint: ExtendedSequenceNumber
-    """Where the shard stands: what comes after it is about to be delivered."""
+    """The shard's last checkpoint: delivery begins behind it."""
     pending_checkpoint: PendingCheckpoint | None = None
-    """A checkpoint that was prepared and never made: make it good, or roll it back."""
+    """A checkpoint that was prepared and not committed: commit it, or roll it back."""
     request_shutdown: Callable[[], None] = field(default=lambda: None, repr=False, compare=False)
-    """Asks the whole application's worker to shut down gracefully; returns at once."""
+    """Begins a graceful shutdown of the worker, with all of its shards; returns at once."""
     sinks: ShardSinks = field(default_factory=ShardSinks, repr=False, compare=False)
-    """Those that `sink` made."""
+    """The sinks that `sink` made."""
 
     def sink(
         self,
@@ -53,21 +53,22 @@ class ProcessorShard:
         filesystem: object | None = None,
         compression: str | None = "zstd",
     ) -> ParquetSink:
-        """A sink for rows of this shard: Parquet files, stored before each checkpoint.
+        """Make a sink for rows of this shard: Parquet files, stored before each checkpoint.
 
-        To be called in `initialize`. Nothing is written by it.
+        Call it in `initialize`. Nothing is written yet.
 
-        path: a local directory, or a URI that pyarrow knows (file, s3, s3a, gs, abfs, hdfs) or that
-        fsspec does, if that is installed; with ``filesystem``, a path within it.
-        partition_by: columns (of integers, booleans, strings or dates) that make directories
-        ``name=value`` as Spark's do, and are not in the files.
-        max_bytes, max_age: the sink is due when it holds as many bytes (in memory; a file has
-        fewer) or a row for as many seconds.
-        filesystem: of pyarrow or fsspec, with credentials and settings of its own.
-        compression: the codec's name, as Parquet has it; None for none.
+        path: a local directory, or a URI that pyarrow knows (file, s3, s3a, gs, abfs, hdfs), or
+        that fsspec knows if it is installed; with ``filesystem``, a path within that.
+        partition_by: columns (integers, booleans, strings or dates) that become directories
+        ``name=value``, as Spark's do, and are left out of the files.
+        max_bytes: the sink is due when it holds this many bytes in memory; a file has fewer.
+        Default: 64 MiB.
+        max_age: the sink is due when it has held a row for this many seconds. Default: 60.
+        filesystem: a file system of pyarrow or fsspec, with its own credentials and settings.
+        compression: the codec's Parquet name; None: no compression. Default: zstd.
 
-        Raises `OptionError` for what cannot be used, and `SinkUnavailableError` if the storage's
-        client cannot be made.
+        Raises `OptionError` for a value that cannot be used, and `SinkUnavailableError` if the
+        storage's client cannot be made.
         """
         plan = SinkPlan(schema, partition_by, max_bytes, max_age, compression)
         labels = {
@@ -81,7 +82,7 @@ class ProcessorShard:
 
 @public
 class RecordProcessor:
-    """Processes the records of one shard; one instance for each time that a lease is acquired.
+    """Processes the records of one shard. A new instance is made each time a lease is acquired.
 
     The life cycle is that of the KCL's ``ShardRecordProcessor``: `initialize` once, then
     `process_records` for batch after batch, then one of `lease_lost` and `shard_ended`. Calls for
@@ -89,47 +90,47 @@ class RecordProcessor:
     concurrently. No record of a shard's children is delivered, on any worker, before the parent's
     `shard_ended` has checkpointed.
 
-    All methods are plain ones, whose work is done when they return. A class with one that is
-    ``async def``, or has a ``yield``, is refused (`ProcessorError`); a call that returns a
-    coroutine or a generator all the same ends the worker with that error.
+    Each method must have done its work when it returns. A class with a method that is ``async def``
+    or has a ``yield`` is refused (`ProcessorError`). A call that returns a coroutine or a generator
+    ends the worker with the same error.
     """
 
     def initialize(self, shard: ProcessorShard) -> None:
-        """Called first. An exception is logged and the call repeated."""
+        """Prepare for the shard; called first. An exception is logged, and the call is retried."""
 
     def process_records(self, batch: RecordBatch, checkpointer: Checkpointer) -> None:
         """Process user records, in order. Checkpoint as often as you like, or not at all.
 
-        An exception is handled as the application's ``on_error`` says; no record is skipped unless
-        that says so.
+        The application's ``on_error`` decides what follows an exception. By default the records
+        are delivered again, and none is skipped.
         """
         raise NotImplementedError
 
     def lease_lost(self) -> None:
-        """Another worker has the shard now, or will: checkpoints are refused from here on."""
+        """Clean up: another worker has the shard, or will. Checkpoints are refused from now on."""
 
     def shard_ended(self, checkpointer: Checkpointer) -> None:
-        """The shard was split or merged, and every record of it was delivered.
+        """Finish the shard: it was split or merged, and all of its records were delivered.
 
-        Must checkpoint, which lets the shard's children begin. The call is repeated until it does.
+        Must checkpoint, so that the shard's children can begin. The call is repeated until it does.
         """
         checkpointer.checkpoint()
 
     def shutdown_requested(self, checkpointer: Checkpointer) -> None:
-        """The worker shuts down, or the shard moves to another one: the last chance to checkpoint.
+        """Checkpoint for the last time: the worker shuts down, or the shard moves to another one.
 
         `lease_lost` follows.
         """
 
 
 ProcessorFactory: TypeAlias = Callable[[], RecordProcessor]
-"""Makes a record processor without arguments, such as its class."""
+"""A class or function that makes a record processor when called without arguments."""
 
 _REQUIRED = ("initialize", "process_records", "lease_lost", "shard_ended", "shutdown_requested")
 
 
 def check_factory(factory: object) -> None:
-    """Raise `ProcessorError` for what cannot make record processors, as far as one can tell."""
+    """Raise `ProcessorError` if ``factory`` visibly cannot make record processors."""
     if isinstance(factory, RecordProcessor):
         raise ProcessorError(
             f"The processor is an instance of {type(factory).__name__}. Each shard needs one of "
@@ -150,7 +151,7 @@ def check_factory(factory: object) -> None:
 
 
 def make_processor(factory: ProcessorFactory) -> RecordProcessor:
-    """A new record processor. Raises `ProcessorError` if what was made is none."""
+    """Make a record processor. Raises `ProcessorError` if the factory returns something else."""
     processor = made_by(factory)
     _check_methods(type(processor))
     refuse_asynchronous(processor, _REQUIRED)
@@ -163,7 +164,7 @@ def _check_methods(made: type) -> None:
         missing.append("process_records")
     if missing:
         raise ProcessorError(
-            f"{made.__module__}.{made.__qualname__} is no record processor: it has no "
-            f"{' and no '.join(missing)}. Derive it from sparkinesis.RecordProcessor, which needs "
-            "process_records(self, batch, checkpointer) only."
+            f"{made.__module__}.{made.__qualname__} is not a record processor: it has no "
+            f"{' and no '.join(missing)}. Derive it from sparkinesis.RecordProcessor, and define "
+            "process_records(self, batch, checkpointer)."
         )

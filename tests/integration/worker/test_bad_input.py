@@ -205,7 +205,7 @@ class OfAnotherLibrary:
 @pytest.mark.parametrize(
     ("processor", "why"),
     [
-        (NoProcessRecords, "NoProcessRecords is no record processor: it has no process_records"),
+        (NoProcessRecords, "NoProcessRecords is not a record processor: it has no process_records"),
         (OfAnotherLibrary, "no initialize and no lease_lost"),
         (Journaling(Journal()), "an instance of Journaling"),
         (None, "cannot be called"),
@@ -228,10 +228,10 @@ def test_a_function_that_makes_something_else_ends_the_worker(
     """Its leases are released, and no record is lost to a worker that does it right."""
     put_at(kinesis, stream, b"x")
     worker = launch(application(processor=lambda: made))
-    with pytest.raises(ProcessorError, match=f"{type(made).__name__} is no record processor"):
+    with pytest.raises(ProcessorError, match=f"{type(made).__name__} is not a record processor"):
         worker.wait(PATIENCE)
     (failure,) = worker.failures()
-    assert "is no record processor" in failure.error
+    assert "is not a record processor" in failure.error
     assert failure.shard_ids == (), "it concerns all of them"
     assert owners(application) == {FIRST: None, SECOND: None}
     assert process_all(application, start, kinesis, stream, b"x") == [b"x", b"and on"]
@@ -318,15 +318,15 @@ def test_a_shard_whose_end_returns_a_coroutine_has_not_ended(
 
 
 _ELSEWHERE: list[tuple[Callable[[Any, Any], object], str]] = [
-    (lambda c, r: c.checkpoint(str(int(r.sequence_number) + 1)), "beyond what was delivered"),
-    (lambda c, r: c.checkpoint(r.sequence_number, 1), "beyond what was delivered"),
+    (lambda c, r: c.checkpoint(str(int(r.sequence_number) + 1)), "beyond the last record"),
+    (lambda c, r: c.checkpoint(r.sequence_number, 1), "beyond the last record"),
     (lambda c, r: c.checkpoint("LATEST"), r"reset\('LATEST'\)"),
-    (lambda c, r: c.checkpoint("SHARD_END"), "beyond what was delivered"),
+    (lambda c, r: c.checkpoint("SHARD_END"), "beyond the last record"),
     (lambda c, r: c.checkpoint("soon"), "not a sequence number"),
     (lambda c, r: c.checkpoint(12), "not int"),
     (lambda c, r: c.checkpoint(r.sequence_number, -1), "negative"),
-    (lambda c, r: c.checkpoint(None, 3), "needs the sequence number"),
-    (lambda c, r: c.prepare(str(int(r.sequence_number) + 1)), "beyond what was delivered"),
+    (lambda c, r: c.checkpoint(None, 3), "without a sequence number"),
+    (lambda c, r: c.prepare(str(int(r.sequence_number) + 1)), "beyond the last record"),
 ]
 
 

@@ -49,7 +49,7 @@ def test_the_filter_is_off_where_the_stream_distributes_records_itself(
     with caplog.at_level(logging.WARNING, "sparkinesis.worker.application"):
         start(application({"hash_range_filter": True}, name=name, stream=name))
     journal.wait_for_data(*datas)
-    assert f"hash_range_filter is of no use on stream '{name}'" in caplog.text
+    assert f"hash_range_filter is switched off for stream '{name}'" in caplog.text
 
 
 @pytest.mark.parametrize("retrieval", ["polling"])

@@ -40,19 +40,19 @@ def test_a_checkpoint_within_what_was_delivered(
 @pytest.mark.parametrize(
     ("last", "largest", "asked", "why"),
     [
-        ("20:1", "20:3", ("20", 0), "go back behind"),
-        ("20:1", "20:3", ("9", 7), "go back behind"),
-        ("20:1", "20:3", ("20", 4), "beyond what was delivered"),
-        ("20:1", "20:3", ("100", None), "beyond what was delivered"),
-        ("TRIM_HORIZON", "TRIM_HORIZON", ("5", None), "beyond what was delivered"),
+        ("20:1", "20:3", ("20", 0), "before the last checkpoint"),
+        ("20:1", "20:3", ("9", 7), "before the last checkpoint"),
+        ("20:1", "20:3", ("20", 4), "beyond the last record that was processed"),
+        ("20:1", "20:3", ("100", None), "beyond the last record that was processed"),
+        ("TRIM_HORIZON", "TRIM_HORIZON", ("5", None), "beyond the last record that was processed"),
         ("20:1", "20:3", ("LATEST", None), "checkpointer.reset"),
         ("20:1", "20:3", ("TRIM_HORIZON", None), "checkpointer.reset"),
-        ("20:1", "20:3", ("SHARD_END", None), "beyond what was delivered"),
+        ("20:1", "20:3", ("SHARD_END", None), "beyond the last record that was processed"),
         ("20:1", "20:3", ("2x", None), "not a sequence number"),
         ("20:1", "20:3", ("²", None), "not a sequence number"),
         ("20:1", "20:3", ("", None), "not a sequence number"),
         ("20:1", "20:3", ("20", -1), "negative"),
-        ("20:1", "20:3", (None, 2), "needs the sequence number"),
+        ("20:1", "20:3", (None, 2), "without a sequence number"),
     ],
 )
 def test_any_other_is_refused_with_the_reason(

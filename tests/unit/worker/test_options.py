@@ -78,9 +78,12 @@ CONSUMER = f"{ARN}/consumer/app:1700000000"
         ({"consumer_name": "a b"}, "1 to 128 letters"),
         ({"consumer_name": "a" * 129}, "1 to 128 letters"),
         ({"consumer_arn": ARN}, "must be the ARN of a consumer"),
-        ({"consumer_arn": CONSUMER, "consumer_name": "c"}, "consumer_name concerns"),
-        ({"consumer_arn": CONSUMER, "deregister": True}, "deregister concerns"),
-        ({"consumer_arn": CONSUMER, "fall_back_to_polling": True}, "fall_back_to_polling concerns"),
+        ({"consumer_arn": CONSUMER, "consumer_name": "c"}, "consumer_name is for"),
+        ({"consumer_arn": CONSUMER, "deregister": True}, "deregister is for"),
+        (
+            {"consumer_arn": CONSUMER, "fall_back_to_polling": True},
+            "fall_back_to_polling is for a",
+        ),
     ],
 )
 def test_options_of_fan_out_are_checked(options: dict[str, Any], why: str) -> None:
@@ -97,7 +100,7 @@ def test_the_consumer_of_an_application_is_checked() -> None:
 
     with pytest.raises(OptionError, match="give FanOutOptions a consumer_name"):
         make(name="a" * 200)
-    with pytest.raises(OptionError, match="consumer of another stream than 'cars'"):
+    with pytest.raises(OptionError, match="application reads 'cars'"):
         make(stream="cars", consumer_arn=CONSUMER)
     make(name="a" * 200, consumer_name="c")
     make(name="a" * 200, consumer_arn=CONSUMER)
