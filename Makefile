@@ -8,37 +8,49 @@ ARGS ?=
 SECONDS ?= 60
 MINUTES ?= 20
 SEED ?=
+FILE ?=
+# Two processes for each core, and the 15 slowest tests at the end; see tests/conftest.py.
+PYTEST := $(BIN)/python -m pytest -n auto --dist loadscope --no-loadscope-reorder --durations=15
 
-.PHONY: demo active-users test simulate soak interop-emulators lint bench format lock clean
+.PHONY: help demo active-users test test-long check simulate soak interop-emulators lint bench format lock clean
 
-demo: $(SETUP)
+help: ## List the targets (default)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(SETUP) ## Run the demo: flights through a local Kinesis, resharding and a kill -9
 	@$(BIN)/python -m examples.flights $(ARGS)
 
-active-users: $(SETUP)
+active-users: $(SETUP) ## Run the example of who is active now (ARGS=--spark, ARGS=--fleet)
 	@$(BIN)/python -m examples.active_users $(ARGS)
 
-test: $(SETUP) $(KCLPY) $(CLASSES)
-	$(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder $(ARGS)
+test: $(SETUP) $(KCLPY) $(CLASSES) ## Run all tests but the long ones, about 8 minutes on two cores
+	$(PYTEST) $(ARGS)
 
-lint: $(SETUP)
+test-long: $(SETUP) $(KCLPY) $(CLASSES) ## Run the long forms: twenty kills, a million records, ...
+	$(PYTEST) -m long $(ARGS)
+
+check: $(SETUP) ## Check FILE=src/sparkinesis/lease/rules/taker.py: its unit test, ruff and mypy
+	@$(BIN)/python -m tests.check $(FILE)
+
+lint: $(SETUP) ## Run ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-simulate: $(SETUP)
+simulate: $(SETUP) ## Play whole applications in virtual time (SECONDS=60 SEED=1)
 	@$(BIN)/python -m tests.simulation --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
-soak: $(SETUP)
+soak: $(SETUP) ## Run everything real at once, under faults (MINUTES=20 SEED=1)
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 # Needs Node.js, Java and Maven, and says so where there is none.
-interop-emulators: $(SETUP)
+interop-emulators: $(SETUP) ## Run on Kinesis and DynamoDB servers that others wrote
 	@$(BIN)/python -m tests.interop $(ARGS)
 
-bench: $(SETUP)
+bench: $(SETUP) ## Run the benchmarks
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-format: $(SETUP)
+format: $(SETUP) ## Fix style findings
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
@@ -59,12 +71,12 @@ $(KCLPY): $(SETUP)
 $(CLASSES): $(SETUP)
 	@$(BIN)/python -m tests.spark.class_archive $@
 
-# Writes constraints.txt anew, for every supported Python at once.
-lock:
+# For every supported Python at once.
+lock: ## Update constraints.txt
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --all-extras \
 	    --no-annotate --no-header --upgrade pyproject.toml -o constraints.txt
 
-clean:
+clean: ## Remove .venv and caches
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache

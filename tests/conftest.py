@@ -1,7 +1,11 @@
-"""Which tests may run side by side: those that need Spark share one session, in one process."""
+"""How tests share the processes of a run: longest first, and one Spark session for many files."""
 
 from __future__ import annotations
 
+import functools
+import os
+import signal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,28 +13,70 @@ import pytest
 if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
 
-_SPARK = "tests/spark/"
-_LONGEST_FIRST = (_SPARK, "tests/integration/worker/test_fleet.py", "tests/integration/")
+_ROOT = Path(__file__).parents[1]
+_SPARK_SESSION = "tests/spark, one session"
+_LONGEST_FIRST = (
+    "tests/spark/test_p2_no_gap_no_overlap.py",
+    "tests/spark/test_fleet.py",
+    "tests/spark/test_active_users.py",
+    "tests/spark/test_batch_read.py",  # the first file of those that share a session
+    "tests/integration/worker/test_fleet.py",
+    "tests/spark/",
+    "tests/simulation/test_bugs.py",
+    "tests/integration/worker/test_many_subscriptions.py",
+    "tests/integration/worker/test_memory.py",
+    "tests/simulation/",
+    "tests/integration/",
+    "tests/hostile/",
+    "tests/properties/",
+    "",
+)
+_LEAST_PROCESSES, _MOST_PROCESSES = 2, 8
+"""The latter for memory: each may run a Spark of its own."""
+
+
+@functools.cache
+def _scope(path: str) -> str:
+    """Return what is run in one process and in one go: a file, or all that use one session."""
+    if path.startswith("tests/spark/") and "spark: SparkSession" in (_ROOT / path).read_text():
+        return _SPARK_SESSION
+    return path
+
+
+def pytest_configure() -> None:
+    """Heed Ctrl-C, as do all processes that tests start.
+
+    A shell without job control starts what runs in the background with SIGINT ignored.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The longest begin first."""
-    order: dict[str, int] = {}
-    for item in items:
+    """Put the longest first; the sort is stable."""
+
+    def rank(item: pytest.Item) -> int:
         path = item.path.relative_to(config.rootpath).as_posix()
-        rank = [path.startswith(prefix) for prefix in (*_LONGEST_FIRST, "")]
-        order[item.nodeid] = rank.index(True)
-    items.sort(key=lambda item: order[item.nodeid])
+        return next(n for n, prefix in enumerate(_LONGEST_FIRST) if path.startswith(prefix))
+
+    items.sort(key=rank)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Return two processes for each core: half of the tests wait more than they compute."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return min(max(2 * (cores or 1), _LEAST_PROCESSES), _MOST_PROCESSES)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
-    """A file at a time, and all of Spark as one."""
+    """Hand out a scope at a time."""
     from xdist.scheduler import LoadScopeScheduling  # noqa: PLC0415 - may be switched off
 
     class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            return _SPARK if nodeid.startswith(_SPARK) else nodeid.partition("::")[0]
+            return _scope(nodeid.partition("::")[0])
 
     return Scheduling(config, log)

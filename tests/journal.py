@@ -10,8 +10,9 @@ from typing import Any
 from sparkinesis.worker.batch import RecordBatch, UserRecord
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
+from tests import pace
 
-PATIENCE = 60.0
+PATIENCE = pace.seconds(60.0)
 """Seconds that a test waits for what should take a few: only a failure takes as long."""
 
 

@@ -28,6 +28,7 @@ from sparkinesis.monitor.watched import WatchedTable, unread_hash_keys
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions
+from tests import pace
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.kcl import create_table
 from tests.streams import put_at
@@ -214,7 +215,7 @@ def start(
     workers: list[Worker] = []
 
     def run() -> Worker:
-        options = WorkerOptions(failover_time=1.5, idle_time=0.2, audit_interval=0.5)
+        options = WorkerOptions(failover_time=pace.seconds(1.5), idle_time=0.2, audit_interval=0.5)
         worker = Application(
             name=stream,
             stream=stream,

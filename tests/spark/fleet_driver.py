@@ -1,6 +1,6 @@
 """A fleet's driver, as a user writes one; a test tells it what to do, line by line.
 
-Usage: fleet_driver.py ENDPOINT STREAM FOLDER WORKERS FAILOVER_TIME CHECKPOINTS
+Usage: fleet_driver.py ENDPOINT STREAM FOLDER WORKERS FAILOVER_TIME CHECKPOINTS LOST_AFTER
 
 The processor is defined here, in what is ``__main__`` on the driver and not there on executors.
 CHECKPOINTS: ``each`` batch, or at ``shutdown`` only; or ``imported``, for a processor of a module.
@@ -25,7 +25,6 @@ from pyspark.sql.utils import is_remote
 from sparkinesis import Application, FleetOptions, RecordProcessor, WorkerOptions
 
 HEARTBEAT = 0.5
-LOST_AFTER = 3.0
 
 
 def make_processor(folder: str, checkpoints: str) -> Any:
@@ -68,7 +67,7 @@ def commands(folder: Path) -> Iterator[list[str]]:
 
 
 def main(arguments: list[str]) -> None:
-    endpoint, stream, folder, workers, failover_time, checkpoints = arguments
+    endpoint, stream, folder, workers, failover_time, checkpoints, lost_after = arguments
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
     spark = SparkSession.builder.appName("fleet").getOrCreate()
@@ -96,7 +95,7 @@ def main(arguments: list[str]) -> None:
     fleet = application.run(
         spark,
         workers=int(workers),
-        fleet=FleetOptions(heartbeat_interval=HEARTBEAT, lost_after=LOST_AFTER),
+        fleet=FleetOptions(heartbeat_interval=HEARTBEAT, lost_after=float(lost_after)),
     )
     results = Path(folder, "results.jsonl").open("a")  # noqa: SIM115 - until the end
 

@@ -13,10 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from sparkinesis.lease.table.table import LeaseTable
+from tests import pace
 from tests.spark.cluster import Cluster
 from tests.spark.query_process import group_process, kill, wait_until
 
 DRIVER = Path(__file__).with_name("fleet_driver.py")
+LOST_AFTER = pace.seconds(3.0)
+"""Seconds after which a driver and a worker that do not hear of each other part."""
 
 
 class FleetRun:
@@ -80,7 +83,15 @@ def start_fleet(
 ) -> Iterator[FleetRun]:
     """Submit a driver. The folder is the fleet's, also of the next driver's."""
     log = _prepare(folder)
-    arguments = [endpoint, stream, str(folder), str(workers), str(failover_time), checkpoints]
+    arguments = [
+        endpoint,
+        stream,
+        str(folder),
+        str(workers),
+        str(failover_time),
+        checkpoints,
+        str(LOST_AFTER),
+    ]
     with cluster.submit(
         arguments, py_files=py_files, settings=settings or {}, log=log, application=DRIVER
     ) as process:
@@ -93,7 +104,15 @@ def start_connect_fleet(
 ) -> Iterator[FleetRun]:
     """Run a driver with a Spark Connect server of its own."""
     log = _prepare(folder)
-    arguments = [endpoint, stream, str(folder), str(workers), str(failover_time), "each"]
+    arguments = [
+        endpoint,
+        stream,
+        str(folder),
+        str(workers),
+        str(failover_time),
+        "each",
+        str(LOST_AFTER),
+    ]
     environment = {
         **os.environ,
         "SPARK_REMOTE": "local[4]",

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from tests.pace import Deadline
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -58,10 +60,10 @@ def wait_until(
     every: float = 0.005,
 ) -> None:
     """Until the condition, looked at so often, holds; fails with the log if the process ends."""
-    deadline = time.monotonic() + seconds
+    deadline = Deadline(seconds)
     while not condition():
         assert process.poll() is None, log.read_text()[-3000:]
-        assert time.monotonic() < deadline, log.read_text()[-3000:]
+        assert not deadline.has_passed(), log.read_text()[-3000:]
         time.sleep(every)
 
 

@@ -81,4 +81,4 @@ def test_a_timer_that_went_off_while_the_query_was_stopped_is_set_once_more(
 
 
 def test_old_heartbeats_are_skipped_and_nobody_is_evicted_wrongly() -> None:
-    run_active_users("--spark", "--minute", "3")
+    run_active_users("--spark", minute=2.0)

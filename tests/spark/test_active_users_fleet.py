@@ -178,4 +178,4 @@ def test_the_watcher_tells_what_stopped_it(endpoint: str) -> None:
 
 
 def test_old_heartbeats_are_skipped_and_nobody_is_evicted_wrongly() -> None:
-    run_active_users("--fleet")
+    run_active_users("--fleet", minute=1.5)

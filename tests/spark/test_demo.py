@@ -24,6 +24,7 @@ from examples.flights.events import (
     to_events,
     to_json,
 )
+from tests import pace
 
 ROOT = Path(__file__).parents[2]
 AT = "%Y-%m-%dT%H:%M:%SZ"
@@ -135,7 +136,7 @@ def test_a_quick_run_loses_nothing_and_doubles_nothing() -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=180,
+        timeout=pace.seconds(180),
     )
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()

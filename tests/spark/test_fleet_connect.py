@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sparkinesis.local import LocalServer
 from sparkinesis.local.java import use_java
+from tests import pace
 from tests.spark.fleet_run import processed, start_connect_fleet
 from tests.streams import put
 
@@ -19,7 +20,7 @@ def test_a_fleet_by_spark_connect(stream_name: str, tmp_path: Path) -> None:
         ids = [f"record-{n}" for n in range(100)]
         put(kinesis, stream_name, [json.dumps({"id": id_}).encode() for id_ in ids])
         with start_connect_fleet(
-            server.endpoint_url, stream_name, tmp_path, workers=2, failover_time=6.0
+            server.endpoint_url, stream_name, tmp_path, workers=2, failover_time=pace.seconds(3.0)
         ) as run:
             run.wait(lambda: len(run.running()) == 2, every=0.2)
             run.wait(lambda: run.all_owned_by(run.running()), every=0.2)

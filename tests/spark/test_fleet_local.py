@@ -26,14 +26,17 @@ from sparkinesis import (
 from sparkinesis.fleet.status import FleetState
 from sparkinesis.local import LocalServer
 from sparkinesis.worker.checkpointer import Checkpointer
+from tests import pace
 from tests.streams import put
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PATIENCE = 90.0
-OPTIONS = WorkerOptions(failover_time=2.0, idle_time=0.2)
-FLEET = FleetOptions(heartbeat_interval=0.3, lost_after=5.0, first_backoff=0.3, log_level="ERROR")
+PATIENCE = pace.seconds(90.0)
+OPTIONS = WorkerOptions(failover_time=pace.seconds(2.0), idle_time=0.2)
+FLEET = FleetOptions(
+    heartbeat_interval=0.3, lost_after=pace.seconds(5.0), first_backoff=0.3, log_level="ERROR"
+)
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,7 @@
-"""A million user records through 16 shards, their resharding and a crash: each exactly once."""
+"""A million user records through 16 shards, their resharding and a crash: each exactly once.
+
+`make test` runs it with fewer.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ import boto3
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from sparkinesis.stream.kpl.pack import aggregate
 from tests.spark.million_query import DIGITS
@@ -25,7 +29,6 @@ from tests.spark.query_process import kill, open_batches, query_process, wait_un
 from tests.spark.reading import REGION
 from tests.streams import merge_neighbours, split
 
-USER_RECORDS = 1_000_000
 PLAIN_AT_A_TIME = 490
 """Of a PutRecords call with up to 500 records: three times as many are in aggregates."""
 PLAIN_ONE_IN = 4
@@ -35,13 +38,14 @@ QUERY = "tests.spark.million_query"
 
 
 class Producer(threading.Thread):
-    """Puts the numbers up to `USER_RECORDS`, three in four aggregated, as fast as shards take."""
+    """Puts the numbers up to ``count``, three in four aggregated, as fast as shards take."""
 
-    def __init__(self, kinesis: Any, stream: str) -> None:
+    def __init__(self, kinesis: Any, stream: str, count: int) -> None:
         super().__init__(daemon=True)
         self._kinesis = kinesis
         self._stream = stream
-        self._rng = random.Random(USER_RECORDS)
+        self._count = count
+        self._rng = random.Random(count)
         self._permission = threading.Condition()
         self._allowed = 0
         self.put = 0
@@ -59,7 +63,7 @@ class Producer(threading.Thread):
     def run(self) -> None:
         started = time.monotonic()
         try:
-            while self.put < USER_RECORDS:
+            while self.put < self._count:
                 with self._permission:
                     self._permission.wait_for(lambda: self._allowed > self.put)
                 self._put_some()
@@ -68,7 +72,7 @@ class Producer(threading.Thread):
         self.seconds = time.monotonic() - started
 
     def _put_some(self) -> None:
-        numbers = range(self.put, min(self.put + PLAIN_ONE_IN * PLAIN_AT_A_TIME, USER_RECORDS))
+        numbers = range(self.put, min(self.put + PLAIN_ONE_IN * PLAIN_AT_A_TIME, self._count))
         users = [
             (str(self._rng.getrandbits(64)), None, b"%0*d" % (DIGITS, n) + FILLER) for n in numbers
         ]
@@ -105,7 +109,8 @@ def server_process(log: Path) -> Iterator[str]:
             process.kill()
 
 
-def test_a_million_user_records_exactly_once(stream_name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [100_000, pytest.param(1_000_000, marks=pytest.mark.long)])
+def test_many_user_records_exactly_once(stream_name: str, tmp_path: Path, count: int) -> None:
     output, log = tmp_path / "output", tmp_path / "query.log"
     output.mkdir()
     started = time.monotonic()
@@ -122,35 +127,34 @@ def test_a_million_user_records_exactly_once(stream_name: str, tmp_path: Path) -
         kinesis = boto3.client("kinesis", region_name=REGION, endpoint_url=endpoint)
         kinesis.create_stream(StreamName=stream_name, ShardCount=16)
         arguments = [endpoint, stream_name, str(tmp_path / "checkpoint"), str(output)]
-        producer = Producer(kinesis, stream_name)
+        producer = Producer(kinesis, stream_name, count)
         producer.start()
 
-        def put(count: int) -> bool:
+        def put(wanted: int) -> bool:
             assert producer.failure is None, producer.failure
-            return producer.put >= count
+            return producer.put >= wanted
 
         def reshard_at(query: subprocess.Popen[bytes], reshards: dict[int, Reshard]) -> None:
-            for number, (count, reshard) in enumerate(reshards.items()):
-                wait_until(functools.partial(put, count), query, log, every=0.1)
+            for number, (tenths, reshard) in enumerate(reshards.items()):
+                wait_until(functools.partial(put, tenths * count // 10), query, log, every=0.1)
                 reshard(kinesis, stream_name, index=3 * number)
 
-        producer.allow(USER_RECORDS // 5)
+        producer.allow(count // 5)
         with query_process(QUERY, arguments, log) as query:
             wait_until(delivered, query, log, every=0.1)
-            producer.allow(USER_RECORDS * 3 // 5)
-            reshard_at(query, {300_000: split, 400_000: merge_neighbours, 500_000: split})
+            producer.allow(count // 2)
+            reshard_at(query, {3: split, 4: merge_neighbours, 5: split})
             begun = open_batches(output, "parquet")
+            producer.allow(count * 3 // 5)
             wait_until(lambda: open_batches(output, "parquet") - begun, query, log)
             kill(query)  # the batch has begun this very moment
             interrupted = open_batches(output, "parquet")
         assert interrupted, "the query was killed in a batch"
-        producer.allow(USER_RECORDS)
+        producer.allow(count)
         with query_process(QUERY, arguments, log) as query:
-            reshard_at(query, {700_000: merge_neighbours, 900_000: split})
-            wait_until(
-                lambda: put(USER_RECORDS) and delivered() >= USER_RECORDS, query, log, every=0.2
-            )
+            reshard_at(query, {7: merge_neighbours, 9: split})
+            wait_until(lambda: put(count) and delivered() >= count, query, log, every=0.2)
             seconds = time.monotonic() - started
         kinesis.close()
     print(f"{seconds:.0f} s; put in {producer.seconds:.0f} s, {producer.refused} refused")
-    assert np.array_equal(np.sort(numbers().to_numpy()), np.arange(USER_RECORDS, dtype=np.int32))
+    assert np.array_equal(np.sort(numbers().to_numpy()), np.arange(count, dtype=np.int32))

@@ -17,13 +17,14 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from sparkinesis.local import LocalServer
 from sparkinesis.stream.kpl.pack import aggregate
 from tests.engine import MODES
 from tests.spark.query_process import kill, open_batches, query_process, wait_until
 from tests.streams import active_shards, merge_neighbours, split
 
-INTERRUPTED_BATCHES = 20
 SEED = 20261121
 QUERY = "tests.spark.idempotent_query"
 
@@ -31,11 +32,12 @@ QUERY = "tests.spark.idempotent_query"
 class Producer(threading.Thread):
     """Puts numbered user records, one call in two as KPL aggregates, and reshards now and then."""
 
-    def __init__(self, kinesis: Any, stream: str, rng: random.Random) -> None:
+    def __init__(self, kinesis: Any, stream: str, rng: random.Random, reshard_every: int) -> None:
         super().__init__(daemon=True)
         self._kinesis = kinesis
         self._stream = stream
         self._rng = rng
+        self._reshard_every = reshard_every
         self._stopping = threading.Event()
         self.put = 0
         self.reshards = 0
@@ -47,7 +49,7 @@ class Producer(threading.Thread):
             while not self._stopping.wait(0.05):
                 rounds += 1
                 self._put_some(aggregated=rounds % 2 == 0)
-                if rounds % 150 == 0:
+                if rounds % self._reshard_every == 0:
                     self._reshard()
         except BaseException as error:  # noqa: BLE001 - shown by the test
             self.failure = error
@@ -108,8 +110,11 @@ class Progress:
         )
 
 
-def test_p2_every_user_record_exactly_once_through_twenty_interrupted_batches(
-    server: LocalServer, stream_name: str, tmp_path: Path
+@pytest.mark.parametrize(
+    ("interruptions", "reshard_every"), [(6, 60), pytest.param(20, 150, marks=pytest.mark.long)]
+)
+def test_p2_every_user_record_exactly_once_through_interrupted_batches(
+    server: LocalServer, stream_name: str, tmp_path: Path, interruptions: int, reshard_every: int
 ) -> None:
     """Each kill ends two queries of a stream each, one of each consumerMode; they may change it."""
     rng = random.Random(SEED)
@@ -121,7 +126,7 @@ def test_p2_every_user_record_exactly_once_through_twenty_interrupted_batches(
     progress: dict[str, Progress] = {}
     for stream in (f"{stream_name}-1", f"{stream_name}-2"):
         kinesis.create_stream(StreamName=stream, ShardCount=2)
-        producers[stream] = Producer(kinesis, stream, random.Random(stream))
+        producers[stream] = Producer(kinesis, stream, random.Random(stream), reshard_every)
         progress[stream] = Progress(output / stream)
         producers[stream].start()
 
@@ -134,7 +139,7 @@ def test_p2_every_user_record_exactly_once_through_twenty_interrupted_batches(
 
     kills = 0
     interrupted: Counter[str] = Counter()
-    while interrupted.total() < INTERRUPTED_BATCHES:
+    while interrupted.total() < interruptions:
         modes = chosen()
         with started(modes) as process:
             for written in progress.values():
@@ -158,8 +163,8 @@ def test_p2_every_user_record_exactly_once_through_twenty_interrupted_batches(
         assert set(counts) == set(range(producers[stream].put)), "a record was lost"
         assert set(counts.values()) == {1}, "a record was delivered twice"
         assert list(written.folder.glob("differs-*")) == [], "a replayed batch gave other rows"
-        assert producers[stream].reshards >= 5
-    assert all(interrupted[mode] >= INTERRUPTED_BATCHES // 4 for mode in MODES)
+        assert producers[stream].reshards >= interruptions // 4
+    assert all(interrupted[mode] >= interruptions // 4 for mode in MODES)
     assert sum(c.records for c in server.kinesis.calls.select("SubscribeToShardEvent"))
     put = sum(producer.put for producer in producers.values())
     print(f"{kills} kills, {dict(interrupted)} interrupted, {put} user records")

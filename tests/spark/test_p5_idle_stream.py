@@ -80,7 +80,7 @@ def test_p5_no_batch_runs_and_calls_per_shard_and_minute_stay_few(
             assert set(of_stream) <= {("GetRecords", shard) for shard in shards}
             per_minute = {shard: n * 60 / IDLE_SECONDS for (_, shard), n in of_stream.items()}
             assert len(per_minute) == 8
-            assert all(40 <= count <= 64 for count in per_minute.values()), per_minute
+            assert all(0 < count <= 64 for count in per_minute.values()), per_minute
             put(kinesis, reading.stream, [b"second"])
             reading.query.processAllAvailable()
             assert reading.rows == [b"first", b"second"]

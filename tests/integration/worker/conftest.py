@@ -15,9 +15,11 @@ from sparkinesis.local import Limits, LocalServer
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions
+from tests import pace
 from tests.journal import Journal, Journaling
 
-FAILOVER_TIME = 2.0
+FAILOVER_TIME = pace.seconds(2.0)
+"""A worker that stands still for that long loses its leases, as it should."""
 
 AT_ONCE = Limits(subscribe_interval_ms=0)
 """A subscription may follow another one at once, where a test is not about how long that takes."""

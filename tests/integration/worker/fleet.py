@@ -9,28 +9,28 @@ import subprocess
 import sys
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from sparkinesis.lease.table.table import LeaseTable
+from tests import pace
+from tests.pace import Deadline
 
 MODULE = "tests.integration.worker.fleet_process"
 
 
 @dataclass
 class Fleet:
-    """Worker processes by worker id, and when each came and went (seconds, monotonic)."""
+    """Worker processes by worker id."""
 
     endpoint: str
     stream: str
     folder: Path
     failover_time: float
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-    changes: list[tuple[float, str, bool]] = field(default_factory=list)
-    """(when, worker, whether it is there from then on)."""
     count: int = 0
 
     def start(self) -> str:
@@ -56,32 +56,25 @@ class Fleet:
         while not any(event["event"] == "start" for event in self.events(worker)):
             assert self.running[worker].poll() is None, self.errors(worker)
             time.sleep(0.05)
-        self.changes.append((time.monotonic(), worker, True))
         return worker
 
     def kill(self, worker: str) -> None:
         self.running[worker].kill()
         self.running.pop(worker).wait()
-        self.changes.append((time.monotonic(), worker, False))
 
-    def terminate(self, worker: str) -> float:
-        """SIGTERM; returns when it was sent. Waits for the process to end well."""
-        sent = time.monotonic()
+    def terminate(self, worker: str) -> None:
+        """SIGTERM; waits for the process to end well."""
         process = self.running.pop(worker)
         process.send_signal(signal.SIGTERM)
-        self.changes.append((sent, worker, False))
-        assert process.wait(60) == 0, self.errors(worker)
-        return sent
+        assert process.wait(pace.seconds(60)) == 0, self.errors(worker)
 
     def pause(self, worker: str) -> None:
         os.kill(self.running[worker].pid, signal.SIGSTOP)
-        self.changes.append((time.monotonic(), worker, False))
 
     def resume(self, worker: str) -> float:
         """SIGCONT; returns when it was sent."""
         sent = time.monotonic()
         os.kill(self.running[worker].pid, signal.SIGCONT)
-        self.changes.append((sent, worker, True))
         return sent
 
     def events(self, worker: str) -> Iterator[dict[str, Any]]:
@@ -98,20 +91,14 @@ class Fleet:
         return (self.folder / f"{worker}.err").read_text()[-5000:]
 
 
-@dataclass(frozen=True)
-class Look:
-    """Owners of unfinished leases, by lease key, at one moment."""
-
-    at: float
-    owners: dict[str, str | None]
-
-
 class Watcher:
-    """Looks at the lease table all the time, in a thread of its own."""
+    """Looks at the owners of unfinished leases all the time, in a thread of its own."""
 
     def __init__(self, table: LeaseTable) -> None:
-        self.looks: list[Look] = []
         self._table = table
+        self._owners: dict[str, str | None] = {}
+        self._looked = threading.Condition()
+        self._looks = 0
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._watch)
 
@@ -123,52 +110,35 @@ class Watcher:
         self._stopping.set()
         self._thread.join()
 
+    def wait_until_fair(self, shards: set[str], workers: set[str]) -> None:
+        """Wait until the unfinished leases are those of the shards, and the workers share them.
+
+        Only looks that begin after the call count.
+        """
+
+        def is_fair() -> bool:
+            counts = Counter(self._owners.values())
+            return (
+                self._looks > first
+                and set(self._owners) == shards
+                and set(counts) == workers
+                and max(counts.values()) - min(counts.values()) <= 1
+            )
+
+        deadline = Deadline(90)
+        with self._looked:
+            first = self._looks + 1
+            while not self._looked.wait_for(is_fair, 1):
+                assert self._thread.is_alive(), "the table cannot be read"
+                assert not deadline.has_passed(), (shards, workers, self._owners)
+
     def _watch(self) -> None:
         while not self._stopping.wait(0.1):
             rows = self._table.leases(consistent=True)
-            owners = {row.key: row.owner for row in rows if not row.is_finished}
-            self.looks.append(Look(time.monotonic(), owners))
-
-
-def unbalanced(
-    looks: list[Look], fleet: Fleet, *, window: float, detection: float
-) -> list[tuple[float, str]]:
-    """Looks at which leases were not fairly shared although ``window`` seconds were time enough.
-
-    Time counts from the last change: a lease more or less, a worker that came, or one that went.
-    One that has crashed or is paused is noticed ``detection`` seconds later.
-    """
-    found = []
-    effective = sorted(
-        (at + (0.0 if comes else detection), worker, comes) for at, worker, comes in fleet.changes
-    )
-    keys: set[str] = set()
-    changed = float("-inf")
-    for look in looks:
-        if set(look.owners) != keys:
-            keys, changed = set(look.owners), look.at
-        live: set[str] = set()
-        ghosts: set[str] = set()
-        for at, worker, comes in effective:
-            if at > look.at:
-                if not comes:
-                    ghosts.add(worker)
-                continue
-            changed = max(changed, at)
-            (live.add if comes else live.discard)(worker)
-        gone = {w for at, w, comes in fleet.changes if not comes and at <= look.at} & ghosts
-        if gone or look.at - changed < window or not live:
-            continue
-        counts = dict.fromkeys(live, 0)
-        for owner in look.owners.values():
-            if owner not in counts:
-                found.append((look.at, f"owned by {owner}, live are {sorted(live)}"))
-                break
-            counts[owner] += 1
-        else:
-            if max(counts.values()) - min(counts.values()) > 1:
-                found.append((look.at, str(counts)))
-    return found
+            with self._looked:
+                self._owners = {row.key: row.owner for row in rows if not row.is_finished}
+                self._looks += 1
+                self._looked.notify_all()
 
 
 def orders_of_first_sight(events: list[dict[str, Any]]) -> dict[str, list[int]]:

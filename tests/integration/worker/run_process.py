@@ -15,6 +15,7 @@ from sparkinesis.worker.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processor import RecordProcessor
+from tests import pace
 
 
 class Processor(RecordProcessor):
@@ -38,7 +39,7 @@ def main(endpoint: str, stream: str, manner: str) -> None:
         region="us-east-1",
         endpoint=endpoint,
         initial_position="trim_horizon",
-        options=WorkerOptions(failover_time=2.0, idle_time=0.2),
+        options=WorkerOptions(failover_time=pace.seconds(2.0), idle_time=0.2),
     ).run()
     print("ended", flush=True)
 

@@ -163,4 +163,4 @@ def test_an_eviction_is_right_if_there_was_a_silence_before_it(
 
 
 def test_old_heartbeats_are_skipped_and_nobody_is_evicted_wrongly() -> None:
-    run_active_users()
+    run_active_users(minute=1.0)

@@ -22,11 +22,12 @@ from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
 from sparkinesis.worker.retrieval.ahead import FetchedPage
 from sparkinesis.worker.retrieval.memory import MemoryBudget, floor_of
+from tests import pace
 from tests.journal import PATIENCE
 
 RETRIEVALS = ("polling", "efo")
-SHARDS = 20
-LIMIT = 8 * 1_048_576
+SHARDS = 10
+LIMIT = 4 * 1_048_576
 EVENT = 65_536
 """Bytes of an event of enhanced fan-out: an event is not divided."""
 
@@ -114,7 +115,7 @@ def start(application: Callable[..., Application], gate: Gate) -> Iterator[Run]:
         budget = MemoryBudget(LIMIT)
         # `held` stops all threads, for seconds where the process has many objects; the records of a
         # lease that expires meanwhile would come again.
-        made = application({"failover_time": 40.0}, processor=lambda: Standing(gate))
+        made = application({"failover_time": pace.seconds(40.0)}, processor=lambda: Standing(gate))
         workers.append(made.worker(memory=budget))
         return workers[-1].start(), budget
 

@@ -26,6 +26,7 @@ from sparkinesis.worker.dead_letters.targets import (
 )
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.on_error import DeadLetter, Retry, Skip, Stop
+from tests import pace
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.streams import put_at
 from tests.unit.stream.kpl.aggregates import sealed
@@ -219,7 +220,7 @@ def test_a_retry_sees_a_shutdown_at_once(
     journal.wait(lambda: bool(attempts(journal)))
     asked = time.monotonic()
     assert worker.shutdown(PATIENCE)
-    assert time.monotonic() - asked < 10
+    assert time.monotonic() - asked < pace.seconds(10)
     assert [call for shard, call in journal.calls() if shard == FIRST] == [
         "initialize",
         "failed",

@@ -16,6 +16,7 @@ from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.local.clock import system_clock
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
+from tests import pace
 from tests.integration.worker.conftest import AT_ONCE
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.streams import merge_neighbours, put_at, split
@@ -210,6 +211,7 @@ def test_what_was_fetched_ahead_of_a_slow_processor_gets_too_old(
     journal: Journal,
 ) -> None:
     """Fetched in time, and by the time that the processor gets to it, too old."""
+    bound = pace.seconds(3.0)
     at_work, go_on = threading.Event(), threading.Event()
 
     def dawdle(batch: Any, checkpointer: Any) -> None:
@@ -225,7 +227,9 @@ def test_what_was_fetched_ahead_of_a_slow_processor_gets_too_old(
         return sum(call.records for call in calls)
 
     start(
-        application(processor=lambda: Journaling(journal, on_records=dawdle), options=skipping(3))
+        application(
+            processor=lambda: Journaling(journal, on_records=dawdle), options=skipping(bound)
+        )
     )
     journal.wait(lambda: (FIRST, "initialize") in journal.calls())
     put_at(kinesis, stream, b"first")
@@ -233,10 +237,10 @@ def test_what_was_fetched_ahead_of_a_slow_processor_gets_too_old(
     put_at(kinesis, stream, b"stale")
     put_until = time.monotonic()
     while fetched() < 2:
-        assert time.monotonic() - put_until < 3, "too late for what is tested here"
+        assert time.monotonic() - put_until < bound, "too late for what is tested here"
         time.sleep(0.05)
     # The slow processor's time; the service tells its own in whole seconds.
-    time.sleep(max(0.0, put_until + 4.2 - time.monotonic()))
+    time.sleep(max(0.0, put_until + bound + 1.2 - time.monotonic()))
     go_on.set()
     put_at(kinesis, stream, b"new")
     journal.wait_for_data(b"new")

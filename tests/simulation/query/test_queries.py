@@ -31,18 +31,22 @@ from tests.simulation.query.story import Story as _Story
 from tests.simulation.query.world import World, digest
 
 
-@settings(
-    derandomize=True,
-    max_examples=200,
-    deadline=None,
-    phases=(Phase.generate, Phase.shrink),
-    suppress_health_check=(HealthCheck.too_slow,),
-)
-@given(history=histories())
-def test_what_must_be_true_is_in_every_history(history: History) -> None:
-    wrong = check(World(history).run())
-    note(_Story(history))
-    assert wrong == []
+@pytest.mark.parametrize("count", [80, pytest.param(200, marks=pytest.mark.long)])
+def test_what_must_be_true_is_in_every_history(count: int) -> None:
+    @settings(
+        derandomize=True,
+        max_examples=count,
+        deadline=None,
+        phases=(Phase.generate, Phase.shrink),
+        suppress_health_check=(HealthCheck.too_slow,),
+    )
+    @given(history=histories())
+    def is_in_order(history: History) -> None:
+        wrong = check(World(history).run())
+        note(_Story(history))
+        assert wrong == []
+
+    is_in_order()
 
 
 STALE_LISTING = History(
