@@ -133,7 +133,7 @@ class Watcher:
                 assert not deadline.has_passed(), (shards, workers, self._owners)
 
     def _watch(self) -> None:
-        while not self._stopping.wait(0.1):
+        while not self._stopping.wait(0.25):
             rows = self._table.leases(consistent=True)
             with self._looked:
                 self._owners = {row.key: row.owner for row in rows if not row.is_finished}

@@ -56,7 +56,7 @@ class Producer:
     def _produce(self) -> None:
         rng = random.Random(7)
         while not self._stopping.wait(0.1):
-            for key in rng.sample(KEYS, 12):
+            for key in rng.sample(KEYS, 6):
                 count = rng.choice([1, 1, 3])
                 start = self.numbers[key]
                 datas = [f"{key}:{n}".encode() for n in range(start, start + count)]
