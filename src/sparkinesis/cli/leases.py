@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
+from sparkinesis.cli.lease_report import broken_lease_lines, lag_error_lines, lag_text, lease_object
 from sparkinesis.cli.options import (
     AppName,
     DynamoDBEndpoint,
@@ -24,14 +25,12 @@ from sparkinesis.cli.options import (
 )
 from sparkinesis.lease.lease import Lease
 from sparkinesis.monitor.watched import (
-    SHORT_REASONS,
     LeaseState,
     WatchedTable,
     lease_states,
     short_checkpoint,
 )
 from sparkinesis.terminal.table import print_table
-from sparkinesis.terminal.view import behind
 
 if TYPE_CHECKING:
     from sparkinesis.monitor.lags import Lag
@@ -81,9 +80,7 @@ def leases(
                 typer.echo(json.dumps(_object(lease, states[lease.key], watched, lag)))
         else:
             _show(watched, states, found)
-        for row in watched.broken:
-            say = Console(stderr=True, highlight=False)
-            say.print(f"The lease {row} cannot be read.", soft_wrap=True, markup=False)
+        _print_to_stderr(broken_lease_lines(watched))
 
 
 def _progress(what: str) -> Any:
@@ -94,18 +91,9 @@ def _progress(what: str) -> Any:
 def _object(
     lease: Lease, state: LeaseState, watched: WatchedTable, lag: Lag | None
 ) -> dict[str, Any]:
-    ago = watched.renewed_ago(lease.key)
     return {
-        "lease": lease.key,
-        "shard": lease.shard_id,
-        "state": state.value,
-        "owner": lease.actual_owner,
-        "handed_over_to": lease.owner if lease.checkpoint_owner else None,
-        "checkpoint": checkpoint_object(lease.checkpoint, lease.timestamp_ms),
+        **lease_object(lease, state, watched, lag),
         "pending_checkpoint": lease.pending and checkpoint_object(lease.pending.at, None),
-        "millis_behind_latest": lag and lag.millis_behind_latest,
-        "lag_unknown_because": (lag and lag.why) or None,
-        "renewed_seconds_ago": None if ago is None else round(ago, 1),
         "watched_seconds": round(watched.seconds, 1),
         "counter": lease.counter,
         "owner_switches_since_checkpoint": lease.owner_switches,
@@ -134,7 +122,7 @@ def _show(
             if state is LeaseState.HANDED_OVER
             else state.value,
             "checkpoint": short_checkpoint(lease.checkpoint),
-            "behind": _behind(lag),
+            "behind": lag_text(lag),
             "renewed": _renewed(lease, watched),
         }
         if has_switches:
@@ -143,17 +131,13 @@ def _show(
             row["pending"] = short_checkpoint(lease.pending.at) if lease.pending else "-"
         rows.append(row)
     print_table(rows, console)
-    # The same trouble mostly meets all shards.
-    for why in sorted({lag.why for lag in found.values()} - {"", *SHORT_REASONS}):
-        Console(stderr=True, highlight=False).print(why, soft_wrap=True, markup=False)
+    _print_to_stderr(lag_error_lines(found))
 
 
-def _behind(lag: Lag | None) -> str:
-    if lag is None or (lag.millis_behind_latest is None and not lag.why):
-        return "-"
-    if lag.millis_behind_latest is None:
-        return lag.why if lag.why in SHORT_REASONS else "unknown"
-    return behind(lag.millis_behind_latest)
+def _print_to_stderr(lines: Sequence[str]) -> None:
+    console = Console(stderr=True, highlight=False)
+    for line in lines:
+        console.print(line, soft_wrap=True, markup=False)
 
 
 def _renewed(lease: Lease, watched: WatchedTable) -> str:

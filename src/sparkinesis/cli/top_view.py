@@ -6,11 +6,15 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sparkinesis.cli.options import checkpoint_object
+from sparkinesis.cli.lease_report import (
+    broken_lease_lines,
+    lag_error_lines,
+    lease_object,
+    short_reason,
+)
 from sparkinesis.lease.lease import Lease
 from sparkinesis.monitor.watched import (
     AT_SHARD_END,
-    SHORT_REASONS,
     LeaseState,
     WatchedTable,
     lease_states,
@@ -61,9 +65,6 @@ def top_view(
         )
         for owner, rows in sorted(mine.items())
     )
-    # The same trouble mostly meets all shards.
-    reasons = {lag.why for lag in lags.values()} - {"", *SHORT_REASONS}
-    broken = [f"The lease {row} cannot be read." for row in watched.broken]
     unread = unread_hash_keys(watched)
     holes = [
         f"No lease is left to read the hash keys {hole.first} to {hole.last}"
@@ -71,7 +72,7 @@ def top_view(
         "leases that are missing."
         for stream, hole in sorted(unread.items())
     ]
-    said = (*messages, *holes, *broken, *sorted(reasons))
+    said = (*messages, *holes, *broken_lease_lines(watched), *lag_error_lines(lags))
     return View(title, summary, "KB/s", owners, shards, said, is_partial=bool(unread))
 
 
@@ -126,7 +127,7 @@ def _shard(lease: Lease, state: LeaseState, lag: Lag | None, *, is_read: bool) -
     why = lag.why if lag else ""
     notes = [
         f"to {lease.owner}" if state is LeaseState.HANDED_OVER else "",
-        why if why in SHORT_REASONS else "lag unknown" if why else "",
+        short_reason(lag, "lag unknown") if lag and lag.why else "",
         f"at {short_checkpoint(lease.checkpoint)}",
     ]
     return ShardRow(
@@ -145,16 +146,7 @@ def _shard(lease: Lease, state: LeaseState, lag: Lag | None, *, is_read: bool) -
 def _object(
     lease: Lease, state: LeaseState, watched: WatchedTable, lag: Lag | None
 ) -> dict[str, Any]:
-    ago = watched.renewed_ago(lease.key)
     return {
-        "lease": lease.key,
-        "shard": lease.shard_id,
-        "state": state.value,
-        "owner": lease.actual_owner,
-        "handed_over_to": lease.owner if lease.checkpoint_owner else None,
-        "checkpoint": checkpoint_object(lease.checkpoint, lease.timestamp_ms),
-        "millis_behind_latest": lag and lag.millis_behind_latest,
-        "lag_unknown_because": (lag and lag.why) or None,
+        **lease_object(lease, state, watched, lag),
         "kilobytes_per_second": lease.throughput_kbps,
-        "renewed_seconds_ago": None if ago is None else round(ago, 1),
     }

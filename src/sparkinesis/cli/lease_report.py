@@ -1,0 +1,56 @@
+"""The parts of a lease's report that `sparkinesis leases` and `top` have in common. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from sparkinesis.cli.options import checkpoint_object
+from sparkinesis.lease.lease import Lease
+from sparkinesis.monitor.watched import SHORT_REASONS, LeaseState, WatchedTable
+from sparkinesis.terminal.view import behind
+
+if TYPE_CHECKING:
+    from sparkinesis.monitor.lags import Lag
+
+
+def lease_object(
+    lease: Lease, state: LeaseState, watched: WatchedTable, lag: Lag | None
+) -> dict[str, Any]:
+    """The JSON object of a lease; each command adds keys of its own."""
+    ago = watched.renewed_ago(lease.key)
+    return {
+        "lease": lease.key,
+        "shard": lease.shard_id,
+        "state": state.value,
+        "owner": lease.actual_owner,
+        "handed_over_to": lease.owner if lease.checkpoint_owner else None,
+        "checkpoint": checkpoint_object(lease.checkpoint, lease.timestamp_ms),
+        "millis_behind_latest": lag and lag.millis_behind_latest,
+        "lag_unknown_because": (lag and lag.why) or None,
+        "renewed_seconds_ago": None if ago is None else round(ago, 1),
+    }
+
+
+def lag_text(lag: Lag | None) -> str:
+    """The lag for a column: a duration, a short reason, "unknown", or "-" where there is none."""
+    if lag is None or (lag.millis_behind_latest is None and not lag.why):
+        return "-"
+    if lag.millis_behind_latest is None:
+        return short_reason(lag)
+    return behind(lag.millis_behind_latest)
+
+
+def short_reason(lag: Lag, otherwise: str = "unknown") -> str:
+    """The reason why a lag is unknown, if it fits a column; ``otherwise`` if it does not."""
+    return lag.why if lag.why in SHORT_REASONS else otherwise
+
+
+def broken_lease_lines(watched: WatchedTable) -> list[str]:
+    """A line for each row that cannot be read as a lease."""
+    return [f"The lease {row} cannot be read." for row in watched.broken]
+
+
+def lag_error_lines(lags: Mapping[str, Lag]) -> list[str]:
+    """The reasons that fit no column, each once: one problem usually affects all shards."""
+    return sorted({lag.why for lag in lags.values()} - {"", *SHORT_REASONS})
