@@ -1,0 +1,1 @@
+"""The `sparkinesis` command: one module for each subcommand."""

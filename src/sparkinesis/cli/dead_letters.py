@@ -1,4 +1,4 @@
-"""`sparkinesis dead-letters`: lists and shows what could not be processed, and puts it back."""
+"""`sparkinesis dead-letters`: lists dead letters, shows them, or puts them back into a stream."""
 
 from __future__ import annotations
 
@@ -30,40 +30,42 @@ def dead_letters(
     path: Annotated[
         str,
         typer.Argument(
-            metavar="PATH", help="The path or URI of a DeadLetterDirectory, or of a file in it."
+            metavar="PATH", help="The path or URI of a DeadLetterDirectory, or of one of its files."
         ),
     ],
     show: Annotated[
-        bool, typer.Option("--show", help="Show the records, and their errors with tracebacks.")
+        bool, typer.Option("--show", help="Show the records, their errors and tracebacks.")
     ] = False,
     put_back: Annotated[
-        bool, typer.Option("--put-back", help="Put the records into --stream again.")
+        bool, typer.Option("--put-back", help="Put the records into --stream.")
     ] = False,
     stream: Annotated[
-        str | None, typer.Option(help="With --put-back: the stream's name or ARN.")
+        str | None, typer.Option(help="With --put-back: the name or ARN of the stream.")
     ] = None,
     delete: Annotated[
         bool,
         typer.Option(
-            "--delete", help="With --put-back: delete the files then; else they go to put-back/."
+            "--delete",
+            help="With --put-back: delete the files afterwards. Default: move them to put-back/.",
         ),
     ] = False,
     region: Annotated[
-        str | None, typer.Option(help="Of the stream; by default that of the environment.")
+        str | None,
+        typer.Option(help="AWS region. Default: the environment's region."),
     ] = None,
     endpoint: Annotated[
-        str | None, typer.Option(metavar="URL", help="Another Kinesis than AWS's.")
+        str | None, typer.Option(metavar="URL", help="Kinesis URL, if it is not AWS's.")
     ] = None,
     profile: Profile = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     as_json: Annotated[
         bool,
-        typer.Option("--json", help="Print one JSON object for each file, or shown record."),
+        typer.Option("--json", help="Print a JSON object for each file, with --show each record."),
     ] = False,
 ) -> None:
     """List the dead letters of record processors, show them, or put them back into a stream.
 
-    A file is moved or deleted when the stream has taken all of its records, and not before.
+    A file is moved or deleted only after the stream has accepted all of its records.
     """
     from sparkinesis.worker.dead_letters.stored import DeadLetters  # noqa: PLC0415 - slow to import
 
@@ -73,7 +75,7 @@ def dead_letters(
         )
         if put_back and not yes and not sys.stdin.isatty():
             raise OptionError(
-                "There is no terminal to ask on whether to go ahead. Give --yes if you are sure."
+                "There is no terminal to ask for confirmation. Pass --yes to go ahead without it."
             )
         letters = DeadLetters.at(path)
         look = letters.look()
@@ -98,14 +100,17 @@ def _checked(
     put_back: bool,
     delete: bool,
 ) -> StreamAddress | None:
-    """The stream to put into, if that is wanted. Raises `OptionError`."""
+    """Check that the options fit together; return the stream to put into, if any.
+
+    Raises `OptionError`.
+    """
     if put_back and show:
-        raise OptionError("--show and --put-back do not go together.")
+        raise OptionError("--show and --put-back exclude each other. Pass one of them.")
     if put_back and stream is None:
         raise OptionError("--put-back needs --stream, the stream to put the records into.")
     if not put_back and (stream is not None or delete):
         given = "--delete" if delete else "--stream"
-        raise OptionError(f"{given} goes with --put-back only. Nothing was done.")
+        raise OptionError(f"{given} needs --put-back. Nothing was done.")
     return None if stream is None else find_stream(stream, *place_of_stream)
 
 
@@ -121,7 +126,7 @@ def _put_back(
     from sparkinesis.stream.calls.client import StreamClient  # noqa: PLC0415 - slow to import
     from sparkinesis.worker.dead_letters.stored import put_back  # noqa: PLC0415
 
-    summary = StreamClient(address).describe()  # A typing error is told before the question.
+    summary = StreamClient(address).describe()  # A misspelled stream fails before the question.
     if not look.letters:
         if not as_json:
             _list(look, letters.storage.name)
@@ -141,7 +146,7 @@ def _put_back(
             typer.echo(json.dumps(said))
     else:
         where = "deleted" if delete else f"now in {letters.storage.name.rstrip('/')}/put-back"
-        typer.echo(f"Put {_count(found.done)} into the {address}. What was put is {where}.")
+        typer.echo(f"Put {_count(found.done)} into the {address}. The files are {where}.")
     _fail_if_left(found, as_json=as_json)
 
 
@@ -150,15 +155,15 @@ def _fail_if_left(found: PutBack, *, as_json: bool) -> None:
         return
     if not as_json:
         for file, why in found.left.items():
-            typer.echo(f"{_printable(file)} was left: {_printable(why)}", err=True)
+            typer.echo(f"{_printable(file)} was not put back: {_printable(why)}", err=True)
     files = f"{len(found.left)} file{'s' * (len(found.left) != 1)}"
     because = f": {found.error}" if found.error is not None else "."
-    raise DeadLetterError(f"{files} could not be put back, and may be tried again{because}")
+    raise DeadLetterError(f"{files} could not be put back. Run the command again{because}")
 
 
 def _fail_if_unreadable(look: Look, unread: Sequence[str], name: str) -> None:
     for file in look.unreadable:
-        typer.echo(f"{_printable(file.file)} was left out: {_printable(file.why)}", err=True)
+        typer.echo(f"{_printable(file.file)} was skipped: {_printable(file.why)}", err=True)
     for why in unread:
         typer.echo(_printable(why), err=True)
     count = len(look.unreadable) + len(unread)
@@ -190,7 +195,7 @@ def _list(look: Look, name: str, *, to_stderr: bool = False) -> None:
 
 
 def _show(letters: DeadLetters, look: Look, *, as_json: bool) -> list[str]:
-    """Print the letters; returns why some could not be."""
+    """Print the letters; return the errors of those that could not be read."""
     unread = []
     for number, letter in enumerate(look.letters):
         try:
@@ -204,7 +209,7 @@ def _show(letters: DeadLetters, look: Look, *, as_json: bool) -> list[str]:
                 typer.echo(json.dumps(said))
             continue
         typer.echo("\n" * bool(number), nl=False)
-        for line in _told(letter, rows):
+        for line in _letter_lines(letter, rows):
             typer.echo(line)
     if not look.letters and not as_json:
         _list(look, letters.storage.name)
@@ -227,7 +232,7 @@ def _rows(letters: DeadLetters, letter: Letter) -> Iterator[dict[str, Any]]:
 
 
 def _data(data: bytes) -> dict[str, str]:
-    """As text, if it is one that a terminal shows as it is; else in base64."""
+    """The data as text if a terminal can show it as it is, else in base64."""
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -237,7 +242,7 @@ def _data(data: bytes) -> dict[str, str]:
     return {"data_base64": base64.b64encode(data).decode()}
 
 
-def _told(letter: Letter, rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+def _letter_lines(letter: Letter, rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     about = letter.about
     yield f"{_printable(letter.file)}"
     yield f"  application  {_printable(about.application or '-')}"
@@ -250,7 +255,7 @@ def _told(letter: Letter, rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         yield f"  record {at} of {_printable(row['shard'])}, stream {_printable(row['stream'])}"
         for name in ("partition_key", "explicit_hash_key", "arrived_at", "data", "data_base64"):
             if row.get(name) is not None:
-                # Lines of data stay lines; nothing else of a record may reach the terminal.
+                # Lines of data stay lines; other control characters of a record are escaped.
                 lines = str(row[name]).split("\n") if name == "data" else [str(row[name])]
                 yield f"    {name.replace('_', ' ')}: {_printable(lines[0])}"
                 yield from (f"      {_printable(line)}" for line in lines[1:])
@@ -296,5 +301,5 @@ def _brief(text: str) -> str:
 
 
 def _printable(text: str) -> str:
-    """One line without what a terminal would take for a command."""
+    """The text as one line, without control characters for a terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -1,4 +1,4 @@
-"""`sparkinesis kclpy`: starts the program that a properties file names, as the daemon would."""
+"""`sparkinesis kclpy`: runs the program of a properties file, like the MultiLangDaemon."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ _INTERPRETER = re.compile(r"(.*/)?(env|python[0-9.]*)")
 
 def kclpy(
     properties: Annotated[
-        Path, typer.Argument(metavar="FILE.properties", help="What the MultiLangDaemon is given.")
+        Path,
+        typer.Argument(metavar="FILE.properties", help="A MultiLangDaemon properties file."),
     ],
 ) -> None:
-    """Run a program written for amazon_kclpy, its imports changed, in this process."""
-    # Not above: the other commands need no boto3, which takes long to import.
+    """Run a program written for amazon_kclpy (with changed imports) in this process."""
+    # Imported here, since boto3 is slow to import and the other commands do not need it.
     from sparkinesis.compat.kclpy.settings import (  # noqa: PLC0415
         PROPERTIES_VARIABLE,
         read_executable,
@@ -43,31 +44,34 @@ def kclpy(
 
 
 def find_program(command: str, properties: Path) -> tuple[Path, Sequence[str]]:
-    """The Python file of an ``executableName``, and its arguments.
+    """Return the Python file of an ``executableName``, and its arguments.
 
-    Looked for beside the properties file, then in the working directory. An interpreter in front,
-    such as ``/usr/bin/env python3 -u``, is dropped with its flags: this process is one. Raises
-    `OptionError` for a program that is not there, or not of Python.
+    The file lies beside the properties file or in the working directory. A leading interpreter,
+    such as ``/usr/bin/env python3 -u``, is dropped with its flags: this process replaces it. Raises
+    `OptionError` if the program does not exist or is not written in Python.
     """
     words = command.split()
     while words and (_INTERPRETER.fullmatch(words[0]) or words[0] in {"-u", "-O", "-E", "-s"}):
         words.pop(0)
     if not words:
-        raise OptionError(f"{properties}: executableName is {command!r}, which names no program.")
+        raise OptionError(
+            f"{properties}: executableName is {command!r}, which names no program. Name the Python "
+            "file to run."
+        )
     for folder in (properties.resolve().parent, Path.cwd()):
         script = folder / words[0]
         if script.is_file():
             break
     else:
         raise OptionError(
-            f"{properties}: executableName is {command!r}, but there is no file {words[0]}, "
-            f"neither beside the properties file nor in {Path.cwd()}."
+            f"{properties}: executableName is {command!r}, but there is no file {words[0]} "
+            f"beside the properties file or in {Path.cwd()}."
         )
     if script.suffix != ".py" and not _says_python(script):
         raise OptionError(
-            f"{properties}: executableName is {command!r}, which is no Python program: it has "
-            "neither the ending .py nor a first line that names python. Name the Python file that "
-            "it starts."
+            f"{properties}: executableName is {command!r}, which is not a Python program: the "
+            "name does not end in .py, and the first line does not name python. Name the Python "
+            "file that it starts."
         )
     return script, words[1:]
 

@@ -1,4 +1,4 @@
-"""`sparkinesis leases`: who reads which shard of an application, and how far it has come."""
+"""`sparkinesis leases`: lists the shards of an application, their owners and checkpoints."""
 
 from __future__ import annotations
 
@@ -45,13 +45,14 @@ def leases(
     dynamodb_endpoint: DynamoDBEndpoint = None,
     profile: Profile = None,
     watch_for: Annotated[
-        float, typer.Option(min=0, metavar="SECONDS", help="How long to look for renewals.")
+        float,
+        typer.Option(min=0, metavar="SECONDS", help="Seconds to watch for renewals."),
     ] = 5.0,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object for each lease.")
     ] = False,
 ) -> None:
-    """Show the leases of an application. Nothing is written."""
+    """List the leases of an application. Writes nothing."""
     from sparkinesis.monitor.lags import lag_client, lags, watch_table  # noqa: PLC0415 - slow to import
 
     with errors_in_one_line("leases"):
@@ -66,12 +67,12 @@ def leases(
         client = None
         if address is not None:
             client = lag_client(address)
-            client.describe()  # A typing error is told before the wait, not after.
+            client.describe()  # A misspelled stream fails before the wait, not after.
         with _progress(f"Watching {app} for {watch_for:g} s ..."):
             watched = watch_table(table, watch_for)
         found: dict[str, Lag] = {}
         if client is not None:
-            with _progress(f"Asking how far {app} is behind ..."):
+            with _progress(f"Reading the lag of {app} ..."):
                 found = lags(client, watched.leases)
         states = lease_states(watched.leases)
         if as_json:

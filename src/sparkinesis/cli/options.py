@@ -1,4 +1,4 @@
-"""What `sparkinesis leases`, `top` and `reset` have in common: options, and how they fail."""
+"""The options and the error handling that the commands share."""
 
 from __future__ import annotations
 
@@ -22,38 +22,45 @@ if TYPE_CHECKING:
     from sparkinesis.lease.table.table import LeaseTable
 
 AppName: TypeAlias = Annotated[
-    str, typer.Argument(metavar="APP", help="The application's name, which its lease table has.")
+    str,
+    typer.Argument(
+        metavar="APP", help="The application name, which is also the name of its lease table."
+    ),
 ]
 Region: TypeAlias = Annotated[
-    str | None, typer.Option(help="Of stream and table; by default that of the environment.")
+    str | None,
+    typer.Option(help="AWS region. Default: the environment's region."),
 ]
 Endpoint: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="URL", help="Another Kinesis than AWS's, and DynamoDB.")
+    str | None,
+    typer.Option(metavar="URL", help="URL of Kinesis and DynamoDB, if not AWS's."),
 ]
 DynamoDBEndpoint: TypeAlias = Annotated[
     str | None,
-    typer.Option("--dynamodb-endpoint", metavar="URL", help="If DynamoDB is elsewhere again."),
+    typer.Option(
+        "--dynamodb-endpoint", metavar="URL", help="DynamoDB URL, if it differs from --endpoint."
+    ),
 ]
 LagStream: TypeAlias = Annotated[
-    str | None, typer.Option(help="The stream that it reads, to tell how far it is behind.")
+    str | None, typer.Option(help="The stream that the application reads; shows its lag.")
 ]
-Profile: TypeAlias = Annotated[str | None, typer.Option(help="A profile of ~/.aws.")]
+Profile: TypeAlias = Annotated[str | None, typer.Option(help="The AWS profile, from ~/.aws.")]
 
 
 def find_stream(
     stream: str, region: str | None, endpoint: str | None, profile: str | None
 ) -> StreamAddress:
-    """The stream of a name or an ARN. Raises `OptionError`."""
+    """Return the address of the stream with this name or ARN. Raises `OptionError`."""
     return stream_address(stream, region, endpoint, CredentialSource(profile))
 
 
 def find_table(
     name: str, region: str | None, endpoint: str | None, profile: str | None
 ) -> LeaseTable:
-    """The lease table of an application; nothing is called. Raises `OptionError`."""
+    """Return the lease table of an application, without any call. Raises `OptionError`."""
     check_table_name("APP", name)
     check_place(region, endpoint)
-    # boto3 is slow to import, and other commands do without.
+    # boto3 is slow to import, and not all commands need it.
     from sparkinesis.lease.table.table import LeaseTable  # noqa: PLC0415
 
     return LeaseTable(name, region, endpoint, CredentialSource(profile))
@@ -68,9 +75,9 @@ def find_stream_and_table(
     dynamodb_endpoint: str | None,
     profile: str | None,
 ) -> tuple[StreamAddress | None, LeaseTable]:
-    """The stream, if one is given, and the application's lease table, in the stream's region.
+    """Return the stream, if one is given, and the application's lease table in the same region.
 
-    Raises `OptionError`; nothing is called.
+    Makes no call. Raises `OptionError`.
     """
     address = None if stream is None else find_stream(stream, region, endpoint, profile)
     where = address.region if address else region
@@ -79,7 +86,7 @@ def find_stream_and_table(
 
 @contextmanager
 def errors_in_one_line(command: str) -> Iterator[None]:
-    """Exit with 1 and the error's text on stderr."""
+    """Turn an error into its text on stderr and exit code 1."""
     try:
         yield
     except SparkinesisError as error:
@@ -88,7 +95,7 @@ def errors_in_one_line(command: str) -> Iterator[None]:
 
 
 def checkpoint_object(at: ExtendedSequenceNumber, timestamp_ms: int | None) -> dict[str, Any]:
-    """A checkpoint in JSON; the time (epoch ms) of LATEST and AT_TIMESTAMP, if it is known."""
+    """The JSON object of a checkpoint, with the instant (epoch ms) of LATEST or AT_TIMESTAMP."""
     found = {
         "sequence_number": at.sequence_number,
         "sub_sequence_number": at.sub_sequence_number,

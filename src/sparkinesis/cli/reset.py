@@ -1,4 +1,4 @@
-"""`sparkinesis reset`: moves an application to another place, while it runs or not."""
+"""`sparkinesis reset`: moves an application, running or not, to another position."""
 
 from __future__ import annotations
 
@@ -37,26 +37,26 @@ def reset(
     to: Annotated[
         str,
         typer.Option(
-            metavar="PLACE",
+            metavar="POSITION",
             help="latest, trim_horizon, an instant such as 2026-11-21T08:30:00Z, or "
-            "SHARD=SEQUENCE_NUMBER[:SUB], the last user record of one shard that is done.",
+            "SHARD=SEQUENCE_NUMBER[:SUB]: the last processed user record of one shard.",
         ),
     ],
-    stream: Annotated[str, typer.Option(help="The stream that it reads: a name or an ARN.")],
+    stream: Annotated[str, typer.Option(help="The stream to reset in: a name or an ARN.")],
     region: Region = None,
     endpoint: Endpoint = None,
     dynamodb_endpoint: DynamoDBEndpoint = None,
     profile: Profile = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object for each lease, when done.")
+        bool, typer.Option("--json", help="Print one JSON object for each lease at the end.")
     ] = False,
 ) -> None:
-    """Move an application to another place in its stream.
+    """Move an application to another position in its stream.
 
-    It may run: workers lose their shards, and take them up again at the new place within seconds,
-    without a restart. What they processed and did not checkpoint by then is processed again, or
-    not at all, as the new place says.
+    The application may run: workers lose their shards and take them again at the new position
+    within seconds, without a restart. Records that were processed but not checkpointed before are
+    processed again, or skipped, depending on the new position.
     """
     from sparkinesis.lease.application_reset import (  # noqa: PLC0415 - slow to import
         plan_application_reset,
@@ -69,7 +69,7 @@ def reset(
         target = parse_target(to)
         if not yes and not sys.stdin.isatty():
             raise OptionError(
-                "There is no terminal to ask on whether to go ahead. Give --yes if you are sure."
+                "There is no terminal to ask for confirmation. Pass --yes to go ahead without it."
             )
         client = StreamClient(find_stream(stream, region, endpoint, profile))
         table = find_table(app, client.address.region, dynamodb_endpoint or endpoint, profile)
@@ -105,8 +105,8 @@ def _show(moves: Sequence[LeaseReset], *, to_stderr: bool) -> None:
             "shard": move.key,
             "from": "no lease"
             if move.lease is None
-            else _told(move.lease.checkpoint, move.lease.timestamp_ms),
-            "to": _told(move.at, move.timestamp_ms),
+            else _checkpoint_text(move.lease.checkpoint, move.lease.timestamp_ms),
+            "to": _checkpoint_text(move.at, move.timestamp_ms),
         }
         for move in moves
     ]
@@ -116,8 +116,8 @@ def _show(moves: Sequence[LeaseReset], *, to_stderr: bool) -> None:
             console.print(f"Note: {move.note}", style="yellow", soft_wrap=True, markup=False)
 
 
-def _told(at: ExtendedSequenceNumber, timestamp_ms: int | None) -> str:
-    """A checkpoint, and the instant that it stands for, or was found for."""
+def _checkpoint_text(at: ExtendedSequenceNumber, timestamp_ms: int | None) -> str:
+    """A checkpoint as text, with the instant that it stands for or was found for."""
     if timestamp_ms is None:
         return short_checkpoint(at)
     text = (

@@ -1,4 +1,4 @@
-"""`sparkinesis top`: who reads an application's shards and how far it is behind, as it goes on."""
+"""`sparkinesis top`: a live view of an application's shards, their owners and their lag."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from sparkinesis.monitor.lags import Lag
 
 _LINES = 10.0
-"""Seconds between two lines, where there is no terminal."""
+"""Seconds between two lines if the output is no terminal."""
 _FIRST_LAGS = 2.0
-"""Seconds that the first view may wait for the lags."""
+"""Seconds that the first view waits for the lags at most."""
 
 
 def top(
@@ -46,14 +46,14 @@ def top(
     dynamodb_endpoint: DynamoDBEndpoint = None,
     profile: Profile = None,
     interval: Annotated[
-        float, typer.Option(min=0.5, metavar="SECONDS", help="Time between two monitor.")
+        float, typer.Option(min=0.5, metavar="SECONDS", help="Seconds between two scans.")
     ] = 2.0,
-    once: Annotated[bool, typer.Option("--once", help="Look once, print it, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print the state once and exit.")] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object for each look.")
+        bool, typer.Option("--json", help="Print one JSON object for each scan.")
     ] = False,
 ) -> None:
-    """Watch an application: its shards, who reads them, and how far it is behind."""
+    """Watch an application: its shards, their owners, and their lag."""
     try:
         with errors_in_one_line("top"), ExitStack() as stack:
             from sparkinesis.monitor.lag_watch import LagWatch  # noqa: PLC0415 - slow to import
@@ -69,7 +69,7 @@ def top(
             )
             lags = None
             if address is not None:
-                # What fails is asked again at its next turn: only --once has no other.
+                # A failed call is repeated at the next turn. --once has only one, so it retries.
                 client = lag_client(address) if once else lag_client(address, give_up_after=1.0)
                 client.describe()
                 lags = stack.enter_context(LagWatch(client))
@@ -78,13 +78,13 @@ def top(
                 monitor.refresh(timeout=None)
                 _print_once(monitor, as_json=as_json)
             else:
-                _go_on(monitor, interval, as_json=as_json)
+                _run(monitor, interval, as_json=as_json)
     except KeyboardInterrupt:
         pass
 
 
 class LeaseMonitor:
-    """A lease table and the lags of its leases, looked at whenever it is time. For one thread."""
+    """Scans a lease table and asks for the lags of its leases at an interval. For one thread."""
 
     def __init__(
         self,
@@ -106,12 +106,12 @@ class LeaseMonitor:
         self._trouble: str | None = None
 
     def refresh(self, timeout: float | None = 0.0) -> bool:
-        """Whether it was time for another look at the table, and it succeeded.
+        """Scan the table if it is due, and read the lags; return True if a scan succeeded.
 
-        ``timeout``: seconds to wait for lags that were not known yet; None: as long as it takes.
-        Raises as `LeaseTable.look` does, at the first look, and `LagWatch.known` does.
+        ``timeout``: seconds to wait for lags that are not known yet; None: without limit.
+        Raises what `LagWatch.known` raises, and at the first scan what `LeaseTable.scan` raises.
         """
-        # The turn that is nearest: it may come a moment too early.
+        # The nearest turn counts, which may come a moment too early.
         is_due = self._clock() >= self._due - self._interval / 2
         looked = is_due and self._scan_table()
         if self._lag_watch is not None:
@@ -128,7 +128,7 @@ class LeaseMonitor:
             self._trouble = str(error)
             return False
         finally:
-            # A large table is looked at less often.
+            # A large table is scanned less often.
             self._pause = max(self._interval, 5 * (self._clock() - began))
             self._due = began + self._pause
         self._trouble = None
@@ -140,9 +140,9 @@ class LeaseMonitor:
     @property
     def view(self) -> View:
         title = self._table.name + (f", stream {self._stream}" if self._stream else "")
-        summary = f"a look every {self._pause:.3g} s"
+        summary = f"updated every {self._pause:.3g} s"
         if self._trouble is not None:
-            summary = f"last seen {self._clock() - self._watched.at:.0f} s ago"
+            summary = f"last updated {self._clock() - self._watched.at:.0f} s ago"
         return top_view(
             title,
             summary,
@@ -167,13 +167,13 @@ def _print_once(monitor: LeaseMonitor, *, as_json: bool) -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = 10_000
-    # Room for all in lines of their own, with a title, headings and gaps.
+    # The height leaves room for a line per row, a title, headings and gaps.
     rows = len(view.owners) + len(view.shards) + 2 * len(view.messages)
     console.print(render(view, console.width, 5 * rows + 20))
 
 
-def _go_on(monitor: LeaseMonitor, interval: float, *, as_json: bool) -> None:
-    """Until Ctrl-C."""
+def _run(monitor: LeaseMonitor, interval: float, *, as_json: bool) -> None:
+    """Update the view until Ctrl-C."""
     from sparkinesis.terminal.live import LiveView, can_update, print_line  # noqa: PLC0415
 
     console = Console(highlight=False)

@@ -1,4 +1,4 @@
-"""An application as its lease table and its stream tell of it, for `sparkinesis top`. Pure."""
+"""The view and the JSON object that `sparkinesis top` makes of a watched lease table. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sparkinesis.monitor.lags import Lag
 
 QUIET = 7.0
-"""Seconds without a renewal that are worth a word: KCLs renew every 3.3 seconds by default."""
+"""Seconds without a renewal that are worth a note: KCLs renew every 3.3 seconds by default."""
 
 
 def top_view(
@@ -39,7 +39,10 @@ def top_view(
     messages: Sequence[str] = (),
     quiet: float = QUIET,
 ) -> View:
-    """``lags``: by lease key. ``quiet``: seconds after which an owner does not seem to renew."""
+    """Return the view of a lease table.
+
+    ``lags``: by lease key. ``quiet``: an owner without renewals for so many seconds is lost.
+    """
     states = lease_states(watched.leases)
     by_owner = _by_owner(watched)
     silences = {owner: _silence(watched, leases) for owner, leases in by_owner.items()}
@@ -67,9 +70,9 @@ def top_view(
     )
     unread = unread_hash_keys(watched)
     holes = [
-        f"No lease is left to read the hash keys {hole.first} to {hole.last}"
-        f"{f' of {stream}' if stream else ''}: what arrives there waits until a worker makes the "
-        "leases that are missing."
+        f"No unfinished lease covers the hash keys {hole.first} to {hole.last}"
+        f"{f' of {stream}' if stream else ''}: their records wait until a worker creates the "
+        "missing leases."
         for stream, hole in sorted(unread.items())
     ]
     said = (*messages, *holes, *broken_lease_lines(watched), *lag_error_lines(lags))
@@ -79,7 +82,7 @@ def top_view(
 def top_object(
     application: str, stream: str | None, watched: WatchedTable, lags: Mapping[str, Lag]
 ) -> dict[str, Any]:
-    """The same for JSON, with names and numbers in full."""
+    """Return the same as an object for JSON, with full names and numbers."""
     states = lease_states(watched.leases)
     return {
         "application": application,
@@ -118,7 +121,7 @@ def _by_owner(watched: WatchedTable) -> dict[str, list[Lease]]:
 
 
 def _silence(watched: WatchedTable, leases: Sequence[Lease]) -> float:
-    """Seconds since an owner renewed anything, as far as it was watched."""
+    """Seconds since the last renewal of an owner, as far back as the table was watched."""
     return min(watched.still_for(lease.key) for lease in leases)
 
 
@@ -135,10 +138,10 @@ def _shard(lease: Lease, state: LeaseState, lag: Lag | None, *, is_read: bool) -
         lease.actual_owner,
         state.value,
         lag.millis_behind_latest if lag else None,
-        # What its last owner wrote, which may be gone, says nothing of now.
+        # A rate that a lost owner wrote says nothing about now.
         lease.throughput_kbps if is_held and is_read else None,
         ", ".join(note for note in notes if note),
-        # All is done there: what follows is read as soon as its leases are made.
+        # The shard is done; its children are read as soon as they have leases.
         is_amiss=bool(why) and why != AT_SHARD_END,
     )
 

@@ -27,7 +27,7 @@ _CLOSE_MS = 1_000
 _STRIDE = 8
 """By how much farther back each look begins than the one before."""
 _APART = 0.25
-"""Seconds between two probe: a shard allows five GetRecords calls a second, for all readers."""
+"""Seconds between two probes: a shard allows five GetRecords calls a second, for all readers."""
 
 
 def checkpoint_at(

@@ -217,8 +217,8 @@ def test_what_is_no_dead_letter_is_told_and_does_not_hide_the_others(
         result = run(str(tmp_path), *arguments, code=1)
         assert str(NUMBER)[-10:] in result.stdout or "Put 1 record of 1 file" in result.stdout
         junk, other, end = result.stderr.splitlines()
-        assert junk.startswith("junk.parquet was left out: ArrowInvalid: ")
-        assert other.startswith("other.parquet was left out: it is no dead letter")
+        assert junk.startswith("junk.parquet was skipped: ArrowInvalid: ")
+        assert other.startswith("other.parquet was skipped: it is no dead letter")
         assert end.startswith("sparkinesis dead-letters: 2 files in ")
     assert records_of(kinesis, stream).total() == 1
 
@@ -252,9 +252,9 @@ def test_an_empty_directory_is_no_error_and_a_missing_one_is(tmp_path: Path) -> 
     [
         (["--put-back"], "--put-back needs --stream"),
         (["--put-back", "--stream", "a b", "--yes"], "stream is 'a b'"),
-        (["--put-back", "--stream", "s", "--show"], "do not go together"),
-        (["--stream", "s"], "--stream goes with --put-back only"),
-        (["--delete"], "--delete goes with --put-back only"),
+        (["--put-back", "--stream", "s", "--show"], "exclude each other"),
+        (["--stream", "s"], "--stream needs --put-back"),
+        (["--delete"], "--delete needs --put-back"),
         (["--put-back", "--stream", "s"], "no terminal"),
         (["--put-back", "--stream", "s", "--yes", "--region", "mars"], "region is 'mars'"),
     ],

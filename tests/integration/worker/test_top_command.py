@@ -240,7 +240,7 @@ def test_off_a_terminal_it_tells_in_a_line(
     process = open_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     line = process.stdout.readline()
-    assert line.startswith(f"{stream}, stream {stream}: a look every ")
+    assert line.startswith(f"{stream}, stream {stream}: updated every ")
     assert "; 2 shards (2 held), 1 owner, " in line
     assert "\x1b" not in line
     process.send_signal(signal.SIGINT)

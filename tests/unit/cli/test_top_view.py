@@ -126,7 +126,7 @@ def test_hash_keys_that_no_lease_is_left_to_read_are_told() -> None:
     ]
     view = top_view("t", "s", WatchedTable().after_scan(rows, 0.0), {"2": Lag(0)})
     (told,) = view.messages
-    assert told.startswith("No lease is left to read the hash keys 0 to 99: what arrives there")
+    assert told.startswith("No unfinished lease covers the hash keys 0 to 99: their records")
     assert "lag unknown" in summary_line(view)
     late = top_view("t", "s", WatchedTable().after_scan(rows, 0.0), {"2": Lag(30_000)})
     assert "at least ! 30.0 s behind" in summary_line(late)

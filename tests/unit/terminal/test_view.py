@@ -36,7 +36,7 @@ def view(
     mine = {name: [row for row in rows if row.owner == name] for name in names[:owners]}
     return View(
         "delays, stream flights",
-        "a look every 2 s",
+        "updated every 2 s",
         "KB/s",
         tuple(
             OwnerRow(name, len(its), max((r.millis_behind or 0 for r in its), default=0), 12.5)
@@ -87,7 +87,7 @@ def test_it_fits(
     assert 0 < len(lines) <= height
     assert max(map(len, lines)) <= width
     assert all(line.isascii() and (not line or line.isprintable()) for line in lines)
-    assert lines[0] == "delays, stream flights  a look every 2 s"[:width].rstrip()
+    assert lines[0] == "delays, stream flights  updated every 2 s"[:width].rstrip()
 
 
 @pytest.mark.parametrize("owners", [1, 8, 60])
@@ -195,7 +195,7 @@ def test_wide_characters_take_two_columns() -> None:
 
 def test_summary_line() -> None:
     assert summary_line(view(3, 2, lags=(500, 15_000, None))) == (
-        "delays, stream flights: a look every 2 s; "
+        "delays, stream flights: updated every 2 s; "
         "3 shards (3 held), 2 owners, ! 15.0 s behind, 25.0 KB/s"
     )
     assert (

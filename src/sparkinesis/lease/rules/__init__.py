@@ -1,0 +1,1 @@
+"""The decisions about leases, as pure functions: which to create, take, steal, reset and delete."""

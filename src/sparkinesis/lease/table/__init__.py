@@ -1,0 +1,1 @@
+"""The lease table in DynamoDB: its rows, conditional writes, batches, and its creation."""

@@ -328,7 +328,7 @@ def test_the_program_of_a_properties_file(
     [
         ("none.py", "there is no file none.py"),
         ("python", "which names no program"),
-        ("start.sh", "which is no Python program"),
+        ("start.sh", "which is not a Python program"),
     ],
 )
 def test_programs_that_cannot_be_run(command: str, message: str, tmp_path: Path) -> None:
