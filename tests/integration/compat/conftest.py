@@ -10,7 +10,7 @@ from tests.integration.compat.sample import find_sdist
 
 
 class Throttling:
-    """A fault plan: while it is on, nothing can be written to the lease table."""
+    """A fault plan that, while on, fails all writes to the lease table."""
 
     def __init__(self) -> None:
         self.starts_when: Callable[[Call], bool] = lambda _: False

@@ -19,7 +19,7 @@ SHA256 = "62e81cc84714c920fe6aa5d61837b298fe7e01f6326dcb564b12ab8e6c4aca4e"
 
 
 def find_sdist(scratch: Path) -> Path:
-    """The source distribution, downloaded to ``scratch`` if the set-up has not done so."""
+    """Return the source distribution; download it to ``scratch`` if necessary."""
     for file in (Path(sys.prefix) / "sdists" / f"{FOLDER}.tar.gz", scratch / f"{FOLDER}.tar.gz"):
         if file.exists():
             break
@@ -38,7 +38,7 @@ def read_sample(sdist: Path, name: str) -> str:
 
 
 def change_imports(program: str) -> str:
-    """``program``, with nothing but its imports changed."""
+    """Return ``program`` with only its imports changed."""
     changed, count = re.subn(
         r"^(from|import) amazon_kclpy\b",
         r"\1 sparkinesis.compat.kclpy",

@@ -1,4 +1,4 @@
-"""Checkpoints of a processor of amazon_kclpy: what is written, and the names of what goes wrong."""
+"""Checkpoints of a processor of amazon_kclpy: the lease rows, and the names of errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def never_reset(*_: object) -> Any:
 
 
 class Shard:
-    """A shard of which 10:0 to 20:3 were delivered, and 10:1 is the last checkpoint."""
+    """A shard with records 10:0 to 20:3 delivered and a checkpoint at 10:1."""
 
     def __init__(self, server: LocalServer) -> None:
         self.dynamodb = server.client("dynamodb")

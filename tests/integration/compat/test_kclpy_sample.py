@@ -1,4 +1,4 @@
-"""The sample application of amazon_kclpy, its imports changed and nothing else, on real parts."""
+"""The sample application of amazon_kclpy with only its imports changed, on real parts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.streams import put, split
 
 SPARKINESIS = str(Path(sys.executable).with_name("sparkinesis"))
 PATIENCE = 60.0
-"""Seconds until what must happen is given up on."""
+"""Seconds after which a test fails."""
 
 _RECORD = re.compile(
     r"Record \(Partition Key: (?P<key>[^,]*), Sequence Number: (?P<sequence>[0-9]+), "
@@ -32,7 +32,7 @@ _RECORD = re.compile(
 
 
 class Program:
-    """A program that runs, and what it has said so far."""
+    """A running program and its output so far."""
 
     def __init__(self, command: list[str], folder: Path) -> None:
         environment = os.environ | {"PYTHONUNBUFFERED": "1"}
@@ -65,7 +65,7 @@ class Program:
 
     @property
     def records(self) -> list[tuple[str, str, int]]:
-        """Partition key, sequence number and sub-sequence number of each that was processed."""
+        """The partition key, sequence number and sub-sequence number of each processed record."""
         return [(m["key"], m["sequence"], int(m["sub"])) for m in _RECORD.finditer(self.said)]
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
@@ -107,7 +107,7 @@ def kinesis(server: LocalServer) -> Any:
 
 @pytest.fixture
 def properties(server: LocalServer, kinesis: Any, sdist: Path, tmp_path: Path) -> Path:
-    """The sample's own file, with the lines at its end that say where the stream is."""
+    """The sample's own file, followed by lines with the addresses of the local server."""
     (tmp_path / "sample_kclpy_app.py").write_text(
         change_imports(read_sample(sdist, "sample_kclpy_app.py"))
     )

@@ -21,7 +21,7 @@ def server(clock: ManualClock) -> Iterator[LocalServer]:
 
 @pytest.fixture
 def kinesis(server: LocalServer) -> Any:
-    """A boto3 client that does not try again, so that tests see every answer."""
+    """A boto3 client without retries, so that tests see every response."""
     return once(server, "kinesis")
 
 

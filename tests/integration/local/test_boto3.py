@@ -1,4 +1,4 @@
-"""Unmodified boto3 against the server: answers, exceptions, paginators, waiters."""
+"""Unmodified boto3 against the server: responses, exceptions, paginators, waiters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sparkinesis local` as a process."""
+"""The command `sparkinesis local`, run as a process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DynamoDB and STS through the same endpoint, and the life of the process behind them."""
+"""DynamoDB and STS on the same endpoint, and the life of moto's process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.journal import PATIENCE
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[LocalServer]:
-    """moto takes a second to start, so these tests share one."""
+    """Return a server shared by these tests, because moto takes a second to start."""
     with LocalServer(dynamodb=True) as running:
         yield running
 

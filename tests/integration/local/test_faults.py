@@ -1,4 +1,4 @@
-"""Faults as a client feels them."""
+"""Faults, as seen by a client."""
 
 from __future__ import annotations
 

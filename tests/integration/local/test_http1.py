@@ -1,4 +1,4 @@
-"""HTTP/1.1 as raw bytes: clients that offer to speak something else (`Upgrade`)."""
+"""HTTP/1.1 as raw bytes: clients that offer another protocol (`Upgrade`)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def records(server: LocalServer) -> list[str]:
 def test_an_offer_to_upgrade_is_declined(
     server: LocalServer, caplog: pytest.LogCaptureFixture, upgrade: str, size: int
 ) -> None:
-    """In requests cut anywhere, as often as it comes; others on the connection are as ever."""
+    """An offer is ignored wherever the bytes are cut, and however often it occurs."""
     server.kinesis.call("CreateStream", StreamName="s", ShardCount=1)
     offer = {**OFFER, "Upgrade": upgrade}
     with connected(server.endpoint_url) as sock:

@@ -1,4 +1,4 @@
-"""HTTP/2 against the server: calls, windows in both directions, and every way a stream can end."""
+"""HTTP/2 against the server: calls, flow control, and every way in which a stream ends."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def iterator(server: LocalServer, shard: str = SHARD) -> str:
 
 
 def fill(server: LocalServer, megabytes: int, shards: int = 1) -> list[bytes]:
-    """A stream with so many records of nearly a megabyte; returns what is in them, in order."""
+    """Make a stream with this many records of nearly a megabyte; return their data in order."""
     server.kinesis.call("CreateStream", StreamName="s", ShardCount=shards)
     data = [bytes([number]) * 1_000_000 for number in range(megabytes)]
     for item in data:
@@ -47,7 +47,7 @@ def contents(body: bytes | bytearray) -> list[bytes]:
 
 
 class Subscription:
-    """A call of SubscribeToShard from the oldest record on, and its messages as they come."""
+    """A call of SubscribeToShard from the oldest record on, and its messages."""
 
     def __init__(
         self, client: Http2Client, server: LocalServer, kind: str = JSON, shard: str = SHARD
@@ -68,7 +68,7 @@ class Subscription:
         return self.client.answers[self.number]
 
     def event(self) -> EventStreamMessage:
-        """Waits for the next message."""
+        """Wait for the next message."""
         while True:
             body = self.answer.body
             self._buffer.add_data(bytes(memoryview(body)[self._parsed :]))
@@ -78,7 +78,7 @@ class Subscription:
             self.client.receive()
 
     def data(self, count: int) -> list[bytes]:
-        """Waits for so many records more. JSON only."""
+        """Wait for this many more records. JSON only."""
         got: list[bytes] = []
         while len(got) < count:
             message = self.event()
@@ -88,7 +88,7 @@ class Subscription:
 
 
 def consumer(server: LocalServer) -> str:
-    """The ARN of a consumer of the stream, registered when it is asked for first."""
+    """Return the ARN of the stream's consumer; register the consumer on the first call."""
     call = server.kinesis.call
     stream = call("DescribeStreamSummary", StreamName="s")["StreamDescriptionSummary"]["StreamARN"]
     found = call("ListStreamConsumers", StreamARN=stream)["Consumers"]

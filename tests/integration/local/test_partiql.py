@@ -1,4 +1,4 @@
-"""UPDATE statements of BatchExecuteStatement over HTTP, answered as DynamoDB does."""
+"""UPDATE statements of BatchExecuteStatement over HTTP, with DynamoDB's responses."""
 
 from __future__ import annotations
 

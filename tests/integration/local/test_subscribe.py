@@ -1,4 +1,4 @@
-"""SubscribeToShard over HTTP, with boto3 as the client, and with raw sockets that misbehave."""
+"""SubscribeToShard over HTTP, with boto3 and with raw sockets that misbehave."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MIB = 1 << 20
 
 
 def register(kinesis: Any, shards: int = 1, name: str = "app") -> str:
-    """Returns the ARN of a consumer of the new stream "s"."""
+    """Make the stream "s" and register a consumer; return its ARN."""
     kinesis.create_stream(StreamName="s", ShardCount=shards)
     summary = kinesis.describe_stream_summary(StreamName="s")["StreamDescriptionSummary"]
     consumer = kinesis.register_stream_consumer(StreamARN=summary["StreamARN"], ConsumerName=name)[
@@ -51,7 +51,7 @@ def data(event: Any) -> list[bytes]:
 
 
 class Raw:
-    """A client that decides itself when it reads. Its subscription has begun."""
+    """Return a raw socket with a started subscription; the test decides when to read."""
 
     def __init__(self, server: LocalServer, consumer: str, receive_buffer: int = 0) -> None:
         port = int(server.endpoint_url.rpartition(":")[2])
@@ -80,7 +80,7 @@ class Raw:
 
 
 def read_until_reset(answer: http.client.HTTPResponse) -> int:
-    """How many bytes came until the connection was reset."""
+    """Return the number of bytes received until the connection was reset."""
     count = 0
     try:
         while chunk := answer.read1():
@@ -98,7 +98,7 @@ def fill(server: LocalServer, mebibytes: int) -> None:
 
 @pytest.fixture
 def released(server: LocalServer) -> threading.Event:
-    """Set when the server lets go of a subscription."""
+    """Return an event that is set when the server releases a subscription."""
     seen, release = threading.Event(), server.kinesis.release
 
     def watched(subscription: Subscription) -> None:

@@ -1,4 +1,4 @@
-"""A fleet's worker without Spark: a real driver's end, a real stream, a thread or a process."""
+"""A fleet's worker without Spark: real control server and stream, in a thread or process."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ from tests.journal import Journal, Journaling
 from tests.streams import put
 from tests.unit.fleet.executor_worker_process import Processor
 from tests.unit.fleet.wire import (
+    CREDENTIALS,
     IDENTITY,
     OTHER_RUN,
-    PASS,
     PATIENCE,
     SECRET,
     in_thread,
@@ -77,7 +77,7 @@ def journal() -> Journal:
 
 @pytest.fixture
 def application(server: LocalServer, journal: Journal) -> Callable[..., Application]:
-    """Makes applications on a stream of two shards."""
+    """Return a function that makes applications on a stream of two shards."""
     kinesis = server.client("kinesis")
     name = f"s-{uuid.uuid4().hex[:8]}"
     kinesis.create_stream(StreamName=name, ShardCount=2)
@@ -99,7 +99,7 @@ def application(server: LocalServer, journal: Journal) -> Callable[..., Applicat
 
 
 class Driver:
-    """A control that shows signs of life, and what it was told."""
+    """A control server with heartbeats, and the messages that it received."""
 
     def __init__(self) -> None:
         self.told: list[Any] = []
@@ -153,13 +153,13 @@ def driver() -> Iterator[Driver]:
 
 def spec(application: Application, driver: Driver, lost_after: float = PATIENCE) -> WorkerSpec:
     return WorkerSpec(
-        application, "127.0.0.1", driver.control.port, PASS, BEAT, lost_after, logging.INFO
+        application, "127.0.0.1", driver.control.port, CREDENTIALS, BEAT, lost_after, logging.INFO
     )
 
 
-def hosted(post: WorkerSpec) -> Future[pa.RecordBatch]:
-    """The worker's row, one day."""
-    return in_thread(ExecutorWorker(post, 5, 7, SparkTask(2, 3, 0)).run)
+def run_worker(worker_spec: WorkerSpec) -> Future[pa.RecordBatch]:
+    """Run a worker in a thread; return the future of its row."""
+    return in_thread(ExecutorWorker(worker_spec, 5, 7, SparkTask(2, 3, 0)).run)
 
 
 def has_all(report: Report) -> bool:
@@ -177,7 +177,7 @@ def assert_released(application: Application, *, is_checkpointed: bool = True) -
 def test_a_worker_from_start_to_shutdown(
     application: Callable[..., Application], driver: Driver, journal: Journal
 ) -> None:
-    row = hosted(spec(application(), driver))
+    row = run_worker(spec(application(), driver))
     hello = driver.wait_for(Hello)
     assert (hello.slot, hello.job, hello.attempt, hello.stage_id) == (7, 5, 0, 2)
     assert (hello.pid, hello.task_attempt_id) == (os.getpid(), 3)
@@ -203,7 +203,7 @@ def test_a_worker_from_start_to_shutdown(
 def test_a_standby_does_nothing_until_it_is_told(
     application: Callable[..., Application], driver: Driver, journal: Journal
 ) -> None:
-    row = hosted(spec(application(), driver))
+    row = run_worker(spec(application(), driver))
     driver.wait_for(Hello)
     driver.say(Wait())
     driver.wait_for(Report)
@@ -215,7 +215,7 @@ def test_a_standby_does_nothing_until_it_is_told(
 
 
 def test_a_standby_can_be_started(application: Callable[..., Application], driver: Driver) -> None:
-    row = hosted(spec(application(), driver))
+    row = run_worker(spec(application(), driver))
     driver.wait_for(Hello)
     for message in (Wait(), Start(), Start(), Wait()):
         driver.say(message)
@@ -232,7 +232,7 @@ def test_a_record_processor_ends_the_application(
         processor = Journaling(journal, lambda *_: processor.shard.request_shutdown())
         return processor
 
-    row = hosted(spec(application(processor=make), driver))
+    row = run_worker(spec(application(processor=make), driver))
     driver.wait_for(Hello)
     driver.say(Start())
     assert driver.wait_for(Ended) == Ended(True)
@@ -258,7 +258,7 @@ def test_a_processor_that_is_stuck_does_not_hold_up_what_another_asked_for(
         return processor
 
     options = WorkerOptions(failover_time=2.0, idle_time=0.2, shutdown_timeout=0.5)
-    row = hosted(spec(application(processor=make, options=options), driver))
+    row = run_worker(spec(application(processor=make, options=options), driver))
     driver.wait_for(Hello)
     driver.say(Start())
     assert driver.wait_for(Ended) == Ended(False)
@@ -270,7 +270,7 @@ def test_a_processor_that_is_stuck_does_not_hold_up_what_another_asked_for(
 def test_a_worker_that_cannot_start_says_why(
     application: Callable[..., Application], driver: Driver
 ) -> None:
-    row = hosted(spec(application(stream="no-such-stream"), driver))
+    row = run_worker(spec(application(stream="no-such-stream"), driver))
     driver.wait_for(Hello)
     driver.say(Start())
     ended = driver.wait_for(Ended)
@@ -283,7 +283,7 @@ def test_a_worker_that_cannot_start_says_why(
 def test_without_its_driver_a_worker_shuts_down_gracefully(
     application: Callable[..., Application], driver: Driver, journal: Journal
 ) -> None:
-    row = hosted(spec(application(), driver, 1.0))
+    row = run_worker(spec(application(), driver, 1.0))
     driver.wait_for(Hello)
     driver.say(Start())
     driver.wait_for(Report, has_all)
@@ -309,11 +309,13 @@ def test_a_standby_without_driver_ends(
 def test_a_worker_that_never_had_an_answer_fails_its_task(
     application: Callable[..., Application],
 ) -> None:
-    """Its driver may not know of it, and would wait for ever for a task that has ended well."""
+    """The driver may not know of the worker, and would wait for ever for a task that succeeded."""
     with listening() as listener:
         port = port_of(listener)
-        post = WorkerSpec(application(), "127.0.0.1", port, PASS, BEAT, 0.5, logging.INFO)
-        row = hosted(post)
+        worker_spec = WorkerSpec(
+            application(), "127.0.0.1", port, CREDENTIALS, BEAT, 0.5, logging.INFO
+        )
+        row = run_worker(worker_spec)
         silent = accept_worker(listener.accept()[0], IDENTITY)
         assert isinstance(decode_for_driver(silent.receive()), Hello)
         with pytest.raises(FleetError, match="received no message"):
@@ -324,12 +326,12 @@ def test_a_worker_that_never_had_an_answer_fails_its_task(
 def test_a_connection_that_breaks_costs_nothing(
     application: Callable[..., Application], driver: Driver, journal: Journal
 ) -> None:
-    """Failures too are told again: the last report on the old connection may be lost."""
+    """Failures are reported again too: the last report on the old connection may be lost."""
 
     def fail(*_: Any) -> None:
         raise ValueError("no good")
 
-    row = hosted(spec(application(processor=lambda: Journaling(journal, fail)), driver))
+    row = run_worker(spec(application(processor=lambda: Journaling(journal, fail)), driver))
     driver.wait_for(Hello)
     driver.say(Start())
     before = driver.wait_for(Report, lambda report: bool(report.failures)).failures[0]
@@ -348,7 +350,7 @@ def test_a_connection_that_breaks_costs_nothing(
 def test_a_shutdown_while_it_starts_leaves_nothing_behind(
     application: Callable[..., Application], driver: Driver, journal: Journal
 ) -> None:
-    row = hosted(spec(application(), driver))
+    row = run_worker(spec(application(), driver))
     driver.wait_for(Hello)
     driver.say(Start())
     driver.say(ShutDown(PATIENCE))
@@ -363,7 +365,7 @@ def test_a_start_that_hangs_does_not_hold_up_a_shutdown(
 ) -> None:
     with listening() as silent:  # accepts, by the kernel's backlog, and never answers
         endpoint = f"http://127.0.0.1:{port_of(silent)}"
-        row = hosted(spec(application(endpoint=endpoint), driver))
+        row = run_worker(spec(application(endpoint=endpoint), driver))
         driver.wait_for(Hello)
         driver.say(Start())
         with silent.accept()[0]:
@@ -375,7 +377,7 @@ def test_a_start_that_hangs_does_not_hold_up_a_shutdown(
 def test_a_shutdown_that_is_heard_late_in_a_start_has_its_limit_all_the_same(
     application: Callable[..., Application], driver: Driver, journal: Journal
 ) -> None:
-    """As when a report could not be sent for a while, and the worker has begun meanwhile."""
+    """A report could not be sent for a while, and the worker has started meanwhile."""
     is_stuck, is_over = threading.Event(), threading.Event()
 
     def stick(*_: Any) -> None:
@@ -400,7 +402,7 @@ def test_an_error_in_its_own_loop_leaves_no_worker_behind(
     journal: Journal,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Spark uses the Python process again: the worker would go on in it, unseen."""
+    """Spark reuses the Python process, in which the worker would keep running unnoticed."""
     worker = ExecutorWorker(spec(application(), driver), 5, 7, SparkTask(2, 3, 0))
     row = in_thread(worker.run)
     driver.wait_for(Hello)
@@ -415,7 +417,7 @@ def test_an_error_in_its_own_loop_leaves_no_worker_behind(
 def test_a_process_that_is_sent_a_signal_checkpoints_releases_and_exits(
     application: Callable[..., Application], driver: Driver, number: signal.Signals
 ) -> None:
-    """SIGHUP is what a Python worker of Spark gets when its executor dies."""
+    """Spark's Python workers receive SIGHUP when their executor dies."""
     app = application()
     module = "tests.unit.fleet.executor_worker_process"
     arguments = [str(driver.control.port), str(app.endpoint), app.stream]
@@ -427,7 +429,7 @@ def test_a_process_that_is_sent_a_signal_checkpoints_releases_and_exits(
     ) as process:
         try:
             assert process.stdin is not None
-            process.stdin.write(f"{SECRET.hex()}\n{PASS.certificate.hex()}\n")
+            process.stdin.write(f"{SECRET.hex()}\n{CREDENTIALS.certificate.hex()}\n")
             process.stdin.flush()
             hello = driver.wait_for(Hello)
             driver.say(Start())
@@ -450,7 +452,7 @@ def test_a_process_that_is_sent_a_signal_checkpoints_releases_and_exits(
 
 
 def forms_of_secret() -> list[str]:
-    """As it would look in a text."""
+    """Return the forms in which the secret could appear in a text."""
     return [
         SECRET.hex(),
         base64.b64encode(SECRET).decode(),
@@ -459,18 +461,25 @@ def forms_of_secret() -> list[str]:
     ]
 
 
-def test_a_posting_shows_no_secret(application: Callable[..., Application], driver: Driver) -> None:
-    post = spec(application(), driver)
-    worker = ExecutorWorker(post, 1, 2, SparkTask(3, 4, 0))
-    task = task_function(post, 1, (0,), lambda: SparkTask(3, 4, 0))
-    for shown in (repr(post), str(post), f"{post}", repr(worker), repr(vars(worker)), repr(task)):
+def test_a_spec_shows_no_secret(application: Callable[..., Application], driver: Driver) -> None:
+    worker_spec = spec(application(), driver)
+    worker = ExecutorWorker(worker_spec, 1, 2, SparkTask(3, 4, 0))
+    task = task_function(worker_spec, 1, (0,), lambda: SparkTask(3, 4, 0))
+    for shown in (
+        repr(worker_spec),
+        str(worker_spec),
+        f"{worker_spec}",
+        repr(worker),
+        repr(vars(worker)),
+        repr(task),
+    ):
         assert not any(form in shown for form in forms_of_secret())
 
 
-def test_a_posting_takes_its_secret_along(driver: Driver, server: LocalServer) -> None:
+def test_a_pickled_spec_contains_its_secret(driver: Driver, server: LocalServer) -> None:
     app = Application("app", "s", Processor, region="us-east-1", endpoint=server.endpoint_url)
-    post = spec(app, driver)
-    assert pickle.loads(pickle.dumps(post)) == post
+    worker_spec = spec(app, driver)
+    assert pickle.loads(pickle.dumps(worker_spec)) == worker_spec
 
 
 def test_no_driver_is_an_error_that_tells_what_to_set_and_no_secret(
@@ -478,9 +487,11 @@ def test_no_driver_is_an_error_that_tells_what_to_set_and_no_secret(
 ) -> None:
     with listening() as listener:
         port = port_of(listener)
-    post = WorkerSpec(application(), "127.0.0.1", port, PASS, BEAT, 0.5, logging.DEBUG)
+    worker_spec = WorkerSpec(
+        application(), "127.0.0.1", port, CREDENTIALS, BEAT, 0.5, logging.DEBUG
+    )
     with caplog.at_level(logging.DEBUG), pytest.raises(FleetError, match="FleetOptions") as raised:
-        ExecutorWorker(post, 1, 2, SparkTask(3, 4, 0)).run()
+        ExecutorWorker(worker_spec, 1, 2, SparkTask(3, 4, 0)).run()
     assert f"127.0.0.1:{port}" in str(raised.value)
     for form in forms_of_secret():
         assert form not in caplog.text + repr(raised.value)
@@ -491,9 +502,9 @@ def test_a_driver_of_another_run_is_an_error(
 ) -> None:
     other = OTHER_RUN.credentials
     port = driver.control.port
-    post = WorkerSpec(application(), "127.0.0.1", port, other, BEAT, 0.5, logging.DEBUG)
+    worker_spec = WorkerSpec(application(), "127.0.0.1", port, other, BEAT, 0.5, logging.DEBUG)
     with caplog.at_level(logging.DEBUG), pytest.raises(FleetError):
-        ExecutorWorker(post, 1, 2, SparkTask(3, 4, 0)).run()
+        ExecutorWorker(worker_spec, 1, 2, SparkTask(3, 4, 0)).run()
     assert not driver.told
     for form in forms_of_secret():
         assert form not in caplog.text
@@ -502,7 +513,7 @@ def test_a_driver_of_another_run_is_an_error(
 def test_a_task_hosts_a_worker_for_its_slot(
     application: Callable[..., Application], driver: Driver
 ) -> None:
-    """As Spark calls it: batches of one row, which is an index of the job's slots."""
+    """Spark passes batches of one row, which is an index of the job's slots."""
     task = task_function(spec(application(), driver), 9, (4, 6), lambda: SparkTask(3, 4, 1))
     batch = pa.RecordBatch.from_pydict({"id": [1]})
     rows = in_thread(lambda: list(task(iter([batch]))))

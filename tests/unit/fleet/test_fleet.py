@@ -35,7 +35,7 @@ OPTIONS = FleetOptions(heartbeat_interval=0.1, lost_after=0.5, first_backoff=0.1
 
 
 class IdleSpark:
-    """Knows of a session what a fleet calls."""
+    """A stand-in for a Spark session, with the methods that a fleet calls."""
 
     def __init__(self) -> None:
         self.lock = threading.Condition()
@@ -43,7 +43,7 @@ class IdleSpark:
         self.jobs: dict[frozenset[str], threading.Event] = {}
         self.cancels = 0
         self.is_slow = False
-        """Its jobs are not known until some cancel has been in vain."""
+        """Spark does not know a job until one cancellation has had no effect."""
         self.sparkContext = self
         self.error = "cancelled"
         self._jsc: Any = self
@@ -253,7 +253,7 @@ def test_fleets_of_one_application_do_not_cancel_each_other(spark: Any) -> None:
 def test_a_job_that_cannot_be_submitted_as_the_program_ends_ends_no_fleet(
     spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From Python 3.12 on, no thread may be begun once the interpreter ends."""
+    """From Python 3.12 on, no thread can be started during interpreter shutdown."""
 
     def start(thread: threading.Thread) -> None:
         if thread.name.startswith("sparkinesis app-") and not thread.name.endswith("-fleet"):
@@ -366,7 +366,7 @@ def test_a_block_whose_fleet_has_failed_ends_with_an_error(
 
 
 def notes_after(spark: Any, *messages: Any) -> tuple[str, ...]:
-    """Of a fleet that heard these of a running worker."""
+    """Return the notes of a fleet that received these messages of a running worker."""
     fleet = make(spark)
     spark.wait_for_jobs(1)
     hello = Hello("w", 0, 1, 0, "host", 1, 0, 0, is_running=True)
@@ -417,7 +417,7 @@ def test_an_interrupt_while_waiting_cancels_no_jobs(spark: Any) -> None:
 
 @contextmanager
 def interrupted_when(condition: Callable[[], bool]) -> Iterator[None]:
-    """Within the block, Ctrl-C once the condition holds."""
+    """Send Ctrl-C within the block once the condition holds."""
     left = threading.Event()
 
     def interrupt() -> None:

@@ -1,4 +1,4 @@
-"""Whose answer to Ctrl-C is replaced, and for how long."""
+"""The handlers of Ctrl-C that are replaced, and for how long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a job failed, in words that help."""
+"""The reason of a failed job tells what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a fleet's status tells, from what its workers reported."""
+"""The status of a fleet, computed from its workers' reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a fleet decides, fact by fact; and that it comes to its aim whatever happens."""
+"""The decisions of a fleet, event by event; and a model test that it reaches its goal."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ OVER = {FleetState.ENDED, FleetState.FAILED}
 
 @dataclass
 class Play:
-    """A roster, and what it did at each step."""
+    """A roster, and its actions at each step."""
 
     roster: Roster = field(default_factory=lambda: Roster(OPTIONS).scaled(1))
     now: float = 100.0
@@ -97,7 +97,7 @@ def scales(workers: int) -> Callable[[Roster, float], Roster]:
 
 
 def at_work() -> Play:
-    """A fleet of one, whose worker runs."""
+    """A fleet of one running worker."""
     play = Play()
     assert play.then() == (Submit(1, (0,)),)
     assert play.then(joins()) == (SendStart("a"),)
@@ -417,14 +417,14 @@ class SparkTask:
 
 @dataclass
 class Worker:
-    """A worker of the model. ``is_known``: to Spark."""
+    """A worker of the model. ``is_known``: Spark knows it."""
 
     slot: int
     job: int
     attempt: int
     is_known: bool = True
     has_joined: bool = False
-    """The driver knows it."""
+    """The driver knows the worker."""
     is_connected: bool = False
     runs: bool = False
     is_leaving: bool = False
@@ -432,7 +432,7 @@ class Worker:
 
 
 class AnyFleet(RuleBasedStateMachine):
-    """A roster in a world of jobs that begin late, connections that break, workers that crash."""
+    """A roster in a world in which jobs begin late, connections break and workers crash."""
 
     @initialize(workers=st.integers(1, 3), has_started=st.booleans())
     def begin(self, workers: int, has_started: bool) -> None:
@@ -441,7 +441,7 @@ class AnyFleet(RuleBasedStateMachine):
         self.now = 0.0
         self.jobs: dict[int, dict[int, SparkTask]] = {}
         self.begun: set[int] = set()
-        """Jobs that Spark knows: only those can be cancelled."""
+        """The jobs that Spark knows: only those can be cancelled."""
         self.workers: dict[str, Worker] = {}
         self.names = 0
         self.reconcile()
@@ -602,7 +602,7 @@ class AnyFleet(RuleBasedStateMachine):
 
     @rule(data=st.data(), is_noticed=st.booleans())
     def a_connection_breaks(self, data: st.DataObject, is_noticed: bool) -> None:
-        """What was said on it and not read is lost."""
+        """Break a connection; messages in transit are lost."""
         on = [name for name, worker in self.workers.items() if worker.is_connected]
         if name := self.some(data, on):
             self.cut(name)
@@ -692,7 +692,7 @@ class AnyFleet(RuleBasedStateMachine):
 
     @rule()
     def all_goes_well(self) -> None:
-        """Then the fleet comes to what is wanted of it."""
+        """Without further faults, the fleet reaches its target."""
         for _ in range(60):
             for job, tasks in list(self.jobs.items()):
                 self.begun.add(job)

@@ -1,4 +1,4 @@
-"""A fleet as its driver sees it, and when the view of it ends."""
+"""The view of a fleet, and its end."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_fleet() -> None:
 
 
 class Fleet:
-    """Gives one status after the other; the last one from then on."""
+    """Returns one status after the other, and then repeats the last one."""
 
     def __init__(self, *statuses: FleetStatus) -> None:
         self._statuses: Iterator[FleetStatus] = iter(statuses)
@@ -159,7 +159,7 @@ def test_it_looks_once_more_after_the_wait_has_said_enough() -> None:
 
 @pytest.mark.parametrize("console", [terminal(), pipe()], ids=["terminal", "pipe"])
 def test_an_interrupt_ends_the_view_only(console: Console) -> None:
-    """A SparkContext's handler, which cancels all jobs, is not called, and is there afterwards."""
+    """A SparkContext's handler, which cancels all jobs, is not called, and is restored."""
     cancelled: list[int] = []
 
     def cancel_all_jobs(number: int, _: object) -> None:

@@ -1,4 +1,4 @@
-"""Real connections for tests of the control channel, and somebody in the middle of one."""
+"""Real connections for tests of the control channel, and a man in the middle."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from sparkinesis.fleet.channel.channel import (
 from sparkinesis.fleet.channel.tls import DriverIdentity, WorkerCredentials
 
 PATIENCE = 60.0
-"""Seconds that a test waits for what should take few: only a failure takes as long."""
+"""Seconds that a test waits; only a failure takes as long."""
 SECRET = bytes(range(200, 232))
 IDENTITY = DriverIdentity.new(SECRET)
-PASS = IDENTITY.credentials
+CREDENTIALS = IDENTITY.credentials
 OTHER_RUN = DriverIdentity.new(bytes(32))
 GREETING, ANSWER, PROOF = 14 + 32, 32 + 32, 32
-"""Bytes of the three messages by which both prove the secret, within TLS."""
+"""Bytes of the three messages by which both sides prove the secret, within TLS."""
 LENGTH, MAC = 4, 32
 
 
@@ -43,7 +43,7 @@ def port_of(listener: socket.socket) -> int:
 
 
 def in_thread(call: Callable[..., Any], *args: Any, **given: Any) -> Future[Any]:
-    """What it comes to, one day."""
+    """Run a function in a thread; return the future of its result."""
     pool = ThreadPoolExecutor(1)
     future = pool.submit(call, *args, **given)
     pool.shutdown(wait=False)
@@ -51,7 +51,7 @@ def in_thread(call: Callable[..., Any], *args: Any, **given: Any) -> Future[Any]
 
 
 def prove(connection: socket.socket, timeout: float = HANDSHAKE_TIMEOUT, **given: Any) -> Channel:
-    """A side's channel without TLS."""
+    """Return one side's channel, without TLS."""
     return authenticated(connection, SECRET, time.monotonic() + timeout, **given)
 
 
@@ -59,7 +59,7 @@ def prove(connection: socket.socket, timeout: float = HANDSHAKE_TIMEOUT, **given
 def handshake(
     identity: DriverIdentity, credentials: WorkerCredentials
 ) -> Iterator[tuple[Any, Any]]:
-    """Futures of both ends' channels."""
+    """Yield the futures of both ends' channels."""
     with listening() as listener:
         worker = in_thread(connect_to_driver, "127.0.0.1", port_of(listener), credentials)
         driver = in_thread(accept_worker, listener.accept()[0], identity)
@@ -73,8 +73,8 @@ def handshake(
 
 @contextlib.contextmanager
 def channels() -> Iterator[tuple[Channel, Channel]]:
-    """The driver's end and the worker's."""
-    with handshake(IDENTITY, PASS) as (driver, worker):
+    """Yield the driver's channel and the worker's."""
+    with handshake(IDENTITY, CREDENTIALS) as (driver, worker):
         yield driver.result(PATIENCE), worker.result(PATIENCE)
 
 
@@ -90,7 +90,7 @@ def read(connection: Connection, count: int) -> bytes:
 
 @dataclass
 class Tap:
-    """Somebody between a driver and a worker, who reads all and passes on what he likes."""
+    """A man in the middle, who reads everything and passes on what he likes."""
 
     driver: Channel
     worker: Channel
@@ -99,7 +99,7 @@ class Tap:
     seen: list[bytes] = field(default_factory=list)
 
     def take(self, *, from_worker: bool) -> bytes:
-        """The next message, as it is on the wire."""
+        """Return the next message as on the wire."""
         source = self.to_worker if from_worker else self.to_driver
         head = read(source, LENGTH)
         frame = head + read(source, int.from_bytes(head, "big") + MAC)
@@ -109,7 +109,7 @@ class Tap:
 
 @contextlib.contextmanager
 def tapped() -> Iterator[Tap]:
-    """What TLS hides: a connection without it, through somebody who let the proofs pass."""
+    """Yield a connection without TLS, through a man in the middle who let the proofs pass."""
     with contextlib.ExitStack() as stack:
         listener, middle = stack.enter_context(listening()), stack.enter_context(listening())
         near = stack.enter_context(socket.create_connection(middle.getsockname()))

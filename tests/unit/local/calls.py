@@ -1,4 +1,4 @@
-"""A stream of the core, as tests use it: calls with the name filled in, answers in short."""
+"""A stream of `LocalKinesis` for tests: fills in the stream's name and shortens responses."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Stream:
         return self.kinesis.call(operation, StreamName=self.name, **request)
 
     def put(self, data: str, key: str = "k", **request: Any) -> str:
-        """Returns the sequence number."""
+        """Put one record and return its sequence number."""
         answer = self("PutRecord", Data=data.encode(), PartitionKey=key, **request)
         number: str = answer["SequenceNumber"]
         return number
@@ -40,7 +40,7 @@ class Stream:
         return self.kinesis.call("GetRecords", ShardIterator=iterator, **request)
 
     def read(self, kind: str = "TRIM_HORIZON", shard: str = SHARD_0, **request: Any) -> list[str]:
-        """The data of one page from a new iterator."""
+        """Return the data of one page from a new iterator."""
         return data(self.get(self.iterator(kind, shard, **request)))
 
     def split(self, shard: str = SHARD_0, at: int = 2**127) -> None:
@@ -54,7 +54,7 @@ class Stream:
         return shards
 
     def listed(self, kind: str, **rest: Any) -> list[int]:
-        """The numbers of the shards that a ShardFilter lets through."""
+        """Return the numbers of the shards that a ShardFilter selects."""
         return numbers(self.shards(ShardFilter={"Type": kind, **rest}))
 
 

@@ -18,5 +18,5 @@ def kinesis(clock: ManualClock) -> LocalKinesis:
 
 @pytest.fixture
 def stream(kinesis: LocalKinesis) -> Stream:
-    """One shard, no limits."""
+    """A stream with one shard and no limits."""
     return Stream(kinesis, shards=1)

@@ -1,4 +1,4 @@
-"""Subscriptions of the core, as tests use them: what a client would be sent, in short."""
+"""Subscriptions of `LocalKinesis` for tests, with shortened events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.unit.local.calls import SHARD_0, Stream, data
 
 
 def register(stream: Stream, name: str = "app") -> str:
-    """Returns the consumer's ARN."""
+    """Register a consumer and return its ARN."""
     summary = stream("DescribeStreamSummary")["StreamDescriptionSummary"]
     made = stream.kinesis.call(
         "RegisterStreamConsumer", StreamARN=summary["StreamARN"], ConsumerName=name
@@ -44,7 +44,7 @@ class Listener:
         return self.kinesis.next_step(self.subscription)
 
     def event(self) -> dict[str, Any]:
-        """The next event, which has to be there."""
+        """Return the next event; fail if there is none."""
         step = self.step()
         assert isinstance(step, Event), step
         event: dict[str, Any] = msgspec.json.decode(JsonCodec().encode(step.page))
@@ -54,7 +54,7 @@ class Listener:
         return data(self.event())
 
     def all(self) -> list[str]:
-        """The data of everything that is there."""
+        """Return the data of all events up to the next wait."""
         found: list[str] = []
         while isinstance(step := self.step(), Event):
             found += data(msgspec.json.decode(JsonCodec().encode(step.page)))
@@ -66,7 +66,7 @@ class Listener:
         return step.until_ms
 
     def failure(self) -> str:
-        """The code of the exception that ends it; it ends behind that."""
+        """Return the code of the exception that ends the subscription."""
         step = self.step()
         assert isinstance(step, Failure), step
         assert self.has_ended()

@@ -1,4 +1,4 @@
-"""Which processors are taken, whose copies shards get, and which methods are called."""
+"""The processors that are accepted, the copies that shards get, and the methods called."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
 
 Log = list[tuple[Any, ...]]
 NO_CHECKPOINTER: Any = None
-"""These tests make no checkpoint."""
+"""A placeholder: these tests make no checkpoint."""
 
 
 class Shared:
-    """What copies of a processor have in common, as they would a file."""
+    """A resource that copies of a processor share, such as a file."""
 
     def __init__(self) -> None:
         self.log: Log = []
@@ -219,7 +219,7 @@ def test_a_method_that_defers_its_work_is_refused_at_once(base: Any, name: str) 
 
 @pytest.mark.parametrize(("base", "name"), EACH_METHOD)
 def test_a_call_that_returns_a_coroutine_is_an_error(base: Any, name: str) -> None:
-    """Whichever version is called as another one."""
+    """The error is the same for every version, with an adapter or without."""
     made = type("Forgetful", (base,), {name: lambda *_: later()})
     processor = make_factory(made(Shared()))()
     calls: dict[str, list[Callable[[], None]]] = {

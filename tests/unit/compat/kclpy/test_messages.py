@@ -1,4 +1,4 @@
-"""What processors are given: the attributes of amazon_kclpy, its weak spots mended."""
+"""The inputs of processors: amazon_kclpy's attributes, with its weak spots fixed."""
 
 from __future__ import annotations
 

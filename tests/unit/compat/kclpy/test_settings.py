@@ -1,4 +1,4 @@
-"""What the keys of a properties file become, and what each bad value is told."""
+"""The settings from each key of a properties file, and the error for each bad value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The authenticated channel, over real connections: who may speak, and what may be said."""
+"""The authenticated channel over real connections: authentication and integrity."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from sparkinesis.fleet.channel.tls import (
 )
 from tests.unit.fleet.wire import (
     ANSWER,
+    CREDENTIALS,
     GREETING,
     IDENTITY,
     LENGTH,
     MAC,
-    PASS,
     PATIENCE,
     PROOF,
     SECRET,
@@ -50,10 +50,10 @@ OTHER = bytes(SECRET_BYTES)
 
 
 def secured(connection: socket.socket) -> Channel:
-    """A worker's end of a connection that the test has made."""
+    """Return the worker's end of a connection that the test has made."""
     until = time.monotonic() + PATIENCE
-    tls = tls_as_worker(connection, PASS.certificate, until)
-    return authenticated(tls, PASS.secret, until, is_driver=False)
+    tls = tls_as_worker(connection, CREDENTIALS.certificate, until)
+    return authenticated(tls, CREDENTIALS.secret, until, is_driver=False)
 
 
 def send_often(channel: Channel, message: bytes) -> None:
@@ -106,7 +106,7 @@ def test_a_connection_may_be_silent_for_longer_than_its_handshake_may_take() -> 
 
 
 def test_who_has_another_secret_is_refused_within_tls() -> None:
-    with handshake(IDENTITY, WorkerCredentials(OTHER, PASS.certificate)) as (driver, worker):
+    with handshake(IDENTITY, WorkerCredentials(OTHER, CREDENTIALS.certificate)) as (driver, worker):
         assert isinstance(driver.exception(PATIENCE), NotAuthenticatedError)
         assert isinstance(worker.exception(PATIENCE), ChannelClosedError)
 
@@ -132,7 +132,7 @@ def test_a_worker_proves_nothing_to_another_service(is_secured: bool) -> None:
     with listening() as listener:
         port = port_of(listener)
         if is_secured:
-            worker = in_thread(connect_to_driver, "127.0.0.1", port, PASS)
+            worker = in_thread(connect_to_driver, "127.0.0.1", port, CREDENTIALS)
         else:
             near = socket.create_connection(("127.0.0.1", port))
             worker = in_thread(prove, near, is_driver=False)
@@ -293,4 +293,4 @@ def test_a_driver_that_is_not_there_is_named() -> None:
     with listening() as listener:
         port = port_of(listener)
     with pytest.raises(ChannelClosedError, match=f"127.0.0.1:{port}"):
-        connect_to_driver("127.0.0.1", port, PASS)
+        connect_to_driver("127.0.0.1", port, CREDENTIALS)

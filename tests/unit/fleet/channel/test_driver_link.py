@@ -31,9 +31,9 @@ from sparkinesis.fleet.channel.messages import (
 )
 from sparkinesis.fleet.channel.tls import DriverIdentity, NotAuthenticatedError, WorkerCredentials
 from tests.unit.fleet.wire import (
+    CREDENTIALS,
     IDENTITY,
     OTHER_RUN,
-    PASS,
     PATIENCE,
     in_thread,
     listening,
@@ -44,7 +44,7 @@ _T = TypeVar("_T")
 
 
 class Driver:
-    """A control, and what it was told."""
+    """A control server, and the messages that it received."""
 
     def __init__(self, port: int = 0, identity: DriverIdentity = IDENTITY, **options: Any) -> None:
         self.events: queue.Queue[tuple[str, Any]] = queue.Queue()
@@ -62,7 +62,7 @@ class Driver:
         return what
 
     def expect_again(self) -> Hello:
-        """A worker that comes again may be faster than the news that it has gone."""
+        """A worker may reconnect before the server notices the end of its old connection."""
         _, what = self.next()
         if isinstance(what, Disconnected):
             _, what = self.next()
@@ -82,7 +82,7 @@ def hello(worker: str = "w") -> Hello:
 
 
 class Worker:
-    """A link, and what it heard."""
+    """A driver link, and the messages that it received."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Worker:
         lost_after: float = PATIENCE,
         *,
         says: Callable[[], Hello] = hello,
-        credentials: WorkerCredentials = PASS,
+        credentials: WorkerCredentials = CREDENTIALS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.heard: queue.Queue[Any] = queue.Queue()
@@ -111,8 +111,8 @@ def joined(driver: Driver, lost_after: float = 2.0) -> Iterator[Worker]:
 
 
 def as_worker(driver: Driver, first: Any = None) -> Channel:
-    """A bare connection of a worker that has said this much; whoever has it closes it."""
-    channel = connect_to_driver("127.0.0.1", driver.control.port, PASS)
+    """Connect as a worker and send this first message; the caller closes the connection."""
+    channel = connect_to_driver("127.0.0.1", driver.control.port, CREDENTIALS)
     channel.send(encode(hello() if first is None else first))
     return channel
 

@@ -1,4 +1,4 @@
-"""What driver and workers tell each other survives the wire, whatever a record held."""
+"""Messages of driver and workers survive encoding, whatever bytes a record contained."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who connects to a fleet's driver and proves nothing: turned away, and in no worker's way."""
+"""Connections that do not authenticate are closed, and keep no worker out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sparkinesis.fleet.channel.pending import (
     PendingConnections,
     connection_to_evict,
 )
-from tests.unit.fleet.wire import IDENTITY, PASS, PATIENCE, read
+from tests.unit.fleet.wire import CREDENTIALS, IDENTITY, PATIENCE, read
 
 
 def pending(
@@ -58,7 +58,7 @@ def test_too_many_of_an_address_are_at_the_cost_of_that_address() -> None:
 
 
 def test_who_has_spoken_goes_last() -> None:
-    """A worker that has just begun its handshake."""
+    """A worker that has just begun its handshake is evicted last."""
     begun = [pending(n, has_spoken=True) for n in (1, 2)]
     assert gone(*begun, pending(50)) == "a50"
     assert gone(*begun, pending(3, has_spoken=True)) == "a1", "or slow ones would keep others out"
@@ -126,8 +126,8 @@ def hello(worker: str) -> Hello:
 
 
 def join(driver: Driver, worker: str) -> Channel:
-    """When this returns, the driver has looked at everybody who came before."""
-    channel = connect_to_driver("127.0.0.1", driver.control.port, PASS)
+    """Connect a worker; when this returns, the server has accepted all earlier connections."""
+    channel = connect_to_driver("127.0.0.1", driver.control.port, CREDENTIALS)
     channel.send(encode(hello(worker)))
     driver.expect(worker)
     return channel
@@ -144,10 +144,10 @@ def is_open(connection: socket.socket) -> bool:
 
 
 class Flood:
-    """PendingConnections that say nothing, and come again when they are turned away."""
+    """Clients that send nothing, and reconnect when they are evicted."""
 
     def __init__(self, driver: Driver, count: int) -> None:
-        self.came_again = 0
+        self.reconnects = 0
         self.is_in_full_swing = threading.Event()
         self._driver = driver
         self._ended = threading.Event()
@@ -162,8 +162,8 @@ class Flood:
                     connection.close()
                     with contextlib.suppress(OSError):
                         self.connections[at] = self._driver.connect()
-                    self.came_again += 1
-                    if self.came_again == 2 * MAX_PENDING:
+                    self.reconnects += 1
+                    if self.reconnects == 2 * MAX_PENDING:
                         self.is_in_full_swing.set()
                 if self._ended.is_set():
                     return
@@ -178,19 +178,19 @@ class Flood:
 def test_silent_strangers_that_come_again_and_again_keep_no_worker_out(
     drivers: Callable[..., Driver],
 ) -> None:
-    """All from one address, as with a local Spark."""
+    """All connections come from one address, as with a local Spark."""
     driver = drivers()
     flood = Flood(driver, 2 * MAX_PENDING)
     links = []
     try:
         assert flood.is_in_full_swing.wait(PATIENCE)
-        before = flood.came_again
+        before = flood.reconnects
         for number in range(25):
             says = hello(f"w{number}")
             link = DriverLink(
                 "127.0.0.1",
                 driver.control.port,
-                PASS,
+                CREDENTIALS,
                 lambda says=says: says,  # type: ignore[misc]
                 lambda _: None,
                 lost_after=PATIENCE,
@@ -199,7 +199,7 @@ def test_silent_strangers_that_come_again_and_again_keep_no_worker_out(
             links.append(link)
         heard = {driver.events.get(timeout=PATIENCE)[0] for _ in links}
         assert heard == {f"w{number}" for number in range(25)}
-        assert flood.came_again > before, "they were turned away, and came again"
+        assert flood.reconnects > before, "they were turned away, and came again"
         for link in links:
             assert link.send(Report((), 1))
         reports = [driver.events.get(timeout=PATIENCE) for _ in links]
@@ -242,7 +242,7 @@ def test_the_first_bytes_are_due_soon_by_the_clock(drivers: Callable[..., Driver
 
 
 def client_hello() -> bytes:
-    """TLS's first message, by software that is not ours."""
+    """Return the first message of TLS, made by Python's ssl."""
     import ssl  # noqa: PLC0415
 
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()

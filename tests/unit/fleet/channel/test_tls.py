@@ -1,4 +1,4 @@
-"""What goes over the wire between a fleet's driver and its workers is for these two alone."""
+"""TLS between a fleet's driver and its workers: nobody else can read or answer."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from sparkinesis.fleet.channel.tls import (
 )
 from sparkinesis.worker.status import Failure
 from tests.unit.fleet.wire import (
+    CREDENTIALS,
     IDENTITY,
-    PASS,
     PATIENCE,
     SECRET,
     in_thread,
@@ -51,7 +51,7 @@ TRACE = "Traceback (most recent call last):\n  ValueError: card 4111-1111-1111-1
 
 
 class Proxy:
-    """Somebody between a worker and its driver, who passes everything on and writes it down."""
+    """A man in the middle, who passes everything on and records it."""
 
     def __init__(self, port: int) -> None:
         self.recorded = {"worker": bytearray(), "driver": bytearray()}
@@ -80,7 +80,7 @@ class Proxy:
             target.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        """When both sides have closed."""
+        """Wait until both sides have closed."""
         for each in self._passing:
             each.result(PATIENCE)
         for each in (self._listener, *self._ends):
@@ -104,7 +104,9 @@ def test_what_goes_over_the_wire_is_not_readable(
 ) -> None:
     proxy = Proxy(driver.port)
     heard: queue.Queue[Any] = queue.Queue()
-    link = DriverLink("127.0.0.1", proxy.port, PASS, lambda: HELLO, heard.put, lost_after=PATIENCE)
+    link = DriverLink(
+        "127.0.0.1", proxy.port, CREDENTIALS, lambda: HELLO, heard.put, lost_after=PATIENCE
+    )
     link.open()
     assert said.get(timeout=PATIENCE) == ("w1", HELLO)
     failure = Failure("3f0c9a", "process_records raised", "ValueError: Ada", TRACE, 1, ("s-7",))
@@ -126,7 +128,7 @@ def test_what_goes_over_the_wire_is_not_readable(
 
 
 class Impostor:
-    """Has a certificate of its own, and the run's secret: the worker must not tell anything."""
+    """A server with its own certificate and the run's secret: a worker must not talk to it."""
 
     def __init__(self, then: Callable[[ssl.SSLSocket], None] | None = None) -> None:
         self.heard = b""
@@ -150,10 +152,10 @@ class Impostor:
 
 
 def test_a_man_in_the_middle_with_a_certificate_of_his_own_is_refused() -> None:
-    """He may even know the secret."""
+    """The man in the middle may even know the secret."""
     impostor = Impostor()
     with pytest.raises(NotAuthenticatedError, match="certificate") as caught:
-        connect_to_driver("127.0.0.1", impostor.port, PASS)
+        connect_to_driver("127.0.0.1", impostor.port, CREDENTIALS)
     impostor.done.result(PATIENCE)
     assert impostor.heard == b"", "the worker said nothing"
     assert isinstance(impostor.error, ssl.SSLError), "and ended the handshake"
@@ -163,12 +165,12 @@ def test_a_man_in_the_middle_with_a_certificate_of_his_own_is_refused() -> None:
 def test_a_man_in_the_middle_who_passes_on_to_the_driver_is_refused_by_both(
     driver: ControlServer, said: queue.Queue[tuple[str, Any]]
 ) -> None:
-    """TLS to either side: what one says, the other one gets."""
+    """The man in the middle uses TLS to either side and passes on the data."""
     with listening() as listener:
-        worker = in_thread(connect_to_driver, "127.0.0.1", port_of(listener), PASS)
+        worker = in_thread(connect_to_driver, "127.0.0.1", port_of(listener), CREDENTIALS)
         near, _ = listener.accept()
         # Towards the driver he is a worker without its pass: he can do TLS, and prove nothing.
-        far = worker_context(PASS.certificate).wrap_socket(
+        far = worker_context(CREDENTIALS.certificate).wrap_socket(
             socket.create_connection(("127.0.0.1", driver.port))
         )
         greeting = far.recv(100)
@@ -186,7 +188,7 @@ def test_a_man_in_the_middle_who_passes_on_to_the_driver_is_refused_by_both(
 def test_the_driver_is_refused_that_has_the_secret_and_another_certificate() -> None:
     other = DriverIdentity.new(SECRET)
     with listening() as listener:
-        worker = in_thread(connect_to_driver, "127.0.0.1", port_of(listener), PASS)
+        worker = in_thread(connect_to_driver, "127.0.0.1", port_of(listener), CREDENTIALS)
         answer = in_thread(accept_worker, listener.accept()[0], other)
         assert isinstance(worker.exception(PATIENCE), NotAuthenticatedError)
         assert isinstance(answer.exception(PATIENCE), NotAuthenticatedError)
@@ -214,7 +216,7 @@ def test_who_does_not_speak_tls_is_refused(
 
 
 def test_older_tls_is_refused(driver: ControlServer) -> None:
-    context = worker_context(PASS.certificate)
+    context = worker_context(CREDENTIALS.certificate)
     context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_2
     with (
         socket.create_connection(("127.0.0.1", driver.port)) as stranger,
@@ -224,11 +226,11 @@ def test_older_tls_is_refused(driver: ControlServer) -> None:
 
 
 def test_the_end_of_tls_by_the_book_is_the_end_of_the_connection() -> None:
-    """Python's own socket says goodbye, which ours does not."""
+    """Python's own TLS socket sends close_notify, which ours does not."""
     with listening() as listener:
         near = socket.create_connection(listener.getsockname())
         driver = in_thread(accept_worker, listener.accept()[0], IDENTITY)
-        with worker_context(PASS.certificate).wrap_socket(near) as secured:
+        with worker_context(CREDENTIALS.certificate).wrap_socket(near) as secured:
             assert secured.version() == "TLSv1.3"
             assert secured.recv(14) == b"sparkinesis-1\n"
             with contextlib.suppress(OSError):
@@ -251,7 +253,7 @@ def test_a_changed_byte_is_noticed(
 
     changing = threading.Event()
     proxy = Changing(driver.port)
-    channel = connect_to_driver("127.0.0.1", proxy.port, PASS)
+    channel = connect_to_driver("127.0.0.1", proxy.port, CREDENTIALS)
     driver_said = in_thread(channel.receive)
     changing.set()
     channel.send(b"report")
@@ -266,7 +268,7 @@ def test_a_changed_byte_is_noticed(
 
 
 def test_the_private_key_is_on_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While Python's ssl reads it from a file, that is encrypted, and the user's alone."""
+    """The file from which Python's ssl reads the key is encrypted and private to the user."""
     seen: list[tuple[int, bytes]] = []
 
     def watched(context: ssl.SSLContext, certfile: str, password: bytes) -> None:
@@ -287,9 +289,9 @@ def test_the_private_key_is_on_no_disk(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_pass_travels_and_shows_nothing() -> None:
-    assert pickle.loads(pickle.dumps(PASS)) == PASS
-    assert len(pickle.dumps(PASS)) < 1_000
-    assert repr(PASS) == str(PASS) == "WorkerCredentials()"
+    assert pickle.loads(pickle.dumps(CREDENTIALS)) == CREDENTIALS
+    assert len(pickle.dumps(CREDENTIALS)) < 1_000
+    assert repr(CREDENTIALS) == str(CREDENTIALS) == "WorkerCredentials()"
     with pytest.raises(TypeError):
         pickle.dumps(IDENTITY)
 
@@ -313,7 +315,7 @@ def test_without_the_package_for_certificates_it_is_said_what_to_install(
 
 
 def test_a_worker_and_the_core_do_without_that_package() -> None:
-    """Executors have what plain processes have; only the driver makes a certificate."""
+    """Only the driver makes a certificate; executors do not need the package."""
     program = """if True:
         import sys
         sys.modules["cryptography"] = None
@@ -322,7 +324,7 @@ def test_a_worker_and_the_core_do_without_that_package() -> None:
         from sparkinesis.fleet.channel.tls import worker_context
         worker_context(bytes.fromhex(sys.argv[1]))
         """
-    given = [sys.executable, "-c", program, PASS.certificate.hex()]
+    given = [sys.executable, "-c", program, CREDENTIALS.certificate.hex()]
     result = subprocess.run(given, capture_output=True, text=True, check=False)
     assert (result.returncode, result.stderr) == (0, "")
 
@@ -331,6 +333,8 @@ def test_a_pass_of_the_right_certificate_and_a_wrong_secret_is_refused_by_the_dr
     driver: ControlServer, said: queue.Queue[tuple[str, Any]]
 ) -> None:
     with pytest.raises((ChannelClosedError, NotAuthenticatedError)):
-        connect_to_driver("127.0.0.1", driver.port, WorkerCredentials(bytes(32), PASS.certificate))
+        connect_to_driver(
+            "127.0.0.1", driver.port, WorkerCredentials(bytes(32), CREDENTIALS.certificate)
+        )
     driver.send_to_all(Ping())
     assert said.empty()

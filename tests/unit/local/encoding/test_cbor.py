@@ -1,4 +1,4 @@
-"""CBOR: every operation answers as it does in JSON, in the types that Java's SDKs send and read."""
+"""Every operation returns the same in CBOR as in JSON, in the types of the Java SDKs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Call = Callable[..., Answer]
 
 
 class Wire:
-    """A client of one codec. Answers come in the types of JSON, whatever was on the wire."""
+    """A client of one codec. It returns responses in JSON's types, whatever the codec."""
 
     def __init__(self, codec: Codec, kinesis: LocalKinesis) -> None:
         self.codec = codec
@@ -79,7 +79,7 @@ def _as_json(value: Any) -> Any:
 
 
 def raw(body: bytes) -> Any:
-    """What is on the wire, with instants as tags."""
+    """Decode a CBOR body and leave instants as tags."""
     return cbor2.loads(body, semantic_decoders={1: lambda value, _: cbor2.CBORTag(1, value)})
 
 
@@ -93,7 +93,7 @@ def java(kinesis: LocalKinesis) -> Wire:
 
 
 def story(call: Call) -> Iterator[Answer]:
-    """Every operation, and what went wrong on the way."""
+    """Call every operation; return the responses and errors."""
     yield call("CreateStream", StreamName="s", ShardCount=1, Tags={"a": "1"})
     yield call("CreateStream", StreamName="t", ShardCount=1)
     yield call("CreateStream", StreamName="t", ShardCount=1)
@@ -292,7 +292,7 @@ def test_seconds_as_a_float_are_an_instant_too(java: Wire, stream: Stream) -> No
 
 
 def test_every_timestamp_and_blob_of_the_answers_is_known() -> None:
-    """Answers are encoded by the names of their members; the service model has these names."""
+    """The codec encodes timestamps by member name; these names are in the service model."""
     times: set[str] = set()
     blobs: set[str] = set()
 

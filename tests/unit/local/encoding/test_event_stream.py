@@ -1,4 +1,4 @@
-"""Event stream messages, as botocore's decoder reads them."""
+"""botocore's decoder reads the event stream messages."""
 
 from __future__ import annotations
 

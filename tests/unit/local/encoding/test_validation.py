@@ -1,4 +1,4 @@
-"""What is refused, and in which words; names, ARNs, regions; routing."""
+"""Invalid requests and their error messages; names, ARNs, regions; routing of records."""
 
 from __future__ import annotations
 

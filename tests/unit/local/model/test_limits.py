@@ -1,4 +1,4 @@
-"""Each quota answers the service's error, per shard, and gives way as the clock goes on."""
+"""Each quota returns the service's error, per shard, and recovers as time passes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ MIB = 1 << 20
 
 @pytest.fixture
 def limited(clock: ManualClock) -> Stream:
-    """Two shards, the service's limits."""
+    """A stream with two shards and the service's limits."""
     return Stream(LocalKinesis(clock=clock), shards=2)
 
 
 def refused(call: Callable[[], object]) -> str | None:
-    """The code of the error, None if there is none."""
+    """Return the error code of a call; None for success."""
     try:
         call()
     except KinesisError as error:

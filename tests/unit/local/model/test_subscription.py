@@ -1,4 +1,4 @@
-"""SubscribeToShard: what is sent, when, how much, and how it ends."""
+"""The events of SubscribeToShard: content, times, sizes, and the end."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_it_has_no_one_answer(kinesis: LocalKinesis, app: str) -> None:
 def test_a_subscription_goes_on_exactly_behind_any_event(
     kinesis: LocalKinesis, stream: Stream, app: str, clock: ManualClock, seed: int
 ) -> None:
-    """Empty events and trimmed records included."""
+    """The history includes empty events and trimmed records."""
     rng = random.Random(seed)
     sent: list[str] = []
     got: list[str] = []

@@ -1,4 +1,4 @@
-"""Registered consumers: their states and how many there may be."""
+"""Registered consumers: their states and their maximum number."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.unit.local.subscribing import Listener, register
 
 @pytest.fixture
 def slow(clock: ManualClock) -> Stream:
-    """A stream whose consumers take 10 seconds to come and to go."""
+    """A stream whose consumers stay CREATING and DELETING for 10 seconds."""
     return Stream(LocalKinesis(clock=clock, limits=False, consumer_delay_ms=10_000), shards=1)
 
 

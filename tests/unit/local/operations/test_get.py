@@ -1,4 +1,4 @@
-"""Where each type of iterator begins, what a page holds, and how iterators end."""
+"""Iterators: the start of each type, the size of pages, and the end of a shard."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from tests.unit.local.calls import DAY, HOUR, SHARD_0, SHARD_1, SHARD_2, SHARD_3
 
 @pytest.fixture
 def history(stream: Stream, clock: ManualClock) -> Stream:
-    """0 from hour 0; 1 and 2 from hour 1; 3 (of 1 and 2) from hour 2; now is hour 3."""
+    """Shard 0 from hour 0; 1 and 2 from hour 1; 3 (of 1 and 2) from hour 2; now is hour 3."""
     clock.advance(HOUR)
     stream.split(SHARD_0)
     clock.advance(HOUR)
@@ -22,7 +22,7 @@ def history(stream: Stream, clock: ManualClock) -> Stream:
 
 
 def hour(clock: ManualClock, number: float) -> float:
-    """The time of an hour of the history, in seconds, while the clock shows hour 3."""
+    """Return the time of an hour of the history in seconds; the clock shows hour 3."""
     return (clock() + (number - 3) * HOUR) / 1000
 
 

@@ -16,7 +16,7 @@ ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/"
 
 @pytest.fixture
 def auto(kinesis: LocalKinesis) -> LocalKinesis:
-    """With the stream ``auto`` of four shards."""
+    """A Kinesis with the stream ``auto`` of four shards."""
     kinesis.call(
         "CreateStream",
         StreamName="auto",

@@ -1,4 +1,4 @@
-"""Splits and merges: what is allowed, and what always holds afterwards."""
+"""Splits and merges: their conditions, and the invariants after them."""
 
 from __future__ import annotations
 

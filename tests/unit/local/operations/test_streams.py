@@ -1,4 +1,4 @@
-"""Records and closed shards go when their time is over."""
+"""Records and closed shards expire at the end of retention."""
 
 from __future__ import annotations
 

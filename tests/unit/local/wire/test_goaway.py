@@ -1,4 +1,4 @@
-"""GOAWAY frames are taken out of what a client sends; every other byte stays where it was."""
+"""GOAWAY frames are removed from a client's bytes; all other bytes are unchanged."""
 
 from __future__ import annotations
 
