@@ -29,7 +29,7 @@ from sparkinesis.fleet.channel.messages import (
     decode_for_worker,
     encode,
 )
-from tests.unit.fleet.wire import IDENTITY, PASS, PATIENCE, read
+from tests.unit.fleet.wire import CREDENTIALS, IDENTITY, PATIENCE, read
 
 HELLO = Hello("w1", 1, 1, 0, "host", 7, 3, 4)
 NOT_UTF8 = encode(Leaving("abcdef")).replace(b"abcdef", b"\xff\xfeabcd")
@@ -69,7 +69,7 @@ def stranger(driver: ControlServer) -> socket.socket:
 
 
 def worker(driver: ControlServer) -> Channel:
-    return connect_to_driver("127.0.0.1", driver.port, PASS)
+    return connect_to_driver("127.0.0.1", driver.port, CREDENTIALS)
 
 
 def test_strangers_are_refused_and_who_was_let_in_goes_on(
