@@ -215,7 +215,9 @@ BUGS: dict[str, Bug] = {
         FetchAhead, "take", swallow, "everything_is_processed", 5
     ),
     "the last record of a shard is lost": instead(Intake, "take", early_end, _READS, 2),
-    "expired records are not reported": instead(RetentionCheck, "lost", always(None), _READS, 25),
+    "expired records are not reported": instead(
+        RetentionCheck, "report_loss", always(None), _READS, 25
+    ),
     "a processor's reset is not followed": instead(
         Checkpointer, "take_reset", lambda take: lambda self: take(self) and None, _READS, 15
     ),

@@ -46,6 +46,7 @@ def instead(
     owner: object, name: str, make: Callable[[Any], Any], caught_by: str, rough: int | None = None
 ) -> Bug:
     """A bug that replaces a function or a number of ``owner`` by ``make`` of the original."""
+    assert hasattr(owner, name), f"{owner} has no {name} any more"
     misfits: list[str] = []
 
     def patch() -> AbstractContextManager[object]:

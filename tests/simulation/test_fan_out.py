@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import collections
+from collections.abc import Iterable
 from itertools import pairwise
 
-from hypothesis import HealthCheck, Phase, given, note, settings
+import pytest
+from hypothesis import given, note
 
 from sparkinesis.worker.options import FanOutOptions
+from tests.simulation.drawn import drawn
 from tests.simulation.history import Behaviour, Crash, Crowd, History, Put, Start, Trouble
 from tests.simulation.invariants import check
 from tests.simulation.story import Story
@@ -17,23 +20,37 @@ from tests.simulation.world import World, digest
 _EFO = {"retrieval": "efo"}
 
 
-@settings(
-    derandomize=True,
-    max_examples=40,
-    deadline=None,
-    phases=(Phase.generate, Phase.shrink),
-    suppress_health_check=(HealthCheck.too_slow,),
-)
+@drawn(histories=12)
 @given(history=subscribing_histories())
-def test_what_must_be_true_is_by_enhanced_fan_out(history: History) -> None:
+def test_the_invariants_hold_in_each_history(history: History) -> None:
+    play(history)
+
+
+@pytest.mark.long
+@drawn(histories=150)
+@given(history=subscribing_histories())
+def test_the_invariants_hold_in_each_of_many_histories(history: History) -> None:
+    play(history)
+
+
+def play(history: History) -> None:
     wrong = check(World(history).run())
     note(Story(history))
     assert wrong == []
 
 
-def test_rough_histories_are_in_order_and_break_subscriptions_in_every_way() -> None:
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        pytest.param((1, 2, 4, 5, 7, 10, 13, 17, 27), id="nine"),
+        pytest.param(range(100), marks=pytest.mark.long, id="a hundred"),
+    ],
+)
+def test_rough_histories_break_subscriptions_in_every_way_and_no_invariant(
+    numbers: Iterable[int],
+) -> None:
     met: collections.Counter[str | None] = collections.Counter()
-    for number in range(30):
+    for number in numbers:
         world = World(rough_subscribing(number)).run()
         assert check(world) == [], number
         met.update(connection.met for connection in world.subscriptions.connections)

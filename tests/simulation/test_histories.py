@@ -1,13 +1,14 @@
 """The invariants hold in every history of an application of record processors.
 
-More of the same: ``make simulate``.
+``make simulate`` plays more of them.
 """
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, note, settings
+from hypothesis import given, note
 
+from tests.simulation.drawn import drawn
 from tests.simulation.histories import histories
 from tests.simulation.history import History
 from tests.simulation.invariants import check
@@ -15,19 +16,20 @@ from tests.simulation.story import Story
 from tests.simulation.world import World
 
 
-@pytest.mark.parametrize("count", [50, pytest.param(100, marks=pytest.mark.long)])
-def test_what_must_be_true_is_in_every_history(count: int) -> None:
-    @settings(
-        derandomize=True,
-        max_examples=count,
-        deadline=None,
-        phases=(Phase.generate, Phase.shrink),
-        suppress_health_check=(HealthCheck.too_slow,),
-    )
-    @given(history=histories())
-    def is_in_order(history: History) -> None:
-        wrong = check(World(history).run())
-        note(Story(history))
-        assert wrong == []
+@drawn(histories=30)
+@given(history=histories())
+def test_the_invariants_hold_in_each_history(history: History) -> None:
+    play(history)
 
-    is_in_order()
+
+@pytest.mark.long
+@drawn(histories=400)
+@given(history=histories())
+def test_the_invariants_hold_in_each_of_many_histories(history: History) -> None:
+    play(history)
+
+
+def play(history: History) -> None:
+    wrong = check(World(history).run())
+    note(Story(history))
+    assert wrong == []

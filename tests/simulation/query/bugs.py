@@ -27,9 +27,9 @@ from tests.simulation.patches import always, begin_anew
 from tests.simulation.subject import Bug, instead
 
 
-def _one_more(up_to: Any) -> Any:
+def _one_more(cut_at_end: Any) -> Any:
     def further(records: Any, end: Any) -> Any:
-        within, over, seen = up_to(records, end)
+        within, over, seen = cut_at_end(records, end)
         return records[: len(within) + 1], over, seen
 
     return further
@@ -107,17 +107,17 @@ def _cursor_kept(cut: Any) -> Any:
     return keep
 
 
-def _not_when_tolerant(tell: Any) -> Any:
-    def told(self: Any, *text: Any) -> None:
+def _not_when_tolerant(report: Any) -> Any:
+    def reported(self: Any, *text: Any) -> None:
         if self.fail_on_data_loss:
-            tell(self, *text)
+            report(self, *text)
 
-    return told
+    return reported
 
 
 BUGS: Mapping[str, Bug] = {
     "a batch reads one record too far": instead(
-        polling, "up_to", _one_more, "each_row_arrives_once", rough=1
+        polling, "cut_at_end", _one_more, "each_row_arrives_once", rough=1
     ),
     "a batch begins AT its start": instead(
         RetentionCheck, "check_start", _at, "each_row_arrives_once", rough=0
@@ -161,7 +161,7 @@ BUGS: Mapping[str, Bug] = {
         retention, "is_of_another_stream", always(False), "everything_arrives", rough=71
     ),
     "failOnDataLoss=false does not log its losses": instead(
-        RetentionCheck, "_tell", _not_when_tolerant, "everything_arrives", rough=4
+        RetentionCheck, "_report", _not_when_tolerant, "everything_arrives", rough=4
     ),
     "an expired iterator starts over": instead(
         ShardCursor, "fetch", begin_anew, "batches_are_the_same_each_time", rough=33

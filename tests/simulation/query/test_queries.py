@@ -1,6 +1,6 @@
 """The invariants hold in every history of a streaming query; worlds follow from histories.
 
-More of the same: ``make simulate``.
+``make simulate`` plays more of them.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, note, settings
+from hypothesis import given, note
 
+from tests.simulation.drawn import drawn
 from tests.simulation.query.histories import HOUR, histories, rough_history
 from tests.simulation.query.history import (
     CrashDriver,
@@ -31,22 +32,23 @@ from tests.simulation.query.story import Story as _Story
 from tests.simulation.query.world import World, digest
 
 
-@pytest.mark.parametrize("count", [80, pytest.param(200, marks=pytest.mark.long)])
-def test_what_must_be_true_is_in_every_history(count: int) -> None:
-    @settings(
-        derandomize=True,
-        max_examples=count,
-        deadline=None,
-        phases=(Phase.generate, Phase.shrink),
-        suppress_health_check=(HealthCheck.too_slow,),
-    )
-    @given(history=histories())
-    def is_in_order(history: History) -> None:
-        wrong = check(World(history).run())
-        note(_Story(history))
-        assert wrong == []
+@drawn(histories=90)
+@given(history=histories())
+def test_the_invariants_hold_in_each_history(history: History) -> None:
+    play(history)
 
-    is_in_order()
+
+@pytest.mark.long
+@drawn(histories=1000)
+@given(history=histories())
+def test_the_invariants_hold_in_each_of_many_histories(history: History) -> None:
+    play(history)
+
+
+def play(history: History) -> None:
+    wrong = check(World(history).run())
+    note(_Story(history))
+    assert wrong == []
 
 
 STALE_LISTING = History(

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import collections
 
+import pytest
+
 from tests.simulation.ranges.invariants import check
 from tests.simulation.ranges.world import Ranges
 
 
-def test_each_range_is_read_exactly_however_subscriptions_break() -> None:
+@pytest.mark.parametrize("histories", [60, pytest.param(600, marks=pytest.mark.long)])
+def test_each_range_is_read_exactly_however_subscriptions_break(histories: int) -> None:
     outcomes: collections.Counter[str] = collections.Counter()
     met: collections.Counter[str | None] = collections.Counter()
-    for number in range(120):
+    for number in range(histories):
         ranges = Ranges(number).run()
         assert check(ranges) == [], number
         outcomes.update(reading.outcome for reading in ranges.readings)
         met.update(one.met for one in ranges.subscriptions.connections)
-    assert outcomes["whole"] > 3000
+    assert outcomes["whole"] > 25 * histories
     assert {"reset", "reset_after", "refused", "timeout", "late", "error", "throttle"} <= met.keys()
 
 
