@@ -1,8 +1,8 @@
-"""Moves an application to another place in its stream, whether workers of it run or not.
+"""Moves an application to another position in its stream, running or not.
 
-What runs is fenced: each lease loses its owner and its counter goes up, so that the owner's next
-renewal or checkpoint is refused, its processor hears ``lease_lost``, and a worker takes the shard
-up again at the new place within its next looks at the table.
+Running workers are fenced: each lease loses its owner, and its counter goes up. The owner's next
+renewal or checkpoint is refused, ``lease_lost`` of its processor is called, and a worker takes the
+shard again at the new position within its next scans of the table.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import AfterRecord, InitialPosition
 
 _WRITES = 100
-"""How often to write a lease again whose owner was quicker. Most write a few times a second at
-most, and there are milliseconds between a look and a write."""
+"""Tries of a write to a lease that its owner keeps changing. Owners write a few times a second at
+most, and milliseconds lie between a read and a write."""
 _AT_ONCE = 16
-"""Shards in which a place is looked for at the same time."""
+"""Shards that are searched for a record at the same time."""
 
 
 def plan_application_reset(
@@ -44,10 +44,10 @@ def plan_application_reset(
     to: InitialPosition | ShardCheckpoint,
     wait: Callable[[float], object] = time.sleep,
 ) -> list[LeaseReset]:
-    """The steps that move the application now, in order. Nothing is written.
+    """Return the resets that move the application now, in order. Writes nothing.
 
-    An instant, and LATEST, become the place of a record in each shard, or TRIM_HORIZON where no
-    record is older: a few GetShardIterator and GetRecords calls a shard.
+    An instant or LATEST becomes a record's position in each shard, or TRIM_HORIZON if no record is
+    older. This takes a few GetShardIterator and GetRecords calls for each shard.
 
     Raises `OptionError` (see `plan_reset`; also for a sequence number that the shard does not
     know), `LeaseTableError`, `InconsistentShardsError`, and service errors, `AccessDeniedError`
@@ -66,10 +66,10 @@ def plan_application_reset(
 
 
 def _found(client: StreamClient, move: LeaseReset, wait: Callable[[float], object]) -> LeaseReset:
-    """The step with a record's place for its instant, which a Java KCL would not understand.
+    """Return the reset with a record in place of its instant.
 
-    Whether one shares the table, or will tomorrow, cannot be told: one that has no lease leaves no
-    sign.
+    A Java KCL does not understand the instant. Whether one shares the table, or will tomorrow, is
+    not known: a worker without a lease leaves no sign.
     """
     if move.timestamp_ms is None:
         return move
@@ -79,7 +79,7 @@ def _found(client: StreamClient, move: LeaseReset, wait: Callable[[float], objec
 def reset_application(
     client: StreamClient, table: LeaseTable, to: InitialPosition | ShardCheckpoint
 ) -> list[LeaseReset]:
-    """Reset the application; returns the steps that were made, in order.
+    """Reset the application; return the resets that were written, in order.
 
     Raises what `plan_application_reset` raises, before anything is written; then
     `UnfinishedResetError`.
@@ -90,14 +90,15 @@ def reset_application(
 
 
 def apply_resets(table: LeaseTable, moves: Sequence[LeaseReset]) -> None:
-    """Make the steps, in order, however the rows have changed. Raises `UnfinishedResetError`."""
+    """Write the resets in order, also to rows that changed. Raises `UnfinishedResetError`."""
     for n, move in enumerate(moves):
         try:
             _write(table, move)
         except SparkinesisError as error:
             raise UnfinishedResetError(
-                f"{n} of {len(moves)} leases of the {table} were moved. {move.key} could not be, "
-                f"and those after it were left as they are: {error} Reset the application again.",
+                f"{n} of {len(moves)} leases of the {table} were reset. {move.key} could not be "
+                f"reset, and the leases after it were not tried: {error} Reset the application "
+                "again.",
                 moves[:n],
                 moves[n:],
             ) from error
@@ -124,13 +125,13 @@ def _write(table: LeaseTable, move: LeaseReset) -> None:
                 return
         step = retried(step, row)
     raise SparkinesisError(
-        f"The lease changed {_WRITES} times between a look at it and a write; its "
-        "owner writes to it all the time, and is closer to the table."
+        f"The lease changed {_WRITES} times between a read and a write: its owner writes to it all "
+        "the time."
     )
 
 
 def _require_known(client: StreamClient, to: ShardCheckpoint) -> None:
-    """Raise `OptionError` unless the service takes the sequence number for one of the shard's."""
+    """Raise `OptionError` unless the service accepts the sequence number as one of the shard."""
     try:
         client.shard_iterator(to.shard_id, AfterRecord(to.at.sequence_number), inclusive=True)
     except PositionNotFoundError:

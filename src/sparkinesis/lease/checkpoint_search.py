@@ -1,9 +1,9 @@
-"""The place in a shard that an instant leads to: the last record before the instant.
+"""Searches a shard for the last record before an instant, to checkpoint that record.
 
-A lease at AT_TIMESTAMP means nothing to a Java KCL that is not configured to begin at an instant:
-it never reads the shard. LATEST means another moment there at each start. A checkpoint behind a
-record means the same to everybody: what follows that record. Kinesis has no call that reads
-backwards, so the record is looked for with a few calls, farther and farther back.
+A Java KCL that is not configured to start at an instant never reads a shard whose lease is at
+AT_TIMESTAMP, and takes LATEST as the time of each start. A checkpoint at a record means the same
+to every KCL: resume after that record. Kinesis has no call that reads backwards, so the search
+takes a few calls, each farther back.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp, 
 from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL
 
 _SAMPLE = 1_000
-"""Records to ask for at a look, which often reach from before the instant to behind it."""
+"""Records to ask for in a probe; they often reach from before the instant to after it."""
 _CLOSE_MS = 1_000
-"""How far before the instant the first look begins; a stretch that is not halved once more."""
+"""The distance of the first probe from the instant; shorter stretches are not bisected."""
 _STRIDE = 8
-"""By how much farther back each look begins than the one before."""
+"""The factor by which each probe begins farther back than the previous one."""
 _APART = 0.25
 """Seconds between two probes: a shard allows five GetRecords calls a second, for all readers."""
 
@@ -33,12 +33,12 @@ _APART = 0.25
 def checkpoint_at(
     client: StreamClient, shard_id: str, instant_ms: int, wait: Callable[[float], object]
 ) -> ExtendedSequenceNumber:
-    """The checkpoint behind which a shard goes on with the first record since ``instant_ms``.
+    """Return the checkpoint after which a shard resumes with the first record since ``instant_ms``.
 
-    That is the last user record of the record before that one, or of the shard's last record where
-    none has arrived since. TRIM_HORIZON where no record is older than the instant, also for a shard
-    that is gone. As for an iterator AT_TIMESTAMP, the order is that of the shard: a record behind
-    the first one may be older than the instant.
+    It is the last user record of the record before that one, or of the shard's last record if none
+    has arrived since. It is TRIM_HORIZON if no record is older than the instant, and for a shard
+    that does not exist. As for an iterator AT_TIMESTAMP, the order is that of the shard: a record
+    after the first one may be older than the instant.
 
     ``wait``: sleeps for so many seconds, between two calls. Raises service errors,
     `AccessDeniedError` among them: `GetShardIterator` and `GetRecords` are called.
@@ -54,7 +54,7 @@ def checkpoint_at(
 
 
 def _last_before(probe: _ShardProbe) -> Record | None:
-    """The record before the first one since the instant: None where that is the oldest."""
+    """Return the record before the first one since the instant; None if there is none."""
     oldest = probe.probe(TRIM_HORIZON, 1).last
     if oldest is None:
         return None
@@ -81,13 +81,13 @@ def _last_before(probe: _ShardProbe) -> Record | None:
 @dataclass(frozen=True, slots=True)
 class _Probed:
     last: Record | None
-    """The last record of a page before one that arrived since the instant."""
+    """The last record of a page that arrived before the instant."""
     is_last: bool
-    """Such a record follows, or none at all."""
+    """True if a record since the instant follows, or no record at all."""
 
 
 class _Pacer(AbstractContextManager[None]):
-    """Lets calls, and what is tried again of them, begin some time after the one before."""
+    """Delays each call, retries included, after the previous one."""
 
     def __init__(self, wait: Callable[[float], object]) -> None:
         self._wait = wait
@@ -104,7 +104,7 @@ class _Pacer(AbstractContextManager[None]):
 
 @dataclass(frozen=True, slots=True)
 class _ShardProbe:
-    """Looks at one shard, one after the other."""
+    """Reads pages of one shard, one after the other."""
 
     client: StreamClient
     shard_id: str
@@ -112,7 +112,7 @@ class _ShardProbe:
     pacer: _Pacer
 
     def probe(self, position: Position, limit: int = _SAMPLE) -> _Probed:
-        """The first page from ``position`` on that has records."""
+        """Read the first page from ``position`` on that has records."""
         iterator: str | None = self.client.shard_iterator(self.shard_id, position)
         while iterator is not None:
             page = self._fetch(iterator, limit)
@@ -132,7 +132,7 @@ class _ShardProbe:
 
 
 def _is_older(record: Record, instant_ms: int) -> bool:
-    """Whether a record arrived before an instant. One of unknown arrival is rather read again."""
+    """Return True if a record arrived before an instant; unknown arrivals are read again."""
     return record.approximate_arrival_timestamp is not None and _arrival_ms(record) < instant_ms
 
 

@@ -1,4 +1,4 @@
-"""The leases of one worker: renews what it holds, and takes what it should hold, table in hand."""
+"""The leases of one worker: renews the leases held, and takes, steals and releases others."""
 
 from __future__ import annotations
 
@@ -30,19 +30,22 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The lease table as one look showed it."""
+    """The lease table as of one scan."""
 
     leases: tuple[Lease, ...] = ()
     at: float | None = None
-    """By the worker's clock; None: there was no look yet."""
+    """The time of the scan, by the worker's clock; None before the first."""
     expired: frozenset[str] = frozenset()
-    """Keys of those whose owner has shown no life for a failover time."""
+    """Keys of the leases whose owners have not renewed for a failover time."""
     may_have_java_readers: bool = False
-    """Whether a Java KCL may read these leases, too."""
+    """True if a Java KCL may share these leases."""
 
 
 class LeaseCoordinator:
-    """`renew` and `take` are for one thread each; the rest is for any."""
+    """Acquires and renews the leases of a worker.
+
+    `renew` and `take` are for one thread each; the other methods are for any thread.
+    """
 
     def __init__(
         self,
@@ -63,30 +66,31 @@ class LeaseCoordinator:
         self._observations: dict[str, Observation] = {}
         self._worker_versions = WorkerVersions()
         self._asked: dict[str, str | None] = {}
-        """Leases that this worker asked the handoff of, or went for, and did not get yet; and their
-        owners before."""
+        """Leases that this worker has requested or tried to take, but does not hold yet, and their
+        previous owners."""
         self._is_in_doubt = False
-        """Whether a call for one of these failed, which may have taken effect all the same."""
+        """True if a call for one of these failed that may have taken effect nevertheless."""
         self._row_problems = RowProblems(table)
         self.snapshot = Snapshot()
         self.duplicate_worker_leases: tuple[str, ...] = ()
         """Keys of leases that another process renews under this worker's id."""
 
     def held(self) -> dict[str, HeldLease]:
-        """What this worker holds, by lease key."""
+        """Return the leases that this worker holds, by lease key."""
         return self._renewer.held()
 
     def renew(self) -> None:
-        """One round of renewals; see `LeaseRenewer.renew_all`."""
+        """Run one round of renewals; see `LeaseRenewer.renew_all`."""
         self._renewer.renew_all()
 
     def require_unique_worker_id(self, wait: Callable[[float], object]) -> None:
-        """Raise `DuplicateWorkerIdError` if somebody renews leases under this worker's id.
+        """Raise `DuplicateWorkerIdError` if another process renews leases under this worker's id.
 
-        Looks again after the time of a renewal if there are any. Changes nothing.
+        Scans the table a second time, after the time of a renewal, if there are such leases.
+        Writes nothing.
         """
         leases = self._scan(consistent=True).leases
-        # Seen from now on: what nobody renews may be taken up the sooner.
+        # Observed from now on, so that a lease that is not renewed can be taken sooner.
         self._observations = observe({}, leases, self._clock(), self._worker_id)
         before = self._counters(leases)
         if not before:
@@ -97,12 +101,12 @@ class LeaseCoordinator:
         if moved:
             raise DuplicateWorkerIdError(
                 f"Another live worker has the worker id {self._worker_id!r}: it renews "
-                f"{', '.join(moved[:5])} in the {self._table}. Give each worker an id of its own, "
-                "or none, which makes one. Nothing was taken."
+                f"{', '.join(moved[:5])} in the {self._table}. Give each worker its own worker_id, "
+                "or leave it out to generate one. No lease was taken."
             )
 
     def _scan(self, *, consistent: bool) -> TableScan:
-        """One look at the table; leases that are broken are told of, and left alone."""
+        """Scan the table; log leases that cannot be read, and leave them out."""
         scan = self._table.scan(consistent=consistent).single_stream
         self._row_problems.report_broken(scan.broken)
         return scan
@@ -111,10 +115,10 @@ class LeaseCoordinator:
         return {one.key: one.counter for one in leases if one.actual_owner == self._worker_id}
 
     def take(self, busy: Collection[str] = ()) -> bool:
-        """Look at the table and take, steal or adopt. ``busy``: shards to leave alone.
+        """Scan the table, and adopt, take or steal leases. ``busy``: shards to leave alone.
 
-        Returns whether something is under way, so that it is worth looking again soon: a lease
-        that is nobody's and that this worker could take, or a handoff to this worker.
+        Returns True if another scan is worthwhile soon: for a lease without an owner that this
+        worker could take, or for a handoff to this worker.
         Raises `LeaseTableError`, `AccessDeniedError` and `LeaseTableUnavailableError`.
         """
         held_before = self._renewer.held()
@@ -138,7 +142,7 @@ class LeaseCoordinator:
         may_have_java_readers = java_kcl_may_read(scan, self._worker_id)
         self.snapshot = Snapshot(leases, now, expired, may_have_java_readers)
         owners = {row.key: row.owner for row in leases if not row.is_finished}
-        # A look may be older than the asking, and show the owner of before; not a consistent one.
+        # A scan that is not consistent may be older than the request, and show the previous owner.
         self._asked = {
             key: victim
             for key, victim in self._asked.items()
@@ -187,8 +191,9 @@ class LeaseCoordinator:
         )
         for name in sorted(self._worker_versions.legacy - before):
             _log.info(
-                "The worker %s of the %s does not know handoffs, as a KCL before 3.0: its leases "
-                "are taken without asking, and what it did not checkpoint comes again",
+                "The worker %s of the %s does not support handoffs, like a KCL before 3.0: its "
+                "leases are taken without a request, and records that it has not checkpointed are "
+                "processed again",
                 name,
                 self._table,
             )
@@ -206,12 +211,12 @@ class LeaseCoordinator:
         return True
 
     def _write(self, row: Lease, write: Callable[[Lease, str], Lease]) -> Lease | None:
-        """The row after the write; None where another worker was quicker, or it is refused.
+        """Write a row; return it, or None if another worker was faster or the write is refused.
 
-        What is wrong with one row, such as its size, does not keep this worker from the others.
+        A problem with one row, such as its size, does not keep this worker from the others.
         """
         try:
-            return self._go_for(row, write)
+            return self._write_request(row, write)
         except LeaseChangedError:
             _log.debug("The lease %s changed before it could be written", row.key)
         except LeaseTableUnavailableError:
@@ -220,9 +225,9 @@ class LeaseCoordinator:
             self._row_problems.report_refusal(row.key, error)
         return None
 
-    def _go_for(self, row: Lease, write: Callable[[Lease, str], Lease]) -> Lease:
-        # Noted before: if the answer is lost, the lease may be this worker's by the table, and
-        # would be left to expire by who does not know.
+    def _write_request(self, row: Lease, write: Callable[[Lease, str], Lease]) -> Lease:
+        # Noted before the write: if its answer is lost, the table may name this worker as owner,
+        # and the lease would otherwise be left to expire.
         was_asked = row.key in self._asked
         self._asked.setdefault(row.key, row.owner)
         try:
@@ -236,18 +241,18 @@ class LeaseCoordinator:
             raise
 
     def withdraw_requests(self) -> None:
-        """Let go of what this worker asked for and did not take up yet: it leaves.
+        """Withdraw this worker's requests for leases that it does not hold yet, before it ends.
 
-        What its owner has not let go of stays the owner's: given later, when nobody is here to
-        take it, it would be left to expire. For the thread that takes, or after its end. Raises as
-        `take` does.
+        A lease that its owner has not released stays with the owner: released later, to a worker
+        that has ended, it would have to expire. For the thread that takes leases, or after its
+        end. Raises what `take` raises.
         """
         trouble: LeaseTableError | None = None
         for key in list(self._asked):
             try:
                 self._withdraw_request(key)
             except LeaseTableError as error:
-                trouble = error  # what is wrong with one row does not keep the others waiting
+                trouble = error  # a problem with one row does not keep the others waiting
         if trouble is not None:
             raise trouble
 
@@ -267,20 +272,23 @@ class LeaseCoordinator:
                 break
 
     def other_owners(self) -> set[str]:
-        """Workers other than this one that own leases to read. Raises as `take` does.
+        """Return the other workers that own unfinished leases. Raises what `take` raises.
 
-        A finished lease may name its last owner, dead or not.
+        A finished lease may name an owner that has ended.
         """
         rows = self._scan(consistent=True).leases
         owners = {row.owner for row in rows if row.owner is not None and not row.is_finished}
         return owners - {self._worker_id}
 
     def are_finished(self, shard_ids: Sequence[str]) -> bool:
-        """Whether all these shards are done, or have no lease. Raises as `take` does."""
+        """Return True if all these shards are finished or have no lease.
+
+        Raises what `take` raises.
+        """
         rows = [self._table.get(shard_id, consistent=True) for shard_id in shard_ids]
         return all(row is None or row.is_finished for row in rows)
 
     def seem_finished(self, shard_ids: Sequence[str]) -> bool:
-        """The same by the last look at the table: enough to ask, not to go by."""
+        """Return the same by the last scan: a hint to call `are_finished`."""
         unfinished = {row.shard_id for row in self.snapshot.leases if not row.is_finished}
         return unfinished.isdisjoint(shard_ids)

@@ -1,4 +1,4 @@
-"""One acquisition of a lease by this worker: what may be written under it, and until when."""
+"""A lease that this worker holds: the writes that it allows, and until when."""
 
 from __future__ import annotations
 
@@ -18,20 +18,19 @@ from sparkinesis.stream.position import AfterRecord, AtTimestamp
 _log = logging.getLogger(__name__)
 
 KNOWN_EVERY_MS = 300_000
-"""How much later than what the row tells must be what is known, to be written."""
-
+"""Arrival times are written only if they are this much newer than those in the row."""
 
 REFUSALS = 10
-"""Tries of one write in a row. A handoff that is asked for, or not any more, costs one each."""
+"""Consecutive tries of one write. Each handoff request, or its withdrawal, costs one."""
 
 
 class HeldLease:
-    """A lease from the moment that it became this worker's until it is lost or given up.
+    """A lease from the moment that this worker acquires it until it is lost or released.
 
-    Its identity is what the KCL's concurrency token is: a shard that is lost and regained has
-    another `HeldLease`, so that a processor left behind by the first cannot checkpoint under the
-    second. Safe to share between threads: one lock lets writes happen one after another, so that
-    each carries the counter that the one before it left.
+    Its identity serves as the KCL's concurrency token: a shard that is lost and acquired again has
+    another `HeldLease`, so that a processor of the first cannot checkpoint under the second. Safe
+    to share between threads: a lock serializes the writes, so that each carries the counter that
+    the previous one left.
     """
 
     def __init__(
@@ -45,10 +44,10 @@ class HeldLease:
         since: float,
     ) -> None:
         self.throughput_kbps: float | None = None
-        """Set by whoever measures it; written with each write of the owner's."""
+        """The measured rate, set by the worker; stored with each write of the owner."""
         self.known: tuple[ExtendedSequenceNumber, AfterRecord | AtTimestamp] | None = None
-        """What a reader knows of arrival times at a checkpoint; set by the reader, and written with
-        a renewal now and then."""
+        """A checkpoint and the arrival times known there; set by the reader, and stored now and
+        then with a renewal."""
         self.key = lease.key
         self.shard_id = lease.shard_id
         self._lease = lease
@@ -69,35 +68,35 @@ class HeldLease:
 
     @property
     def renewed_at(self) -> float:
-        """When, by the clock of its renewer, the last write was sent that is known to be done."""
+        """The time, by the renewer's clock, at which the last successful write was sent."""
         return self._renewed_at
 
     @property
     def handoff_to(self) -> str | None:
-        """The worker that asked for this lease, and waits for it to be released."""
+        """The worker that requested this lease and waits for its release."""
         lease = self._lease
         asked = lease.checkpoint_owner == self._worker_id and lease.owner != self._worker_id
         return lease.owner if asked else None
 
     @property
     def lost_because(self) -> str | None:
-        """Why this is held no more; None while it is, as far as is known."""
+        """The reason why the lease is no longer held; None while it is held, as far as is known."""
         return self._lost.why if self._lost else None
 
     @property
     def is_lost_to_duplicate(self) -> bool:
-        """Whether it was lost to another process with the same worker id."""
+        """True if the lease was lost to another process with the same worker id."""
         return self._lost is not None and self._lost.to_duplicate_worker
 
     def is_held(self) -> bool:
-        """Whether it is neither lost nor given up, and was renewed within the failover time.
+        """Return True if the lease is not lost or released, and was renewed in the failover time.
 
-        Time is counted from before the write was sent: nobody can have seen it any earlier.
+        The time counts from before the write was sent: no worker can have seen the write earlier.
         """
         return self._lost is None and self._clock() - self._renewed_at <= self._failover_time
 
     def require_held(self, doing: str) -> None:
-        """Raise `LeaseLostError` if it is not held: it is too late for ``doing``."""
+        """Raise `LeaseLostError`, which names ``doing``, if the lease is not held."""
         if not self.is_held():
             raise self._lost_error(doing)
 
@@ -109,14 +108,14 @@ class HeldLease:
         known: AfterRecord | None = None,
         moved_ms: int | None = None,
     ) -> None:
-        """Everything up to ``at`` is done; see `requests.checkpoint` for the rest.
+        """Write a checkpoint: everything up to ``at`` is done. See `requests.checkpoint`.
 
-        Nothing is written where the row is beyond that already, by a checkpoint whose answer was
-        lost. Raises `LeaseLostError` (not held; or refused, then it is lost), and
-        `LeaseTableUnavailableError`, after which nothing has changed here: try again.
+        Writes nothing if the row is already beyond ``at``, by a checkpoint whose answer was lost.
+        Raises `LeaseLostError` (not held, or lost because the write was refused) and
+        `LeaseTableUnavailableError`, after which the caller may try again.
         """
         if moved_ms is not None:
-            self._forget_silence()
+            self._forget_arrivals()
         self._write(
             "checkpoint",
             lambda lease: (
@@ -127,16 +126,19 @@ class HeldLease:
         )
 
     def move(self, at: ExtendedSequenceNumber, moved_ms: int) -> None:
-        """A checkpoint that may lie before the last one, ``moved_ms``. Raises as `checkpoint`."""
-        self._forget_silence()
+        """Write a checkpoint that may lie before the last one. Raises what `checkpoint` raises.
+
+        ``moved_ms``: the service's clock (epoch ms).
+        """
+        self._forget_arrivals()
         self._write("reset", lambda lease: requests.checkpoint(lease, at, moved_ms=moved_ms))
 
     def fix_instant(self, timestamp_ms: int) -> None:
-        """Note what instant the checkpoint LATEST stands for. Raises as `checkpoint` does."""
+        """Store the instant that LATEST stands for. Raises what `checkpoint` raises."""
         self._write("note an instant", lambda lease: requests.fix_instant(lease, timestamp_ms))
 
     def prepare(self, pending: PendingCheckpoint) -> None:
-        """The first phase of a checkpoint in two. As `checkpoint` in all else."""
+        """Write the first phase of a two-phase checkpoint. Raises what `checkpoint` raises."""
         self._write(
             "prepare a checkpoint",
             lambda lease: (
@@ -145,7 +147,7 @@ class HeldLease:
         )
 
     def add_children(self, child_ids: Sequence[str]) -> None:
-        """What the shard's end announced, for other workers to see. Raises as `checkpoint` does."""
+        """Store the ids of the shard's children. Raises what `checkpoint` raises."""
         with self._lock:
             self.require_held("add children")
             try:
@@ -153,39 +155,39 @@ class HeldLease:
             except LeaseChangedError as refused:
                 self._reconcile(refused.row)
                 raise self._lost_error("add children") from None
-            # Not the whole row: this write is no proof that the lease is still this worker's.
+            # Not the whole row: this write does not prove that this worker still owns the lease.
             self._lease = requests.add_children(self._lease, row.child_ids).after
 
     def release(self) -> None:
-        """Give it up: to whoever asked for it, else to anybody. Nothing is held afterwards.
+        """Release the lease: to the worker that requested it, else to any. It is held no longer.
 
-        A lease that is held no more is left as it is. Raises `LeaseTableUnavailableError`: then it
-        goes to another worker once its time has run out.
+        Writes nothing if the lease is not held. Raises `LeaseTableUnavailableError`; the lease then
+        expires before another worker takes it.
         """
         with self._lock:
             if not self.is_held():
                 self._end(LeaseLoss("it was given up"))
                 return
-            # Before the write: once others may read the shard, nothing may be written under this.
+            # Before the write: once others may read the shard, this object must allow no write.
             self._end(LeaseLoss("it was given up"))
             try:
-                self._table.write(self._letting_go(self._lease))
+                self._table.write(self._release_update(self._lease))
             except LeaseChangedError as refused:
                 row = refused.row
                 if row is None or row.actual_owner != self._worker_id or row.owner is None:
                     return
-                # Somebody asked for it a moment ago.
+                # A worker requested the lease a moment ago.
                 try:
-                    self._table.write(self._letting_go(row))
+                    self._table.write(self._release_update(row))
                 except LeaseChangedError:
                     return
 
     def lose(self, why: str) -> None:
-        """It is another worker's, or may be. Nothing is written."""
+        """Mark the lease as lost: another worker owns it, or may own it. Writes nothing."""
         self._end(LeaseLoss(why))
 
     def observe(self, row: Lease) -> None:
-        """Take note of a handoff that a scan of the table shows."""
+        """Adopt a handoff request that a scan of the table shows."""
         if self._lock.acquire(blocking=False):
             try:
                 asked = row.checkpoint_owner == self._worker_id and row.owner != self._worker_id
@@ -195,10 +197,10 @@ class HeldLease:
                 self._lock.release()
 
     def begin_renewal(self) -> Update | None:
-        """For the renewer: the renewal to send now, with the lock held until `end_renewal`.
+        """Return the renewal to send now, and hold the lock until `end_renewal`. For the renewer.
 
-        None without the lock, if another write is on its way (which shows life just as well), or if
-        this is held no more.
+        None, without the lock, if another write is in flight (which renews as well), or if the
+        lease is not held.
         """
         if not self._lock.acquire(blocking=False):
             return None
@@ -208,26 +210,27 @@ class HeldLease:
         return self._renewal()
 
     def settle_renewal(self, update: Update, result: Lease | SparkinesisError) -> Update | None:
-        """For the renewer: what became of it; the renewal to send instead, if there is one."""
+        """Process a renewal's result; return the one to send instead, if any. For the renewer."""
         if isinstance(result, Lease):
             self._landed(result)
         elif isinstance(result, LeaseChangedError):
             if self._reconcile(result.row) and self.is_held():
                 return self._renewal()
         else:
-            # Whatever the error: an earlier try of the same call may have landed unanswered.
+            # Whatever the error, an earlier try of the same call may have succeeded unanswered.
             self._unanswered.append((self._sent_at, update))
         return None
 
     def end_renewal(self) -> None:
+        """Release the lock that `begin_renewal` acquired."""
         self._lock.release()
 
     def _renewal(self) -> Update:
         self._sent_at = self._clock()
-        return self._with_rate(requests.renew(self._lease, known=self._news()))
+        return self._with_rate(requests.renew(self._lease, known=self._arrival_news()))
 
-    def _news(self) -> AfterRecord | AtTimestamp | None:
-        """What is known of the row's checkpoint, if it is worth writing."""
+    def _arrival_news(self) -> AfterRecord | AtTimestamp | None:
+        """Return the arrival times known at the row's checkpoint, if they are worth a write."""
         if self.known is None:
             return None
         at, known = self.known
@@ -236,10 +239,10 @@ class HeldLease:
         told_ms = _clear_until(self._lease.known) or self._lease.timestamp_ms or 0
         return known if (_clear_until(known) or 0) >= told_ms + KNOWN_EVERY_MS else None
 
-    def _forget_silence(self) -> None:
-        """What was known at the old place may be false at the new one, even if both have one name.
+    def _forget_arrivals(self) -> None:
+        """Drop the known arrival times: they may be wrong at the new position.
 
-        ``AT_TIMESTAMP`` is the name of every instant.
+        Two positions may have the same checkpoint: every instant is stored as ``AT_TIMESTAMP``.
         """
         self.known = None
 
@@ -247,13 +250,13 @@ class HeldLease:
         rate = self.throughput_kbps
         return update if rate is None else requests.with_throughput(update, rate)
 
-    def _letting_go(self, row: Lease) -> Update:
+    def _release_update(self, row: Lease) -> Update:
         if row.owner is not None and row.owner != self._worker_id:
             return requests.assign(row, row.owner)
         return requests.evict(row)
 
     def _write(self, doing: str, build: Callable[[Lease], Update | None]) -> None:
-        """``build``: None where the row, as it is known by then, leaves nothing to write."""
+        """Write the update that ``build`` makes of the known row; None: write nothing."""
         with self._lock:
             for _ in range(REFUSALS):
                 self.require_held(doing)
@@ -268,15 +271,15 @@ class HeldLease:
                     if not self._reconcile(refused.row):
                         raise self._lost_error(doing) from None
                 except SparkinesisError:
-                    # Whichever: an earlier try of the same call may have landed unanswered.
+                    # Whatever the error, an earlier try may have succeeded unanswered.
                     self._unanswered.append((self._sent_at, update))
                     raise
                 else:
                     return
             raise LeaseTableError(
-                f"Cannot {doing} for shard {self.shard_id} in the {self._table}: it refuses the "
-                "write, although the row is as the write demands. Nothing was written. See what "
-                "server answers there, and whether its conditional writes work."
+                f"Cannot {doing} for shard {self.shard_id} in the {self._table}: the server "
+                "refuses the write, although the row meets the write's condition. Nothing was "
+                "written. Check which server answers there, and that its conditional writes work."
             )
 
     def _landed(self, row: Lease) -> None:
@@ -285,7 +288,7 @@ class HeldLease:
         self._unanswered.clear()
 
     def _reconcile(self, row: Lease | None) -> bool:
-        """Learn from a refusal. Whether the lease is still this worker's, to be written again."""
+        """Adopt the row of a refused write; return True if this worker still owns the lease."""
         unanswered = [update for _, update in self._unanswered]
         verdict = resolve_conflict(self._lease, row, self._worker_id, unanswered)
         if isinstance(verdict, LeaseLoss):
@@ -307,12 +310,12 @@ class HeldLease:
 
     def _lost_error(self, doing: str) -> LeaseLostError:
         why = self.lost_because or (
-            f"it could not be renewed for {self._failover_time:g} s, and may be another worker's"
+            f"it could not be renewed for {self._failover_time:g} s, and another worker may own it"
         )
         return LeaseLostError(
-            f"Cannot {doing} for shard {self.shard_id} in the {self._table}: the lease is held no "
-            f"more; {why}. Nothing was written. Stop processing the shard: whoever has the lease "
-            "goes on from its last checkpoint."
+            f"Cannot {doing} for shard {self.shard_id} in the {self._table}: this worker no longer "
+            f"holds the lease; {why}. Nothing was written. Stop processing the shard: the next "
+            "owner of the lease resumes from its last checkpoint."
         )
 
 
@@ -323,5 +326,5 @@ def _clear_until(known: AfterRecord | AtTimestamp | None) -> int | None:
 
 
 def _is_behind(at: ExtendedSequenceNumber, lease: Lease) -> bool:
-    """Whether the row's checkpoint is beyond a record's place; a name is where to reset to."""
+    """Return True if ``at`` is a record before the row's checkpoint; sentinels are resets."""
     return not at.is_sentinel and at < lease.checkpoint

@@ -1,4 +1,4 @@
-"""A lease: the row of a lease table that says who reads a shard, and how far it has come.
+"""A lease: the row of a lease table with the owner of a shard and its checkpoint.
 
 The attributes are those of the KCL's ``DynamoDBLeaseSerializer`` (Java, 1.x to 3.x), and four of
 ours, which the KCL keeps and ignores:
@@ -6,9 +6,9 @@ ours, which the KCL keeps and ignores:
 ========================  ==========================================================================
 ``checkpointTimestamp``   the instant that the checkpoint LATEST or AT_TIMESTAMP stands for
 ``checkpointPosition``    the text of a position (`sparkinesis.stream.position`): the checkpoint's,
-                          with what is known of arrival times
+                          with the known arrival times
 ``applicationTimestamp``  the instant at which the application began at LATEST; 0: unknown
-``leaseTimestamp``        when the row was made, or somebody moved the application
+``leaseTimestamp``        the instant at which the row was created or reset
 ========================  ==========================================================================
 
 Instants are in epoch milliseconds, by the service's clock.
@@ -40,7 +40,7 @@ class StreamIdentifier:
     account: str
     name: str
     creation_epoch: int
-    """Seconds; tells a stream from an earlier one of the same name."""
+    """Seconds; distinguishes a stream from an earlier one of the same name."""
 
     @classmethod
     def parse(cls, text: str) -> StreamIdentifier:
@@ -55,11 +55,11 @@ class StreamIdentifier:
 @public
 @dataclass(frozen=True, slots=True)
 class PendingCheckpoint:
-    """The first phase of a checkpoint in two: prepared, not yet in force."""
+    """The first phase of a two-phase checkpoint: prepared, not yet in force."""
 
     at: ExtendedSequenceNumber
     state: bytes | None = None
-    """What the application wants to know when it finds this after a crash."""
+    """The application's own state, for its recovery after a crash."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,36 +69,35 @@ class Lease:
     key: str
     shard_id: str
     checkpoint: ExtendedSequenceNumber
-    """Everything up to it is done."""
+    """Everything up to the checkpoint is done."""
     stream: StreamIdentifier | None = None
     """None in the table of an application that reads one stream."""
     parent_ids: tuple[str, ...] = ()
-    """Shard ids, also where the key is longer than that; sorted."""
+    """The shard ids of the parents, sorted (shard ids even if the key is longer)."""
     owner: str | None = None
-    """The worker that reads the shard, or will once ``checkpoint_owner`` has let go of it."""
+    """The worker that reads the shard, or will once ``checkpoint_owner`` has released it."""
     counter: int = 0
-    """Raised by every write of the owner: it fences writes, and shows that the owner lives."""
+    """Incremented by every write of the owner: it fences writes, and shows that the owner lives."""
     owner_switches: int = 0
     """Changes of owner since the last checkpoint."""
     pending: PendingCheckpoint | None = None
     child_ids: tuple[str, ...] = ()
-    """Shard ids, sorted; known once the shard has ended."""
+    """The shard ids of the children, sorted; known once the shard has ended."""
     hash_range: tuple[int, int] | None = None
     """First and last hash key of the shard, both inclusive."""
     throughput_kbps: float | None = None
     checkpoint_owner: str | None = None
-    """While a lease is being handed over: the worker that still reads the shard."""
+    """During a handoff, the worker that still reads the shard."""
     timestamp_ms: int | None = None
     """The instant (epoch ms) that the checkpoint LATEST or AT_TIMESTAMP stands for, if known."""
     known: AfterRecord | AtTimestamp | None = None
-    """What is known of arrival times at the checkpoint. Behind a record: when that record arrived,
-    and up to when nothing came after it. Behind a name: nothing that is left to be read arrived
-    before this instant."""
+    """The arrival times known at the checkpoint. For a record: its arrival, and the time until
+    which no record followed. For a sentinel: an instant before which no unread record arrived."""
     application_ms: int | None = None
-    """The instant (epoch ms) at which the application began at LATEST, as far as this row tells;
-    0: it is not known, and nothing may be left out."""
+    """The instant (epoch ms) at which the application began at LATEST; None: the row does not tell;
+    0: the instant is unknown, and no record may be skipped."""
     made_ms: int | None = None
-    """When this lease was made, or an operator or a processor moved it (epoch ms)."""
+    """The time (epoch ms) at which the lease was created or last reset."""
 
     def position(self) -> AfterRecord | AtTimestamp | Sentinel | None:
         """The position that the checkpoint stands for, with its instant or its arrival times.
@@ -117,9 +116,9 @@ class Lease:
 
     @property
     def began_ms(self) -> int | None:
-        """The application's first instant; a row of an older version tells it until a checkpoint.
+        """The application's first instant; None if the row does not tell.
 
-        None: nothing is told.
+        A row of an older version tells it until the first checkpoint.
         """
         if self.application_ms is not None:
             return self.application_ms
@@ -137,16 +136,16 @@ class Lease:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the shard has ended and everything in it is done."""
+        """True if the shard has ended and all its records are done."""
         return self.checkpoint.is_shard_end
 
 
 def decode_lease(item: Mapping[str, Any]) -> Lease | None:
-    """Read a row, as DynamoDB's API gives it; None for a row that is not a lease.
+    """Read a row, as DynamoDB's API returns it; None for a row that is not a lease.
 
-    Other attributes are of no concern, whoever wrote them. As of KCL 3.5 the table also holds its
-    coordination (``entityType`` LEADER, WORKER_METRIC_STATS, ...). A row without what every KCL
-    writes (key, checkpoint, counter) is none either.
+    Unknown attributes are ignored. As of KCL 3.5 the table also holds rows for coordination
+    (``entityType`` LEADER, WORKER_METRIC_STATS, ...). A row without the attributes that every KCL
+    writes (key, checkpoint, counter) is not a lease either.
     """
     if _text(item, "entityType") not in {None, "LEASE"}:
         return None
@@ -184,7 +183,7 @@ def decode_lease(item: Mapping[str, Any]) -> Lease | None:
 
 
 def encode_lease(lease: Lease) -> dict[str, Any]:
-    """The whole row of a new lease, as DynamoDB's API takes it.
+    """Return the whole row of a new lease, as DynamoDB's API accepts it.
 
     Attributes without a value are left out: the table never holds an empty string or set.
     ``entityType`` is not written: KCLs before 3.5 do not know it, later ones do not need it.
@@ -222,10 +221,10 @@ def encode_lease(lease: Lease) -> dict[str, Any]:
 def _known(
     item: Mapping[str, Any], checkpoint: ExtendedSequenceNumber
 ) -> AfterRecord | AtTimestamp | None:
-    """What ``checkpointPosition`` says of this checkpoint.
+    """Return the arrival times in ``checkpointPosition``, if they are those of this checkpoint.
 
-    A Java KCL, and an older version of this library, moves the checkpoint and leaves the attribute
-    as it is. It is of another place then, and says nothing.
+    A Java KCL, or an older version of this library, writes a checkpoint and leaves the attribute
+    as it is; the attribute then belongs to another position.
     """
     try:
         position = parse_position(_text(item, "checkpointPosition") or "")
@@ -282,6 +281,6 @@ def _texts(item: Mapping[str, Any], name: str) -> tuple[str, ...]:
 
 
 def _text(item: Mapping[str, Any], name: str, kind: str = "S") -> str | None:
-    """An attribute of the type ``kind``; None where it is missing or of another type."""
+    """Return an attribute of the type ``kind``; None if it is missing or of another type."""
     value = item.get(name, {}).get(kind)
     return value if isinstance(value, str) else None

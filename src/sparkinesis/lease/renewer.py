@@ -1,4 +1,4 @@
-"""Keeps the leases of a worker alive, and finds out which it has lost."""
+"""Renews the leases that a worker holds, and detects those that it has lost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sparkinesis.lease.table.write_conflict import LeaseChangedError
 _log = logging.getLogger(__name__)
 
 _MAX_THREADS = 20
-"""As the KCL's ``maxLeaseRenewalThreads``."""
+"""The KCL's ``maxLeaseRenewalThreads``."""
 
 
 class LeaseRenewer:
@@ -48,9 +48,9 @@ class LeaseRenewer:
         self._batching = Batching(table, clock)
 
     def hold(self, lease: Lease, since: float | None = None) -> HeldLease:
-        """Begin to renew a lease whose row, as given, is this worker's.
+        """Start to renew a lease that this worker owns by its row ``lease``.
 
-        ``since``: what the clock said before the write was sent that made it so; now if not given.
+        ``since``: the clock's time before the acquiring write was sent; default: now.
         """
         held = HeldLease(
             lease,
@@ -68,33 +68,33 @@ class LeaseRenewer:
         return held
 
     def held(self) -> dict[str, HeldLease]:
-        """Those held right now, by lease key."""
+        """Return the leases that are held now, by lease key."""
         with self._lock:
             return {key: held for key, held in self._held.items() if held.is_held()}
 
     @property
     def duplicate_worker_leases(self) -> frozenset[str]:
-        """Keys of leases lost to another process with this worker's id; it must not go on."""
+        """Keys of leases lost to another process with this worker's id; the worker must stop."""
         with self._lock:
             lost = {key for key, held in self._held.items() if held.is_lost_to_duplicate}
             return frozenset(self._duplicate_worker_leases | lost)
 
     def forget(self, held: HeldLease) -> None:
-        """Renew it no more. Without `HeldLease.release` before, its time runs out in the table."""
+        """Stop renewing a lease. Without `HeldLease.release` before, it expires in the table."""
         held.lose("it was given up")
         with self._lock:
             self._drop(held)
 
     def renew_all(self) -> None:
-        """One round: renew every lease; lose what is another's or was not renewed for too long.
+        """Renew every lease once; drop those that another worker owns or that have expired.
 
-        Raises nothing for a table that cannot be reached or may not be written to: it is logged,
-        and leases are held until their time has run out.
+        Raises nothing if the table cannot be reached or written: the error is logged, and leases
+        are held until they expire.
         """
         with self._lock:
             all_held = list(self._held.values())
         self._lose_expired(all_held)
-        # The longest without a renewal first, should a round take long.
+        # The longest without a renewal first, since a round may take long.
         due = sorted((one for one in all_held if one.is_held()), key=lambda one: one.renewed_at)
         batches = list(batches_of(due, self._batching.size([one.lease for one in due])))
         failures: Counter[str] = Counter()
@@ -106,10 +106,15 @@ class LeaseRenewer:
                     failures += failed
         self._lose_expired(all_held)
         for text, count in failures.items():
-            _log.warning("%d of %d leases could not be renewed now: %s", count, len(due), text)
+            _log.warning(
+                "%d of %d leases could not be renewed now, and will be retried: %s",
+                count,
+                len(due),
+                text,
+            )
 
     def _renew(self, batch: Sequence[HeldLease]) -> Counter[str]:
-        """Renew some leases. How many failed, by the error's text; not those that are lost."""
+        """Renew some leases; return the number of failures by error text, without lost leases."""
         due = [(held, update) for held in batch if (update := held.begin_renewal()) is not None]
         failures: Counter[str] = Counter()
         try:
@@ -129,7 +134,9 @@ class LeaseRenewer:
                         failures[str(result)] += 1
                 left = again
             if left:
-                failures["refused, although the rows are as the writes demand"] += len(left)
+                failures["refused, although the rows meet the conditions of the writes"] += len(
+                    left
+                )
         finally:
             for held, _ in due:
                 held.end_renewal()
@@ -142,8 +149,8 @@ class LeaseRenewer:
         for held in all_held:
             if not held.is_held():
                 held.lose(
-                    f"it could not be renewed for {self._failover_time:g} s, and may be another "
-                    "worker's"
+                    f"it could not be renewed for {self._failover_time:g} s, and another worker "
+                    "may own it"
                 )
                 with self._lock:
                     self._drop(held)

@@ -1,4 +1,4 @@
-"""Keeps a lease table in step with its stream's shards: makes leases, audits, and cleans up."""
+"""Synchronizes a lease table with the shards of its stream: creates, audits and deletes leases."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ShardSyncSettings:
-    """Durations are in seconds; see `WorkerOptions` for the defaults."""
+    """The settings of audits and cleanups, in seconds; see `WorkerOptions` for the defaults."""
 
     audit_interval: float
     audit_confidence: int
@@ -52,27 +52,30 @@ class ShardSyncSettings:
 
 
 _FRESH = 2.0
-"""Seconds that a listing may be older than the end of a shard: it may show the end all the same."""
+"""Seconds before the end of a shard from which on a listing may already show the end."""
 _ASK_AGAIN = (1.0, 30.0)
-"""Seconds until ListShards is asked again for the children of a shard: at first, and at most."""
+"""Seconds between ListShards calls for a shard's children: the first pause, and the longest."""
 _WORTH_A_WORD = 60.0
-"""Seconds without an answer after which a warning says so."""
+"""Seconds without children in ListShards after which a warning is logged."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Unlisted:
-    """A shard that has ended, and of whose children nobody has told yet."""
+    """A shard that has ended, and whose children are not known yet."""
 
     since: float
-    """When its end was seen."""
+    """The time at which its end was seen."""
     due: float
-    """A listing from then on may tell."""
+    """The time from which on a listing may show the children."""
     pause: float = _ASK_AGAIN[0]
-    """Seconds until the listing after that one."""
+    """Seconds between that listing and the next."""
 
 
 class ShardSyncer:
-    """`sync` is for the start and `step` for one thread; `create_child_leases` is for any."""
+    """Creates, audits and deletes the leases of one application.
+
+    `sync` is for the start, `step` for one thread, and `create_child_leases` for any thread.
+    """
 
     def __init__(
         self,
@@ -94,21 +97,21 @@ class ShardSyncer:
         self._wait = wait
         self._confidence = Confidence()
         self._waits: dict[str, tuple[float, tuple[str, ...]]] = {}
-        """By ended shard: when all was looked at last, and whose leases its children wait for."""
+        """By ended shard: the time of the last full check, and the leases its children wait for."""
         self._listing = ShardListing(client, clock)
         self._unlisted: dict[str, _Unlisted] = {}
         """By the lease key of an ended shard."""
         self._has_told_java = False
-        """What an operator of Java workers should know of these leases."""
+        """True once the log has the note for operators of Java workers."""
         self._next_audit = clock() + settings.audit_interval
         self._next_cleanup = clock() + settings.cleanup_interval
 
     def sync(self) -> None:
-        """Make the leases that an application needs to begin; all workers may do so at once.
+        """Create the leases that an application needs to start; workers may do so concurrently.
 
-        A table with leases is only looked at, unless hash keys are left out; so is one in which
-        any is broken, which whoever takes leases tells of.
-        Raises service errors, and `InconsistentShardsError` if the shards listed do not tile.
+        A table that has leases is only read, unless hash keys are not covered; so is a table with
+        unreadable leases, which `RowProblems` logs.
+        Raises service errors, and `InconsistentShardsError` if the listed shards do not tile.
         """
         through_reshard(self._sync, self._wait)
 
@@ -118,11 +121,11 @@ class ShardSyncer:
         if not scan.leases and not scan.broken:
             self._begin()
         elif find_hole(scan.leases) is not None and not scan.broken:
-            # What a broken lease stands for is not known, nor what is missing beside it.
+            # An unreadable lease hides which shard it is for, and so which leases are missing.
             self._fill_holes()
 
     def _look_for_another_stream(self, leases: Iterable[Lease]) -> None:
-        """Tell of leases that are older than the stream: it has the name of a deleted one."""
+        """Log a warning about leases of a deleted stream of the same name."""
         by_shard = {one.shard_id: one for one in leases}
         positions = {
             key: at for key, one in by_shard.items() if (at := last_known_position(one)) is not None
@@ -134,18 +137,19 @@ class ShardSyncer:
         ended = sorted(shard_id for shard_id in others if by_shard[shard_id].is_finished)
         if ended:
             _log.warning(
-                "By the leases of the deleted stream, %s of %s have ended, so these shards are not "
-                "read. Stop all workers and delete the %s, to begin anew with the stream.",
+                "The leases belong to a deleted stream of the same name. They mark %s of %s as "
+                "finished, so these shards are not read. To read the stream from its start, stop "
+                "all workers and delete the %s.",
                 ", ".join(ended),
                 self._client.address,
                 self._table,
             )
 
     def _begin(self) -> None:
-        """The leases of a new application.
+        """Create the leases of a new application.
 
-        Of workers that start at the same time, whichever makes the first lease says when the
-        application began. The others then make what is missing beside that lease.
+        Of workers that start at the same time, the one that creates the first lease determines
+        when the application began. The others then create the leases that are missing.
         """
         shards, now_ms = self._client.list_shards(at=self._initial)
         leases = leases_for_empty_table(shards, self._initial, now_ms)
@@ -166,7 +170,7 @@ class ShardSyncer:
         self._create_late(missing, leases, shards, begin)
 
     def _lease_start(self, leases: Sequence[Lease]) -> tuple[LeaseStart, list[Shard]]:
-        """Where a shard begins beside these leases, and the shards that are of concern."""
+        """Return where a shard without a lease starts, and the shards to consider."""
         first_ms = application_start_ms(leases)
         since: AtTimestamp | None = None
         if isinstance(self._initial, AtTimestamp):
@@ -177,7 +181,7 @@ class ShardSyncer:
         return lease_start(leases, shards, self._initial, now_ms), shards
 
     def _create(self, leases: Iterable[Lease]) -> int:
-        """Make leases; returns how many of them were not there yet."""
+        """Create leases; return the number of those that did not exist yet."""
         created = 0
         for lease in self._for_all_readers(list(leases)):
             if self._table.create(lease):
@@ -192,21 +196,21 @@ class ShardSyncer:
         shards: Iterable[Shard],
         begin: LeaseStart,
     ) -> None:
-        """Make leases that an application lacks which has begun before, and tell what it lost."""
+        """Create missing leases of an application that began earlier, and log the records lost."""
         self._create(missing)
         gone = expired_unread(missing, leases, shards)
         if not gone or begin.is_now:
             return
         stream = self._client.describe()
-        # By the shortest period: the stream's own may have been shorter for a while, and nothing is
-        # left of those shards that would show it.
+        # The shortest period counts: the stream's own may have been shorter for a while, and
+        # nothing that is left of those shards would show it.
         if not begin.may_have_lost(stream.service_time_ms, SHORTEST_RETENTION_MS):
             return
         for shard_id, parents in gone:
             _log.warning(
-                "No lease was there for the shards from which %s of %s came, and they have "
-                "expired: %s. The stream keeps records for %g hours, and what those shards "
-                "held was removed before it was read, if they held anything. Going on with %s.",
+                "The parents of %s of %s had no lease, and they have expired: %s. The stream keeps "
+                "records for %g hours. Records in those shards, if any, were removed unread. "
+                "Resuming with %s.",
                 shard_id,
                 self._client.address,
                 ", ".join(parents),
@@ -215,7 +219,7 @@ class ShardSyncer:
             )
 
     def _for_all_readers(self, leases: list[Lease]) -> list[Lease]:
-        """The same, behind a record in place of an instant where a Java KCL may read them.
+        """Return the leases with records in place of instants if a Java KCL may share them.
 
         A Java KCL takes the instant of LATEST and AT_TIMESTAMP from its own configuration.
         """
@@ -236,23 +240,23 @@ class ShardSyncer:
         if begins and not self._has_told_java:
             self._has_told_java = True
             _log.info(
-                "The %s begins at an instant (AT_TIMESTAMP). A Java KCL that is to share it before "
-                "each shard has a checkpoint must be configured to begin at that instant, too; or "
-                "move the application by `sparkinesis reset`, which writes no instants.",
+                "The leases of the %s start at an instant (AT_TIMESTAMP). A Java KCL that shares "
+                "the table before each shard has a checkpoint must be configured to start at the "
+                "same instant. Or use `sparkinesis reset`, which stores no instants.",
                 self._table,
             )
         return leases
 
     def checkpoint_at(self, shard_id: str, instant_ms: int) -> ExtendedSequenceNumber:
-        """The checkpoint that means an instant to every KCL. Raises service errors."""
+        """Return the checkpoint that means this instant to every KCL. Raises service errors."""
         return checkpoint_at(self._client, shard_id, instant_ms, self._wait)
 
     def step(self, leases: Sequence[Lease], expired: Container[str] = ()) -> float:
-        """Audit and clean up when it is time, if this worker leads by the last look at the table.
+        """Audit and clean up when due, if this worker leads by the last scan of the table.
 
-        ``expired``: keys of leases whose owners seem dead; those do not lead.
+        ``expired``: keys of leases whose owners no longer renew; these owners do not lead.
 
-        Returns seconds until the next is due. Raises service errors.
+        Returns the seconds until the next audit or cleanup. Raises service errors.
         """
         now = self._clock()
         leads = leader(leases, expired) in {None, self._worker_id}
@@ -261,7 +265,7 @@ class ShardSyncer:
             if leads and leases:
                 self._audit(leases)
             elif not leases:
-                self.sync()  # All rows were deleted, by hand as it seems: it looks again.
+                self.sync()  # All rows were deleted, apparently by hand.
         if now >= self._next_cleanup:
             self._next_cleanup = now + self._settings.cleanup_interval
             if leads and self._settings.cleanup_leases:
@@ -274,7 +278,7 @@ class ShardSyncer:
         if self._confidence.audits < self._settings.audit_confidence:
             return
         _log.warning(
-            "No lease of the %s covers the hash keys %s: making those that are missing",
+            "No lease of the %s covers the hash keys %s: creating the missing leases",
             self._table,
             hole,
         )
@@ -293,18 +297,21 @@ class ShardSyncer:
         remaining = self._table.single_stream_leases(consistent=True)
         for lease in deletable(remaining, shards):
             if self._table.delete(lease):
-                _log.info("Deleted the lease %s: its shard is done, as are its parents", lease.key)
+                _log.info(
+                    "Deleted the lease %s: its shard and the parents of the shard are finished",
+                    lease.key,
+                )
 
     def create_child_leases(
         self, parent: HeldLease, children: Sequence[Shard], end: ShardEnd = UNSEEN
     ) -> bool:
-        """Leases for the shards that follow one that has ended, and their ids in its own lease.
+        """Create the leases of a finished shard's children, and store their ids in its lease.
 
-        ``children``: as the end of the shard named them; none where it named none, as some servers
-        do and the service may (ChildShards is optional). Then ListShards is asked.
+        ``children``: those that the end of the shard named; empty if it named none, as some servers
+        do and the service may (ChildShards is optional). ListShards is called then.
 
-        False, so ask again: another parent of a merged child has no lease yet, and will get one. Or
-        the children are not listed yet.
+        Returns False, so call again: another parent of a merged child will get a lease, but has
+        none yet, or the children are not listed yet.
         Raises service errors, `LeaseLostError`, and `InconsistentShardsError`.
         """
         known = set(parent.lease.child_ids)
@@ -338,12 +345,12 @@ class ShardSyncer:
         self._create_late(plan.create, [parent.lease, *scan.leases], shards, begin)
         if plan.wait_for:
             if not broken:
-                # Else they wait for ever: where the child has its lease, no audit sees a hole.
+                # Otherwise they wait forever: if the child has its lease, no audit finds a hole.
                 forgotten = orphaned_children(scan.leases, shards, begin)
                 self._create_late(forgotten, scan.leases, shards, begin)
             self._waits[parent.key] = (self._clock(), plan.wait_for)
             _log.info(
-                "%s has ended; the shards that follow wait for the leases of %s",
+                "%s has ended; its children wait for the leases of %s",
                 parent.shard_id,
                 ", ".join(plan.wait_for),
             )
@@ -353,10 +360,10 @@ class ShardSyncer:
         return True
 
     def _listed_children(self, parent: HeldLease) -> Sequence[Shard] | None:
-        """The shards that follow one that has ended, as ListShards tells them.
+        """Return the children of an ended shard by ListShards; None: not listed yet.
 
-        None: it does not tell yet. There is one call for all shards that end at about the same
-        time, and fewer and fewer while the listing lags behind.
+        One call serves all shards that end at about the same time, and the pauses grow while the
+        listing lags behind.
         """
         key, now = parent.key, self._clock()
         ended = self._unlisted.setdefault(key, _Unlisted(since=now, due=now - _FRESH))
@@ -376,8 +383,8 @@ class ShardSyncer:
         waited = now - ended.since
         if waited >= _WORTH_A_WORD > waited - ended.pause:
             _log.warning(
-                "%s of %s has ended %.0f s ago without naming the shards that follow, and "
-                "ListShards does not tell of its end: what follows is not read until it does.",
+                "%s of %s ended %.0f s ago without naming its children, and ListShards does not "
+                "show its end yet. The children are not read until it does.",
                 parent.shard_id,
                 self._client.address,
                 waited,
@@ -385,9 +392,10 @@ class ShardSyncer:
         return None
 
     def _still_waits(self, key: str) -> bool:
-        """Whether nothing has come that an ended shard's children wait for, by a cheap look.
+        """Return True if the leases that an ended shard's children wait for still do not exist.
 
-        Not for ever: what was to come may not be any more, which takes the whole table to know.
+        A cheap check that is valid for a while only: whether the leases will ever exist takes a
+        scan of the whole table.
         """
         looked_at, shard_ids = self._waits.get(key, (0.0, ()))
         is_recent = self._clock() - looked_at < self._settings.cleanup_interval

@@ -1,4 +1,4 @@
-"""The audit: whether for every hash key there is a lease whose reader will come to its records.
+"""The audit: finds hash keys that no unfinished lease covers.
 
 The KCL's ``PeriodicShardSyncManager`` does the same: a hole that several audits in a row see is
 closed by a shard sync.
@@ -24,20 +24,23 @@ class Hole:
 
 @dataclass(frozen=True, slots=True)
 class Confidence:
-    """How many audits in a row saw the very same hole."""
+    """The number of consecutive audits that found the same hole."""
 
     hole: Hole | None = None
     audits: int = 0
 
     def after(self, hole: Hole | None) -> Confidence:
-        """One audit later. Another hole starts anew: resharding opens and closes holes."""
+        """Return the confidence after one more audit; a different hole starts again at 1.
+
+        Resharding opens and closes holes.
+        """
         if hole is None:
             return Confidence()
         return Confidence(hole, self.audits + 1 if hole == self.hole else 1)
 
 
 def find_hole(leases: Iterable[Lease]) -> Hole | None:
-    """The lowest hole; None where unfinished leases cover all hash keys.
+    """Return the lowest hole; None if unfinished leases cover all hash keys.
 
     Overlaps are fine: the leases of a parent and of its children exist together. A lease without
     a known range covers nothing: add what `missing_hash_ranges` finds first.
@@ -58,7 +61,7 @@ def find_hole(leases: Iterable[Lease]) -> Hole | None:
 def missing_hash_ranges(
     leases: Iterable[Lease], shards: Iterable[Shard]
 ) -> list[tuple[Lease, tuple[int, int]]]:
-    """Unfinished leases that lack their hash range (KCLs before 1.14 wrote none), and the range."""
+    """Return unfinished leases without a hash range (KCLs before 1.14), and the range of each."""
     ranges = {shard.id: shard.hash_range for shard in shards}
     return [
         (lease, found)

@@ -1,4 +1,4 @@
-"""Which leases to delete: of finished shards, once nothing can need them any more."""
+"""The leases to delete: those of finished shards, once no worker needs them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from sparkinesis.stream.shard import Lineage, Shard
 
 
 def deletable(leases: Iterable[Lease], listed_shards: Iterable[Shard] | None) -> list[Lease]:
-    """Finished leases to delete by this snapshot, oldest generation only.
+    """Return the finished leases to delete by this snapshot, the oldest generation only.
 
-    ``listed_shards``: all that ListShards returns; None if it was not asked. As in the KCL's
-    ``LeaseCleanupManager``, a finished lease goes when its children are all being read (they have a
-    checkpoint that is neither TRIM_HORIZON nor AT_TIMESTAMP), its parents' leases having gone
-    before; or when the service does not list its shard any more, and neither what it came from, nor
-    any child of it that has no lease. An unfinished lease stays whatever happened to its shard: its
-    loss must be loud.
+    ``listed_shards``: all that ListShards returns; None if it was not called. As in the KCL's
+    ``LeaseCleanupManager``, a finished lease is deleted when all its children are being read (their
+    checkpoints are neither TRIM_HORIZON nor AT_TIMESTAMP) and its parents' leases are deleted. It
+    is also deleted when the service lists neither its shard, nor an ancestor, nor a child that has
+    no lease. An unfinished lease stays even if its shard is gone: that loss must be reported.
     """
     leased = {lease.shard_id: lease for lease in leases}
     lineage = Lineage.of(listed_shards or ())
@@ -39,7 +38,7 @@ def _is_passed_on(lease: Lease, leased: dict[str, Lease], lineage: Lineage) -> b
 
 
 def _is_expired(lease: Lease, leased: dict[str, Lease], lineage: Lineage) -> bool:
-    # An answer without any shard says that something is wrong, and not that all have expired.
+    # An answer without any shard is an error, and does not mean that all shards have expired.
     return (
         bool(lineage.shards)
         and lease.shard_id not in lineage.shards
@@ -51,9 +50,9 @@ def _is_expired(lease: Lease, leased: dict[str, Lease], lineage: Lineage) -> boo
 
 
 def _comes_from_listed(lease: Lease, leased: dict[str, Lease], lineage: Lineage) -> bool:
-    """Whether an ancestor is listed: ListShards is behind then, as what is older expires first.
+    """Return True if an ancestor is listed: older shards expire first, so the listing is stale.
 
-    One page of it may be, and the next one, which tells of younger shards, may not.
+    One page of a listing may be stale, and the next page, with younger shards, may not.
     """
     todo, seen = list(lease.parent_ids), {lease.shard_id}
     while todo:

@@ -1,7 +1,7 @@
-"""Signs that a Java KCL shares a lease table. Pure.
+"""Detects a Java KCL that may share a lease table. Pure.
 
-A KCL before 3.5 writes nothing into a lease that this library does not write, too. So an owner
-whose worker id was not made here may be one: what is written must be understood by both then.
+A KCL before 3.5 writes no attribute that this library does not write, too. So an owner whose
+worker id was not generated here may be a Java KCL, and both must understand what is written.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from sparkinesis.lease.table.rows import TableScan
 
 
 def java_kcl_may_read(scan: TableScan, worker_id: str) -> bool:
-    """Whether a Java KCL may read the leases of this table, as far as a look at it tells.
+    """Return True if a Java KCL may share the leases of this table, by one scan of it.
 
-    ``worker_id``: the worker that asks. A Java worker that owns no lease leaves no sign before 3.5.
+    ``worker_id``: this worker. A Java worker that owns no lease leaves no sign before 3.5.
     """
     unfinished = [lease for lease in scan.leases if not lease.is_finished]
     return scan.has_entities or any(

@@ -16,13 +16,13 @@ _MASK = (1 << 48) - 1
 
 
 class JavaRandom:
-    """Gives the same numbers as ``new java.util.Random(seed)``."""
+    """Generates the same numbers as ``new java.util.Random(seed)``."""
 
     def __init__(self, seed: int) -> None:
         self._state = (seed ^ _MULTIPLIER) & _MASK
 
     def next_int(self, bound: int) -> int:
-        """A number from 0 to ``bound`` - 1. Raises ValueError unless 1 <= bound < 2**31."""
+        """Return a number from 0 to ``bound`` - 1. Raises ValueError unless 1 <= bound < 2**31."""
         if not 1 <= bound < 1 << 31:
             raise ValueError(f"bound is {bound}; it must be from 1 to 2**31 - 1")
         if bound & (bound - 1) == 0:
@@ -40,7 +40,7 @@ class JavaRandom:
 
 
 def java_shuffle(items: Iterable[T], seed: int) -> list[T]:
-    """The order after ``Collections.shuffle(items, new Random(seed))``."""
+    """Return the items in the order after ``Collections.shuffle(items, new Random(seed))``."""
     shuffled, random = list(items), JavaRandom(seed)
     for i in range(len(shuffled), 1, -1):
         j = random.next_int(i)
@@ -49,5 +49,5 @@ def java_shuffle(items: Iterable[T], seed: int) -> list[T]:
 
 
 def java_order(text: str) -> bytes:
-    """A key that sorts as Java's ``String.compareTo``: by UTF-16 units, not by code points."""
+    """Return a key that sorts like Java's ``String.compareTo``: by UTF-16 units."""
     return text.encode("utf-16-be", "surrogatepass")

@@ -1,4 +1,4 @@
-"""Who leads: the worker that audits the lease table. No election is held: all compute the same."""
+"""The leader: the worker that audits the lease table. All workers compute the same one."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.java_random import java_order, java_shuffle
 
 _SEED = 1947
-"""That of the KCL's ``DeterministicShuffleShardSyncLeaderDecider``."""
+"""The seed of the KCL's ``DeterministicShuffleShardSyncLeaderDecider``."""
 
 
 def leader(leases: Iterable[Lease], expired: Container[str] = ()) -> str | None:
-    """The worker that leads by this snapshot; None where no lease has an owner: any may lead then.
+    """Return the worker that leads by this snapshot; None if no lease has an owner: any may lead.
 
-    It is the one that a KCL 2.x elects: the first of all owners, sorted, after a shuffle with a
-    fixed seed. Unlike there, finished leases do not count, and neither do those whose keys are in
-    ``expired``: either may name a worker long dead for good, and nobody would lead.
+    The leader is the one that a KCL 2.x elects: the first of all owners, sorted, after a shuffle
+    with a fixed seed. Unlike there, finished leases do not count, and neither do leases whose keys
+    are in ``expired``: both may name a dead worker, and then no worker would lead.
 
-    Two workers may see different snapshots, so two may lead for a while. What a leader does must
-    be right all the same: it creates leases only where there are none.
+    Two workers may see different snapshots, so two may lead for a while. The leader's work is
+    correct even then: it creates only leases that do not exist.
     """
     owners = {
         lease.owner
