@@ -19,7 +19,7 @@ from sparkinesis.terminal.table import print_table
 
 if TYPE_CHECKING:
     from sparkinesis.stream.address import StreamAddress
-    from sparkinesis.worker.dead_letters.stored import DeadLetters, Letter, Look, PutBack
+    from sparkinesis.worker.dead_letters.stored import Contents, DeadLetters, Letter, PutBack
 
 _SHORT_ERROR = 100
 """Characters of an error in the table."""
@@ -78,7 +78,7 @@ def dead_letters(
                 "There is no terminal to ask for confirmation. Pass --yes to go ahead without it."
             )
         letters = DeadLetters.at(path)
-        look = letters.look()
+        look = letters.contents()
         unread: list[str] = []
         if address is not None:
             _put_back(letters, look, address, delete=delete, yes=yes, as_json=as_json)
@@ -116,7 +116,7 @@ def _checked(
 
 def _put_back(
     letters: DeadLetters,
-    look: Look,
+    look: Contents,
     address: StreamAddress,
     *,
     delete: bool,
@@ -161,7 +161,7 @@ def _fail_if_left(found: PutBack, *, as_json: bool) -> None:
     raise DeadLetterError(f"{files} could not be put back. Run the command again{because}")
 
 
-def _fail_if_unreadable(look: Look, unread: Sequence[str], name: str) -> None:
+def _fail_if_unreadable(look: Contents, unread: Sequence[str], name: str) -> None:
     for file in look.unreadable:
         typer.echo(f"{_printable(file.file)} was skipped: {_printable(file.why)}", err=True)
     for why in unread:
@@ -172,7 +172,7 @@ def _fail_if_unreadable(look: Look, unread: Sequence[str], name: str) -> None:
         raise DeadLetterError(f"{files} in {name} cannot be read as dead letters.")
 
 
-def _list(look: Look, name: str, *, to_stderr: bool = False) -> None:
+def _list(look: Contents, name: str, *, to_stderr: bool = False) -> None:
     if not look.letters:
         typer.echo(f"There are no dead letters in {name}.", err=to_stderr)
         return
@@ -194,7 +194,7 @@ def _list(look: Look, name: str, *, to_stderr: bool = False) -> None:
     print_table(rows, Console(stderr=to_stderr, highlight=False))
 
 
-def _show(letters: DeadLetters, look: Look, *, as_json: bool) -> list[str]:
+def _show(letters: DeadLetters, look: Contents, *, as_json: bool) -> list[str]:
     """Print the letters; return the errors of those that could not be read."""
     unread = []
     for number, letter in enumerate(look.letters):

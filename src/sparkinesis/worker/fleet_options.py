@@ -1,4 +1,4 @@
-"""The settings of a fleet."""
+"""The options of a fleet."""
 
 from __future__ import annotations
 
@@ -13,27 +13,37 @@ from sparkinesis.worker.options import LONGEST
 @public
 @dataclass(frozen=True, slots=True)
 class FleetOptions:
-    """Durations are in seconds. Raises `OptionError` for a value that cannot be used."""
+    """The options of a fleet. Durations are in seconds.
+
+    Raises `OptionError` for a value that cannot be used.
+    """
 
     heartbeat_interval: float = 2.0
-    """Time between two signs of life, of workers to the driver and of the driver to workers."""
+    """Default: 2 s. The time between two heartbeats, of each worker to the driver and of the driver
+    to each worker."""
     lost_after: float = 10.0
-    """A side that is not heard of for so long is lost: a worker without driver shuts down
-    gracefully, a driver without worker says so."""
+    """Default: 10 s. The time without a heartbeat after which the other side is lost: a worker that
+    lost its driver shuts down gracefully, a driver that lost a worker reports it. At least two
+    heartbeat intervals."""
     host: str | None = None
-    """The driver's name or address for the executors; None: as Spark's own ``spark.driver.host``,
-    or with Spark Connect the address by which this machine reaches the server."""
+    """The name or address by which executors reach the driver. Default: ``spark.driver.host``; with
+    Spark Connect, the address by which this machine reaches the server."""
     bind: str | None = None
-    """The address to listen on; None: ``spark.driver.bindAddress``, else the host."""
+    """The address to listen on. Default: ``spark.driver.bindAddress`` if set, otherwise ``host``.
+    """
     port: int = 0
-    """The port to listen on; 0: any that is free. Give one where a firewall is in between."""
+    """The port to listen on. Default: 0, any free port. Give a port if a firewall must let it pass.
+    """
     first_backoff: float = 1.0
-    """The wait before a worker's job is submitted again; doubled for each failure in a row."""
+    """Default: 1 s. The wait before a failed worker's job is submitted again; doubled for each
+    consecutive failure."""
     longest_backoff: float = 60.0
+    """Default: 60 s. The longest of these waits."""
     job_group: str | None = None
-    """Spark's job group, and a tag of its jobs; None: ``sparkinesis`` and the application."""
+    """Spark's job group, and a tag of its jobs. Default: ``sparkinesis`` and the application's
+    name."""
     log_level: int | str = logging.INFO
-    """Of the lines that workers write to the executors' stderr."""
+    """The level from which workers log to the executors' stderr. Default: INFO."""
 
     def __post_init__(self) -> None:
         for name in ("heartbeat_interval", "lost_after", "first_backoff", "longest_backoff"):
@@ -41,8 +51,7 @@ class FleetOptions:
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             if not is_number or not 0 < value <= LONGEST:
                 raise OptionError(
-                    f"{name} is {value!r}; it must be a positive number of seconds, and no "
-                    "more than ten years."
+                    f"{name} is {value!r}; use seconds, above 0 and at most ten years."
                 )
         if self.lost_after < 2 * self.heartbeat_interval:
             raise OptionError(
@@ -58,7 +67,7 @@ class FleetOptions:
         for name in ("host", "bind", "job_group"):
             text = getattr(self, name)
             if text is not None and (not isinstance(text, str) or not text.strip()):
-                raise OptionError(f"{name} is {text!r}; leave it out or give it a value.")
+                raise OptionError(f"{name} is {text!r}; give a non-empty string or leave it out.")
         level = self.log_level
         if isinstance(level, str):
             level = logging.getLevelName(level)

@@ -1,4 +1,4 @@
-"""What a worker tells about itself, as values."""
+"""The values by which a worker reports its state and its failures."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from sparkinesis.worker.lifecycle.states import ShardState
 @public
 @dataclass(frozen=True, slots=True)
 class ShardStatus:
-    """What a worker does with one of its shards."""
+    """The state of one shard that a worker consumes."""
 
     shard_id: str
     state: ShardState
     millis_behind_latest: int | None
     processing_for: float | None
-    """Seconds that the present call of ``process_records`` has taken so far."""
+    """The duration of the current call of ``process_records``, in seconds; None between calls."""
     records: int = 0
-    """User records processed since this worker took the shard; those of failed calls not."""
+    """The number of user records in successful calls since this worker took the shard."""
     dropped: int = 0
-    """User records that ``hash_range_filter`` has dropped since this worker took the shard."""
+    """The number of user records that ``hash_range_filter`` dropped in that time."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An error that met a worker, or several, any number of times.
+    """An error that occurred in one worker or several, once or often.
 
-    Errors are one failure if their type and the lines that raised them are the same, whatever their
-    messages: those mostly name a record.
+    Errors of the same type, raised by the same lines, are one failure. Their messages may differ:
+    most messages name a record.
     """
 
     fingerprint: str
     what: str
-    """What failed at last, with shard and records."""
+    """What failed at the last occurrence, with shard and records."""
     error: str
-    """Type and message, the last ones."""
+    """Type and message of the last occurrence."""
     traceback: str
-    """Of the first."""
+    """The traceback of the first occurrence."""
     count: int
     shard_ids: tuple[str, ...]
-    """Where it was met; of many shards, the first ones."""
+    """The shards in which it occurred; of many, the first ones."""

@@ -1,9 +1,9 @@
-"""Calls of a user's methods: the work of a call is done when the call returns.
+"""Calls of a user's methods, which must have done their work when they return.
 
 A method that is ``async def``, or has a ``yield``, does nothing when it is called: it returns an
-object that would do the work if somebody ran it. Nobody does, so its records would pass for
-processed. Such a method is refused where it can be seen before any call, and what a call returns
-is looked at in any case.
+object that does the work when it is run. Nothing runs it, so its records would be treated as
+processed. Such a method is refused before any call if it can be recognised; what a call returns is
+checked in any case.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ADVICE = (
 
 
 def call(method: Callable[..., object], *given: object) -> None:
-    """Call ``method``. Raises `ProcessorError` if it returns work that is still to be done."""
+    """Call ``method``. Raises `ProcessorError` if it returns unfinished work."""
     returned = method(*given)
     if returned is None:
         return
@@ -31,13 +31,13 @@ def call(method: Callable[..., object], *given: object) -> None:
         return
     discard(returned)
     raise ProcessorError(
-        f"{_name(method)} returned {found} instead of doing its work. {_ADVICE} Nothing that this "
-        "call was given is checkpointed, and no record is skipped."
+        f"{_name(method)} returned {found} instead of doing its work. {_ADVICE} The call's records "
+        "are not checkpointed, and none is skipped."
     )
 
 
 def unfinished(returned: object) -> str | None:
-    """The kind of object, if it is work that is still to be done."""
+    """Return the kind of object, if it is unfinished work; None otherwise."""
     if inspect.iscoroutine(returned):
         return "a coroutine"
     if inspect.isasyncgen(returned):
@@ -46,21 +46,21 @@ def unfinished(returned: object) -> str | None:
         return "an awaitable"
     if inspect.isgenerator(returned):
         return "a generator"
-    # These work when somebody iterates, too.
+    # These, too, do their work only when they are iterated.
     return f"a {type(returned).__name__} object" if isinstance(returned, map | filter) else None
 
 
 def discard(returned: object) -> None:
-    """Close a coroutine or a generator, so that Python does not warn that nobody awaited it."""
+    """Close a coroutine or a generator, so that Python does not warn that it was never awaited."""
     if inspect.iscoroutine(returned) or inspect.isgenerator(returned):
         with contextlib.suppress(Exception):  # of one that had begun to run
             returned.close()
 
 
 def asynchronous(function: object) -> str | None:
-    """How a function defers its work ("is `async def`", "has a `yield`"); None if it does not.
+    """Return "is `async def`" or "has a `yield`" for a function that defers its work; else None.
 
-    A plain function may still return a coroutine: `call` sees that.
+    A plain function may still return a coroutine, which `call` detects.
     """
     while isinstance(function, functools.partial):
         function = function.func
@@ -92,11 +92,11 @@ def refuse_factory(factory: Callable[..., object]) -> None:
     how = asynchronous(factory)
     if how is not None:
         raise ProcessorError(
-            f"{_name(factory)}, which is to make record processors, {how}: a call of it makes "
-            "none. Give a plain function."
+            f"{_name(factory)} {how}, so a call of it makes no record processor. Give a plain "
+            "function."
         )
     try:
-        # Not of what it wraps: a decorator may give the arguments.
+        # Not the signature of a wrapped function: its decorator may give the arguments.
         signature = inspect.signature(factory, follow_wrapped=False)
     except (TypeError, ValueError):
         return  # written in C, perhaps
@@ -111,19 +111,19 @@ def refuse_factory(factory: Callable[..., object]) -> None:
             "checkpointer) of a class derived from sparkinesis.RecordProcessor, and give the class."
         )
         raise ProcessorError(
-            f"{_name(factory)} is called without arguments, to make a record processor for each "
-            f"shard, but: {error}. {advice}"
+            f"{_name(factory)} cannot be called without arguments, to make a record processor for "
+            f"each shard: {error}. {advice}"
         ) from None
 
 
 def made_by(factory: Callable[[], object]) -> object:
-    """What a factory makes. Raises `ProcessorError` if that is work still to be done."""
+    """Return what a factory makes. Raises `ProcessorError` if that is unfinished work."""
     made = factory()
     if inspect.isawaitable(made) or inspect.isgenerator(made):
         discard(made)
         raise ProcessorError(
-            f"{_name(factory)}, which is to make record processors, returned {unfinished(made)}. "
-            "Give a plain function that returns a processor."
+            f"{_name(factory)} returned {unfinished(made)} instead of a record processor. Give a "
+            "plain function that returns a processor."
         )
     return made
 

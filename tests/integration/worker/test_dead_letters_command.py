@@ -218,7 +218,7 @@ def test_what_is_no_dead_letter_is_told_and_does_not_hide_the_others(
         assert str(NUMBER)[-10:] in result.stdout or "Put 1 record of 1 file" in result.stdout
         junk, other, end = result.stderr.splitlines()
         assert junk.startswith("junk.parquet was skipped: ArrowInvalid: ")
-        assert other.startswith("other.parquet was skipped: it is no dead letter")
+        assert other.startswith("other.parquet was skipped: it is not a dead letter")
         assert end.startswith("sparkinesis dead-letters: 2 files in ")
     assert records_of(kinesis, stream).total() == 1
 
@@ -244,7 +244,7 @@ def test_an_empty_directory_is_no_error_and_a_missing_one_is(tmp_path: Path) -> 
         result = run(path, code=1)
         assert result.stdout == ""
         assert result.stderr.count("\n") == 1
-        assert f"There is no directory and no file {path}" in result.stderr
+        assert f"There is no directory or file {path}" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -317,7 +317,7 @@ def test_what_the_stream_does_not_take_is_left_and_nothing_is_put_twice(
     for number in range(3):
         write_letter(tmp_path, NUMBER + number)
     place = DeadLetters.at(str(tmp_path))
-    letters = place.look().letters
+    letters = place.contents().letters
     address = StreamAddress(stream, None, "us-east-1", server.endpoint_url)
 
     def take_one_call(call: Any) -> Fault | None:
@@ -363,7 +363,7 @@ def test_records_of_a_key_go_back_in_order_though_the_stream_refuses_some_at_fir
     server.kinesis.faults = refuse_first
     try:
         retry = Retry(base=0.3, uniform=lambda _, high: high)
-        found = put_back(place, place.look().letters, address, delete=True, retry=retry)
+        found = put_back(place, place.contents().letters, address, delete=True, retry=retry)
     finally:
         server.kinesis.faults = None
     assert len(found.done) == 6

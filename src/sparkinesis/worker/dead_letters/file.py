@@ -1,4 +1,4 @@
-"""The Parquet file of a dead letter: records that could not be processed, and why. Pure."""
+"""The Parquet file of a dead letter: records that could not be processed, and the error. Pure."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from sparkinesis.stream.reading.arrow import USER_RECORD_SCHEMA
 from sparkinesis.worker.reporting.failures import describe, traceback_of
 
 MAX_ERROR = 8_000
-"""Characters of an error's message that are kept: readers of Parquet refuse a footer too long."""
+"""The most characters of an error's message: readers of Parquet refuse a long footer."""
 _LONGEST_NAME = 160
-"""Bytes of a name; with what is put around it, a file system takes 255."""
+"""Bytes of a name, without prefix and suffix; file systems allow 255 in all."""
 _PLACE = ("stream", "shardId", "sequenceNumber", "subSequenceNumber")
 
 
 class NotADeadLetterError(ValueError):
-    """A Parquet file holds no dead letter. Says what it lacks."""
+    """Raised for a Parquet file that is not a dead letter. The message says what it lacks."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterFile:
-    """What a file tells of its records without their data."""
+    """The summary of a file's records, without their data."""
 
     stream: str
     shard_id: str
@@ -37,11 +37,11 @@ class DeadLetterFile:
     error: str | None
     traceback: str | None
     failed_at: datetime | None
-    """In UTC, by the clock of the worker's machine. None: not known, as in older files."""
+    """In UTC, by the clock of the worker's machine; None in older files."""
 
 
 def file_name(name: str) -> str:
-    """A file's name for records that ``name`` tells apart; always the same for the same records."""
+    """Return the file name for a name of records. The same records always have the same file."""
     encoded = name.encode()
     if len(encoded) > _LONGEST_NAME:
         # Streams and shards may have names of 128 characters, and sequence numbers as many digits.
@@ -53,7 +53,7 @@ def file_name(name: str) -> str:
 def to_table(
     records: pa.RecordBatch, error: BaseException, application: str, failed_at: datetime
 ) -> pa.Table:
-    """The rows and metadata of a file. Texts that no file could hold are written out, or cut."""
+    """Return the rows and metadata of a file. Texts that no file can hold are escaped, or cut."""
     metadata = {
         "error": describe(error, MAX_ERROR),
         "traceback": traceback_of(error),
@@ -68,7 +68,7 @@ SUMMARY_COLUMNS = _PLACE
 
 
 def summary(table: pa.Table) -> DeadLetterFile:
-    """What a file's rows and metadata tell. Raises `NotADeadLetterError`."""
+    """Return the summary of a file's rows and metadata. Raises `NotADeadLetterError`."""
     check_columns(table, SUMMARY_COLUMNS)
     if not table.num_rows:
         raise NotADeadLetterError("it has no rows")
@@ -78,7 +78,7 @@ def summary(table: pa.Table) -> DeadLetterFile:
         for row in rows
     ]
     if not all(place.sequence_number.isdecimal() for place in places):
-        raise NotADeadLetterError(f"{places[0]} is not a record's place")
+        raise NotADeadLetterError(f"{places[0]} is not the position of a record")
     known: Mapping[bytes, bytes] = table.schema.metadata or {}
     return DeadLetterFile(
         str(rows[0]["stream"]),
@@ -94,7 +94,7 @@ def summary(table: pa.Table) -> DeadLetterFile:
 
 
 def check_columns(table: pa.Table, names: tuple[str, ...]) -> None:
-    """Raise `NotADeadLetterError` unless these are there, of a user record's types."""
+    """Raise `NotADeadLetterError` unless the table has these columns, with their types."""
     for name in names:
         expected = USER_RECORD_SCHEMA.field(name).type
         if name not in table.schema.names:

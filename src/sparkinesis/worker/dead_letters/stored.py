@@ -1,4 +1,4 @@
-"""A place of dead letters: what is in it, and putting it back into a stream."""
+"""A directory of dead letters: lists its files, and puts their records back into a stream."""
 
 from __future__ import annotations
 
@@ -28,23 +28,24 @@ from sparkinesis.worker.dead_letters.file import (
 from sparkinesis.worker.sink.storage import Storage, open_storage
 
 PUT_BACK = "put-back"
-"""The folder, beside the files, that takes those whose records are in a stream again."""
+"""The folder, beside the files, for files whose records were put back into a stream."""
 _READERS = 8
-"""Files that are read at a time: an object store takes its time for each."""
+"""The number of files that are read at a time: each takes an object store a while."""
 
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A file of dead letters, and what it tells."""
+    """A file of dead letters, and its summary."""
 
     file: str
     about: DeadLetterFile
 
     @property
     def order(self) -> tuple[str, int, int]:
-        """By stream, and within it as the records were put: a parent shard's before its children's.
+        """The sort key: stream, then the order in which the records were put.
 
-        Sequence numbers grow with time, over all shards of a stream.
+        A parent shard's records come before its children's: sequence numbers grow with time, over
+        all shards of a stream.
         """
         first = self.about.first
         return self.about.stream, int(first.sequence_number), first.sub_sequence_number
@@ -52,15 +53,15 @@ class Letter:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A file that is no dead letter, or cannot be read."""
+    """A file that is not a dead letter, or cannot be read."""
 
     file: str
     why: str
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """Everything in a place."""
+class Contents:
+    """The files of a dead-letter directory."""
 
     letters: Sequence[Letter] = ()
     """In the order in which their records were put."""
@@ -73,23 +74,23 @@ class DeadLetters:
 
     storage: Storage
     only: str | None = None
-    """The one file that is meant."""
+    """The only file to read; None: all files of the directory."""
 
     @classmethod
     def at(cls, path: str) -> DeadLetters:
-        """A directory or a file, named as `DeadLetterDirectory` takes it.
+        """Open a directory or a file, by a path as `DeadLetterDirectory` takes it.
 
-        Raises `OptionError` for what is no path, `SinkUnavailableError` if the storage cannot be
-        reached, and `DeadLetterError` if there is nothing at the path.
+        Raises `OptionError` for a path that cannot be used, `SinkUnavailableError` if the storage
+        cannot be reached, and `DeadLetterError` if there is nothing at the path.
         """
         storage = open_storage(path)
-        with _told(storage.name):
+        with _storage_errors(storage.name):
             found = storage.filesystem.get_file_info(storage.root)
         if found.type is fs.FileType.NotFound:
             raise DeadLetterError(
-                f"There is no directory and no file {storage.name}. A dead-letter directory is "
-                "made with its first file: either no record was given up yet, or the path is not "
-                "the one that DeadLetterDirectory has."
+                f"There is no directory or file {storage.name}. A dead-letter directory is created "
+                "with its first file: either no record was given up yet, or the path differs from "
+                "that of DeadLetterDirectory."
             )
         if not found.is_file:
             return cls(storage)
@@ -97,23 +98,23 @@ class DeadLetters:
         name = storage.name.rpartition("/")[0] or "."
         return cls(replace(storage, root=str(root.parent), name=name), root.name)
 
-    def look(self) -> Look:
-        """Read what the files tell, but for their data. Raises `DeadLetterError`."""
-        with _told(self.storage.name):
+    def contents(self) -> Contents:
+        """Read the summaries of all files, without their data. Raises `DeadLetterError`."""
+        with _storage_errors(self.storage.name):
             files = self.storage.files() if self.only is None else [self.only]
         with ThreadPoolExecutor(_READERS, thread_name_prefix="dead-letters") as threads:
-            found = list(threads.map(self._look_at, files))
+            found = list(threads.map(self._read, files))
         letters = sorted((f for f in found if isinstance(f, Letter)), key=lambda f: f.order)
-        return Look(letters, [f for f in found if isinstance(f, Unreadable)])
+        return Contents(letters, [f for f in found if isinstance(f, Unreadable)])
 
-    def _look_at(self, file: str) -> Letter | Unreadable:
+    def _read(self, file: str) -> Letter | Unreadable:
         try:
             return Letter(file, summary(self.storage.read(file, SUMMARY_COLUMNS)))
         except Exception as error:  # noqa: BLE001 - whatever a file system or the file's bytes cause
             return Unreadable(file, _why(error))
 
     def rows(self, letter: Letter) -> pa.Table:
-        """All columns of a letter's records. Raises `DeadLetterError`."""
+        """Read all columns of a letter's records. Raises `DeadLetterError`."""
         try:
             table = self.storage.read(letter.file)
             check_columns(table, tuple(USER_RECORD_SCHEMA.names))
@@ -134,20 +135,20 @@ class DeadLetters:
             doing = "deleted" if delete else "moved"
             raise DeadLetterError(
                 f"The records of {letter.file} are in the stream, but the file in "
-                f"{self.storage.name} cannot be {doing}: {_why(error)}. Do it yourself, or its "
-                "records are put again next time."
+                f"{self.storage.name} cannot be {doing}: {_why(error)}. Delete or move the file by "
+                "hand, or its records are put again next time."
             ) from error
 
 
 @dataclass
 class PutBack:
-    """What became of letters whose records were to be put back."""
+    """The result of `put_back`."""
 
     done: list[Letter] = field(default_factory=list)
     left: dict[str, str] = field(default_factory=dict)
-    """Why a file is where it was."""
+    """Files that were not put back, with the reason."""
     error: SparkinesisError | None = None
-    """What ended it before its time."""
+    """The error that ended it early; None if none did."""
 
 
 def put_back(
@@ -159,19 +160,19 @@ def put_back(
     needs_keys: bool = True,
     retry: Retry = RETRY,
 ) -> PutBack:
-    """Put the letters' records into a stream, each with its keys, in the order of each key.
+    """Put the letters' records into a stream, with their keys, in the order of each key.
 
-    needs_keys: a record without a partition key gets a random one; else it is put without.
+    needs_keys: True gives a record without a partition key a random one; False puts it without.
 
-    A file is moved away, or deleted, once the stream has taken all of its records, and not before:
-    at worst records are put twice. A letter that cannot be put leaves the others alone. Errors of
-    the stream are in what is returned.
+    A file is moved away, or deleted, after the stream has accepted all of its records; so records
+    are put twice at worst. A letter that cannot be put does not stop the others. An error of the
+    stream is in the result.
     """
     result = PutBack()
-    awaited = _Awaited()
+    pending = _PendingRecords()
 
     def put_away() -> None:
-        for letter in awaited.complete():
+        for letter in pending.take_stored():
             try:
                 place.put_away(letter, delete=delete)
             except DeadLetterError as error:
@@ -180,14 +181,14 @@ def put_back(
                 result.done.append(letter)
 
     try:
-        with Putter(stream, PutPlan(ordered=True), retry, awaited.stored) as putter:
+        with Putter(stream, PutPlan(ordered=True), retry, pending.mark_stored) as putter:
             for letter in letters:
                 try:
                     records = _records(place.rows(letter), letter.file, needs_keys=needs_keys)
                 except DeadLetterError as error:
                     result.left[letter.file] = str(error)
                     continue
-                awaited.add(letter, records)
+                pending.add(letter, records)
                 putter.put(records)
                 put_away()
     except SparkinesisError as error:
@@ -202,7 +203,7 @@ def put_back(
 
 
 def _records(table: pa.Table, file: str, *, needs_keys: bool) -> list[OutgoingRecord]:
-    """The records to put. Raises `DeadLetterError` if one of them cannot be."""
+    """Return the records to put. Raises `DeadLetterError` if one of them cannot be put."""
     columns = (table.column(n).to_pylist() for n in ("partitionKey", "explicitHashKey", "data"))
     records: list[OutgoingRecord] = []
     for key, explicit, data in zip(*columns, strict=True):
@@ -221,14 +222,14 @@ def _records(table: pa.Table, file: str, *, needs_keys: bool) -> list[OutgoingRe
     return records
 
 
-class _Awaited:
-    """Letters whose records were given to a putter, and what of them is not stored yet."""
+class _PendingRecords:
+    """Letters whose records were given to a putter, and the records that are not stored yet."""
 
     def __init__(self) -> None:
         self._letters: dict[str, Letter] = {}
         self._open: dict[str, int] = {}
         self._of: dict[int, tuple[OutgoingRecord, str]] = {}
-        """By identity; the record is kept, so that no other has it."""
+        """Record and file by the record's id; the record is kept, so that no other has its id."""
 
     def add(self, letter: Letter, records: Iterable[OutgoingRecord]) -> None:
         given = {id(record): (record, letter.file) for record in records}
@@ -236,13 +237,13 @@ class _Awaited:
         self._open[letter.file] = len(given)
         self._of.update(given)
 
-    def stored(self, records: Iterable[OutgoingRecord]) -> None:
+    def mark_stored(self, records: Iterable[OutgoingRecord]) -> None:
         for record in records:
             _, file = self._of.pop(id(record))
             self._open[file] -= 1
 
-    def complete(self) -> list[Letter]:
-        """Those of which everything is stored, each once."""
+    def take_stored(self) -> list[Letter]:
+        """Return the letters whose records are all stored; each letter is returned once."""
         files = [file for file, count in self._open.items() if not count]
         for file in files:
             del self._open[file]
@@ -250,8 +251,8 @@ class _Awaited:
 
 
 @contextlib.contextmanager
-def _told(name: str) -> Iterator[None]:
-    """Turns whatever a file system raises into `DeadLetterError`."""
+def _storage_errors(name: str) -> Iterator[None]:
+    """Raise any error of the file system as a `DeadLetterError`."""
     try:
         yield
     except Exception as error:
@@ -262,5 +263,5 @@ def _told(name: str) -> Iterator[None]:
 
 def _why(error: Exception) -> str:
     if isinstance(error, NotADeadLetterError):
-        return f"it is no dead letter of user records: {error}"
+        return f"it is not a dead letter of user records: {error}"
     return f"{type(error).__name__}: {' '.join(str(error).split())}"

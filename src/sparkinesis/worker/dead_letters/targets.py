@@ -1,4 +1,4 @@
-"""Where user records go that cannot be processed: a function, a stream, or a directory."""
+"""The targets of dead letters, records that cannot be processed: stream, directory, function."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from sparkinesis.worker.user_methods import asynchronous, discard, unfinished
 @public
 @dataclass(frozen=True, slots=True)
 class FailedRecords:
-    """User records of one shard that ``process_records`` failed on, and how."""
+    """The user records of one shard that ``process_records`` failed on, and the error."""
 
     batch: RecordBatch
     error: BaseException
@@ -37,7 +37,7 @@ class FailedRecords:
 
     @property
     def name(self) -> str:
-        """Says where the records are from: the same for the same records."""
+        """A name made of stream, shard and positions: the same for the same records."""
         first, last = self.batch.records[0].position, self.batch.last
         places = [f"{place.sequence_number}-{place.sub_sequence_number}" for place in (first, last)]
         return f"{self.stream}-{self.shard_id}-{'-to-'.join(places)}"
@@ -46,15 +46,15 @@ class FailedRecords:
 @public
 @dataclass(frozen=True, slots=True)
 class DeadLetterStream:
-    """Puts the records into another stream, each with its own keys and data as they were.
+    """Puts the failed records into another stream, with their keys and data unchanged.
 
-    A record without a partition key gets a random one: most streams take no record without. A key
-    that Kinesis refuses, as one that a foreign producer packed into an aggregate, is replaced or
-    cut.
+    A record without a partition key gets a random one: most streams refuse records without a key.
+    A key that Kinesis refuses, such as one that a foreign producer packed into an aggregate, is
+    replaced or cut.
 
-    stream: its name, or its ARN if it is another account's.
+    stream: the stream's name, or its ARN for a stream of another account.
 
-    Raises `OptionError` for what cannot be the place of a stream.
+    Raises `OptionError` for a name, region or endpoint that cannot be used.
     """
 
     stream: str
@@ -66,17 +66,17 @@ class DeadLetterStream:
         for name in ("stream", "region", "endpoint"):
             text = getattr(self, name)
             if not isinstance(text, str) and (text is not None or name == "stream"):
-                raise OptionError(f"{name} of DeadLetterStream is {text!r}; it must be a text.")
+                raise OptionError(f"{name} of DeadLetterStream is {text!r}; it must be a string.")
         if not isinstance(self.credentials, CredentialSource):
             raise OptionError("credentials of DeadLetterStream must be CredentialSource(...).")
         self.address()
 
     def address(self) -> StreamAddress:
-        """The stream."""
+        """Return the stream's address."""
         return stream_address(self.stream, self.region, self.endpoint, self.credentials)
 
     def __call__(self, failed: FailedRecords) -> None:
-        """Raises what `Putter` does; records may have been put then, and will be again."""
+        """Put the records. Raises `Putter`'s errors: some records may be put, and are put again."""
         with Putter(self.address(), PutPlan(ordered=True)) as putter:
             putter.put(
                 (
@@ -92,18 +92,19 @@ class DeadLetterStream:
 class DeadLetterDirectory:
     """Writes a Parquet file for each batch of failed records, with the error as its metadata.
 
-    The columns are those of user records. A file is named after its records, so that a repetition
-    replaces it. A file is whole from the moment at which it can be seen, and survives a power
-    failure on a disk of this machine. `sparkinesis dead-letters PATH` lists and shows the files,
-    and puts their records back into a stream.
+    The columns are those of user records. A file is named after its records, so a second file of
+    the same records replaces the first. A visible file is complete, and on a local disk it survives
+    a power failure. `sparkinesis dead-letters PATH` lists and shows the files, and puts their
+    records back into a stream.
 
     path: a local directory, or a URI as `ProcessorShard.sink` takes it (file, s3, s3a, gs, abfs,
-    hdfs, or what fsspec knows). The workers of a fleet run on other machines: give those a place
-    that all of them reach.
-    filesystem: of pyarrow or fsspec, with credentials of its own; ``path`` is a path within it.
-    clock: epoch seconds, for the moment of failure that a file tells.
+    hdfs, or any that fsspec knows). The workers of a fleet run on other machines: give a path that
+    all of them can reach.
+    filesystem: a file system of pyarrow or fsspec, with its own credentials; ``path`` is within it.
+    clock: epoch seconds, for the time of failure in a file.
 
-    Raises `OptionError` for what cannot be such a place. Nothing is called before the first file.
+    Raises `OptionError` for a path that cannot be used. The storage is not accessed before the
+    first file.
     """
 
     path: str | os.PathLike[str]
@@ -115,13 +116,14 @@ class DeadLetterDirectory:
 
     @property
     def is_local(self) -> bool:
-        """Whether the files are on the disks of the machine that the worker runs on."""
+        """True if the files are on disks of the machine that the worker runs on."""
         return is_local(self.path, self.filesystem)
 
     def __call__(self, failed: FailedRecords) -> None:
-        """Raises `SinkUnavailableError` if the file cannot be stored; nothing of it is left then.
+        """Store the records as a file.
 
-        `OptionError` if the place turns out to be none.
+        Raises `SinkUnavailableError` if the file cannot be stored; no part of it is left. Raises
+        `OptionError` if the path cannot be used.
         """
         storage = open_storage(self.path, self.filesystem)
         now = datetime.fromtimestamp(self.clock(), timezone.utc)
@@ -131,8 +133,8 @@ class DeadLetterDirectory:
         except Exception as error:
             raise SinkUnavailableError(
                 f"The dead letter {failed.name} cannot be stored in {storage.name}: "
-                f"{type(error).__name__}: {error}. The shard waits for it. See that the place can "
-                "be written to."
+                f"{type(error).__name__}: {error}. The shard waits, and the file is retried. Make "
+                "sure that the directory can be written to."
             ) from error
 
 
@@ -141,7 +143,7 @@ DeadLetterTarget: TypeAlias = Callable[[FailedRecords], None]
 
 
 def check_target(target: object) -> None:
-    """Raise `OptionError` for what cannot take a `FailedRecords`."""
+    """Raise `OptionError` if ``target`` cannot take a `FailedRecords`."""
     must = "it must be a function of a FailedRecords, a DeadLetterStream or a DeadLetterDirectory."
     if isinstance(target, type):
         raise OptionError(
@@ -151,13 +153,13 @@ def check_target(target: object) -> None:
         raise OptionError(f"The dead-letter target is {_shown(target)}; {must}")
     if asynchronous(target):
         raise OptionError(
-            f"The dead-letter target {_shown(target)} is async or a generator: to call it would "
-            f"store nothing, and the records would be lost. Give a plain function: {must}"
+            f"The dead-letter target {_shown(target)} is async or a generator: calling it stores "
+            f"nothing, and the records would be lost. Give a plain function: {must}"
         )
     try:
         signature = inspect.signature(target)
     except (TypeError, ValueError):
-        return  # written in C, and does not tell
+        return  # written in C, without a signature
     try:
         signature.bind(None)
     except TypeError as error:
@@ -168,17 +170,17 @@ def check_target(target: object) -> None:
 
 
 def hand_over(target: DeadLetterTarget, failed: FailedRecords) -> None:
-    """Give records to a target. Raises what the target does.
+    """Give records to a target. Raises the target's errors.
 
-    Raises `OptionError` if the target only promises to take them, as a function does that returns
-    a coroutine: nobody waits for that.
+    Raises `OptionError` if the target returns unfinished work, such as a coroutine: nothing would
+    run it.
     """
     answer: object = target(failed)  # type: ignore[func-returns-value]
     if unfinished(answer):
         discard(answer)
         raise OptionError(
-            f"The dead-letter target {_shown(target)} returned {type(answer).__name__}, which "
-            "nobody waits for: the records are not stored. Let it store them before it returns."
+            f"The dead-letter target {_shown(target)} returned {type(answer).__name__}, which is "
+            "never run: the records are not stored. Store them before the target returns."
         )
 
 

@@ -42,7 +42,7 @@ from sparkinesis.worker.user_methods import call
 _log = logging.getLogger(__name__)
 
 _IDLE = 1.0
-"""Seconds between two looks for a page that nobody has announced."""
+"""Seconds to wait for a page; the fetching thread wakes the consumer sooner."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class WorkerHooks:
 
 
 class ShardConsumer:
-    """Consumes one shard. `step` is for one thread; what stands before it, for any."""
+    """Consumes one shard. `step` is for one thread; the methods above it are for any thread."""
 
     def __init__(self, held: HeldLease, settings: ConsumerSettings, worker: WorkerHooks) -> None:
         self.held = held
@@ -87,13 +87,13 @@ class ShardConsumer:
         self._lock = threading.Lock()
         self._reason: ShutdownReason | None = None
         self._is_leaving = False
-        """A shutdown was requested, whatever else ends this consumer."""
+        """True once a shutdown was requested, even if the consumer ends for another reason."""
         self._processor: RecordProcessor | None = None
         self._checkpointer: Checkpointer | None = None
         self._deliverer: Deliverer | None = None
-        """There is one from the moment that the processor is initialized."""
-        self._was_told_of_end = False
-        """``shard_ended`` was called, which may checkpoint all."""
+        """None until the processor is initialized."""
+        self._shard_ended_was_called = False
+        """True once ``shard_ended`` was called, which may checkpoint everything."""
         self._failures = 0
         self._errors = RepeatedError(settings.failures, held.shard_id)
         self._tasks: dict[Task, Callable[[], float | None]] = {
@@ -103,24 +103,24 @@ class ShardConsumer:
             Task.SHUTDOWN_NOTIFICATION: self._notify_of_shutdown,
             Task.SHUTDOWN: self._shut_down,
         }
-        """Each returns None when it is done, or the seconds to wait until it is run again."""
+        """Each task returns None when it is done, or the seconds until it is to run again."""
 
     def __str__(self) -> str:
         return self._settings.describe_shard(self.shard_id)
 
     def request(self, reason: ShutdownReason) -> None:
-        """End this consumer; a reason gives way to a higher one only."""
+        """End this consumer. Only a higher reason replaces an earlier one."""
         with self._lock:
             self._is_leaving = self._is_leaving or reason is ShutdownReason.REQUESTED
             if outranks(reason, self._reason):
                 self._reason = reason
         if reason is ShutdownReason.LEASE_LOST:
-            # Even while a record is processed: the next owner's subscription would be disturbed.
+            # At once, even during a call: an open subscription would disturb the next owner's.
             self.intake.end()
         self.wake()
 
     def wake(self) -> None:
-        """Something may have changed: look at once."""
+        """Run the next step now, without waiting for its time."""
         self._woken.set()
 
     @property
@@ -129,14 +129,15 @@ class ShardConsumer:
 
     @property
     def processing_since(self) -> float | None:
-        """When the present call of ``process_records`` began, by the worker's clock."""
+        """When the current call of ``process_records`` began, by the worker's clock; or None."""
         return self._deliverer.processing_since if self._deliverer is not None else None
 
     @property
     def millis_behind_latest(self) -> int | None:
-        """By the last page; None where that is not known, as at the end of the shard.
+        """The distance from the tip, at the last page; None if it is not known.
 
-        What follows lies in other shards then, which may have no leases yet.
+        It is not known at the end of the shard either: the next records are in other shards, which
+        may have no leases yet.
         """
         if self._reason is ShutdownReason.SHARD_END:
             return None
@@ -144,16 +145,16 @@ class ShardConsumer:
 
     @property
     def records(self) -> int:
-        """User records processed, those of failed calls not."""
+        """The number of user records processed, without those of failed calls."""
         return self._deliverer.records if self._deliverer is not None else 0
 
     @property
     def stopped_by(self) -> BaseException | None:
-        """The error for which ``on_error`` stopped the shard."""
+        """The error for which ``on_error`` stopped the shard; None if it did not."""
         return self._deliverer.stopped_by if self._deliverer is not None else None
 
     def run(self) -> None:
-        """Step until the end."""
+        """Run steps until the consumer has ended."""
         try:
             while not self.is_complete:
                 self._woken.clear()
@@ -164,7 +165,7 @@ class ShardConsumer:
             self.intake.close()
 
     def step(self) -> float:
-        """Run the task of the present state once; returns seconds until the next is due."""
+        """Run the task of the current state once; return the seconds until the next step."""
         self.state = before_task(self.state, self._reason)
         task = TABLE[self.state].task
         if task is None:
@@ -190,14 +191,14 @@ class ShardConsumer:
 
     def _ask_for_shutdown(self) -> None:
         self._worker.request_shutdown()
-        # At once: the worker may take a moment, in which more would be delivered.
+        # At once: more would be delivered before the worker asks this consumer.
         self.request(ShutdownReason.REQUESTED)
 
     def _task_failed(self, task: Task, error: BaseException) -> float:
         if isinstance(error, ProcessorError):
-            self._worker.fail(error)  # says so, and counts it
+            self._worker.fail(error)  # logs and counts it
         else:
-            what = f"The task {task.value!r} failed, and is tried again, on {self}"
+            what = f"The task {task.value!r} failed on {self} and will be retried"
             self._errors.log(what, error)
         if task is Task.SHUTDOWN and self._is_leaving:
             self._leave_its_end()
@@ -206,14 +207,14 @@ class ShardConsumer:
         return backoff(self._options.task_backoff, self._failures)
 
     def _leave(self) -> None:
-        """Let another worker have the shard: release the lease, then see to the rest."""
+        """Release the lease, so that another worker takes the shard, then shut down."""
         self._release()
         self.request(ShutdownReason.LEASE_LOST)
 
     def _leave_its_end(self) -> None:
-        """Whoever has the shard next ends it; this processor may still checkpoint what it did."""
+        """Leave the end of the shard to its next owner; let the processor checkpoint before."""
         is_at_end = self._reason is ShutdownReason.SHARD_END and self.held.is_held()
-        if is_at_end and not self._was_told_of_end:
+        if is_at_end and not self._shard_ended_was_called:
             self._notify_of_shutdown()
         self._leave()
 
@@ -221,7 +222,7 @@ class ShardConsumer:
         try:
             self.held.release()
         except SparkinesisError as error:
-            _log.warning("The lease of %s is left to expire: %s", self, error)
+            _log.warning("Releasing the lease of %s failed; it will expire: %s", self, error)
 
     def _block_on_parent(self) -> float | None:
         if self._worker.are_finished(self.held.lease.parent_ids):
@@ -232,7 +233,7 @@ class ShardConsumer:
         settings = self._settings
         lease = self.held.lease
         if lease.position() is LATEST:
-            # As a KCL wrote it. From here on it means this instant, also after a restart.
+            # A KCL wrote it. From now on it means this instant, also after a restart.
             self.held.fix_instant(settings.service_time_ms())
             lease = self.held.lease
         start = start_position(
@@ -299,7 +300,7 @@ class ShardConsumer:
             self._note_silence(self._checkpointer)
         pause = deliverer.step()
         if deliverer.stopped_by is not None:
-            _log.error("Stopped %s, as on_error says", self)
+            _log.error("Stopped %s, as on_error asks.", self)
             self._leave()
             return None
         if intake.at_end and not deliverer and not self._checkpointer.is_reset:
@@ -307,9 +308,9 @@ class ShardConsumer:
         return pause if pause > 0 else None
 
     def _note_silence(self, checkpointer: Checkpointer) -> None:
-        """Let the lease tell up to when nothing arrived behind a checkpoint that is all there was.
+        """Note in the lease up to when no record followed the checkpoint, if that is known.
 
-        So a quiet shard's reader of later does not take the silence for lost records.
+        A later reader of a quiet shard then does not mistake the silence for lost records.
         """
         at, reached = checkpointer.settled, self.intake.reached
         if at is None or self.intake.at_end:
@@ -322,7 +323,7 @@ class ShardConsumer:
     def _notify_of_shutdown(self) -> None:
         self.intake.stop()
         if self._deliverer is None:
-            return  # not initialized: the processor knows nothing of the shard
+            return  # the processor was not initialized
         assert self._processor is not None
         assert self._checkpointer is not None
         try:
@@ -331,7 +332,7 @@ class ShardConsumer:
             self._last_call_failed("shutdown_requested", error)
 
     def _last_call_failed(self, name: str, error: BaseException) -> None:
-        """Report a call that is not repeated."""
+        """Log the error of a call that is not retried."""
         if isinstance(error, ProcessorError):
             self._worker.fail(error)
         else:
@@ -346,14 +347,14 @@ class ShardConsumer:
             assert self._checkpointer is not None
             try:
                 call(self._processor.lease_lost)
-            except BaseException as error:  # noqa: BLE001 - there is nothing to try again for
+            except BaseException as error:  # noqa: BLE001 - a retry would not help
                 self._last_call_failed("lease_lost", error)
             self._checkpointer.sinks.close()
         self._release()
         return None
 
     def _end_shard(self) -> float | None:
-        """Leases for the children, then the processor's last word, then the lease is let go."""
+        """Create the children's leases, call ``shard_ended``, then release the lease."""
         assert self._processor is not None
         assert self._checkpointer is not None
         intake = self.intake
@@ -362,16 +363,16 @@ class ShardConsumer:
                 self._leave_its_end()
                 return 0.0
             return self._options.task_backoff
-        self._was_told_of_end = True
+        self._shard_ended_was_called = True
         self._checkpointer.end()
         if not self._checkpointer.last.is_shard_end:
             call(self._processor.shard_ended, self._checkpointer)
         if not self._checkpointer.last.is_shard_end:
             raise SparkinesisError(
-                f"shard_ended returned without a checkpoint on {self}, so the shards that follow "
-                "cannot begin: call checkpointer.checkpoint() in it. It is called again."
+                f"shard_ended returned without a checkpoint on {self}, so its child shards cannot "
+                "begin. Call checkpointer.checkpoint() in shard_ended, which is called again."
             )
-        # What was written behind it: no other one follows, which would store that.
+        # Stores rows that the processor wrote to sinks after its own checkpoint.
         self._checkpointer.checkpoint()
         self._checkpointer.sinks.close()
         self._release()

@@ -1,4 +1,4 @@
-"""Handing batches to a record processor, and what ``on_error`` says when it raises."""
+"""The delivery of batches to a record processor, and of ``on_error``'s decisions."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from sparkinesis.worker.user_methods import call
 _log = logging.getLogger(__name__)
 
 LONGEST_BACKOFF = 30.0
-"""Seconds at most between two tries of what must succeed for the shard to go on."""
+"""Seconds: the longest wait between two tries of a task that the shard depends on."""
 
 
 def backoff(base: float, failures: int) -> float:
-    """Seconds to wait after so many failures in a row: doubled each time, up to a limit."""
+    """Return the seconds to wait after so many consecutive failures: doubled, up to a limit."""
     return exponential_backoff(base, LONGEST_BACKOFF, failures)
 
 
 class RepeatedError:
-    """Logs and counts a shard's errors: a failure's traceback once in a worker, else a line.
+    """Logs and counts a shard's errors, with each failure's traceback once for the worker.
 
-    Each line names its failure, by which the traceback is found.
+    A later occurrence is one line, with the fingerprint by which the traceback is found.
     """
 
     def __init__(self, failures: Failures, shard_id: str) -> None:
@@ -58,29 +58,29 @@ class RepeatedError:
         self._last = mark
 
     def forget(self) -> None:
-        """It went well in between."""
+        """Note a success: the next error is not a repetition."""
         self._last = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """Records to deliver, and what became of earlier tries."""
+    """Records to deliver, and the failures of earlier tries."""
 
     batch: RecordBatch
     failures: int = 0
     not_before: float = float("-inf")
     given_up: BaseException | None = None
-    """Not to be delivered again: they go to the dead letters, for this error."""
+    """The error for which the records are given up; None: they are delivered again."""
     refusals: int = 0
-    """By the dead-letter target, which has nothing to do with the processor's failures."""
+    """Consecutive failures of the dead-letter target."""
     denials: int = 0
-    """Of its checkpoints, by the lease table: nor have these."""
+    """Consecutive checkpoints that the lease table refused."""
 
 
 class Deliverer:
-    """Delivers one shard's batches in order; used by one thread, that of the shard's consumer.
+    """Delivers one shard's batches in order. For the thread of the shard's consumer.
 
-    What may be checkpointed moves with what was delivered, and back when that has failed.
+    Delivery permits checkpoints of the batch's records; a failure takes the permission back.
     """
 
     def __init__(
@@ -92,11 +92,11 @@ class Deliverer:
         is_ending: Callable[[], bool],
     ) -> None:
         self.processing_since: float | None = None
-        """When the present call of ``process_records`` began; may be read from any thread."""
+        """When the current call of ``process_records`` began, or None. For any thread."""
         self.records = 0
-        """User records of successful calls; may be read from any thread."""
+        """The number of user records in successful calls. For any thread."""
         self.stopped_by: BaseException | None = None
-        """The error for which the shard is to be stopped."""
+        """The error for which ``on_error`` stops the shard; None otherwise."""
         self._shard_id = shard_id
         self._name = settings.describe_shard(shard_id)
         self._processor = processor
@@ -108,21 +108,21 @@ class Deliverer:
         self._errors = RepeatedError(settings.failures, shard_id)
 
     def __bool__(self) -> bool:
-        """Whether something is left to deliver."""
+        """True while a batch is left to deliver."""
         return bool(self._queue)
 
     def add(self, batch: RecordBatch) -> None:
         self._queue.append(_Attempt(batch))
 
     def clear(self) -> None:
-        """Forget what is left: the processor has moved its shard."""
+        """Drop all batches: the processor has reset its shard."""
         self._queue.clear()
         self._done = self._checkpointer.last
 
     def step(self) -> float:
-        """Deliver the next batch, if one is due; returns seconds until the next try, 0 if done.
+        """Deliver the next batch, if one is due; return the seconds until the next try, or 0.
 
-        Raises `ProcessorError` if the processor is none; the batch is still to be delivered then.
+        Raises `ProcessorError` for a mistake in the processor's class; the batch is kept.
         """
         if not self._queue:
             return 0.0
@@ -154,18 +154,18 @@ class Deliverer:
         return 0.0
 
     def _put_off(self, attempt: _Attempt, pause: float) -> float:
-        """Try again in ``pause`` seconds, which are returned."""
+        """Schedule another try in ``pause`` seconds, and return ``pause``."""
         self._queue[0] = replace(attempt, not_before=self._settings.clock() + pause)
         return pause
 
     def _pass(self, batch: RecordBatch) -> None:
-        """These records are behind us."""
+        """Remove the first batch, which is done."""
         self._queue.popleft()
         if len(batch):
             self._done = batch.last
 
     def _take_back(self) -> None:
-        """The present call has done nothing that may be checkpointed."""
+        """Forbid checkpoints of the current batch, and drop the rows that it wrote to sinks."""
         self._checkpointer.take_back(self._done)
         self._checkpointer.sinks.take_back()
 
@@ -173,14 +173,14 @@ class Deliverer:
         records = f"{_range(attempt.batch)} of {self._name}"
         self._take_back()
         if self._is_ending():
-            # Whoever has the shard next finds out whether it is the records' fault.
+            # The next owner of the shard will find out whether the records are at fault.
             self._failed_at_the_end(
-                f"process_records raised on {records}, which is given up just now", error
+                f"process_records raised on {records}, while the shard was being released", error
             )
             return 0.0
         self._errors.log(f"process_records raised on {records}", error)
         if self._checkpointer.is_reset:
-            return 0.0  # these records are not wanted any more
+            return 0.0  # the reset dropped these records
         rest = attempt.batch
         if len(rest):
             rest = rest.after(self._checkpointer.last)
@@ -188,7 +188,7 @@ class Deliverer:
                 self._pass(attempt.batch)
                 return 0.0
         if _is_outage(error):
-            # No fault of the records either: the policy would give up good ones.
+            # The records are not at fault, and the policy would give up good ones.
             return self._wait_out(replace(attempt, batch=rest), error)
         policy = self._settings.on_error
         failures = attempt.failures + 1
@@ -199,24 +199,28 @@ class Deliverer:
             self.stopped_by = error
             return 0.0
         if len(rest) > 1:
-            # Find the bad ones: only they are given up.
+            # Find the records that fail: only these are given up.
             self._queue.popleft()
             self._queue.extendleft(_Attempt(half, failures) for half in reversed(rest.halves()))
             return 0.0
         if len(rest) < len(attempt.batch):
-            # It failed together with others, which are checkpointed now.
+            # It failed in a batch with others, which are checkpointed now: try it alone.
             return self._put_off(_Attempt(rest, failures), 0.0)
         return self._give_up(_Attempt(rest, failures), error)
 
     def _wait_out(self, attempt: _Attempt, error: BaseException) -> float:
-        """An outage took its time already; a refusal comes at once, and may last for hours."""
+        """Schedule another try after an error that is not the records' fault.
+
+        The retries of a call have waited for an outage already. A refusal comes at once, and may
+        last for hours, so its waits grow.
+        """
         denials = attempt.denials + 1 if _cause(error, _DENIALS) else 0
         pause = backoff(self._settings.options.task_backoff, max(1, denials))
         return self._put_off(replace(attempt, denials=denials), pause)
 
     def _failed_at_the_end(self, what: str, error: BaseException) -> None:
         if isinstance(error, LeaseLostError):
-            # A checkpoint told so, as it should: no failure.
+            # The error of a checkpoint, as expected: not counted as a failure.
             _log.warning("%s: %s", what, describe(error))
             return
         failure = self._settings.failures.note(self._shard_id, what, error)
@@ -224,7 +228,7 @@ class Deliverer:
         _log.warning("%s: %s [failure %s]", what, failure.error, failure.fingerprint, exc_info=new)
 
     def _give_up(self, attempt: _Attempt, error: BaseException) -> float:
-        """Skip a record that cannot be processed, or hand it to the dead letters first."""
+        """Skip a record that cannot be processed; store it as a dead letter first, if asked."""
         batch = attempt.batch
         resort = last_resort(self._settings.on_error)
         if len(batch) and isinstance(resort, DeadLetter):
@@ -232,14 +236,16 @@ class Deliverer:
                 hand_over(resort.target, self._failed_records(batch, error))
             except BaseException as refusal:  # noqa: BLE001 - a user's function, or a service
                 self._errors.log(
-                    f"The dead-letter target refused {_range(batch)} of {self._name}", refusal
+                    f"The dead-letter target failed on {_range(batch)} of {self._name}; it will be "
+                    "retried",
+                    refusal,
                 )
                 refusals = attempt.refusals + 1
                 pause = backoff(self._settings.options.task_backoff, refusals)
                 return self._put_off(replace(attempt, refusals=refusals, given_up=error), pause)
-            _log.error("%s of %s went to the dead letters", _range(batch), self._name)
+            _log.error("Stored %s of %s as dead letters.", _range(batch), self._name)
         else:
-            _log.error("Skipped %s of %s, as on_error says", _range(batch), self._name)
+            _log.error("Skipped %s of %s, as on_error asks.", _range(batch), self._name)
         if len(batch):
             self._checkpointer.deliver(batch.last, batch)
             self._checkpointer.end_call()
@@ -258,14 +264,14 @@ _OUTAGES = (*_DENIALS, LeaseTableUnavailableError, SinkUnavailableError)
 
 
 def _is_outage(error: BaseException) -> bool:
-    """Whether it failed for a lease table or storage that does not answer, or refuses to serve."""
+    """True if the lease table or a sink's storage did not answer, or refused."""
     return _cause(error, _OUTAGES)
 
 
 def _cause(error: BaseException, kinds: tuple[type[BaseException], ...]) -> bool:
-    """Whether it is, or comes from, one of these."""
+    """True if the error, or one of its causes, is of one of these types."""
     cause: BaseException | None = error
-    for _ in range(10):  # of a chain that may be a circle
+    for _ in range(10):  # the chain may be circular
         if cause is None or isinstance(cause, kinds):
             break
         cause = cause.__cause__

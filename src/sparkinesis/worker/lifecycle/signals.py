@@ -1,4 +1,4 @@
-"""Signals that shut a worker down gracefully: SIGTERM and SIGINT, and what its host adds."""
+"""The signals that shut a worker down gracefully: SIGTERM, SIGINT and those of its host."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Handler: TypeAlias = Callable[[int, FrameType | None], Any]
 
 @contextlib.contextmanager
 def handling(numbers: Iterable[signal.Signals], handler: Handler) -> Iterator[None]:
-    """Within the block, these signals go to ``handler``; behind it, to who had them before.
+    """Handle these signals with ``handler`` within the block; restore the old handlers after it.
 
-    Python lets only the main thread handle signals: elsewhere nothing is changed.
+    Does nothing outside of the main thread: Python lets only the main thread handle signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -40,21 +40,21 @@ def handling(numbers: Iterable[signal.Signals], handler: Handler) -> Iterator[No
 
 @contextlib.contextmanager
 def graceful_on_signals(worker: Worker) -> Iterator[None]:
-    """Within the block, a first signal begins a graceful shutdown, and a second one forces it.
+    """Shut down gracefully on a first signal within the block; at once on a second one.
 
-    As `handling` has it, in the main thread only.
+    In the main thread only, see `handling`.
     """
     shutdown: list[threading.Thread] = []
 
     def handle(number: int, _: FrameType | None) -> None:
         name = signal.Signals(number).name
         if shutdown:
-            _log.warning("%s again: shutting down at once", name)
+            _log.warning("Received %s again: shutting down at once.", name)
             timeout: float | None = 0.0
         else:
-            _log.info("%s: shutting down gracefully", name)
+            _log.info("Received %s: shutting down gracefully.", name)
             timeout = None
-        # A handler interrupts the main thread anywhere, so it must not wait, nor take a lock.
+        # A handler interrupts the main thread at any point, so it must not wait or take a lock.
         thread = threading.Thread(
             target=worker.log_place.run,
             args=(worker.shutdown, timeout),

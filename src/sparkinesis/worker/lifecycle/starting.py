@@ -1,7 +1,7 @@
 """Where reading a shard begins: at its checkpoint, or at ``skip_older_than``'s bound. Pure.
 
-Resuming reads AT the checkpoint's record, since user records in it may be left (KCL section
-"ExtendedSequenceNumber"); what is done of it is dropped.
+A resumed shard is read AT the checkpoint's record, which may hold user records that are not yet
+processed (KCL section "ExtendedSequenceNumber"); the processed ones are dropped.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from sparkinesis.stream.position import (
 def start_position(
     lease: Lease, initial: Position, now_ms: int, *, deaggregate: bool = True
 ) -> Position:
-    """The position that ``lease`` tells. ``now_ms``: the service's clock.
+    """Return the position of ``lease``. ``now_ms``: the service's clock.
 
-    A sentinel without its instant was written by a KCL: LATEST means from now on there, and
-    AT_TIMESTAMP the instant of the application's configuration. Where that is none, nothing may be
-    lost, so the shard is read from its start.
+    A sentinel without an instant was written by a KCL. LATEST means from now on, and AT_TIMESTAMP
+    the instant in the application's configuration. If the configuration has no instant, the shard
+    is read from its start, so that nothing is lost.
     """
     position = lease.position()
     if position is LATEST:

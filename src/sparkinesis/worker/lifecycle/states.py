@@ -1,7 +1,7 @@
-"""The life of a shard consumer, as one table: state, task, and where each event leads.
+"""The life cycle of a shard consumer, as one table of states, tasks and transitions.
 
 The states, tasks and transitions are those of the KCL's ``ConsumerStates``. A task that fails
-leaves the state as it is and is run again. Shutdown reasons are looked at between tasks.
+leaves the state as it is and is run again. Shutdown reasons are checked between tasks.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ShardState(Enum):
 
 
 class Task(Enum):
-    """What a shard consumer does in a state."""
+    """The task that a shard consumer runs in a state."""
 
     BLOCK_ON_PARENT = "block on parent"
     INITIALIZE = "initialize"
@@ -37,7 +37,7 @@ class Task(Enum):
 
 
 class ShutdownReason(IntEnum):
-    """Why a shard consumer ends; a reason gives way to a higher one only."""
+    """The reason for which a shard consumer ends; only a higher one replaces another."""
 
     REQUESTED = 1
     SHARD_END = 2
@@ -106,9 +106,9 @@ def after_task(state: ShardState, reason: ShutdownReason | None) -> ShardState:
 
 
 def before_task(state: ShardState, reason: ShutdownReason | None) -> ShardState:
-    """The state whose task comes next: a reason is followed at once, also after a failure.
+    """The state whose task is next. A reason takes effect at once, also after a failed task.
 
-    Unless the task of ``state`` is itself the answer to the reason.
+    The state stays if its task is the reaction to that reason.
     """
     if reason is None or TABLE[state].task is Task.SHUTDOWN:
         return state
@@ -118,5 +118,5 @@ def before_task(state: ShardState, reason: ShutdownReason | None) -> ShardState:
 
 
 def outranks(reason: ShutdownReason, known: ShutdownReason | None) -> bool:
-    """Whether ``reason`` takes the place of the one known so far."""
+    """True if ``reason`` replaces the reason known so far."""
     return known is None or reason > known

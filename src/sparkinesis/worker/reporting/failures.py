@@ -1,4 +1,4 @@
-"""Errors that a worker met, counted: one entry for all that the same line of code raised."""
+"""The errors of a worker, counted: one entry for all errors that the same lines raised."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import replace
 from sparkinesis.worker.status import Failure
 
 MAX_FAILURES = 50
-"""Different ones that are kept; the one not seen for longest makes room."""
+"""The number of different failures that are kept; the least recent one is dropped."""
 MAX_SHARDS = 8
 MAX_ERROR = 500
 MAX_TRACEBACK = 8_000
@@ -23,10 +23,10 @@ _MAX_LINES = 200
 
 
 def fingerprint(error: BaseException) -> str:
-    """12 hex digits, the same for errors of one type that the same lines raised.
+    """Return 12 hex digits: the same for errors of one type that the same lines raised.
 
-    Neither the message counts, nor how often a line occurs in the traceback: a recursion is one
-    failure at any depth, and so is an error object that is raised again and again.
+    The message does not count, nor does the number of times that a line is in the traceback: a
+    recursion is one failure at any depth, and so is an error object that is raised repeatedly.
     """
     digest = hashlib.blake2b(digest_size=6)
     for part in dict.fromkeys(_parts(each) for each in _chain(error)):
@@ -35,7 +35,7 @@ def fingerprint(error: BaseException) -> str:
 
 
 def merge(groups: Iterable[Iterable[Failure]]) -> tuple[Failure, ...]:
-    """The failures of several workers as one list; of later groups, as if they came later."""
+    """Merge the failures of several workers. Later groups count as later occurrences."""
     merged: dict[str, Failure] = {}
     for group in groups:
         for failure in group:
@@ -45,7 +45,7 @@ def merge(groups: Iterable[Iterable[Failure]]) -> tuple[Failure, ...]:
 
 
 class Failures:
-    """The failures of one worker; for any thread. Holds texts only, and no error objects."""
+    """The failures of one worker, as text, without error objects. For any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -53,9 +53,9 @@ class Failures:
         """By fingerprint, in order of the last occurrence."""
 
     def note(self, shard_id: str | None, what: str, error: BaseException) -> Failure:
-        """Count an error; returns its failure so far, of count 1 if it is new.
+        """Count an error, and return its failure so far, with count 1 for a new one.
 
-        what: what failed, in the words of the log. shard_id: None if it concerns the whole worker.
+        what: what failed, as logged. shard_id: None for a failure of the whole worker.
         """
         mark = fingerprint(error)
         shards = () if shard_id is None else (shard_id,)
@@ -72,13 +72,13 @@ class Failures:
         return now
 
     def snapshot(self) -> tuple[Failure, ...]:
-        """In order of the last occurrence, the latest last."""
+        """Return the failures in order of their last occurrences, the latest last."""
         with self._lock:
             return tuple(self._seen.values())
 
 
 def describe(error: BaseException, limit: int = MAX_ERROR) -> str:
-    """Type and message, shortened to ``limit`` characters."""
+    """Return an error's type and message, shortened to ``limit`` characters."""
     try:
         message = str(error)
     except Exception:  # noqa: BLE001 - a user's class may do anything
@@ -98,7 +98,7 @@ def _add(before: Failure, after: Failure) -> Failure:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The error, and those that a traceback shows with it; not all, as a chain may be a circle."""
+    """Yield the error, and the first of those that its traceback shows: a chain may be circular."""
     todo = [error]
     for _ in range(_MAX_CHAIN):
         if not todo:
@@ -126,7 +126,7 @@ def _parts(error: BaseException) -> str:
 
 
 def traceback_of(error: BaseException) -> str:
-    """The traceback's text, shortened to `MAX_TRACEBACK` characters."""
+    """Return the traceback as text, shortened to `MAX_TRACEBACK` characters."""
     try:
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     except Exception:  # noqa: BLE001 - as above
@@ -135,9 +135,9 @@ def traceback_of(error: BaseException) -> str:
 
 
 def cut(text: str, limit: int) -> str:
-    """Without its middle, if it is too long: a traceback's ends tell most.
+    """Return the text, without its middle if it is too long: a traceback's ends say the most.
 
-    What is no character, such as half of a surrogate pair, is written out: it cannot be sent.
+    Code points that cannot be encoded, such as half of a surrogate pair, are written as escapes.
     """
     text = text.encode("utf-8", "backslashreplace").decode()
     if len(text) <= limit:

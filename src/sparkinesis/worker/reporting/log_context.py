@@ -1,4 +1,4 @@
-"""Log lines that tell which application, worker and shard they are about."""
+"""Log lines that name the application, worker and shard that they are about."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ LOG_FORMAT = (
 """For a handler with the filter `LogContext`."""
 
 _QUIET = ("boto3", "botocore", "urllib3")
-"""Below WARNING these tell of each request, with its signature."""
+"""Loggers that would log each request, with its signature, below WARNING."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogPlace:
-    """Who writes the log lines of a thread."""
+    """The application, worker and shard that a thread's log lines name."""
 
     application: str
     worker: str
     shard: str | None = None
 
     def run(self, call: Callable[..., _T], *args: Any) -> _T:
-        """Call it, as the owner of what is logged meanwhile; a worker's threads begin so."""
+        """Call ``call``, and name this place in the call's log lines. Threads start with it."""
         token = _PLACE.set(self)
         try:
             return call(*args)

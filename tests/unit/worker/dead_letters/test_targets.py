@@ -121,7 +121,7 @@ def test_a_file_of_an_older_version_is_a_dead_letter_too() -> None:
                     "subSequenceNumber": [0],
                 }
             ),
-            "x:0 is not a record's place",
+            "x:0 is not the position of a record",
         ),
     ],
 )

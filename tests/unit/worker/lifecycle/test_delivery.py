@@ -360,7 +360,7 @@ def test_what_fails_while_the_shard_goes_is_counted_but_a_lost_lease_is_no_failu
     shard.deliverer.step()
     (failure,) = shard.setting.failures.snapshot()
     assert failure.error == "ValueError: bad"
-    assert "given up just now" in failure.what
+    assert "while the shard was being released" in failure.what
     assert failure.shard_ids == (SHARD,)
 
     def lose(batch: RecordBatch, checkpointer: Checkpointer) -> None:
