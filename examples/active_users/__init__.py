@@ -1,5 +1,5 @@
-"""Who is active right now: users send a heartbeat a minute, and count until 2 minutes of silence.
+"""Active users: users send a heartbeat every minute, and are active until 2 minutes of silence.
 
-Three times: as a record processor (`processor`), as a fleet of them on Spark (`fleet`), and as a
-Spark query (`query`).
+There are three versions: a record processor (`processor`), a fleet of record processors on Spark
+(`fleet`), and a Spark query (`query`).
 """

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SHORTEST_MINUTE = 0.5
-"""Seconds; in less, a shard does not change hands."""
+"""Seconds. In a shorter minute, a shard cannot move to another worker."""
 
 
 @contextlib.contextmanager
@@ -37,7 +37,7 @@ def query(minute: float, folder: Path) -> Iterator[Start]:
     from examples.active_users.query import start_query  # noqa: PLC0415 - needs PySpark
 
     with session() as spark:
-        spark.conf.set("spark.sql.shuffle.partitions", "1")  # it is a small crowd
+        spark.conf.set("spark.sql.shuffle.partitions", "1")  # there are few users
         start = functools.partial(start_query, spark, folder / "checkpoint")
         yield functools.partial(start, stream=STREAM, region=REGION, minute=minute)
 
@@ -67,19 +67,21 @@ def session(master: str = "local[2]") -> Iterator[SparkSession]:
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m examples.active_users",
-        description="Shows who is active on a local stream of heartbeats, by a record processor "
-        "that is stopped, started again and resharded, and checks it.",
+        description="Shows the active users of a local stream of heartbeats. A record processor "
+        "is stopped and started again, the stream is resharded, and the result is checked.",
     )
     kinds = parser.add_mutually_exclusive_group()
-    kinds.add_argument("--spark", action="store_true", help="by a Spark query instead")
-    kinds.add_argument("--fleet", action="store_true", help="by a fleet of workers on Spark")
-    parser.add_argument("--minute", type=float, help="seconds in a minute (1, with Spark 2)")
+    kinds.add_argument("--spark", action="store_true", help="use a Spark query instead")
+    kinds.add_argument("--fleet", action="store_true", help="use a fleet of workers on Spark")
+    parser.add_argument(
+        "--minute", type=float, help="length of a minute in seconds (default: 1; with Spark: 2)"
+    )
     arguments = parser.parse_args()
     is_on_spark = arguments.spark or arguments.fleet
     minute = arguments.minute if arguments.minute is not None else 1.0 + is_on_spark
     if minute < SHORTEST_MINUTE:
-        parser.error(f"--minute is {minute:g}; a minute has at least {SHORTEST_MINUTE:g} seconds.")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that it cleans up as on Ctrl-C
+        parser.error(f"--minute is {minute:g}; it must be at least {SHORTEST_MINUTE:g} seconds.")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM cleans up as Ctrl-C does
     os.environ.update(AWS_ACCESS_KEY_ID="demo", AWS_SECRET_ACCESS_KEY="demo")
     folder = Path(tempfile.mkdtemp(prefix="active-users-"))
     kind = query if arguments.spark else fleet if arguments.fleet else processor
@@ -94,7 +96,7 @@ def main() -> int:
     except (DemoFailedError, RuntimeError, SparkinesisError) as error:
         reason = str(error)
     except KeyboardInterrupt:
-        reason = "It was interrupted."
+        reason = "The demo was interrupted."
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     print(f"{reason}\nactive users: FAILED" if reason else "active users: OK")

@@ -1,4 +1,4 @@
-"""Who is active, as the application sees it: what both kinds of it write, and the demo shows."""
+"""The board of active users, which the application writes and the demo shows."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from dataclasses import dataclass
 
 
 def evicted_at(heard: float, listening_since: float, silence: float) -> float:
-    """When a user is evicted who is not heard again. All times in one unit.
+    """The time at which a user is evicted if no further heartbeat arrives. All times in one unit.
 
-    Silence counts only while somebody listens: not while the application was stopped, nor while a
-    shard changes hands.
+    Silence counts only while the application listens: not while it was stopped, nor while a shard
+    moves to another worker.
     """
     return max(heard, listening_since) + silence
 
 
 def is_old(arrived: float, started: float, silence: float) -> bool:
-    """Whether a heartbeat had arrived too long before the application started to be of interest."""
+    """Return True for a heartbeat that arrived too long before the application started."""
     return arrived < started - silence
 
 
@@ -27,14 +27,14 @@ def is_old(arrived: float, started: float, silence: float) -> bool:
 class Eviction:
     user: str
     heard: float
-    """When the last heartbeat that the application knew of had arrived; epoch seconds."""
+    """Arrival time of the last heartbeat that the application knew; epoch seconds."""
     at: float
-    """When the user was evicted."""
+    """The time of the eviction."""
 
 
 @dataclass(frozen=True)
 class Running:
-    """An application that runs; both raise RuntimeError if it has failed."""
+    """A running application. Both functions raise RuntimeError if the application has failed."""
 
     check: Callable[[], None]
     stop: Callable[[], None]
@@ -43,8 +43,8 @@ class Running:
 class Board:
     """The board of one run of the application; threads may share it.
 
-    silence: the seconds after which a user is evicted. Heartbeats that had arrived so long before
-    the run began are of no interest, and are counted as `old`.
+    silence: the seconds after which a user is evicted. Heartbeats that arrived longer than this
+    before the run began are useless, and are counted as `old`.
     """
 
     def __init__(self, silence: float, clock: Callable[[], float] = time.time) -> None:
@@ -58,18 +58,18 @@ class Board:
         self._lock = threading.Lock()
 
     def hear(self, user: str, arrived: float, planned: float = math.inf) -> None:
-        """A heartbeat that arrived at Kinesis then (epoch seconds).
+        """Count a heartbeat that arrived at Kinesis at ``arrived`` (epoch seconds).
 
-        planned: when it was decided to read it, if that was before this run.
+        planned: the time at which its batch was planned, if that was before this run.
         """
         with self._lock:
             self.heartbeats += 1
             self.old += is_old(arrived, min(planned, self.started), self._silence)
-            # Different shards' heartbeats come in no order, and a reshard moves a user.
+            # Heartbeats of different shards are in no order, and a reshard moves users.
             self._heard[user] = max(arrived, self._heard.get(user, 0.0))
 
     def copy(self, heard: Mapping[str, float], heartbeats: int, old: int) -> None:
-        """What was heard and counted elsewhere: when each active user was heard last."""
+        """Take over state from elsewhere: each active user's last heartbeat, and the counts."""
         with self._lock:
             self._heard = dict(heard)
             self.heartbeats = heartbeats
@@ -82,7 +82,7 @@ class Board:
 
     @property
     def active(self) -> dict[str, float]:
-        """The active users, and when each was heard last."""
+        """The active users, with the time of each one's last heartbeat."""
         with self._lock:
             return dict(self._heard)
 

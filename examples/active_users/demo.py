@@ -1,4 +1,4 @@
-"""The course of the demo: what happens when, and what has to come out."""
+"""The course of the demo, and the checks of its result."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ STREAM = "heartbeats"
 REGION = "eu-west-1"
 SHARDS = 2
 STALLED_SECONDS = 60.0
-"""Without what is waited for, beyond four minutes of the users' time, something is wrong."""
+"""The demo fails if an awaited event takes longer than this and four minutes of the users."""
 
 
 class Start(Protocol):
-    """Starts the application on an endpoint, to keep a board."""
+    """Starts the application on an endpoint; the application keeps a board."""
 
     def __call__(self, *, endpoint: str, board: Board) -> Running: ...
 
 
 class DemoFailedError(Exception):
-    """Something did not come out as it has to; the message says what."""
+    """The result of the demo is wrong. The message says what is wrong."""
 
 
 class Demo:
-    """One run of it; `run` leaves nothing running."""
+    """One run of the demo. `run` leaves no process and no thread behind."""
 
     def __init__(self, start: Start, minute: float, display: Display) -> None:
         self._start = start
@@ -58,29 +58,31 @@ class Demo:
         kinesis.create_stream(StreamName=STREAM, ShardCount=SHARDS)
         self._display.note("filling a stream with old heartbeats")
         past = put_past(kinesis, STREAM, self._clock)
-        note(f"{past:,} heartbeats of the last {HOURS} hours are in the stream, and a reshard")
+        note(f"{past:,} heartbeats of the last {HOURS} hours and a reshard are in the stream")
         crowd.come(_users(1, 20))
         crowd.start()
 
         self._start_application()
-        self._until_right("the board is right")
-        note(f"shard {split_one(kinesis, STREAM)} split; 5 users go, 5 come")
+        self._until_right("the board is correct")
+        note(f"shard {split_one(kinesis, STREAM)} split; 5 users leave, 5 arrive")
         crowd.go(_users(1, 5))
         crowd.come(_users(21, 25))
-        self._until_right("those who went are evicted, nobody else")
+        self._until_right("the users who left are evicted, and no others")
         note(f"shards {merge_two(kinesis, STREAM)} merged")
         self._pause(self._silence)
-        self._until_right("nobody was evicted")
+        self._until_right("no user was evicted")
 
         self._stop_application()
-        note(f"application stopped; shard {split_one(kinesis, STREAM)} split; 5 users go, 5 come")
+        note(
+            f"application stopped, shard {split_one(kinesis, STREAM)} split; 5 users leave, 5 come"
+        )
         crowd.go(_users(6, 10))
         crowd.come(_users(26, 30))
         self._pause(1.5 * self._silence)
         self._start_application()
-        self._until_right("the board is right")
+        self._until_right("the board is correct")
         self._pause(self._silence)
-        self._until_right("and stays so")
+        self._until_right("the board stays correct")
         shards = ", ".join(short(shard) for shard in open_shards(kinesis, STREAM))
         note(f"open shards: {shards}")
 
@@ -96,7 +98,7 @@ class Demo:
             application.stop()
 
     def verify(self) -> None:
-        """Look at all that happened. Raises `DemoFailedError`."""
+        """Check the whole run. Raises `DemoFailedError`."""
         print_ = self._display.console.print
         given = sum(board.heartbeats for board in self._boards)
         old = sum(board.old for board in self._boards)
@@ -109,14 +111,14 @@ class Demo:
         print_(f"{given:,} heartbeats processed, {old} of them old")
         print_(f"{len(evictions)} evictions, {len(wrong)} of them wrong")
         if old:
-            raise DemoFailedError("Heartbeats that nobody wants to know were processed.")
+            raise DemoFailedError(f"{old} old heartbeats were processed.")
         if wrong:
-            raise DemoFailedError(f"Evicted, but not silent: {wrong}")
+            raise DemoFailedError(f"Users were evicted who had not been silent: {wrong}")
         if not {eviction.user for eviction in evictions} >= set(_users(1, 5)):
-            raise DemoFailedError(f"Users who went were not evicted. Evicted: {evictions}")
+            raise DemoFailedError(f"Users who left were not evicted. Evicted: {evictions}")
 
     def _until_right(self, then: str) -> None:
-        """Wait until exactly the users who are there are active."""
+        """Wait until the active users are exactly the present ones."""
 
         def is_right() -> bool:
             return self._board.active.keys() == self._crowd.beating
@@ -125,7 +127,9 @@ class Demo:
         while not is_right():
             if time.monotonic() - since > STALLED_SECONDS + 4 * self._minute:
                 wrong = sorted(self._board.active.keys() ^ self._crowd.beating)
-                raise DemoFailedError(f"Active or there, but not both, for too long: {wrong}")
+                raise DemoFailedError(
+                    f"For too long, these users were active or present, but not both: {wrong}"
+                )
             self._show()
         self._display.note(f"{then}: {len(self._crowd.beating)} users are active")
 

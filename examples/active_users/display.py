@@ -1,4 +1,4 @@
-"""What the demo shows: a live board on a terminal, short lines anywhere else."""
+"""The display of the demo: a live board on a terminal, short lines elsewhere."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WIDTH_OFF_TERMINAL = 100
 
 
 class Display:
-    """Notes, and the board; a context manager."""
+    """Shows notes and the board; a context manager."""
 
     def __init__(self) -> None:
         width = None if Console().is_terminal else WIDTH_OFF_TERMINAL
@@ -51,14 +51,14 @@ class Display:
         return time.monotonic() - self._started
 
     def note(self, text: str) -> None:
-        """Something that happened once."""
+        """Show an event."""
         line = Text(f"{self.seconds:5.1f} s  {text}")
         self._notes.append(line)
         if not self.console.is_terminal:
             self.console.print(line, soft_wrap=True)
 
     def show(self, board: Board, there: Collection[str], minute: float) -> None:
-        """How things are. May be called as often as one likes."""
+        """Show the present state. May be called at any rate."""
         active, now = board.active, time.time()
         counts = f"{len(active)} active, {len(there)} there, {len(board.evictions)} evicted"
         if self.console.is_terminal:

@@ -1,8 +1,8 @@
-"""Who is active, as a fleet: the workers are Spark jobs, and what they hear is in a table.
+"""Active users, as a fleet: the workers are Spark tasks, and a table holds what they hear.
 
-A reshard moves a user to another shard, and so maybe to a worker on another machine. What all of
-them hear comes together in a DynamoDB table of the example's own; the driver looks at it, and
-evicts. The table outlasts the fleet: who was active when it was stopped is so when it starts again.
+A reshard moves a user to another shard, and perhaps to a worker on another machine. All workers
+write heartbeats into a DynamoDB table of the example's own. The driver reads the table and evicts
+users. The table outlasts the fleet: active users stay active when the fleet is started again.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ SHUTDOWN_SECONDS = 20.0
 
 @dataclass(frozen=True)
 class ShardHeard:
-    """What a shard had to say since the fleet was started."""
+    """The heartbeats of a shard since the fleet was started."""
 
     reader: str | None
-    """The record processor that listens to it, behind its worker; None: nobody does."""
+    """The worker and the record processor that read the shard; None: nobody reads it."""
     read_until: float
     """Epoch seconds."""
     heartbeats: int
@@ -44,18 +44,18 @@ class ShardHeard:
 
 
 class Table:
-    """What the fleet has heard: an item for each user, and one for each shard.
+    """The table of all heartbeats: an item for each user, and one for each shard.
 
-    Threads may share it; another process makes one of its own.
+    Threads may share an instance; each process makes its own.
     """
 
     def __init__(self, region: str, endpoint: str) -> None:
-        # A session of its own: boto3's is not for two threads that make clients at once.
+        # boto3's default session is not safe for two threads that make clients at once.
         session = boto3.Session(region_name=region)
         self._dynamodb = session.client("dynamodb", endpoint_url=endpoint)
 
     def prepare(self) -> None:
-        """Create the table if there is none, and forget the shards of an earlier run."""
+        """Create the table if it does not exist, and delete the shards of an earlier run."""
         with contextlib.suppress(self._dynamodb.exceptions.ResourceInUseException):
             self._dynamodb.create_table(
                 TableName=TABLE,
@@ -76,22 +76,22 @@ class Table:
     # --- for record processors
 
     def listen(self, shard: str, reader: str) -> None:
-        """Nothing was read yet: until something is, nobody is silent."""
+        """Store that a reader has begun with a shard. Nobody is silent before its first batch."""
         values = {":reader": {"S": reader}, ":never": _number(0.0)}
         self._update("shard", shard, "SET reader = :reader, read_until = :never", values)
 
     def stop_listening(self, shard: str, reader: str) -> None:
-        """Unless another has begun to listen."""
+        """Store that a reader has ended, unless another reader has begun since."""
         mine = {":reader": {"S": reader}}
         self._update("shard", shard, "REMOVE reader", mine, only_if="reader = :reader")
 
     def hear(self, user: str, arrived: float) -> None:
-        """Different shards' heartbeats come in no order: the latest counts."""
+        """Store a user's heartbeat, unless a later one is stored: shards are in no order."""
         later = "attribute_not_exists(heard) OR heard < :at"
         self._update("user", user, "SET heard = :at", {":at": _number(arrived)}, only_if=later)
 
     def read(self, shard: str, until: float, beats: int, old: int) -> None:
-        """After `hear`: what the shard had to say until then is in the table."""
+        """Store how far a shard was read. Call this after `hear`."""
         values = {":until": _number(until), ":beats": _number(beats), ":old": _number(old)}
         change = "SET read_until = :until ADD heartbeats :beats, old_ones :old"
         self._update("shard", shard, change, values)
@@ -110,11 +110,11 @@ class Table:
         }
 
     def users(self) -> dict[str, float]:
-        """The active users, and when each was heard last."""
+        """The active users, with the time of each one's last heartbeat."""
         return {item["name"]["S"]: float(item["heard"]["N"]) for item in self._items("user")}
 
     def forget(self, user: str, heard: float) -> bool:
-        """Whether the user is gone: not if heard again meanwhile."""
+        """Delete a user; return False if a newer heartbeat is stored."""
         try:
             self._dynamodb.delete_item(
                 TableName=TABLE,
@@ -139,7 +139,7 @@ class Table:
     def _update(
         self, kind: str, name: str, change: str, values: dict[str, Any], only_if: str | None = None
     ) -> None:
-        """Change an item, or leave it as it is if that is not so."""
+        """Change an item if the condition holds."""
         condition = {} if only_if is None else {"ConditionExpression": only_if}
         with contextlib.suppress(self._dynamodb.exceptions.ConditionalCheckFailedException):
             self._dynamodb.update_item(
@@ -160,7 +160,7 @@ def _number(value: float) -> dict[str, str]:
 
 
 class Heartbeats(RecordProcessor):
-    """Writes down what one shard has to say. It is made, and works, where Spark runs it.
+    """Stores the heartbeats of one shard. It is made on the executor, and works there.
 
     started: when the fleet was; heartbeats from before the silence until then are old.
     """
@@ -171,7 +171,7 @@ class Heartbeats(RecordProcessor):
 
     def initialize(self, shard: ProcessorShard) -> None:
         self._shard = shard.id
-        self._reader = f"{shard.worker_id} {uuid.uuid4()}"  # a worker may have a shard again
+        self._reader = f"{shard.worker_id} {uuid.uuid4()}"  # a worker may acquire a shard again
         self._read_until = 0.0
         self._table = Table(*self._where)
         self._table.listen(self._shard, self._reader)
@@ -197,7 +197,7 @@ class Heartbeats(RecordProcessor):
 
 
 class Watcher(threading.Thread):
-    """Looks at the table, on the driver: keeps the board, and evicts who fell silent."""
+    """Reads the table on the driver, keeps the board, and evicts silent users."""
 
     def __init__(
         self,
@@ -210,7 +210,7 @@ class Watcher(threading.Thread):
         super().__init__(name="active-users", daemon=True)
         self.failure: Exception | None = None
         self.workers: set[str] = set()
-        """Those who have listened so far."""
+        """The workers that have read a shard so far."""
         self._table = table
         self._board = board
         self._listening = Listening(silence, clock)
@@ -219,7 +219,7 @@ class Watcher(threading.Thread):
         self._stopping = threading.Event()
 
     def look(self) -> None:
-        # Shards first: all that was heard up to where they were read is in the table then.
+        # Shards first: the heartbeats up to their positions are then in the table.
         shards = self._table.shards()
         heard = self._table.users()
         self._listen(shards)
@@ -230,7 +230,7 @@ class Watcher(threading.Thread):
                 self._board.evict(user, heard[user])
 
     def _listen(self, shards: dict[str, ShardHeard]) -> None:
-        """A shard that has changed hands was not listened to in between."""
+        """Take over a shard's position. A shard that has a new reader was not read in between."""
         readers = {name: shard.reader for name, shard in shards.items() if shard.reader is not None}
         for shard in self._readers.keys() - readers.keys():
             self._listening.end(shard)
@@ -271,15 +271,15 @@ def start_fleet(
         if fleet.await_termination(0):  # raises if it has failed
             raise RuntimeError("The fleet has ended.")
         if watcher.failure is not None:
-            raise RuntimeError(f"Looking at the table failed: {watcher.failure!r}")
+            raise RuntimeError(f"Reading the table failed: {watcher.failure!r}")
 
     def stop() -> None:
         is_graceful = fleet.shutdown(SHUTDOWN_SECONDS)
         watcher.stop()
         if not is_graceful:
             raise RuntimeError(f"The fleet did not shut down within {SHUTDOWN_SECONDS:g} seconds.")
-        watcher.look()  # the last that was processed
+        watcher.look()  # the last processed heartbeats
         if len(watcher.workers) < WORKERS:
-            raise RuntimeError(f"Of {WORKERS} workers, only {watcher.workers} had shards.")
+            raise RuntimeError(f"Only {watcher.workers} of {WORKERS} workers had shards.")
 
     return Running(check, stop)

@@ -1,4 +1,4 @@
-"""Who fell silent: the rule of both applications of record processors, in one worker or a fleet."""
+"""The rule that finds silent users, for record processors in one worker or in a fleet."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from examples.active_users.board import evicted_at
 
 
 class Listening:
-    """To which shards somebody listens, since when, and how far each was read.
+    """The shards that are being read, since when, and how far.
 
-    For one thread. Times are epoch seconds.
+    Not for several threads. Times are epoch seconds.
     """
 
     def __init__(self, silence: float, clock: Callable[[], float]) -> None:
@@ -18,14 +18,14 @@ class Listening:
         self._clock = clock
         self._since = clock()
         self._read_until: dict[str, float] = {}
-        """By shard: nobody is silent because a shard was not read."""
+        """By shard. A user is not silent while a shard is unread."""
 
     def begin(self, shard: str) -> None:
         self._since = self._clock()
         self._read_until[shard] = self._since
 
     def end(self, shard: str) -> None:
-        """Its users are heard from another shard soon, or by another worker."""
+        """Forget a shard: its users continue in another shard, or at another worker."""
         self._read_until.pop(shard, None)
         self._since = self._clock()
 
@@ -33,7 +33,7 @@ class Listening:
         self._read_until[shard] = until
 
     def silent(self, heard: Mapping[str, float]) -> list[str]:
-        """Those of the users to evict. ``heard``: when each was heard last."""
+        """The users to evict. ``heard``: the time of each user's last heartbeat."""
         if not self._read_until:
             return []
         read_until = min(self._read_until.values())

@@ -1,10 +1,10 @@
-"""Who is active, as a record processor: plain Python processes, no Spark.
+"""Active users, as a record processor: plain Python processes, no Spark.
 
-It is about users, not shards: after a reshard a user's heartbeats come from another shard, and so
-to another record processor. The state is therefore the application's, shared by all of them.
+After a reshard, a user's heartbeats are in another shard, and reach another record processor. The
+state therefore belongs to the application, and all record processors share it.
 
-Nothing is checkpointed but a shard's end. The state is in memory, so what a worker needs to start
-with is the last 2 minutes of every shard, which is where ``skip_older_than`` has it begin.
+Only a shard's end is checkpointed. The state is in memory, so a worker starts with the last 2
+minutes of every shard: ``skip_older_than`` makes it begin there.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sparkinesis import (
 
 
 class ActiveUsers:
-    """The users of all shards of this process. A lock, as shards are processed side by side."""
+    """The users of all shards of this process. Shards are processed in parallel, hence the lock."""
 
     def __init__(
         self, board: Board, silence: float, clock: Callable[[], float] = time.time
@@ -44,7 +44,7 @@ class ActiveUsers:
             self._listening.end(shard)
 
     def hear(self, shard: str, batch: RecordBatch) -> None:
-        """Take up a batch, and evict who fell silent; the batch may be empty."""
+        """Count the heartbeats of a batch, which may be empty, and evict silent users."""
         with self._lock:
             for user, arrived in heartbeats(batch):
                 self._board.hear(user, arrived)
@@ -57,7 +57,7 @@ class ActiveUsers:
 
 
 def heartbeats(batch: RecordBatch) -> Iterator[tuple[str, float]]:
-    """Who sent each heartbeat, and when it arrived; epoch seconds."""
+    """The user and the arrival time (epoch seconds) of each heartbeat."""
     for record in batch.records:
         arrived = record.approximate_arrival_timestamp
         if arrived is not None and record.partition_key is not None:
@@ -65,14 +65,14 @@ def heartbeats(batch: RecordBatch) -> Iterator[tuple[str, float]]:
 
 
 def read_until(batch: RecordBatch) -> float | None:
-    """Up to when its shard is read with this batch, if one knows; epoch seconds."""
+    """The time up to which this batch covers its shard, in epoch seconds; None if unknown."""
     if batch.fetched_at is None:
         return None
     return batch.fetched_at.timestamp() - (batch.millis_behind_latest or 0) / 1000
 
 
 class Heartbeats(RecordProcessor):
-    """Tells what one shard has to say."""
+    """Passes on the heartbeats of one shard."""
 
     def __init__(self, users: ActiveUsers) -> None:
         self._users = users
@@ -95,17 +95,17 @@ class Heartbeats(RecordProcessor):
 def application(
     stream: str, region: str, endpoint: str, minute: float, processor: Callable[[], RecordProcessor]
 ) -> Application:
-    """The application, for one worker or many. ``minute``: how many seconds a minute has."""
+    """The application, for one worker or many. ``minute``: its length in seconds."""
     return Application(
         "active-users",
         stream,
         processor,
         region=region,
         endpoint=endpoint,
-        initial_position="trim_horizon",  # and yet nothing that is older than the silence
+        initial_position="trim_horizon",  # skip_older_than skips what is older than the silence
         options=WorkerOptions(
             skip_older_than=2 * minute,
-            call_even_for_empty_batches=True,  # users fall silent also while no records come
+            call_even_for_empty_batches=True,  # users become silent while no records arrive, too
             idle_time=min(1.0, minute / 5),
             failover_time=min(10.0, 3 * minute),
         ),
@@ -115,7 +115,7 @@ def application(
 def start_processor(
     *, stream: str, region: str, endpoint: str, minute: float, board: Board
 ) -> Running:
-    """Start a worker that keeps ``board``. As a process of its own it would be ``run()``."""
+    """Start a worker that keeps ``board``. A separate process would call ``run()``."""
     users = ActiveUsers(board, silence=2 * minute)
     active_users = application(stream, region, endpoint, minute, lambda: Heartbeats(users))
     worker = active_users.worker().start()

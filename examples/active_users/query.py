@@ -1,7 +1,7 @@
-"""Who is active, as a Spark query: a timer for each user, set anew by every heartbeat.
+"""Active users, as a Spark query: every heartbeat resets the timer of its user.
 
-The state is in Spark's checkpoint, by user, so reshards do not concern it. ``skipOlderThan`` keeps
-a query that was stopped from chewing through what nobody wants to know any more.
+The state is in Spark's checkpoint, by user, so reshards do not affect it. With ``skipOlderThan``, a
+query that was stopped does not process old heartbeats.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 STATE = "arrived LONG, heard LONG"
-"""Of a user's last heartbeat: when it arrived at Kinesis, and when the query heard of it."""
+"""A user's last heartbeat: its arrival at Kinesis, and the time at which the query read it."""
 OUTPUT = "user STRING, active BOOLEAN, arrivals ARRAY<LONG>, planned LONG"
-"""``arrivals``: of the heartbeats in this batch, or the last one of a user who is evicted;
-``planned``: when Spark planned the batch. All in epoch milliseconds."""
+"""``arrivals``: arrival times of the heartbeats in this batch, or of an evicted user's last one;
+``planned``: the time at which Spark planned the batch. All in epoch milliseconds."""
 
 
 def active_users(records: DataFrame, silence_ms: int, started_ms: int) -> DataFrame:
-    """A row for each user of whom a batch has heartbeats, and one for each who is evicted."""
+    """Return a row for each user with heartbeats in a batch, and one for each evicted user."""
     update = functools.partial(update_user, silence_ms=silence_ms, started_ms=started_ms)
     return (
         records.select("partitionKey", "approximateArrivalTimestamp")
@@ -47,10 +47,10 @@ def update_user(
     silence_ms: int,
     started_ms: int,
 ) -> Iterator[pd.DataFrame]:
-    """Take up a user's heartbeats, or find out at the timer that there were none.
+    """Update a user's state by new heartbeats, or evict the user when the timer fires.
 
-    While the query was stopped (it was started at ``started_ms``) nobody listened, so a timer that
-    went off meanwhile is set once more.
+    Silence does not count while the query was stopped (it started at ``started_ms``), so a timer
+    that fired meanwhile is set again.
     """
     now = state.getCurrentProcessingTimeMs()
     if state.hasTimedOut:
@@ -73,7 +73,7 @@ def update_user(
 
 
 def _row(user: str, active: bool, arrivals: list[int], planned: int) -> pd.DataFrame:
-    import pandas as pd  # noqa: PLC0415 - only where Spark runs it
+    import pandas as pd  # noqa: PLC0415 - only Spark workers need it
 
     return pd.DataFrame(
         {"user": [user], "active": [active], "arrivals": [arrivals], "planned": [planned]}
@@ -86,7 +86,7 @@ def note_on(board: Board, row: Row) -> None:
         board.evict(row.user, row.arrivals[0] / 1000)
         return
     for arrived in row.arrivals:
-        # A batch that Spark had planned before it was stopped is run as it was planned.
+        # Spark runs a batch that it planned before a stop as it was planned.
         board.hear(row.user, arrived / 1000, row.planned / 1000)
 
 
@@ -100,7 +100,7 @@ def start_query(
     minute: float,
     board: Board,
 ) -> Running:
-    """Start the query, which keeps ``board``."""
+    """Start the query. The query keeps ``board``."""
     silence_ms = round(2 * minute * 1000)
     records = (
         spark.readStream.format("kinesis")
@@ -131,7 +131,7 @@ def start_query(
             raise RuntimeError(f"The query has failed: {query.exception()}")
 
     def stop() -> None:
-        # Between two batches if there is a pause: one that is under way would be run again.
+        # Stop between two batches if possible: Spark would run an unfinished batch again.
         until = time.monotonic() + 5 * minute
         while query.status["isTriggerActive"] and time.monotonic() < until:
             time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""The users: a crowd of which each sends a heartbeat a minute, and those of the last 23 hours."""
+"""The users: each present user sends a heartbeat every minute; and heartbeats of 23 past hours."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from examples.flights.shards import split_one
 from sparkinesis.local import system_clock
 
 HOURS = 23
-"""How far the past goes back; the stream keeps 24 hours."""
+"""Hours of past heartbeats; the stream keeps records for 24 hours."""
 HEARTBEATS_AN_HOUR = 1_000
 AT_A_TIME = 500
-"""Of one PutRecords call; Kinesis takes no more."""
+"""Records of one PutRecords call; Kinesis allows no more."""
 SLOTS = 10
-"""Parts of a minute. A user has one of them."""
+"""Parts of a minute. Each user has one of them."""
 
 
 class Sent(NamedTuple):
-    """Between which two moments a heartbeat arrived; epoch milliseconds."""
+    """The two moments between which a heartbeat arrived; epoch milliseconds."""
 
     before: int
     after: int
 
 
 def was_silent(sent: Iterable[Sent], eviction: Eviction, silence: float) -> bool:
-    """Whether a user sent nothing for ``silence`` seconds between the last heartbeat that was heard
+    """Return True if a user sent nothing for ``silence`` seconds between the last known heartbeat
     and the eviction.
     """
     since, at = round(eviction.heard * 1000), round(eviction.at * 1000)
@@ -41,7 +41,7 @@ def was_silent(sent: Iterable[Sent], eviction: Eviction, silence: float) -> bool
 
 
 class PastClock:
-    """A clock for the local Kinesis, to put records as of hours ago. Milliseconds."""
+    """A clock in milliseconds for the local Kinesis, with which records arrive hours ago."""
 
     def __init__(self) -> None:
         self.hours_ago = 0
@@ -51,7 +51,7 @@ class PastClock:
 
 
 def put_past(kinesis: Any, stream: str, clock: PastClock) -> int:
-    """Heartbeats of users long gone, around a reshard; returns how many."""
+    """Put heartbeats of users who left long ago, before and after a reshard; return the count."""
     for hour in range(HOURS, 0, -1):
         clock.hours_ago = hour
         if hour == HOURS // 2:
@@ -62,7 +62,7 @@ def put_past(kinesis: Any, stream: str, clock: PastClock) -> int:
 
 
 def put(kinesis: Any, stream: str, users: Sequence[str]) -> None:
-    """A heartbeat of each user; what the stream refuses is sent again."""
+    """Put a heartbeat of each user. Refused records are put again."""
     waiting = [{"PartitionKey": user, "Data": b"heartbeat"} for user in users]
     while waiting:
         sent, rest = waiting[:AT_A_TIME], waiting[AT_A_TIME:]
@@ -74,7 +74,7 @@ def put(kinesis: Any, stream: str, users: Sequence[str]) -> None:
 
 
 class Crowd(threading.Thread):
-    """The users, and the truth about them."""
+    """The present users, and a record of every heartbeat that they sent."""
 
     def __init__(self, kinesis: Any, stream: str, minute: float) -> None:
         super().__init__(name="users", daemon=True)
@@ -89,7 +89,7 @@ class Crowd(threading.Thread):
 
     @property
     def beating(self) -> frozenset[str]:
-        """Who is there."""
+        """The present users."""
         return self._beating
 
     def come(self, users: Iterable[str]) -> None:
@@ -120,5 +120,5 @@ class Crowd(threading.Thread):
                     for user in users:
                         self._sent.setdefault(user, []).append(Sent(before, system_clock()))
                 due, slot = due + self._minute / SLOTS, (slot + 1) % SLOTS
-        except Exception as error:  # noqa: BLE001 - raised by whoever watches the crowd
+        except Exception as error:  # noqa: BLE001 - the demo raises it
             self.failure = error

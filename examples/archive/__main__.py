@@ -16,11 +16,13 @@ def main() -> int:
         description="Archives a stream of flights' events as Parquet files by day, until SIGTERM "
         "or Ctrl-C. Workers on any number of machines share the stream.",
     )
-    parser.add_argument("stream", help="its name")
+    parser.add_argument("stream", help="name of the stream")
     parser.add_argument("path", help="a directory, or a URI such as s3://bucket/flights")
-    parser.add_argument("--region", help="of the stream; by default the environment's")
-    parser.add_argument("--endpoint", help="URL of another Kinesis than AWS's, such as a local one")
-    parser.add_argument("--max-age", type=float, default=60.0, help="seconds until rows are stored")
+    parser.add_argument("--region", help="the stream's region (default: the environment's)")
+    parser.add_argument("--endpoint", help="Kinesis URL, if it is not AWS's")
+    parser.add_argument(
+        "--max-age", type=float, default=60.0, help="maximum age in seconds of rows in memory"
+    )
     given = parser.parse_args()
     logging.basicConfig(level=logging.WARNING)
     try:

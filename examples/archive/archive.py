@@ -28,7 +28,7 @@ class Archive(RecordProcessor):
             events = read_json(lines, parse_options=JSON)
             self.sink.write(events.append_column("day", events["at"].cast(pa.date32())))
         if self.sink.is_due:
-            checkpointer.checkpoint()  # what was written is stored before
+            checkpointer.checkpoint()  # stores the rows first
 
     def shutdown_requested(self, checkpointer: Checkpointer) -> None:
         checkpointer.checkpoint()

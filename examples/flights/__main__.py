@@ -20,7 +20,7 @@ def main() -> int:
     )
     parser.add_argument("--quick", action="store_true", help="20,000 flights instead of 336,776")
     scale = QUICK if parser.parse_args().quick else FULL
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that it cleans up as on Ctrl-C
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM cleans up as Ctrl-C does
     folder = Path(tempfile.mkdtemp(prefix="flights-demo-"))
     demo = Demo(scale, folder)
     try:
@@ -28,7 +28,7 @@ def main() -> int:
     except (DemoFailedError, RuntimeError) as error:
         reason = str(error)
     except KeyboardInterrupt:
-        reason = "It was interrupted."
+        reason = "The demo was interrupted."
     else:
         reason = ""
     finally:

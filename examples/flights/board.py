@@ -1,9 +1,9 @@
-"""The live board: which aircraft are in the air now. A stateful operator, and where it is shown.
+"""The live board of aircraft in the air: a stateful operator, and a file that holds its result.
 
-The state of a carrier is its fleet: of each aircraft what was heard of it last. An aircraft that
-was not heard of for a while is evicted, or the state would grow for ever. "A while" is event time:
-Spark's watermark stays that much behind the latest event, drops what is older, and wakes up a fleet
-when it passes the aircraft that has been silent longest.
+The state of a carrier is its fleet: the last event of each aircraft. A silent aircraft is evicted
+after a while, or the state would grow forever. The while is in event time: Spark's watermark stays
+that far behind the latest event, drops older events, and wakes up a fleet when it passes the last
+event of the aircraft that has been silent longest.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 STATE = "fleet STRING, evicted LONG"
 BOARD = "carrier STRING, fleet STRING, evicted LONG"
-"""``fleet`` is a JSON object: the tail number, and a list of what `Heard` says."""
+"""``fleet`` is a JSON object of tail number to the fields of `Heard`."""
 
 
 class Heard(NamedTuple):
-    """What was heard of an aircraft last."""
+    """The last event of an aircraft."""
 
     at: int
     """Epoch milliseconds."""
@@ -37,7 +37,7 @@ class Heard(NamedTuple):
 
 
 def fleets(events: DataFrame, silence: str) -> DataFrame:
-    """Each carrier's fleet as it is after a batch, for the carriers in which something changed."""
+    """Return each changed carrier's fleet after a batch."""
     return (
         events.withWatermark("at", silence)
         .groupBy("carrier")
@@ -50,8 +50,8 @@ def fleets(events: DataFrame, silence: str) -> DataFrame:
 def update_fleet(
     key: tuple[str], batches: Iterator[pd.DataFrame], state: GroupState
 ) -> Iterator[pd.DataFrame]:
-    """Take up a carrier's new events, if any, and evict the aircraft that fell silent."""
-    import pandas as pd  # noqa: PLC0415 - only where Spark runs it
+    """Update a carrier's fleet by its new events, if any, and evict silent aircraft."""
+    import pandas as pd  # noqa: PLC0415 - only Spark workers need it
 
     fleet, evicted = (json.loads(state.get[0]), state.get[1]) if state.exists else ({}, 0)
     for batch in () if state.hasTimedOut else batches:
@@ -59,7 +59,7 @@ def update_fleet(
         newest["at"] = newest["at"].astype("datetime64[ms]").astype("int64")
         for row in newest[["tail", *Heard._fields]].to_dict("records"):
             heard = Heard(**{name: row[name] for name in Heard._fields})
-            # Shards are read side by side: older news of an aircraft may come in later.
+            # Shards are read in parallel: an older event of an aircraft may come later.
             if row["tail"] not in fleet or heard.at >= fleet[row["tail"]][0]:
                 fleet[row["tail"]] = heard
     watermark = state.getCurrentWatermarkMs()
@@ -73,9 +73,9 @@ def update_fleet(
 
 
 def board_writer(path: Path) -> Callable[[DataFrame, int], None]:
-    """For ``foreachBatch``: keeps all carriers' fleets in one file.
+    """Return a function for ``foreachBatch`` that keeps all carriers' fleets in one file.
 
-    A fleet replaces the one before it, so a batch that is written again changes nothing.
+    A fleet replaces the previous one, so a batch that is written again changes nothing.
     """
 
     def write(batch: DataFrame, _: int) -> None:
@@ -84,14 +84,14 @@ def board_writer(path: Path) -> Callable[[DataFrame, int], None]:
             stored[row.carrier] = {"fleet": json.loads(row.fleet), "evicted": row.evicted}
         new = path.with_suffix(".new")
         new.write_text(json.dumps(stored))
-        new.replace(path)  # at once and whole: others read it meanwhile
+        new.replace(path)  # atomically: others read the file meanwhile
 
     return write
 
 
 @dataclass(frozen=True)
 class Board:
-    """The board as it was written last; aircraft are (carrier, tail number)."""
+    """The board as last written; an aircraft is (carrier, tail number)."""
 
     heard: dict[tuple[str, str], Heard] = field(default_factory=dict)
     evicted: int = 0
@@ -102,7 +102,7 @@ class Board:
 
 
 def read_board(path: Path) -> Board:
-    """The board in a file that `board_writer` keeps; an empty one before it has written."""
+    """Read the board from the file of `board_writer`; without a file, an empty board."""
     stored = json.loads(path.read_text()) if path.exists() else {}
     heard = {
         (carrier, tail): Heard(*last)

@@ -1,4 +1,4 @@
-"""The course of the demo: what happens when, and what has to come out."""
+"""The course of the demo, and the checks of its result."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from examples.flights.results import Results
 from examples.flights.shards import merge_two, open_shards, short, split_one
 
 STALLED_SECONDS = 60.0
-"""Without any progress for so long, something is wrong."""
+"""The demo fails after this time without progress."""
 
 
 class DemoFailedError(Exception):
-    """Something did not come out as it has to; the message says what."""
+    """The result of the demo is wrong. The message says what is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How much is replayed, how fast, and after how much silence an aircraft is evicted."""
+    """The number of flights, the rate, and the silence after which an aircraft is evicted."""
 
     flights: int | None
     """None: all of them."""
@@ -50,7 +50,7 @@ QUICK = Scale(20_000, 5_000, silence_days=3)
 
 
 class Demo:
-    """One run in a folder of its own. Whatever happens, `close` leaves no process behind."""
+    """One run in a folder of its own. `close` always ends all processes."""
 
     def __init__(self, scale: Scale, folder: Path) -> None:
         self._scale = scale
@@ -62,7 +62,7 @@ class Demo:
             child.kill()
 
     def run(self) -> None:
-        """Raises `DemoFailedError`, and RuntimeError when something cannot even start."""
+        """Run the demo. Raises `DemoFailedError`, and RuntimeError if a process cannot start."""
         server = self._keep(start_server(self._folder))
         self._endpoint = endpoint_of(server)
         self._query = self._start_query()
@@ -92,15 +92,15 @@ class Demo:
         rate = len(keyed) / self._producer.seconds
         self._display.console.print(
             f"{self._display.seconds:.0f} s; {rate:,.0f} events/s put "
-            f"({self._producer.throttled:,} records refused by a shard's limits and sent again); "
+            f"({self._producer.throttled:,} records throttled and sent again); "
             f"{len(self._results.batches)} batches, killed in batch {killed}; "
             f"open shards at the end: {shards}"
         )
 
     def _replay(self, kinesis: Any, total: int) -> int:
-        """Put everything, with what may happen to a stream and a query; returns what was killed."""
+        """Put all events while the stream is resharded; return the batch that was killed."""
         self._producer.start()
-        # The better part waits until Spark is up, and the rest until it was killed.
+        # Most events wait until Spark is up, the rest until the query was killed.
         self._producer.allow(total // 4)
         self._until(lambda: len(self._results.batches) > 0)
         self._display.note("Spark has written its first batch")
@@ -113,9 +113,9 @@ class Demo:
         self._until(lambda: self._producer.sent >= total * 2 // 3)
         self._display.note(f"shards {merge_two(kinesis, STREAM)} merged")
         self._until(lambda: killed in self._results.batches)
-        self._display.note(f"batch {killed} has been run again, and written")
+        self._display.note(f"batch {killed} was run again and written")
         self._until(lambda: self._producer.sent == total)
-        self._display.note("every event was put")
+        self._display.note("all events were put")
         return killed
 
     def _kill_in_a_batch(self) -> int:
@@ -128,24 +128,24 @@ class Demo:
                 self._display.note(f"query killed (kill -9) in the middle of batch {killed}")
                 self._display.note("query started again, to resume from its checkpoint")
                 return killed
-            self._display.note("query killed (kill -9) just after a batch; once more")
+            self._display.note("query killed (kill -9) just after a batch; trying again")
 
     def _receive_all(self, ids: pa.Array) -> None:
         def complete() -> bool:
             return self._results.rows >= len(ids) and not self._lost(ids)
 
         self._until(complete, lambda: _missing(self._lost(ids)))
-        self._display.note("every event came out of Spark")
+        self._display.note("all events came out of Spark")
 
     def _lost(self, ids: pa.Array) -> list[str]:
         return self._results.lost_and_duplicated(ids)[0]
 
     def _stop_query(self) -> None:
-        """Let the board catch up, too, and both queries end in their own time."""
+        """Let the board catch up, and both queries end gracefully."""
         self._query.ask_to_stop()
         self._until(lambda: self._query.exit_code is not None, stopping=True)
         if self._query.exit_code != 0:
-            raise DemoFailedError(f"The query did not stop well:\n{self._query.last_words()}")
+            raise DemoFailedError(f"The query did not stop gracefully:\n{self._query.last_words()}")
         self._results.refresh()
         self._display.note("query stopped")
 
@@ -158,18 +158,18 @@ class Demo:
         lost, duplicated = out.lost_and_duplicated(events["id"])
         known = heard_last(events, timedelta(days=self._scale.silence_days))
         board_is_right = known == {who: heard.kind for who, heard in out.board.heard.items()}
-        verdict = "as" if board_is_right else "NOT as"
+        verdict = "equal to" if board_is_right else "DIFFERENT from"
         print_(
             f"board: {len(out.board.in_the_air)} of {len(known):,} aircraft in the air, "
-            f"{out.board.evicted:,} evicted: {verdict} in the data set"
+            f"{out.board.evicted:,} evicted: {verdict} the data set"
         )
         print_(f"{len(lost)} lost, {duplicated} duplicated")
         if lost or duplicated:
             raise DemoFailedError(_missing(lost) if lost else "Events came out more than once.")
         if out.figures != expected:
-            raise DemoFailedError("The figures out of Spark are not those of the data set.")
+            raise DemoFailedError("The figures of Spark differ from those of the data set.")
         if not board_is_right:
-            raise DemoFailedError("The board is not what the data set says.")
+            raise DemoFailedError("The board differs from the data set.")
 
     def _until(
         self,
@@ -178,7 +178,7 @@ class Demo:
         *,
         stopping: bool = False,
     ) -> None:
-        """Look, and show what is seen, until the condition holds or there is no hope."""
+        """Show the progress until the condition holds. Raises `DemoFailedError`."""
         seen, since = None, time.monotonic()
         while not condition():
             self._results.refresh()
@@ -192,7 +192,7 @@ class Demo:
                 seen, since = now, time.monotonic()
             elif time.monotonic() - since > STALLED_SECONDS:
                 raise DemoFailedError(
-                    f"Nothing happened for {STALLED_SECONDS:.0f} s. {stuck()}\n"
+                    f"There was no progress for {STALLED_SECONDS:.0f} s. {stuck()}\n"
                     f"{self._query.last_words()}"
                 )
             time.sleep(0.02)

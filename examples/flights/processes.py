@@ -1,4 +1,4 @@
-"""The processes beside the demo's own: the local Kinesis, and the query that gets killed."""
+"""The child processes of the demo: the local Kinesis, and the query that is killed."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ SHARDS = 4
 ROOT = Path(__file__).parents[2]
 SERVER_START_SECONDS = 30
 FOR_A_SHORT_LIFE = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
-"""A JVM that is gone in a minute: what makes it fast later would make it slow now."""
+"""Options of a JVM that lives for a minute: late optimisations would only slow it down."""
 
 
 class Child:
-    """A Python module run as a process with a group of its own, its errors in a log file."""
+    """A Python module that runs in its own process group, with its stderr in a log file."""
 
     def __init__(
         self, module: str, *arguments: str, folder: Path, stdout: int | IO[bytes] | None = None
@@ -46,14 +46,14 @@ class Child:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs."""
+        """The exit code; None while the process runs."""
         return self._process.poll()
 
     def ask_to_stop(self) -> None:
         self._process.terminate()
 
     def kill(self) -> None:
-        """``kill -9`` of the whole group: Python, the JVM and all."""
+        """Send ``kill -9`` to the whole group, Python and the JVM."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
@@ -65,14 +65,14 @@ class Child:
 
 
 def start_server(folder: Path) -> Child:
-    """A local Kinesis on any free port, with the service's limits."""
+    """Start a local Kinesis on a free port, with the service's limits."""
     streams = f"{STREAM}:{SHARDS}"
     arguments = ["--port", "0", "--streams", streams, "--region", REGION, "--json"]
     return Child("sparkinesis.local", *arguments, folder=folder, stdout=subprocess.PIPE)
 
 
 def endpoint_of(server: Child) -> str:
-    """Where the server listens, as soon as it says so. Raises RuntimeError if it does not."""
+    """Wait for the server's endpoint. Raises RuntimeError if the server does not start."""
     with selectors.DefaultSelector() as selector:
         selector.register(server.stdout, selectors.EVENT_READ)
         line = server.stdout.readline() if selector.select(SERVER_START_SECONDS) else b""
@@ -95,7 +95,7 @@ def start_query(endpoint: str, silence: str, folder: Path) -> Child:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """Credentials that a local Kinesis takes; all that a killed process leaves goes to folder."""
+    """The environment: credentials for a local Kinesis, and folders for temporary files."""
     scratch = folder / "scratch"
     scratch.mkdir(exist_ok=True)
     return {

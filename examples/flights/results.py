@@ -1,4 +1,4 @@
-"""What came out of Spark, read from the files that the query writes."""
+"""The results of Spark, read from the files that the query writes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COLUMNS = ["id", "kind", "carrier", "delay"]
 
 @dataclass
 class Results:
-    """The query's folder as far as it was read; `refresh` takes in the batches that are new."""
+    """The batches in the query's folder; `refresh` reads new ones."""
 
     folder: Path
     batches: dict[int, pa.Table] = field(default_factory=dict)
@@ -30,7 +30,7 @@ class Results:
         return sum(batch.num_rows for batch in self.batches.values())
 
     def refresh(self) -> bool:
-        """Whether a batch has come up."""
+        """Read new batches and the board; return True if there was a new batch."""
         path = self.folder / "board.json"
         written = path.stat().st_mtime_ns if path.exists() else 0
         if written != self.board_written:
@@ -39,7 +39,7 @@ class Results:
         new = paths.keys() - self.batches.keys()
         for batch_id in new:
             parts = sorted(paths[batch_id].glob("*.parquet"))
-            # Each file by itself: as a data set its folder's name would become a column.
+            # Each file alone: in a data set, the folder's name would become a column.
             tables = [pq.ParquetFile(part).read(columns=COLUMNS) for part in parts]
             self.batches[batch_id] = pa.concat_tables(tables)
         if new:
@@ -47,18 +47,18 @@ class Results:
         return bool(new)
 
     def lost_and_duplicated(self, expected: pa.Array) -> tuple[list[str], int]:
-        """Event ids that did not come out, and how many rows are not the first of their id."""
+        """Return the missing event ids, and the number of rows that repeat an id."""
         ids = pa.concat_tables(self.batches.values())["id"]
         distinct = pc.unique(ids)
         lost = expected.filter(pc.invert(pc.is_in(expected, value_set=distinct)))
         return lost.to_pylist(), len(ids) - len(distinct)
 
     def unfinished_batch(self) -> bool:
-        """Whether the query is at work on a batch at this moment."""
+        """Return True while the query writes a batch."""
         return any(self.folder.glob("events/.unfinished-*"))
 
     def uncommitted_batch(self) -> int | None:
-        """The batch that Spark's checkpoint says was started and not finished."""
+        """The batch that is started and not finished by Spark's checkpoint."""
         checkpoint = self.folder / "checkpoints" / "flights"
         started, committed = (
             {int(path.name) for path in (checkpoint / name).glob("[0-9]*")}
@@ -68,7 +68,7 @@ class Results:
 
 
 def figures_of(events: pa.Table) -> dict[str, Figures]:
-    """The figures by carrier of events that came out of Spark."""
+    """Compute the figures by carrier from the events of Spark."""
     departure = pc.equal(events["kind"], "departure")
     counted = (
         pa.table(

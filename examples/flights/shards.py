@@ -1,4 +1,4 @@
-"""The stream's shards: which keys they hold, and how to split and to merge them."""
+"""The stream's shards: their hash ranges, splitting and merging."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sparkinesis import hash_key
 
 
 def open_shards(kinesis: Any, stream: str) -> dict[str, range]:
-    """The hash ranges of the shards that can be written to, in order."""
+    """The hash ranges of the open shards, in order."""
     listed = kinesis.list_shards(StreamName=stream, ShardFilter={"Type": "AT_LATEST"})["Shards"]
     ranges = {shard["ShardId"]: _hash_range(shard["HashKeyRange"]) for shard in listed}
     return dict(sorted(ranges.items(), key=lambda item: item[1].start))
@@ -35,12 +35,12 @@ def merge_two(kinesis: Any, stream: str) -> str:
 
 
 def short(shard: str) -> str:
-    """``shardId-000000000003`` as people say it: 3."""
+    """Shorten ``shardId-000000000003`` to 3."""
     return str(int(shard.removeprefix("shardId-")))
 
 
 class ShardMap:
-    """Which open shard a key belongs to, as far as is known: reshards show in what puts return."""
+    """A map of keys to open shards. The results of puts show when it is outdated."""
 
     def __init__(self, kinesis: Any, stream: str) -> None:
         self._kinesis = kinesis
@@ -53,6 +53,6 @@ class ShardMap:
         return next(s for s, keys in self._ranges.items() if keys.start <= place < keys.stop)
 
     def learn(self, results: Sequence[Mapping[str, Any]]) -> None:
-        """List the shards anew when a record went into one that was not known."""
+        """List the shards again if a record is in an unknown shard."""
         if any(r["ShardId"] not in self._ranges for r in results if "ShardId" in r):
             self._ranges = open_shards(self._kinesis, self._stream)
