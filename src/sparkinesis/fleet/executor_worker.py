@@ -152,8 +152,7 @@ class ExecutorWorker:
         """Run the worker until it ends; return the task's row.
 
         Raises `FleetError` if the driver cannot be reached at first, or has never sent a message.
-        Then
-        the driver may not know of the worker nor of its end: Spark has to run the task again.
+        Then the driver may not know of the worker nor of its end: Spark has to run the task again.
         """
         with log_to_stderr(self._spec.log_level), handling(_SIGNALS, self._on_signal):
             ended = self._log_place.run(self._work_for_driver)
@@ -178,8 +177,7 @@ class ExecutorWorker:
         finally:
             self._link.close()
             if self._built_worker is not None:
-                # After an error in this method too: Spark reuses the process, and its threads would
-                # go on.
+                # Also after an error: Spark reuses the process, and the worker would keep running.
                 self._built_worker.request_shutdown()
         if not self._link.has_answer:
             raise FleetError(

@@ -3,9 +3,9 @@
 A fleet has a slot for each worker that it should have. Slots that are due together become the tasks
 of one Spark job, so that Spark spreads them over the executors. Spark aborts a job, and kills all
 its tasks, once one of them has failed ``spark.task.maxFailures`` times. So a task that has used up
-all
-but two of its attempts only connects and ends, and its slot gets another job: failures never add up
-to an abort, which would kill other workers. If one failure aborts a job, each slot has its own job.
+all but two of its attempts only connects and ends, and its slot gets another job: failures never
+add up to an abort, which would kill other workers. If one failure aborts a job, each slot has its
+own job.
 
 Events come in by methods that return a new roster; `Roster.reconcile` compares the result with what
 is wanted, and returns the actions to take.
@@ -235,8 +235,8 @@ class Roster:
         if member is None:
             return self
         if error is not None and not is_transient and not self.has_started:
-            return self._without(worker_id, now).shut_down(error)
-        roster = self._without(worker_id, now)
+            return self._without_member(worker_id, now).shut_down(error)
+        roster = self._without_member(worker_id, now)
         slot = roster.slots.get(member.slot)
         if slot is None or slot.job != member.job or roster._has_worker(slot):
             return roster
@@ -249,7 +249,7 @@ class Roster:
         if member is None:
             return self
         if member.state is WorkerState.STANDBY:
-            return self._without(worker_id, now)  # a standby holds no leases
+            return self._without_member(worker_id, now)  # a standby holds no leases
         return self._mark_disconnected(member, now)
 
     def job_ended(self, job: int, error: str | None, now: float) -> Roster:
@@ -259,7 +259,7 @@ class Roster:
         roster = replace(self, jobs={n: each for n, each in self.jobs.items() if n != job})
         for member in self.members.values():
             if member.job == job and not member.is_connected:
-                roster = roster._without(member.worker_id, now)
+                roster = roster._without_member(member.worker_id, now)
         mine = [slot for slot in roster.slots.values() if slot.job == job]
         if error is not None and mine and not self.has_started:
             return roster.shut_down(error)
@@ -303,7 +303,7 @@ class Roster:
                 actions.append(Disconnect(member.worker_id))
                 roster = roster._mark_disconnected(member, now)
             else:
-                roster = roster._without(member.worker_id, now)
+                roster = roster._without_member(member.worker_id, now)
         return roster
 
     def _reconcile_slot(self, number: int, now: float, actions: list[Action]) -> Roster:
@@ -366,9 +366,9 @@ class Roster:
         if job.cancelled is not None and now - job.cancelled < pause:
             return self
         is_wanted = any(slot.job == job.number for slot in self.slots.values())
-        is_manned = any(member.job == job.number for member in self._connected())
+        has_worker = any(member.job == job.number for member in self._connected())
         if not self.is_abandoned:
-            if is_wanted or is_manned:
+            if is_wanted or has_worker:
                 return self
             if job.has_joined and now - job.empty_since < self.options.lost_after:
                 return self  # its tasks are ending
@@ -400,7 +400,7 @@ class Roster:
     def _with_member(self, member: Member) -> Roster:
         return replace(self, members={**self.members, member.worker_id: member})
 
-    def _without(self, worker_id: str, now: float) -> Roster:
+    def _without_member(self, worker_id: str, now: float) -> Roster:
         gone = self.members[worker_id]
         members = {key: member for key, member in self.members.items() if key != worker_id}
         roster = replace(self, members=members)

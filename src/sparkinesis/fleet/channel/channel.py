@@ -42,8 +42,7 @@ HANDSHAKE_TIMEOUT = 10.0
 """Seconds for the other side to authenticate."""
 SEND_TIMEOUT = 10.0
 """Seconds within which the other side has to receive some part of a message. Without this timeout,
-a
-sender would wait for a dead machine as long as TCP does: a quarter of an hour."""
+a sender would wait for a dead machine as long as TCP does: a quarter of an hour."""
 
 
 class ChannelClosedError(SparkinesisError):

@@ -48,8 +48,7 @@ class Disconnected:
 
 OnMessage: TypeAlias = Callable[[str, "ToDriver | Disconnected"], None]
 """A callback with the worker's id and its message, in the order of sending. It is called from
-several
-threads with a lock held: it must not block, nor call the server."""
+several threads with a lock held: it must not block, nor call the server."""
 
 
 class ControlServer:

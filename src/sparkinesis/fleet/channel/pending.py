@@ -2,8 +2,7 @@
 
 Each costs a socket, and a thread once it has sent data. Their number is limited; beyond the limit,
 a new connection evicts the one that has been silent for longest. So other clients cannot keep
-workers
-out, whatever their addresses: a worker sends its first bytes at once.
+workers out, whatever their addresses: a worker sends its first bytes at once.
 """
 
 from __future__ import annotations

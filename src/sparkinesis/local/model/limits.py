@@ -107,7 +107,7 @@ class ReadMeter:
         self._since = 0
         self._used = 0
 
-    def open(self, now: int, rate: int) -> bool:
+    def has_quota(self, now: int, rate: int) -> bool:
         if now - self._since >= max(1000.0, self._used * 1000 / rate):
             self._since = now
             self._used = 0

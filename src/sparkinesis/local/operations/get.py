@@ -73,7 +73,7 @@ def get_records(context: Context, request: requests.GetRecords) -> RecordPage:
 def _meter_read(context: Context, stream: Stream, shard: Shard) -> None:
     quota = context.limits
     if quota is not None and not (
-        shard.use.read_bytes.open(context.now, quota.shard_read_bytes)
+        shard.use.read_bytes.has_quota(context.now, quota.shard_read_bytes)
         and shard.use.get_records.take(context.now, 1, quota.shard_get_records)
     ):
         raise errors.shard_throttled(shard.id, stream.name, ACCOUNT)

@@ -61,7 +61,7 @@ class _Parser:
 
     def is_offer(self) -> bool:
         """True if the current message offers an upgrade to another protocol."""
-        # For CONNECT the parser reports an upgrade too, rightly.
+        # For CONNECT the parser rightly reports an upgrade.
         return bool(self._parser.should_upgrade()) and self._parser.get_method() != b"CONNECT"
 
     def feed_data(self, data: bytes) -> None:
