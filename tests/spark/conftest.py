@@ -7,7 +7,7 @@ import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -20,6 +20,7 @@ from tests.spark.cluster import Cluster, zip_package
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -43,6 +44,9 @@ def drivers() -> Iterator[None]:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     use_java()
     from pyspark.sql import SparkSession  # noqa: PLC0415
+    from pyspark.sql.streaming.readwriter import DataStreamWriter  # noqa: PLC0415
+
+    from tests.spark.reading import start_patiently  # noqa: PLC0415
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     session = (
@@ -55,7 +59,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )
     session.sparkContext.setLogLevel("ERROR")
     sparkinesis.register(session)
-    yield session
+    start = DataStreamWriter.start
+
+    def start_again(writer: DataStreamWriter, *args: Any, **options: Any) -> StreamingQuery:
+        return start_patiently(lambda: start(writer, *args, **options))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DataStreamWriter, "start", start_again)
+        yield session
     session.stop()
 
 

@@ -7,10 +7,10 @@ it was not the same.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 import sparkinesis
 from sparkinesis.local.java import use_java
 from tests.engine import MODES
-from tests.spark.reading import read_stream
+from tests.spark.reading import read_stream, start_patiently
 
 
 def main(endpoint: str, output: str, *queries: str) -> None:
@@ -43,10 +43,9 @@ def main(endpoint: str, output: str, *queries: str) -> None:
     sparkinesis.register(spark)
     for query in queries:
         stream, _, mode = query.partition(":")
-        started = start(spark, endpoint, stream, mode, Path(output) / stream)
-        # Spark gives a planner's process ten seconds to start: not all at the same time.
-        while started.isActive and started.status["message"].startswith("Initializing"):
-            time.sleep(0.05)
+        folder = Path(output) / stream
+        # One after the other: Spark gives a planner's process ten seconds to start.
+        start_patiently(functools.partial(start, spark, endpoint, stream, mode, folder))
     spark.streams.awaitAnyTermination()
 
 

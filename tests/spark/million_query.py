@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 import sparkinesis
 from sparkinesis.local.java import use_java
-from tests.spark.reading import read_stream
+from tests.spark.reading import read_stream, start_patiently
 
 DIGITS = 7
 """A record begins with its number, so long."""
@@ -51,13 +51,12 @@ def main(endpoint: str, stream: str, checkpoint: str, output: str) -> None:
         pq.write_table(rows.take(pc.sort_indices(rows["number"])), new)
         new.rename(done)
 
-    query = (
+    writer = (
         read_stream(spark, endpoint, stream)
         .writeStream.foreachBatch(write)
         .option("checkpointLocation", checkpoint)
-        .start()
     )
-    query.awaitTermination()
+    start_patiently(writer.start).awaitTermination()
 
 
 if __name__ == "__main__":

@@ -71,7 +71,7 @@ def test_an_unreadable_initial_position(
     spark: SparkSession, server: LocalServer, checkpoint: str
 ) -> None:
     said = paragraph(run(spark, server, checkpoint, initialPosition="yesterday"), "OptionError")
-    assert "It takes latest, trim_horizon or an instant" in said
+    assert "it takes latest, trim_horizon or an instant" in said
 
 
 def test_nothing_answers_at_the_endpoint(
