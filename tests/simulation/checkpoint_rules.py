@@ -12,11 +12,11 @@ from tests.simulation.replay import Replay
 from tests.simulation.world import World
 
 _AT_THE_END = ("~", 0)
-"""Behind every place."""
+"""A checkpoint after every place."""
 
 
 def checkpoints_never_go_back(world: World) -> Iterator[str]:
-    """Unless somebody moves the shard."""
+    """Checkpoints only move forward, except by a reset."""
     moving = {(e.process, e.shard) for e in world.journal.entries if e.what == "resets"}
     for write, before, after in world.leases():
         if before is None or after is None or before.checkpoint <= after.checkpoint:
@@ -31,7 +31,7 @@ def checkpoints_never_go_back(world: World) -> Iterator[str]:
 
 
 def checkpoints_that_return_are_stored(world: World) -> Iterator[str]:
-    """When ``checkpoint`` returns, the row is there or beyond, sub-sequence number and all.
+    """When ``checkpoint`` returns, the row holds this checkpoint or a later one.
 
     Unless somebody moves the shard.
     """
@@ -54,13 +54,13 @@ def checkpoints_that_return_are_stored(world: World) -> Iterator[str]:
             position += 1
         if reached.get(entry.shard, ("", 0)) < entry.about:
             yield (
-                f"at {entry.at:.3f} {entry.process} was told that {entry.shard} is checkpointed at "
-                f"{entry.about}, and it was at {reached.get(entry.shard)}"
+                f"at {entry.at:.3f} {entry.process} returned from checkpointing {entry.shard} at "
+                f"{entry.about}, but the row was at {reached.get(entry.shard)}"
             )
 
 
 def checkpoints_are_requested(world: World) -> Iterator[str]:
-    """No checkpoint is where no record processor wanted one, nor behind what nobody was given.
+    """Each checkpoint was requested by a processor, and covers only records that were given to one.
 
     One that names no place takes in what ``on_error`` has given up behind what was processed.
     """
@@ -75,7 +75,7 @@ def checkpoints_are_requested(world: World) -> Iterator[str]:
         at, wanted = after.checkpoint, world.journal.claims.get(write.key)
         if at.is_sentinel and not at.is_shard_end:
             if (write.by.name, write.key) not in moving:
-                yield f"at {write.at:.3f} {write.by} moved {write.key} to {at}, unasked"
+                yield f"at {write.at:.3f} {write.by} moved {write.key} to {at} without a request"
             continue
         log = world.producer.logs.get(write.key, ShardLog())
         until: Place = (at.sequence_number, at.sub_sequence_number)
@@ -89,7 +89,8 @@ def checkpoints_are_requested(world: World) -> Iterator[str]:
             replay = replay or Replay(world)
             given_up = excused(world, replay) | excused(world, replay, write.at)
             if at.is_shard_end or until not in handed or not behind <= given_up:
-                yield f"at {write.at:.3f} {write.by} checkpointed {write.key} at {at}, unasked"
+                text = f"{write.by} checkpointed {write.key} at {at} without a request"
+                yield f"at {write.at:.3f} {text}"
         for index in range(looked_at.get(write.key, 0), len(log.places)):
             place = log.places[index]
             if place > until:
@@ -117,7 +118,8 @@ def only_the_owner_checkpoints(world: World) -> Iterator[str]:
         if before.checkpoint != after.checkpoint and write.by not in world.table_writers.operators:
             owner = before.actual_owner
             if write.by is None or world.fleet.worker_ids[write.by] != owner:
-                yield f"at {write.at:.3f} {write.by} checkpointed {write.key}, which is {owner}'s"
+                text = f"{write.by} checkpointed {write.key}, whose owner is {owner}"
+                yield f"at {write.at:.3f} {text}"
             if last.get(write.key) is not write.by:
                 yield (
                     f"at {write.at:.3f} {write.by} checkpointed {write.key} without having taken "

@@ -35,18 +35,18 @@ _EXCEPTIONS = {
 _CUTS = {"reset", "reset_after", "refused"}
 """The connection ends within the event, or behind it. ``refused``: and it looks like a good end."""
 _SILENCES = {"timeout", "timeout_after"}
-"""Nothing comes any more, and nobody is told: the event is lost on the way, or what follows it."""
+"""Faults that lose an event, or everything after it, without closing the connection."""
 _LONGEST_STALL = 60.0
-"""Seconds that an event is held up which is ``late``."""
+"""Seconds by which a ``late`` event is delayed."""
 _UNNOTICED = 60.0
-"""Seconds until the service notices, at the latest, that nobody is there any more."""
+"""Seconds within which the service notices that a reader has vanished."""
 
 _Bit: TypeAlias = bytes | BaseException | None
 """One item from the wire: bytes, the end of the stream (None), or the error that breaks it."""
 
 
 class Connection:
-    """Both ends, and what an invariant wants to know of them. Instants are in virtual seconds."""
+    """A connection with both ends, and its history for invariants. Instants are virtual seconds."""
 
     def __init__(
         self,
@@ -60,11 +60,11 @@ class Connection:
         self.shard_id = subscription.shard.id
         self.began = scheduler.now
         self.opened: float | None = None
-        """When its reader had it; None for one that nobody ever heard of."""
+        """The time at which its reader got it; None if its answer never arrived."""
         self.closed: float | None = None
-        """When its reader let go of it."""
+        """The time at which its reader closed it."""
         self.ended: float | None = None
-        """When the service let go of it."""
+        """The time at which the service closed it."""
         self.met: str | None = None
         """The fault that ended it, "taken over", or the name of the service's message."""
         self.events = 0

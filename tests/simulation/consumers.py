@@ -9,7 +9,7 @@ from sparkinesis.local.model.stream import Stream
 
 
 class Operator:
-    """Somebody with the console: no limit, delay or fault concerns what he does."""
+    """A person at the console, whose calls meet no limit, delay or fault."""
 
     def __init__(self, kinesis: LocalKinesis, stream: Stream) -> None:
         self._kinesis = kinesis
@@ -18,7 +18,7 @@ class Operator:
         self._count = 0
 
     def register(self, name: str) -> str:
-        """Register a consumer, which is active at once; its ARN."""
+        """Registers a consumer that is active at once; returns its ARN."""
         delay_ms, self._kinesis.consumer_delay_ms = self._kinesis.consumer_delay_ms, 0
         self._call("RegisterStreamConsumer", name)
         self._kinesis.consumer_delay_ms = delay_ms
@@ -36,7 +36,7 @@ class Operator:
                 raise
 
     def crowd(self) -> None:
-        """Register consumers until there are as many as may be."""
+        """Registers the maximum of consumers."""
         while len(self._stream.consumers) < MAX_CONSUMERS:
             # One that is being deleted keeps its name.
             name = f"other-{self._count}"
@@ -45,7 +45,7 @@ class Operator:
             self.register(name)
 
     def disperse(self) -> None:
-        """Deregister all of these."""
+        """Deregisters the consumers of `crowd`."""
         for name in self._others:
             self.deregister(name)
         self._others.clear()

@@ -20,7 +20,7 @@ def no_thread_ends_by_an_error(world: World) -> Iterator[str]:
 
 
 def everything_is_processed(world: World) -> Iterator[str]:
-    """Every record that is owed, at least once, within bounded time of the end of all faults."""
+    """Every owed record is processed at least once within bounded time after all faults."""
     yield from owed(world)
 
 
@@ -28,7 +28,7 @@ def every_shard_is_read(world: World) -> Iterator[str]:
     """No lease is orphaned: each open shard is read, by one live worker, which the table names."""
     if world.settled_after is None:
         patience = world.history.patience
-        yield f"{patience} s after the last fault not everything was in order: {world.unsettled}"
+        yield f"{patience} s after the last fault the world is not settled: {world.unsettled}"
 
 
 def workers_leave(world: World) -> Iterator[str]:
@@ -67,7 +67,7 @@ _MAY_FOLLOW = {
 
 
 def calls_follow_the_life_cycle(world: World) -> Iterator[str]:
-    """Initialized once, records, then one end, and nothing behind it; a call that raised again."""
+    """One ``initialize``, then records, then one final call; a call that raised is repeated."""
     last: dict[int, str] = {}
     initialized: set[int] = set()
     ended: set[int] = set()
@@ -83,7 +83,7 @@ def calls_follow_the_life_cycle(world: World) -> Iterator[str]:
         is_early = entry.what != "initialize" and reader not in initialized
         is_late = reader in ended or (entry.what == "initialize" and reader in initialized)
         if is_early or is_late or entry.what not in _MAY_FOLLOW[before]:
-            yield f"at {entry.at:.3f} {entry.process} was called {entry.what} after {before}"
+            yield f"at {entry.at:.3f} {entry.process} called {entry.what} after {before}"
         last[reader] = entry.what
         if entry.what in {"shard_ended", "lease_lost"}:
             ended.add(reader)
@@ -101,7 +101,7 @@ def readers_get_a_final_call(world: World) -> Iterator[str]:
             waiting.pop(entry.reader, None)
     for entry in waiting.values():
         if entry.process not in killed | world.fleet.ungraceful:
-            yield f"{entry.process} never told the processor of {entry.shard} that it was over"
+            yield f"{entry.process} made no final call to the processor of {entry.shard}"
 
 
 def shutdown_is_requested_before_release(world: World) -> Iterator[str]:
@@ -152,7 +152,7 @@ def _is_unanswered(world: World, process: str, at: float) -> bool:
 
 
 def records_given_up_were_tried_alone(world: World) -> Iterator[str]:
-    """No record goes to the dead letters that has only ever failed together with others."""
+    """Each record in the dead letters has failed alone before."""
     tried: dict[tuple[str, str], object] = {}
     for entry in world.journal.entries:
         if entry.what == "records":
@@ -165,7 +165,7 @@ def records_given_up_were_tried_alone(world: World) -> Iterator[str]:
 
 
 def stopped_shards_are_left_alone(world: World) -> Iterator[str]:
-    """``Stop`` releases a shard, which this worker does not begin to read again."""
+    """A worker does not read a shard again that ``Stop`` released."""
     if world.history.on_error != "stop" or world.options.give_up_after_limit:
         return
     stopped = {

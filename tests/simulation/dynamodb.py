@@ -24,10 +24,10 @@ Item: TypeAlias = Mapping[str, Mapping[str, Any]]
 _TELL_NO_ROWS = {"dynalite", "older"}
 
 _TIMEOUT = 5.0
-"""Seconds: that of the clients of `sparkinesis.lease.table.client`."""
+"""The timeout in seconds of the clients of `sparkinesis.lease.table.client`."""
 _KEY = "leaseKey"
 _LONGEST_LAG = 2.0
-"""Seconds that a read without consistency may be behind."""
+"""The maximum age in seconds of an eventually consistent read."""
 _IN_DOUBT = "in doubt"
 _STATEMENT_ERRORS = (
     "ThrottlingError",
@@ -45,7 +45,7 @@ def draw_errors(rng: random.Random, rate: float, count: int) -> list[str | None]
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One change of a row; the row was not there where ``before`` is None, and is gone likewise."""
+    """One change of a row. ``before`` is None for a new row, ``after`` for a deleted one."""
 
     at: float
     key: str
@@ -266,7 +266,7 @@ def _holds(row: Item, name: str, condition: Mapping[str, Any]) -> bool:
 
 
 class DynamoDBClient:
-    """Its methods' answers and errors are those of boto3's, with the hooks of the package."""
+    """A client whose answers and errors are boto3's, with the hooks of the package."""
 
     def __init__(
         self,
@@ -274,7 +274,7 @@ class DynamoDBClient:
         table: LeaseTableModel,
         statement_errors: Callable[[Process, int], Sequence[str | None]] = lambda *_: (),
     ) -> None:
-        """``statement_errors``: of a process' batch of so many statements."""
+        """``statement_errors``: returns the errors of a process's batch of this many statements."""
         self._network = network
         self._table = table
         self._statement_errors = statement_errors

@@ -17,17 +17,18 @@ from tests.simulation.scheduler import Process
 from tests.simulation.world import World
 
 _RENEWED_AT = 240.0
-"""Seconds: a subscription that nothing has disturbed is renewed no sooner."""
+"""Seconds before which an undisturbed subscription is not renewed."""
 _HURRY = 25
-"""SubscribeToShard calls that may come sooner than is right in the long run."""
+"""SubscribeToShard calls that may exceed the long-term rate."""
 _GRACE = 4.0
-"""Seconds in which a worker acts on what it knows."""
+"""Seconds within which a worker reacts."""
 
 
 def subscribe_calls_stay_within_limits(world: World) -> Iterator[str]:
-    """One SubscribeToShard a second is free, by the service; one in five seconds in the long run.
+    """A worker makes at most one SubscribeToShard call in five seconds for a shard, on average.
 
-    The rest is for refusals: who reads a shard after another asks each second until it may.
+    More calls, one a second, are allowed for a short time: a worker that takes over a shard is
+    refused until the subscription before it has ended.
     """
     calls: dict[tuple[str, str], list[float]] = defaultdict(list)
     for call in world.subscriptions.calls:
@@ -71,7 +72,7 @@ def subscriptions_are_kept(world: World) -> Iterator[str]:
 
 
 def subscriptions_end_with_their_leases(world: World) -> Iterator[str]:
-    """No subscription stays open of who has lost the shard's lease, or has ended."""
+    """A worker that has lost a lease, or has ended, has no open subscription to its shard."""
     owned = _ownership(world)
     resumed: dict[str, list[float]] = defaultdict(list)
     for process, at in sorted(world.fleet.resumed):
@@ -104,15 +105,15 @@ def the_last_worker_deregisters(world: World) -> Iterator[str]:
     ids = {process.name: worker_id for process, worker_id in world.fleet.worker_ids.items()}
     for at, process in world.deregistrations:
         if not world.options.fan_out.deregister:
-            yield f"at {at:.3f} {process} deregistered the consumer, unasked"
+            yield f"at {at:.3f} {process} deregistered the consumer without a reason"
         for (other, shard_id), spans in owned.items():
             is_other = ids[other] != ids[process]
             if is_other and any(begin + _GRACE < at < end for begin, end in spans):
-                yield f"at {at:.3f} {process} deregistered the consumer, and {other} had {shard_id}"
+                yield f"at {at:.3f} {process} deregistered the consumer, but {other} had {shard_id}"
     if world.options.fan_out.deregister and world.was_graceful():
         consumer = world.producer.stream.consumers.get(APPLICATION)
         if consumer is not None and consumer.gone_ms is None:
-            yield "the consumer is registered still, and nobody is there"
+            yield "the consumer is still registered after the last worker has left"
 
 
 def _by_reader(world: World) -> dict[tuple[str, str], list[Connection]]:

@@ -23,14 +23,14 @@ from tests.simulation.scheduler import Process, Scheduler
 
 APPLICATION = "app"
 TWINS = 100
-"""Added to a worker's number: its twin's."""
+"""The difference between the numbers of a worker and its twin."""
 
 Life = events.Start | events.Twin | events.Crash | events.Pause | events.Shutdown | events.ClockJump
 
 
 @dataclass
 class Slot:
-    """One after another, the processes of one worker."""
+    """One worker: its successive processes."""
 
     number: int
     worker_id: str = ""
@@ -38,9 +38,9 @@ class Slot:
     process: Process | None = None
     worker: Worker | None = None
     is_wanted: bool = False
-    """It was started, and neither crashed nor was it asked to leave."""
+    """True from the start until a crash or a shutdown."""
     clock_ahead: float = 0.0
-    """Seconds, of its wall clock."""
+    """The error of its wall clock in seconds."""
 
 
 @dataclass
@@ -53,11 +53,11 @@ class WorkerFleet:
     worker_ids: dict[Process, str] = field(default_factory=dict)
     started_at: dict[Process, float] = field(default_factory=dict)
     resumed: set[tuple[str, float]] = field(default_factory=set)
-    """Processes, and when they went on after a pause."""
+    """The times at which each process resumed after a pause."""
     suspended: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     """When a process resumed and for how long its own clock had stood still, by process."""
     ungraceful: set[str] = field(default_factory=set)
-    """Processes of workers that were shut down by force."""
+    """The processes of workers that were forced to shut down."""
     memory: Notes = field(init=False)
 
     def __post_init__(self) -> None:
@@ -217,7 +217,7 @@ def instant(seconds: float) -> datetime:
 
 
 def _is_wanted(slot: Slot) -> bool:
-    """Read the flag anew: other tasks change it while one waits."""
+    """Reads the flag anew: other tasks change it while one waits."""
     return slot.is_wanted
 
 

@@ -45,7 +45,7 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class Storm:
-    """So many splits and merges in so many seconds, while there are not too many open shards."""
+    """Many splits and merges within some seconds, up to a maximum of open shards."""
 
     reshards: int
     seconds: float
@@ -58,12 +58,12 @@ class Start:
 
     worker: int
     same_id: bool = False
-    """It bears the worker id of the process before it."""
+    """True to reuse the worker id of the process before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Twin:
-    """Another process with the worker id of one that may be alive."""
+    """A second process with the worker id of a live one."""
 
     worker: int
 
@@ -82,7 +82,7 @@ class Pause:
     worker: int
     seconds: float
     is_suspended: bool = False
-    """Its monotonic clock stands still as well, as on a machine that is suspended."""
+    """True if its monotonic clock stands still as well, like on a suspended machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """Somebody else writes to the row of the shard at this fraction of those with leases.
+    """A foreign write to the row of the shard at this fraction of all leased shards.
 
     take: a Java KCL's worker takes the lease, and dies; evict: a hand removes the owner; note: a
     hand adds an attribute; delete: a hand deletes the row, if it is an open shard's.
@@ -158,7 +158,7 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class Deregister:
-    """Somebody deregisters the application's consumer of enhanced fan-out."""
+    """An operator deregisters the application's consumer of enhanced fan-out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,11 +247,11 @@ class History:
     list_page: int = 1000
     """Shards that one answer of ListShards holds at most."""
     arrival_jitter: float = 0.0
-    """Seconds that a record's arrival may be told too early."""
+    """The maximum of seconds by which a record's arrival time is too early."""
     consumer_delay: float = 0.0
     """The seconds for which a registered consumer is CREATING, and DELETING."""
     subscription_life: float = 300.0
-    """After which the service ends a subscription."""
+    """Seconds after which the service ends a subscription."""
     event_bytes: int = 1_048_576
     """The maximum size of an event's records; one record may be larger."""
     names_children: bool = True

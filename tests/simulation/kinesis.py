@@ -20,11 +20,11 @@ from tests.simulation.scheduler import Process
 
 REGION = "us-east-1"
 READ_TIMEOUT = 30.0
-"""Seconds: that of the clients of `sparkinesis.stream.calls.session`."""
+"""The timeout in seconds of the clients of `sparkinesis.stream.calls.session`."""
 
 
 class KinesisClient:
-    """Its methods' answers and errors are those of boto3's, with the hooks of the package."""
+    """A client whose answers and errors are boto3's, with the hooks of the package."""
 
     def __init__(
         self, network: Network, kinesis: LocalKinesis, list_lag_ms: int = 0, list_page: int = 1000

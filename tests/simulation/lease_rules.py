@@ -96,7 +96,7 @@ def leases_are_lost_for_a_reason(world: World) -> Iterator[str]:
 
 
 def leases_begin_where_they_should(world: World) -> Iterator[str]:
-    """At the initial position, which stays the same moment, or at the start of a shard."""
+    """A lease begins at the initial position, which is fixed once, or at the start of its shard."""
     position = world.history.initial_position
     first_at = next(iter(world.fleet.started_at.values()), 0.0)
     instants: set[int | None] = set()
@@ -113,9 +113,9 @@ def leases_begin_where_they_should(world: World) -> Iterator[str]:
             continue
         shard = world.producer.shards[write.key]
         if set(after.parent_ids) != set(shard.parents):
-            yield f"the lease {write.key} was made with the parents {after.parent_ids}"
+            yield f"the lease {write.key} was created with the parents {after.parent_ids}"
         if after.hash_range != (shard.hash_start, shard.hash_end):
-            yield f"the lease {write.key} was made with the hash keys {after.hash_range}"
+            yield f"the lease {write.key} was created with the hash keys {after.hash_range}"
         name, instant_ms = after.checkpoint.sequence_number, after.timestamp_ms
         if name == "TRIM_HORIZON" and (position == "trim_horizon" or shard.parents):
             continue
@@ -129,11 +129,11 @@ def leases_begin_where_they_should(world: World) -> Iterator[str]:
         else:
             begins = name == "AT_TIMESTAMP" and instant_ms == beginning_ms(world)
         if not begins:
-            yield f"at {write.at:.3f} the lease {write.key} was made at {name}, {instant_ms}"
+            yield f"at {write.at:.3f} the lease {write.key} was created at {name}, {instant_ms}"
 
 
 def leases_are_deleted_in_time(world: World) -> Iterator[str]:
-    """No finished lease goes before all of its children have begun, nor before its parents'.
+    """A finished lease is deleted only after all its children have begun, and after its parents.
 
     Unless the shard has expired. Other leases do not go at all. An operator may make the lease of
     a parent again while leases are deleted, one after the other, by a look from before; that of
@@ -204,7 +204,7 @@ def nothing_is_left_to_clean_up(world: World) -> Iterator[str]:
             retention = world.producer.stream.retention_hours * 3600
             since.append(((shard.closed_ms or 0) - ms(0.0)) / 1000 + retention)
         if max(since) + patience < world.leaving_at:
-            yield f"{key} is finished, and nobody needs its lease since {max(since):.3f}"
+            yield f"{key} is finished, and its lease is not needed since {max(since):.3f}"
 
 
 def _begun_since(world: World) -> dict[str, float]:
@@ -219,7 +219,7 @@ def _begun_since(world: World) -> dict[str, float]:
 
 
 def finished_leases_have_children(world: World) -> Iterator[str]:
-    """When a lease is finished, there are leases for all shards that follow, or there were.
+    """A finished lease has, or had, leases for all child shards.
 
     Not of a shard that has expired, whose children nobody tells.
     """
@@ -248,5 +248,5 @@ def foreign_attributes_stay(world: World) -> Iterator[str]:
         elif NOTE in write.after:
             noted.add(write.key)
         elif write.key in noted:
-            yield f"at {write.at:.3f} {write.by} removed what a hand had noted in {write.key}"
+            yield f"at {write.at:.3f} {write.by} removed a foreign attribute of {write.key}"
             return

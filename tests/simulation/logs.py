@@ -11,7 +11,7 @@ from tests.simulation.scheduler import Scheduler
 
 _LOGGER = logging.getLogger("sparkinesis")
 _TELLS = ("sparkinesis.worker.lifecycle.start_check", "sparkinesis.lease.shard_syncer")
-"""Loggers that tell of records that may be lost."""
+"""The loggers that report losses of records."""
 _ENDED = re.compile(r"Lease (\S+) of the .* ended: (.*)\.", re.DOTALL)
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 _CALL_ENDS_WITHIN = 60.0
-"""Seconds in which a fetch under way is over, with its retries, when nobody wants it any more."""
+"""Seconds within which a cancelled fetch ends, with its retries."""
 
 LARGEST_BATCH = 12_288
 """Bytes of memory of one simulated record at most, with its user records, which is not divided; and
@@ -49,11 +49,11 @@ class Notes:
     budgets: list[WatchedBudget] = field(default_factory=list)
     starved: list[str] = field(default_factory=list)
     closed: list[tuple[float, WatchedBudget, Account]] = field(default_factory=list)
-    """Accounts of shards that were left, and when."""
+    """The accounts of shards that were left, with the times."""
     kept: list[str] = field(default_factory=list)
 
     def look(self) -> None:
-        """See whether all was given back of shards that were left a while ago.
+        """Checks that the memory of shards that were left a while ago was given back.
 
         All faults must have ended, and no process may be paused.
         """
@@ -75,7 +75,7 @@ def memory_is_within_its_budget(world: World) -> Iterator[str]:
         floor = budget.limit // 64
         most = budget.limit + budget.most_accounts * (floor + LARGEST_BATCH)
         if budget.most_held > most:
-            yield f"{budget.process} held {budget.most_held} bytes, of a budget of {budget.limit}"
+            yield f"{budget.process} held {budget.most_held} bytes with a budget of {budget.limit}"
 
 
 def memory_is_given_back(world: World) -> Iterator[str]:
@@ -86,4 +86,4 @@ def memory_is_given_back(world: World) -> Iterator[str]:
 def empty_shards_get_memory_at_once(world: World) -> Iterator[str]:
     """A shard that holds nothing is granted the minimum at once, whatever others hold."""
     for starved in world.fleet.memory.starved:
-        yield f"a shard without anything has to wait for the others: {starved}"
+        yield f"an empty shard has to wait for memory: {starved}"

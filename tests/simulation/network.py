@@ -48,7 +48,7 @@ SLOWEST = 3.0
 
 
 class Faults(Protocol):
-    """Says what goes wrong with a call."""
+    """Decides the fault of a call."""
 
     def __call__(self, service: str, operation: str, process: Process) -> str | None: ...
 

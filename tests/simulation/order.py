@@ -1,4 +1,4 @@
-"""Invariants of order: that of a key's records, and parents before children."""
+"""Invariants of order: a key's records in the order of puts, parents before children."""
 
 from __future__ import annotations
 

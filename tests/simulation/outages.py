@@ -16,7 +16,7 @@ _AWAY = 60.0
 
 
 def rough_away(number: int) -> h.History:
-    """Outages with reshards, first starts that die, retention that changes, hands in the table."""
+    """Outages with reshards, first starts that die, changes of retention, edits of the table."""
     rng = random.Random(number)
     matter = number % 3
     events: list[tuple[float, h.Event]] = [(1.0, h.Start(0))]

@@ -1,4 +1,4 @@
-"""Functions that make a function wrong: what deliberate bugs put in its place."""
+"""Functions that take a function and return a wrong one, for deliberate bugs."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def shrug(target: Any) -> Any:
 
 
 def believe(judge: Any) -> Any:
-    """Whoever has written under this worker's id, it was this worker."""
+    """Takes every write under this worker's id for this worker's own."""
 
     def believe(known: Any, row: Any, *more: Any) -> Any:
         verdict = judge(known, row, *more)
@@ -265,7 +265,7 @@ def silent_end(end: Any) -> Any:
 
 
 def filter_all(to_arrow_within: Any) -> Any:
-    """Each row is held to the hash range by its partition key, whatever it is."""
+    """Filters each row by the hash of its partition key, aggregated or not."""
 
     def filter_all(records: Any, hash_range: Any, **named: Any) -> Any:
         batch, _ = to_arrow_within(records, None, **named)
@@ -304,7 +304,7 @@ def untried(put_off: Any) -> Any:
 
 
 def keep_memory(stop: Any) -> Any:
-    """Pages that nobody takes any more are dropped, but not their memory."""
+    """Drops the pages of a lost lease without giving back their memory."""
 
     def keep(self: Any) -> None:
         with self._changed:
@@ -315,7 +315,7 @@ def keep_memory(stop: Any) -> Any:
 
 
 def no_floor(grant: Any) -> Any:
-    """Half of what the others leave, and nothing in any case."""
+    """Grants an empty shard its minimum only if the budget has room."""
 
     def granted(self: Any, hold: Any) -> bool:
         if self._room(hold._account) < min(hold._want, self.floor):

@@ -327,7 +327,7 @@ REPLACED = _modules()
 
 @contextmanager
 def installed(scheduler: Scheduler) -> Iterator[None]:
-    """Within the block the package's threads are tasks of ``scheduler``."""
+    """Makes the package's threads tasks of ``scheduler`` during the block."""
     replacements: dict[str, object] = {
         "threading": Threading(scheduler),
         "ThreadPoolExecutor": lambda workers, thread_name_prefix="pool": ThreadPoolExecutor(

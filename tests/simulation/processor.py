@@ -17,7 +17,7 @@ from tests.simulation.history import History, Policy
 from tests.simulation.journal import Journal, Place
 
 _HANGS = 60.0
-"""Seconds that a call takes which hangs."""
+"""The duration of a hanging call in seconds."""
 
 
 class SimulatedFailureError(Exception):
@@ -25,7 +25,7 @@ class SimulatedFailureError(Exception):
 
 
 def _later() -> Iterator[None]:
-    """Work that nobody will do."""
+    """A generator that nobody iterates: its work is never done."""
     yield
 
 
@@ -34,7 +34,7 @@ def place_of(record: UserRecord) -> Place:
 
 
 class SimulatedProcessor(RecordProcessor):
-    """``leaves``: is told that the processor has asked for the application's shutdown."""
+    """``leaves``: called when the processor requests the application's shutdown."""
 
     def __init__(self, journal: Journal, history: History, leaves: Callable[[], None]) -> None:
         journal.readers += 1

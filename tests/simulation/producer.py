@@ -29,7 +29,7 @@ class ShardLog:
     places: list[Place] = field(default_factory=list)
     data: list[str] = field(default_factory=list)
     arrivals: list[int] = field(default_factory=list)
-    """Epoch ms, as told to readers."""
+    """The arrival times that readers see (epoch ms)."""
     put_at: list[float] = field(default_factory=list)
     """Virtual seconds."""
     index: dict[Place, int] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class ShardLog:
 
 
 class Producer:
-    """``jitter``: seconds that an arrival may be told too early."""
+    """``jitter``: maximum of seconds by which an arrival time is too early."""
 
     def __init__(self, kinesis: LocalKinesis, scheduler: Scheduler, shards: int, jitter: float):
         self.logs: dict[str, ShardLog] = {}
@@ -51,11 +51,11 @@ class Producer:
         self.keys: dict[str, list[str]] = {}
         """The data of each partition key's records in order, by key."""
         self.unordered: set[str] = set()
-        """Names among these whose records go to any shard, in no order."""
+        """The keys whose records go to any shard, in no order."""
         self.where: dict[str, tuple[str, int]] = {}
         """The shard of each record and the index in the shard's log, by the record's data."""
         self.shards: dict[str, Shard] = {}
-        """All that there ever were, also those that have expired."""
+        """All shards that ever existed, expired ones included."""
         self._kinesis = kinesis
         self._scheduler = scheduler
         self._rng = random.Random(scheduler.rng.getrandbits(32))
@@ -68,7 +68,7 @@ class Producer:
         (region,) = kinesis._regions.values()
         self.stream: Stream = region.streams[STREAM]
         self._retentions = [(0, self.stream.retention_hours)]
-        """Since when (epoch ms) records were kept for so many hours."""
+        """The retention periods: start (epoch ms) and hours."""
         self._note_shards()
 
     def _arrive_early(self, call: Call) -> Fault | None:

@@ -80,14 +80,14 @@ class _Reader:
     """The records of the present call."""
     farthest: int = -1
     has_begun: bool = False
-    """It was given a record, or moved its shard: from here on nothing may be missing."""
+    """True after the first record or a reset: from then on no record may be missing."""
     at_record: bool = False
-    """It began behind a record, which it has to miss if it is gone."""
+    """True if it began after a record, whose loss it has to notice."""
     given_up: set[int] = field(default_factory=set)
 
 
 class Replay:
-    """``wrong``: what contradicts. ``passed``: data of records that somebody might pass over."""
+    """``wrong``: the violations. ``passed``: data of records that a reader may have passed over."""
 
     def __init__(self, world: World) -> None:
         self.wrong: list[str] = []
@@ -213,7 +213,7 @@ class Replay:
         if bounds and log.arrivals[index] < max(bounds):
             self.wrong.append(
                 f"at {entry.at:.3f} {entry.process} was given {log.data[index]} of {entry.shard}, "
-                f"{(max(bounds) - log.arrivals[index]) / 1000:.3f} s older than it may be"
+                f"{(max(bounds) - log.arrivals[index]) / 1000:.3f} s older than allowed"
             )
 
     def _stood_still_ms(self, entry: Entry, put_at: float) -> int:
@@ -240,8 +240,8 @@ class Replay:
             is_silent = reason == "expired" and not self._is_told(entry, log.arrivals[index])
             if is_silent and self._must_be_told(reader, log.arrivals[index], entry):
                 self.wrong.append(
-                    f"at {entry.at:.3f} {log.data[index]} of {entry.shard} had expired, and "
-                    f"{entry.process} said nothing of it"
+                    f"at {entry.at:.3f} {log.data[index]} of {entry.shard} had expired, but "
+                    f"{entry.process} did not report it"
                 )
                 return
 

@@ -68,7 +68,7 @@ def _plain(history: h.History, rng: random.Random) -> h.History:
 
 
 def _packed(history: h.History, rng: random.Random) -> h.History:
-    """Aggregated records, checkpoints inside of them, and hash keys that lead elsewhere.
+    """Aggregates, checkpoints within them, and explicit hash keys of other shards.
 
     In lease tables of several servers.
     """
@@ -107,7 +107,7 @@ def _late(history: h.History, rng: random.Random) -> h.History:
 
 
 def _skipping(history: h.History, rng: random.Random) -> h.History:
-    """On machines whose clocks are wrong."""
+    """``skip_older_than`` on machines with wrong clocks."""
     jumps = [
         (rng.uniform(5.0, 60.0), h.ClockJump(worker, rng.choice((-900.0, 900.0))))
         for worker in range(2)
@@ -148,7 +148,7 @@ def _closed(history: h.History, rng: random.Random) -> h.History:
 
 
 def _crowded(history: h.History, rng: random.Random) -> h.History:
-    """Many shards, and processes that share a name."""
+    """Many shards, and processes that share a worker id."""
     more: list[tuple[float, h.Event]] = [
         (rng.uniform(5.0, 40.0), h.Storm(20, 30.0)),
         (2.0, h.Start(2)),
@@ -162,7 +162,7 @@ def _crowded(history: h.History, rng: random.Random) -> h.History:
 
 
 def _failing_batches(history: h.History, rng: random.Random) -> h.History:
-    """Many shards, whose renewals share calls and fail each on its own, or all while none would."""
+    """Many shards whose shared renewals fail for single leases, or only as batches."""
     more: list[tuple[float, h.Event]] = [(rng.uniform(5.0, 20.0), h.Storm(10, 10.0))]
     for _ in range(2):
         trouble = h.Trouble("statements", rng.choice((0.1, 0.5)), rng.uniform(10.0, 40.0))

@@ -1,4 +1,4 @@
-"""Cooperative tasks in virtual time: one of them runs at a time, and a seed says which is next.
+"""Cooperative tasks in virtual time: one runs at a time, and a seed decides which is next.
 
 A task is a greenlet that runs until it parks: nothing else happens meanwhile, and no time passes.
 When no task can run, time jumps to the next timer. Tasks belong to processes, which can be killed
@@ -18,7 +18,7 @@ _TIMER = Callable[[], object]
 
 
 class Killed(BaseException):
-    """Thrown into the tasks of a world that has ended, and at whatever they still try to do."""
+    """Ends the tasks of a world that is over; every further operation of theirs raises it."""
 
 
 class DeadlockError(Exception):
@@ -46,11 +46,11 @@ class Process:
         return not self.is_killed and bool(self.tasks)
 
     def monotonic(self) -> float:
-        """Seconds since whenever: no two processes agree on that."""
+        """The monotonic clock in seconds; each process has another origin."""
         return self._scheduler.now + self._clock_offset
 
     def stood_still(self, seconds: float) -> None:
-        """Its own clock has, for so long: the machine was suspended."""
+        """Stops its own clock for so long, like a suspended machine."""
         self._clock_offset -= seconds
 
     def kill(self) -> None:
@@ -219,7 +219,7 @@ class Scheduler:
             self.pause()
 
     def wake(self, task: Task) -> None:
-        """Make a parked task ready; nothing happens to one that is not parked any more."""
+        """Makes a parked task ready; does nothing for other tasks."""
         if task.is_parked:
             task.is_parked = False
             self._ready.append(task)

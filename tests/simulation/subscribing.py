@@ -1,4 +1,4 @@
-"""Histories of workers that subscribe (``retrieval="efo"``), and of what befalls subscriptions."""
+"""Histories of workers that subscribe (``retrieval="efo"``), with faults of subscriptions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _FAN_OUT = (
 _LIVES = (300.0, 60.0, 20.0)
 """Seconds of a subscription's life: the service's, and shorter ones for short histories."""
 _EVENTS = (1_048_576, 20)
-"""Bytes: so that a few records take several events."""
+"""Maximum bytes of an event: small ones split a few records into several events."""
 
 _events = st.just(h.Deregister()) | st.builds(h.Crowd, st.integers(5, 60).map(float))
 
@@ -54,7 +54,7 @@ def subscribing_histories(draw: _Draw[Any]) -> h.History:
 
 
 def rough_subscribing(number: int) -> h.History:
-    """One of those that find bugs soon: subscriptions break in every way, and are short."""
+    """A rough history: subscriptions break in every way, and are short."""
     history = plain_history(number)
     rng = random.Random(number)
     duration = history.duration

@@ -32,7 +32,7 @@ class Call:
 
 
 class SubscriptionClient:
-    """Its answers and errors are those of `stream.calls.transport.subscription_client`'s."""
+    """A client with the answers and errors of `stream.calls.transport.subscription_client`'s."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class SubscriptionClient:
     ) -> None:
         self.calls: list[Call] = []
         self.connections: list[Connection] = []
-        """All, also those of which nobody heard."""
+        """All connections, those without an answer included."""
         self._scheduler = scheduler
         self._network = network
         self._kinesis = kinesis

@@ -50,7 +50,7 @@ class TableWriters:
         self.scheduler.spawn(process, "reset", lambda: self._reset(process, event))
 
     def _reset(self, process: Process, event: Reset) -> None:
-        """Tries until it is done: who reads that it is not gives the same command again."""
+        """Repeats the command until it succeeds, like an operator who reads that it failed."""
         timing = Timing(clock=process.monotonic, sleep=self.scheduler.sleep)
         address = StreamAddress(STREAM, region=REGION)
         client = StreamClient(address, timing.of(Retry(), self.scheduler.rng), self.journal.now_ms)

@@ -11,7 +11,7 @@ from tests.simulation.subjects import SUBJECTS
 
 _BUGS = [(subject, name) for subject in SUBJECTS for name, bug in subject.bugs.items()]
 _MOST = 150
-"""Histories, if what a change of the product does to chance has made the table old."""
+"""The maximum of histories to play if a change of the product has outdated the table."""
 _TABLE = Path(__file__).parents[2] / "docs" / "simulation.md"
 
 

@@ -202,7 +202,7 @@ _BESIDES = {"Message", "TableName", "ConsumedCapacity", "ResponseMetadata"}
 
 
 def _plain(value: Any) -> Any:
-    """Comparable: a set of strings has no order, and an error's words are of no concern."""
+    """Makes answers comparable: sorts sets of strings, and ignores the texts of errors."""
     if isinstance(value, dict):
         return {
             name: sorted(item) if name == "SS" else _plain(item)

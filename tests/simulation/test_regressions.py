@@ -1,4 +1,4 @@
-"""Histories that once showed a mistake, made simple: each may not show it again."""
+"""Simplified histories that once broke an invariant; none may break it again."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ from tests.simulation.subscription import SubscriptionClient
 from tests.simulation.table_writers import TableWriters
 
 _SLOT = 10.0
-"""Seconds between two looks whether everything is in order."""
+"""Seconds between two checks of whether the world is settled."""
 
 
 @dataclass
@@ -63,9 +63,9 @@ class World:
     unanswered: dict[str, list[float]] = field(default_factory=dict)
     """The times of calls to the lease table whose answers were lost or late, by process."""
     deregistrations: list[tuple[float, str]] = field(default_factory=list)
-    """When a process asked for the consumer to be deregistered, and which."""
+    """The deregistrations of the consumer: virtual seconds, process."""
     told: list[tuple[float, str, str]] = field(default_factory=list)
-    """When a worker's log told of records that may be lost: virtual seconds, process, shard."""
+    """The losses that workers logged: virtual seconds, process, shard."""
     endings: list[tuple[float, str, str, str]] = field(default_factory=list)
     """When a worker's lease ended: virtual seconds, process, lease, and why by its log."""
     ended_at: float = 0.0
@@ -74,7 +74,7 @@ class World:
     settled_after: float | None = None
     """Seconds from the end of all faults until everything was in order."""
     leaving_at: float = 0.0
-    """When all workers were asked to shut down in the end."""
+    """The time at which all workers are asked to shut down in the end."""
     left_after: float | None = None
     """Seconds that it took all workers to shut down in the end."""
 

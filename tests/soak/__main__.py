@@ -1,4 +1,4 @@
-"""Everything real, for as long as is said: ``python -m tests.soak --minutes 20 --seed 1``.
+"""Runs everything real for some minutes: ``python -m tests.soak --minutes 20 --seed 1``.
 
 A local Kinesis with its limits and with bad weather; a producer; two Spark drivers with a query
 each, one of which is killed again and again, and the other hosts a fleet as well; three workers in
@@ -33,13 +33,13 @@ DRAIN_SECONDS = 120.0
 
 
 def soak(plan: Plan, folder: Path, report: Report) -> Verdict:
-    """One soak, and what it found."""
+    """Runs one soak and returns its verdict."""
     verdict = Verdict()
     run = Soak(plan, folder, lambda text: report.note(run.seconds, text), report.minute)
     try:
         _run(run, verdict, report)
     except SoakError as error:
-        verdict.wrong.append(f"everything goes on: {error}")
+        verdict.wrong.append(f"everything keeps working: {error}")
     finally:
         run.company.close()
     verdict.figures["what happened"] = dict(run.acts)
@@ -50,7 +50,7 @@ def soak(plan: Plan, folder: Path, report: Report) -> Verdict:
 
 
 def _run(run: Soak, verdict: Verdict, report: Report) -> None:
-    """Raises `SoakError` when something stands still, or ends by itself."""
+    """Raises `SoakError` when a process stands still or ends by itself."""
     run.start()
     report.note(run.seconds, "all processes work")
     run.calm()

@@ -77,19 +77,19 @@ class Company:
         return child
 
     def end(self, name: str) -> None:
-        """SIGTERM, and wait."""
+        """Sends SIGTERM, and waits."""
         self._shut_down[name] = time.monotonic()
         problem = self._children.pop(name).terminate()
         if problem:
             self.ended.append(problem)
 
     def end_clients(self) -> None:
-        """All but the server."""
+        """Shuts down all children but the server."""
         for name in [name for name in self._children if name != "server"]:
             self.end(name)
 
     def close(self) -> None:
-        """Leave no process behind, whatever happened."""
+        """Kills all processes that are left."""
         for child in self._children.values():
             child.kill()
 
@@ -141,7 +141,7 @@ class Company:
         return f"{'kill -9' if kill else 'SIGTERM'} of {victim.name}; another one started"
 
     def _victim(self) -> Child | None:
-        """A worker that may be harmed: awake, and not the one that is let live."""
+        """A worker that may be killed or stopped: awake, and not the first one."""
         asleep = {child for _, child in self._asleep}
         workers = [child for name, child in self._children.items() if "worker" in name][1:]
         awake = [child for child in workers if child not in asleep]
@@ -157,7 +157,7 @@ class Company:
                 self._asleep.remove((wake_at, child))
 
     def gone(self) -> Child | None:
-        """One that has ended by itself."""
+        """The name of a child that has ended by itself."""
         return next((c for c in self._children.values() if c.exit_code is not None), None)
 
     def server_footprint(self) -> Footprint:

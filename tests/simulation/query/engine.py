@@ -143,5 +143,5 @@ class Engine:
         return reader
 
     def _step(self) -> None:
-        """Something is written, which takes its time, and may never come about."""
+        """A write, which takes time and may be lost in a crash."""
         self._scheduler.sleep(0.02 * self._scheduler.rng.random())

@@ -43,7 +43,7 @@ def no_thread_ends_by_an_error(world: World) -> Iterator[str]:
 
 
 def queries_fail_for_a_reason(world: World) -> Iterator[str]:
-    """Only by what is gone, by calls that fail, or by another beginning of the first batch."""
+    """A query fails only by data loss, failed calls, or another beginning of its first batch."""
     has_trouble = any(isinstance(event, Trouble) for _, event in world.history.events)
     for failure in world.failures:
         error = failure.error
@@ -55,7 +55,7 @@ def queries_fail_for_a_reason(world: World) -> Iterator[str]:
         if isinstance(cause, OffsetError) and _begins_elsewhere(world, failure.at):
             continue
         if not has_trouble:
-            yield f"at {failure.at:.3f} the query failed for no reason: {cause!r}"
+            yield f"at {failure.at:.3f} the query failed without a reason: {cause!r}"
 
 
 def _begins_elsewhere(world: World, at: float) -> bool:
@@ -73,7 +73,7 @@ def everything_arrives(world: World) -> Iterator[str]:
 
 def everything_settles(world: World) -> Iterator[str]:
     if world.settled_after is None:
-        yield f"{world.history.patience} s after the last fault not everything was in order"
+        yield f"{world.history.patience} s after the last fault the query is not settled"
 
 
 def each_row_arrives_once(world: World) -> Iterator[str]:
@@ -159,7 +159,7 @@ def parents_come_first(world: World) -> Iterator[str]:
 
 
 def offsets_are_readable(world: World) -> Iterator[str]:
-    """JSON of positions, and not larger than the shards that there are (P4)."""
+    """Offsets are JSON of positions, and no larger than the number of shards requires (P4)."""
     for batch, text in world.checkpoint.offsets.items():
         offset = json.loads(text)
         read = from_json(STREAMS, offset)
@@ -213,7 +213,7 @@ def limits_hold(world: World) -> Iterator[str]:
 
 
 def loss_is_reported(world: World) -> Iterator[str]:
-    """It is told that records are gone only when they are, or when nobody could tell (P8).
+    """A loss is reported only if records are gone, or if nothing could show it (P8).
 
     That nothing is gone without a word is `everything_arrives`.
     """
@@ -232,7 +232,7 @@ def loss_is_reported(world: World) -> Iterator[str]:
         # Of a stream that is deleted nobody can tell what it had.
         is_first = world.epoch_ms(at) <= world.streams.lives[loss.stream][0].deleted_ms
         if is_first and max(b - a for a, b in itertools.pairwise(looks)) < _FRESH:
-            yield f"at {at:.3f} it was told, and nothing was gone: {loss.text}"
+            yield f"at {at:.3f} a loss was reported, but nothing was gone: {loss.text}"
 
 
 def calls_stay_within_budgets(world: World) -> Iterator[str]:
@@ -262,7 +262,7 @@ def calls_stay_within_budgets(world: World) -> Iterator[str]:
 
 
 def available_now_ends_where_it_should(world: World) -> Iterator[str]:
-    """All that was there when it was started, and nothing of what came later (P6)."""
+    """An available-now run reads everything that was there at its start, and nothing later (P6)."""
     for run in world.runs:
         if run.prepared is None or run.ended is None or has_skew(world) or has_lag(world):
             continue

@@ -1,4 +1,4 @@
-"""Streaming queries as a subject: the source's planner and readers, driven as Spark drives them."""
+"""Streaming queries as a subject: the source's planner and readers, driven like by Spark."""
 
 from __future__ import annotations
 

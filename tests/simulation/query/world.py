@@ -35,9 +35,9 @@ from tests.simulation.scheduler import Process, Scheduler
 
 EPOCH_MS = 1_700_000_000_000
 _LOOK_AGAIN = 10.0
-"""Seconds between two looks whether everything is in order, at least."""
+"""The minimum of seconds between two checks of whether the world is settled."""
 _RESTART = 10.0
-"""Seconds until somebody starts a query that has failed."""
+"""Seconds until a failed query is restarted."""
 
 
 @dataclass(frozen=True, slots=True)

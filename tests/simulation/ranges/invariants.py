@@ -13,7 +13,7 @@ _BETWEEN = 5.0
 
 
 def ranges_are_read_exactly(ranges: Ranges) -> Iterator[str]:
-    """All of the range, in order, once; what a task that failed has read is its beginning."""
+    """A task reads exactly its range, in order, once; a failed task a prefix of it."""
     for task, error in ranges.scheduler.failures:
         yield f"{task.process} ended by {error!r}"
     for reading in ranges.readings:
@@ -27,11 +27,11 @@ def ranges_are_read_exactly(ranges: Ranges) -> Iterator[str]:
             yield f"{reading.process}, begun at {reading.began:.3f}, does not end"
         # All else passes, and is waited for.
         if "failed" in reading.outcome and not ranges.was_denied(reading):
-            yield f"{reading.process} {reading.outcome}, for no reason"
+            yield f"{reading.process} {reading.outcome} without a reason"
 
 
 def subscriptions_end_with_their_tasks(ranges: Ranges) -> Iterator[str]:
-    """One that is open costs what it gives."""
+    """Each subscription is closed with its task: an open one costs money."""
     ended = {reading.process: reading.ended for reading in ranges.readings}
     for one in ranges.subscriptions.connections:
         at = ended[one.process]

@@ -1,4 +1,4 @@
-"""Door 1's ranges by enhanced fan-out: tasks of executors that read them, at any time, anywhere.
+"""Tasks of executors that read ranges of a query by enhanced fan-out, on several machines.
 
 Whatever becomes of subscriptions, a task reads exactly its range. Everything follows from a number.
 """
@@ -52,7 +52,7 @@ class _Slot:
 
 @dataclass(eq=False)
 class Reading:
-    """One task: what it was to read, and what became of it."""
+    """One task: the range that it was to read, and its outcome."""
 
     process: Process
     shard_id: str
