@@ -1,0 +1,1 @@
+"""Dead letters: targets for records that cannot be processed, their files, putting them back."""

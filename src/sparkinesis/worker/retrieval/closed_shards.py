@@ -1,4 +1,4 @@
-"""Shards that are closed and do not end: a worker stands at their tips for ever."""
+"""Detects closed shards that do not end: their consumers would wait at the tip for ever."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from sparkinesis.stream.reading.missing_end import WARN_AFTER, warn_missing_end
 _log = logging.getLogger(__name__)
 
 LOOK_AGAIN = 300.0
-"""Seconds between two calls of ListShards, while shards are at their tips."""
+"""Seconds between two calls of ListShards while shards are at their tips."""
 
 _NEVER = float("inf")
 
 
 class ClosedShards:
-    """Looks whether shards without records are closed, and tells of each once. For one thread.
+    """Warns once of each closed shard that stays at its tip. For one thread.
 
-    Kinesis ends closed shards, so nothing is called where it answers itself. At an endpoint of the
-    user's own it is not known who answers: ListShards is called there, once for all shards.
+    Kinesis ends closed shards, so with AWS's endpoint nothing is called. Behind an endpoint of the
+    user's own there may be another server: ListShards is called, once for all shards.
     """
 
     def __init__(self, client: StreamClient, clock: Callable[[], float]) -> None:
@@ -33,9 +33,9 @@ class ClosedShards:
         self._told: set[str] = set()
 
     def look(self, tips: Mapping[str, float]) -> float:
-        """Look where it is time; returns seconds until the next look.
+        """Check the shards that are due; return the seconds until the next check.
 
-        ``tips``: since when (by the clock) the readers of shards have been at the tip.
+        tips: shards whose readers are at the tip, with the time since then (by the clock).
         """
         self._looked_at = {shard: at for shard, at in self._looked_at.items() if shard in tips}
         self._told &= tips.keys()
@@ -48,7 +48,7 @@ class ClosedShards:
         try:
             shards = self._listing.listed_since(now - WARN_AFTER / 2)
         except SparkinesisError as error:
-            _log.info("Whether shards without records are closed cannot be seen: %s", error)
+            _log.info("Listing shards to find closed ones failed and will be retried: %s", error)
             return WARN_AFTER
         if shards is None:
             return MIN_INTERVAL

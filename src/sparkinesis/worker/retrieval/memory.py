@@ -1,16 +1,16 @@
-"""A budget of memory for the records that a process holds ahead of its record processors.
+"""The memory budget for records that a process holds for its record processors.
 
 Each shard has two accounts: one for pages that are fetched ahead, and one for the batch that its
-record processor is at. An account holds bytes of the budget from before they are needed (those of a
-page from before it is asked for) until they are free again.
+record processor is processing. Memory is reserved before it is used (that of a page, before the
+page is requested) and released when it is free again.
 
-- An account may hold half of what the others leave. So busy shards come to hold the same amount, a
+- An account may hold half of what the others leave. So busy shards come to hold equal amounts, a
   busy shard among quiet ones may hold much, and something is always left for the next shard.
 - An account that holds nothing gets its floor at once, whatever the others hold. So no shard waits
   for another shard's record processor.
 
-Only floors exceed the budget, and what cannot be divided: one record, or one event of enhanced
-fan-out, of each shard. The floors of all accounts together are at most the limit.
+Only floors can exceed the budget, and data that cannot be divided: one record, or one event of
+enhanced fan-out, for each shard. The floors of all accounts together are at most the limit.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ _FEW_ACCOUNTS = 64
 
 
 def floor_of(limit: int, accounts: int) -> int:
-    """The bytes that each of so many accounts may hold in any case.
+    """Return the bytes that each of so many accounts may hold in any case.
 
-    1 MiB, but less where the limit is small, or the accounts are many.
+    1 MiB; less if the limit is small or the accounts are many.
     """
     return max(1, min(_LARGEST_FLOOR, limit // max(_FEW_ACCOUNTS, accounts)))
 
 
 def allowance(limit: int, others: int) -> int:
-    """The bytes that an account may hold while the others hold so many: half of what they leave."""
+    """Return the bytes that an account may hold: half of what the others leave."""
     return max(0, (limit - others) // 2)
 
 
 class Hold:
-    """Bytes of an account: asked for, then granted, then given back. For any thread."""
+    """A reservation of an account's bytes: requested, granted, released. For any thread."""
 
     def __init__(self, account: Account, want: int, least: int) -> None:
         self._account = account
@@ -55,7 +55,7 @@ class Hold:
         return self._granted
 
     def wait(self) -> int:
-        """Wait for the grant, and return its bytes; 0 if it was cancelled before."""
+        """Wait for the grant, and return the bytes granted; 0 if the request was cancelled."""
         with self._budget._lock:
             if self._is_decided:
                 return self._granted
@@ -64,25 +64,25 @@ class Hold:
         return self._granted
 
     def cancel(self) -> None:
-        """Ask no more; without effect on what is granted."""
+        """Cancel the request; has no effect once it is granted."""
         with self._budget._lock:
             self._budget._cancel(self)
 
     def resize(self, size: int) -> int:
         """Hold ``size`` bytes from now on, or as many of them as the account may hold.
 
-        Returns how many. They are never fewer than ``size`` where that is no more than was granted.
+        Returns the number of bytes: never less than ``size`` if that does not exceed the grant.
         """
         with self._budget._lock:
             return self._budget._resize(self, size, force=False)
 
     def force(self, size: int) -> None:
-        """Hold ``size`` bytes from now on, for what is there and cannot be divided."""
+        """Hold ``size`` bytes from now on, for data that exists and cannot be divided."""
         with self._budget._lock:
             self._budget._resize(self, size, force=True)
 
     def release(self) -> None:
-        """Give all of it back; also what was asked for, and a second time."""
+        """Release the bytes, or cancel the request. Calling it twice is harmless."""
         with self._budget._lock:
             self._budget._cancel(self)
             self._budget._resize(self, 0, force=False)
@@ -90,7 +90,7 @@ class Hold:
 
 
 class Account:
-    """What one reader holds of a budget; counts from its first `ask` until `close`."""
+    """One reader's share of a budget; counts as open from its first `ask` until `close`."""
 
     def __init__(self, budget: MemoryBudget) -> None:
         self._budget = budget
@@ -104,29 +104,29 @@ class Account:
         return self._held
 
     def ask(self, want: int, least: int | None = None) -> Hold:
-        """Ask for ``want`` bytes more; `Hold.wait` returns when some of them are granted.
+        """Request ``want`` more bytes; `Hold.wait` returns when some of them are granted.
 
-        least: what is of use; None: a part of the floor. An account that holds nothing is granted
-        its floor at once, or as much of it as it wants.
+        least: the fewest bytes that are useful; None: a part of the floor. An account that holds
+        nothing is granted its floor at once, or the part of it that it requests.
         """
         with self._budget._lock:
             return self._budget._ask(self, max(1, want), least)
 
     def close(self) -> None:
-        """Ask for no more, and wait for no more. What is held stays so until it is released."""
+        """Cancel all requests, and grant no more. Bytes stay held until they are released."""
         with self._budget._lock:
             self._budget._close(self)
 
 
 class MemoryBudget:
-    """``limit`` bytes, shared by accounts. For any thread; the one lock is here."""
+    """A budget of ``limit`` bytes that accounts share. For any thread; the only lock is here."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._lock = threading.Lock()
         self._accounts = 0
         self._empty = 0
-        """Open accounts that hold nothing: a floor is kept for each."""
+        """The number of open accounts that hold nothing: a floor is kept for each."""
         self._held = 0
         self._most_held = 0
         self._waiting: list[Hold] = []
@@ -148,11 +148,11 @@ class MemoryBudget:
 
     @property
     def accounts(self) -> int:
-        """How many accounts are open."""
+        """The number of open accounts."""
         return self._accounts
 
     def account(self) -> Account:
-        """A new account, which holds nothing."""
+        """Return a new account, which holds nothing."""
         return Account(self)
 
     # --- within the lock
@@ -171,7 +171,7 @@ class MemoryBudget:
         return hold
 
     def _grant(self, hold: Hold) -> bool:
-        """Grant what there is for it, if that is of use."""
+        """Grant the bytes that are available, if they are enough to be useful."""
         account, want = hold._account, hold._want
         size = min(want, self._room(account))
         if not account._held:
@@ -185,7 +185,7 @@ class MemoryBudget:
         return True
 
     def _room(self, account: Account) -> int:
-        """The bytes that the account may hold beyond those that it holds."""
+        """Return the number of bytes that the account may hold in addition."""
         empty = self._empty - (account._is_open and account._held == 0)
         others = self._held - account._held + empty * self.floor
         return max(0, allowance(self.limit, others) - account._held)
@@ -212,12 +212,12 @@ class MemoryBudget:
             self._empty += (account._held == 0) - (before == 0)
 
     def _serve(self) -> None:
-        """Grant those who wait what has become free; first those who hold the least."""
+        """Grant free bytes to waiting requests; accounts that hold the least come first."""
         if not self._waiting:
             return
         free = self.limit - self._held - self._empty * self.floor
         for hold in sorted(self._waiting, key=lambda waiting: waiting._account._held):
-            # Nobody may hold more than what is free, and who comes later holds more.
+            # No account may hold more than what is free, and the next ones hold more.
             if hold._account._held > max(0, free):
                 break
             if self._grant(hold):
@@ -243,11 +243,11 @@ class MemoryBudget:
 
 
 def budget_of_process(limit: int) -> MemoryBudget:
-    """The budget that all workers of this process with the same limit share."""
+    """Return the budget that all workers of this process with the same limit share."""
     return _budget(os.getpid(), limit)
 
 
 @functools.cache
 def _budget(_: int, limit: int) -> MemoryBudget:
-    """By process id: a lock that is held while a process forks is never released in the child."""
+    """Cached by process id: a lock that is held during a fork is never released in the child."""
     return MemoryBudget(limit)

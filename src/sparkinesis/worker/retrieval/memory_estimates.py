@@ -14,64 +14,64 @@ from sparkinesis.stream.page import Record
 from sparkinesis.stream.reading.budget import LARGEST_PAGE, MAX_RECORDS_PER_CALL
 
 RECORD_OVERHEAD = 280
-"""Of a decoded record, besides its size: five objects, of which one is the sequence number."""
+"""Bytes of a decoded record besides its size: five objects, one of them the sequence number."""
 
 _RESPONSE_FACTOR = 3
-"""Times the size of the records: an answer on its way has them as JSON, in base64, once in pieces
-and once whole; then the JSON is decoded while it is still there."""
+"""The memory of an answer while it is received, as a multiple of its records' size: the records are
+there as JSON, in base64, once in pieces and once whole, and then once more decoded."""
 
 LARGEST_RECORD = 1_048_576
-"""Bytes, mostly: what a record may have whose size is not known."""
+"""Bytes: the assumed size of a record whose size is not known. Larger ones are rare."""
 
 _COLUMNS_OVERHEAD = 130
-"""Of a user record in Arrow columns, besides its size: the names of stream and shard, the sequence
-number, offsets."""
+"""Bytes of a user record in Arrow columns besides its size: the names of stream and shard, the
+sequence number, offsets."""
 
 _OBJECTS_OVERHEAD = 200
-"""Of a user record as Python objects, besides what it takes in columns once more."""
+"""Bytes of a user record as Python objects besides its size in columns."""
 
 ROW_OVERHEAD = 2 * _COLUMNS_OVERHEAD + _OBJECTS_OVERHEAD
-"""Of a user record that was not aggregated, in a batch, besides twice its size."""
+"""Bytes of a user record in a batch besides twice its size, if it was not aggregated."""
 
 FIRST_EXPANSION = 20.0
-"""Times the size of an aggregated record: its user records in a batch, until it is known. User
-records of 20 bytes take that much."""
+"""The memory of an aggregated record's user records in a batch, as a multiple of its size, until it
+is measured. User records of 20 bytes take that much."""
 
 WITHOUT_UNPACKING = 2.5
-"""The same where aggregated records are not unpacked."""
+"""The same multiple if aggregated records are not unpacked."""
 
 
 def response_memory(size: int, records: int) -> int:
-    """The memory of a call or event that gives so many records of ``size`` bytes in all."""
+    """Return the memory of an answer or event of so many records while it is received."""
     return _RESPONSE_FACTOR * size + RECORD_OVERHEAD * records
 
 
 WHOLE_PAGE = response_memory(LARGEST_PAGE, MAX_RECORDS_PER_CALL)
-"""The memory of the largest GetRecords answer while it is fetched."""
+"""The memory of the largest GetRecords answer while it is received."""
 
 
 def page_memory(fetched: Fetched) -> int:
-    """The memory of a page."""
+    """Return the memory of a decoded page."""
     return fetched.size + RECORD_OVERHEAD * len(fetched.page.records)
 
 
 def records_within(fetched: Fetched, room: int) -> int:
-    """How many of a page's records fit into so much memory; one at least."""
+    """Return the number of a page's records that fit into ``room`` bytes; at least one."""
     return _within([_size(record) + RECORD_OVERHEAD for record in fetched.page.records], room)
 
 
 def batch_memory(columns_size: int, rows: int) -> int:
-    """The memory of a batch whose columns take ``columns_size``, with its Python objects.
+    """Return the memory of a batch whose columns take ``columns_size``, with its Python objects.
 
-    A processor that asks for Arrow only does without the objects, but nobody knows before.
+    A processor that uses Arrow columns only has no objects, but that is not known before.
     """
     return 2 * columns_size + _OBJECTS_OVERHEAD * rows
 
 
 def estimate_batch_memory(fetched: Fetched, expansion: float) -> int:
-    """The memory of the batch that is made of a page.
+    """Estimate the memory of the batch of a page.
 
-    expansion: how often an aggregated record's size its user records take.
+    expansion: the memory of an aggregated record's user records, as a multiple of its size.
     """
     aggregated = sum([_size(r) for r in fetched.page.records if is_aggregated(r.data)])
     others = max(0, fetched.size - aggregated)
@@ -79,19 +79,19 @@ def estimate_batch_memory(fetched: Fetched, expansion: float) -> int:
 
 
 def largest_batch_memory(fetched: Fetched, expansion: float) -> int:
-    """The same, if all records were aggregated: without a look at each of them."""
+    """Return an upper bound of `estimate_batch_memory`, without reading each record."""
     return round(max(2.0, expansion) * fetched.size) + ROW_OVERHEAD * len(fetched.page.records)
 
 
 def batch_records_within(records: Sequence[Record], room: int, expansion: float) -> int:
-    """How many of the records give a batch within so much memory; one at least."""
+    """Return the number of records whose batch fits into ``room`` bytes; at least one."""
     return _within(_batch_sizes(records, expansion), room)
 
 
 def measure_expansion(records: Sequence[Record], memory: int) -> float:
-    """How often their size aggregated records take in a batch that takes ``memory``.
+    """Return the expansion of the aggregated records in a batch that takes ``memory`` bytes.
 
-    One at least of the records is aggregated.
+    At least one of the records is aggregated.
     """
     others = sum(_batch_sizes([r for r in records if not is_aggregated(r.data)], 1.0))
     aggregated = sum([_size(r) for r in records if is_aggregated(r.data)])

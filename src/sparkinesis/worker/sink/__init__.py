@@ -1,0 +1,1 @@
+"""Parquet files that a record processor writes, stored before each checkpoint."""

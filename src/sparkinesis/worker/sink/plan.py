@@ -1,4 +1,4 @@
-"""What a sink's files hold: the schema that rows have to fit, and the directories they go to."""
+"""The plan of a sink's files: the schema that rows must fit, and their directories."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ESCAPED = {*map(chr, range(0x20)), *"\"#%'*/:=?\\\x7f{[]^"}
 
 @dataclass(frozen=True)
 class SinkPlan:
-    """Everything about a sink but its place. Raises `OptionError` for what cannot be."""
+    """The settings of a sink, except its storage. Raises `OptionError` for unusable ones."""
 
     schema: pa.Schema
     partition_by: Sequence[str]
@@ -54,11 +54,11 @@ class SinkPlan:
 
     @property
     def file_schema(self) -> pa.Schema:
-        """The columns in a file: not those that make its directory."""
+        """The columns in a file, without the partition columns."""
         return pa.schema([field for field in self.schema if field.name not in self.partition_by])
 
     def fit(self, rows: Rows) -> pa.Table:
-        """``rows`` as a table of the schema.
+        """Return ``rows`` as a table of the schema.
 
         A key that a mapping lacks is null; an Arrow column that is not there, or not in the schema,
         is refused, as is a value that cannot be cast without loss. Raises `SchemaMismatchError`.
@@ -70,7 +70,7 @@ class SinkPlan:
             if missing := [name for name in self.schema.names if name not in rows.schema.names]:
                 raise SchemaMismatchError(
                     f"The rows have no column {missing[0]!r}, which is in the sink's schema. "
-                    "Append it, with nulls if there is nothing to say."
+                    "Append the column, with nulls if there are no values."
                 )
             columns = [_cast(rows.column(field.name), field) for field in self.schema]
         else:
@@ -152,8 +152,8 @@ class SinkPlan:
                 )
             if name.startswith((".", "_")):
                 raise OptionError(
-                    f"partition_by names {name!r}: that makes directories that some readers take "
-                    "for hidden ones. Rename the column."
+                    f"partition_by names {name!r}: some readers skip directories of such a name as "
+                    "hidden. Rename the column."
                 )
         if len(set(self.partition_by)) < len(self.partition_by):
             raise OptionError("partition_by names a column twice.")

@@ -1,9 +1,9 @@
-"""Parquet files out of a record processor, each of them stored before a checkpoint covers it.
+"""Parquet files from a record processor, stored before a checkpoint covers their rows.
 
-Rows are kept in memory until a checkpoint is about to be written. Then they become files: all are
-written under hidden names, then all are moved to visible ones, then the checkpoint is written. So
-a checkpoint is never ahead of the files, a crash leaves no part of a file visible, and what is
-stored without its checkpoint comes again: each row is stored at least once.
+Rows stay in memory until a checkpoint is about to be written. Then all files are written under
+hidden names, all are moved to visible names, and the checkpoint is written. So a checkpoint is
+never ahead of the files, and a crash leaves no incomplete file visible. Records whose rows were
+stored without a checkpoint are delivered again: each row is stored at least once.
 """
 
 from __future__ import annotations
@@ -50,10 +50,9 @@ class _File:
 class ParquetSink:
     """Collects rows of one shard; made by `ProcessorShard.sink`. May be used from any thread.
 
-    What it holds becomes files when the shard's checkpointer is about to write a checkpoint, and at
-    no other time. What a failed ``process_records`` wrote, in its own thread, is taken back, unless
-    a checkpoint in between has stored it; what is left when the lease is lost is dropped. Either
-    comes again.
+    Rows become files only when the shard's checkpointer is about to write a checkpoint. Rows that a
+    failed ``process_records`` wrote, in its own thread, are dropped, unless a checkpoint has stored
+    them; so are the rows left when the lease is lost. Their records are delivered again.
     """
 
     def __init__(
@@ -67,24 +66,24 @@ class ParquetSink:
 
     @property
     def path(self) -> str:
-        """Where the files are; without what may be secret."""
+        """The place of the files, without secrets."""
         return self._storage.name
 
     @property
     def buffered_rows(self) -> int:
-        """Rows that are in memory only."""
+        """The number of rows that are in memory only."""
         with self._sinks.lock:
             return sum(len(piece.rows) for piece in self._pieces)
 
     @property
     def buffered_bytes(self) -> int:
-        """Their size in memory."""
+        """The size of these rows in memory."""
         with self._sinks.lock:
             return sum(piece.size for piece in self._pieces)
 
     @property
     def is_due(self) -> bool:
-        """Whether ``max_bytes`` or ``max_age`` is reached: time for a checkpoint."""
+        """True once ``max_bytes`` or ``max_age`` is reached: time for a checkpoint."""
         with self._sinks.lock:
             if not self._pieces:
                 return False
@@ -92,23 +91,23 @@ class ParquetSink:
             return is_old or self.buffered_bytes >= self._plan.max_bytes
 
     def write(self, rows: Rows) -> None:
-        """Take rows, to be stored before the next checkpoint. Nothing is written but memory.
+        """Keep rows in memory, to be stored before the next checkpoint.
 
-        rows: a ``pyarrow.RecordBatch``, a ``pyarrow.Table``, or a list of dicts, in which a key
-        that is not there is null. They should be of records that the present call of
-        ``process_records`` was given: if it fails, these rows are forgotten, and only its records
-        come again. One write for all of them is best: each takes about a KB a column beside.
+        rows: a ``pyarrow.RecordBatch``, a ``pyarrow.Table``, or a list of dicts, in which a missing
+        key is null. Write rows only of records that the current call of ``process_records`` was
+        given: if the call fails, its rows are dropped, and its records are delivered again. Write
+        all rows of a call at once: each write takes about 1 KB more for each column.
 
-        Raises `SchemaMismatchError` (nothing was taken), and `LeaseLostError` once the processor's
-        `lease_lost` is over, or its shard has ended and the lease was let go.
+        Raises `SchemaMismatchError` if the rows do not fit (none is kept), and `LeaseLostError`
+        after the lease was lost or released.
         """
         found = self._plan.split(self._plan.fit(rows))
         with self._sinks.lock:
             if self._sinks.is_closed:
                 raise LeaseLostError(
-                    f"The lease of {_describe(self._labels)} is held no more, so rows for "
-                    f"{self.path} could not be followed by a checkpoint: none was taken. Whoever "
-                    "has the lease goes on from its last checkpoint."
+                    f"The lease of {_describe(self._labels)} was lost or released, so rows for "
+                    f"{self.path} were refused: no checkpoint can follow them. The lease's next "
+                    "owner resumes at the last checkpoint."
                 )
             since = self._sinks.clock()
             call = self._sinks.present_call
@@ -120,11 +119,11 @@ class ParquetSink:
         self._pieces = [piece for piece in self._pieces if piece.call != call]
 
     def clear(self) -> None:
-        """What was held is stored, or nobody's any more."""
+        """Drop the rows: they are stored, or the lease is lost."""
         self._pieces.clear()
 
     def files(self, unique: Callable[[], str], span: Mapping[str, str]) -> list[_File]:
-        """What is held, by files; ``unique`` makes a part of each one's name."""
+        """Return the rows as files; ``unique`` makes a unique part of each file's name."""
         places: dict[str, list[pa.Table]] = {}
         for piece in self._pieces:
             places.setdefault(piece.directory, []).append(piece.rows)
@@ -187,7 +186,7 @@ class ShardSinks:
         self._sinks: list[ParquetSink] = []
 
     def open(self, plan: SinkPlan, storage: Storage, labels: Mapping[str, str]) -> ParquetSink:
-        """One more sink. ``labels`` go into each file's metadata; "shard" into its name too."""
+        """Make a sink. ``labels`` go into each file's metadata; "shard" also into its name."""
         with self.lock:
             self._sinks.append(ParquetSink(plan, storage, labels, self))
             return self._sinks[-1]
@@ -198,34 +197,34 @@ class ShardSinks:
 
     @property
     def is_due(self) -> bool:
-        """Whether one of them is."""
+        """True if one of the sinks is due."""
         return any(sink.is_due for sink in self._sinks)
 
     @property
     def present_call(self) -> int | None:
-        """The call of ``process_records`` that this thread is in, or was in last.
+        """The number of this thread's current or last call of ``process_records``.
 
-        None for other threads: what they write may be of records that do not come again when the
+        None in other threads: their rows may be of records that are not delivered again when the
         call fails.
         """
         return self._calls if threading.get_ident() == self._caller else None
 
     def begin_call(self) -> None:
-        """The processor is about to be called: what it writes may have to be taken back."""
+        """Begin a call of the processor, whose rows may have to be dropped."""
         with self.lock:
             self._calls += 1
             self._caller = threading.get_ident()
 
     def take_back(self) -> None:
-        """The call has failed, and its records come again: forget the rows that it wrote."""
+        """Drop the rows of the current call, which has failed: its records are delivered again."""
         with self.lock:
             for sink in self._sinks:
                 sink.take_back(self._calls)
 
     def flush(self, after: ExtendedSequenceNumber, until: ExtendedSequenceNumber) -> None:
-        """Store all rows, which are of records behind ``after`` up to ``until``.
+        """Store all rows, which are of the records behind ``after`` up to ``until``.
 
-        Raises `SinkUnavailableError`: then nothing is dropped, and some rows may be stored twice.
+        Raises `SinkUnavailableError`; the rows are kept then, and some may be stored twice.
         """
         span = {"after": str(after), "until": str(until)}
         with self.lock:
@@ -245,7 +244,7 @@ class ShardSinks:
                     sink.discard(files)
 
     def close(self) -> None:
-        """The lease is held no more: drop what is left, and take no more."""
+        """Drop all rows, and refuse new ones: the lease is lost or released."""
         with self.lock:
             self.is_closed = True
             for sink in self._sinks:

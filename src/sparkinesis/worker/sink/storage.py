@@ -1,4 +1,4 @@
-"""The place of files, a sink's or dead letters: they come into a file system whole, and stay."""
+"""The storage of a sink's or of dead letters' files: a visible file is complete and durable."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ _OF_PYARROW = {
 
 @dataclass(frozen=True)
 class Storage:
-    """A directory in a file system. Every method raises what the file system does.
+    """A directory in a file system. Every method raises the file system's errors.
 
-    A file is written under a hidden name, which Spark and pyarrow do not look at, and then moved:
-    at its visible name it is whole from the first moment.
+    A file is written under a hidden name, which Spark and pyarrow skip, and then moved: a file with
+    a visible name is always complete.
     """
 
     filesystem: fs.FileSystem
     root: str
     """Within the file system."""
     name: str
-    """For logs and errors: without what may be secret."""
+    """The name for logs and errors, without secrets."""
 
     @property
     def _is_local(self) -> bool:
         return isinstance(self.filesystem, fs.LocalFileSystem)
 
     def write_hidden(self, path: str, table: pa.Table, compression: str | None) -> None:
-        """Write what will be ``path`` (relative), so that it survives a power failure."""
+        """Write the hidden file of ``path`` (relative), so that it survives a power failure."""
         hidden = self._hidden(path)
         with self._open(hidden) as stream:
             pq.write_table(table, stream, compression=compression)
@@ -53,7 +53,7 @@ class Storage:
             _sync(Path(hidden))
 
     def show(self, path: str) -> None:
-        """Move it from its hidden name to ``path``, which must be new."""
+        """Move a hidden file to its visible name ``path``, which must be new."""
         self.filesystem.move(self._hidden(path), self._at(path))
 
     def settle(self, paths: Iterable[str]) -> None:
@@ -66,12 +66,12 @@ class Storage:
                     _sync(folder)
 
     def discard(self, path: str) -> None:
-        """Delete its hidden file, if there is one and it can be done."""
+        """Delete the hidden file of ``path``, if possible."""
         with contextlib.suppress(Exception):
             self.filesystem.delete_file(self._hidden(path))
 
     def put(self, path: str, table: pa.Table, unique: str) -> None:
-        """Write ``path`` (relative) whole, in place of a file of that name, so that it lasts.
+        """Write or replace the file ``path`` (relative), so that it survives a power failure.
 
         unique: makes a hidden name that no other writer has.
         """
@@ -85,9 +85,9 @@ class Storage:
         self.settle([path])
 
     def files(self) -> list[str]:
-        """Visible Parquet files directly in it, relative, sorted. FileNotFoundError: no such place.
+        """Return the visible Parquet files of the directory, sorted, as relative paths.
 
-        Of a place that is a file, that one: the empty path.
+        For a file instead of a directory, returns one empty path. Raises FileNotFoundError.
         """
         found = self.filesystem.get_file_info(self.root)
         if found.type is fs.FileType.NotFound:
@@ -99,12 +99,12 @@ class Storage:
         return sorted(n for n in names if n.endswith(".parquet") and not n.startswith("."))
 
     def read(self, path: str, columns: Sequence[str] | None = None) -> pa.Table:
-        """A file's rows, with its metadata; of the given columns, or of all."""
+        """Read a file's rows and metadata; of the given columns, or of all."""
         with self.filesystem.open_input_file(self._at(path)) as file:
             return pq.ParquetFile(file).read(columns=columns)
 
     def move(self, path: str, to: str) -> None:
-        """Give a file another place, in which there may be one, so that it lasts."""
+        """Move a file, replacing a file that is there, so that it survives a power failure."""
         target = self._at(to)
         self.filesystem.create_dir(str(PurePosixPath(target).parent), recursive=True)
         self._move(self._at(path), target)
@@ -119,7 +119,7 @@ class Storage:
         try:
             self.filesystem.move(source, target)
         except OSError:
-            # Some move nothing to the place of a file, HDFS for one.
+            # Some file systems, such as HDFS, do not replace a file by a move.
             if not self.filesystem.get_file_info(target).is_file:
                 raise
             self.filesystem.delete_file(target)
@@ -142,7 +142,7 @@ class Storage:
 
 
 def open_storage(path: str | os.PathLike[str], filesystem: object | None = None) -> Storage:
-    """The storage that a user names; nothing is written.
+    """Return the storage that a user names. Nothing is written.
 
     Raises `OptionError`, and `SinkUnavailableError` if a client of it cannot be made.
     """
@@ -156,7 +156,7 @@ def open_storage(path: str | os.PathLike[str], filesystem: object | None = None)
 
 
 def check_place(path: str | os.PathLike[str], filesystem: object | None = None) -> None:
-    """Refuse what `open_storage` would, as far as one can tell without a connection.
+    """Check a path as `open_storage` does, as far as possible without a connection.
 
     Raises `OptionError`.
     """
@@ -168,11 +168,11 @@ def check_place(path: str | os.PathLike[str], filesystem: object | None = None) 
         if scheme not in _OF_PYARROW:
             _check_fsspec(scheme, _redacted(text))
         elif not rest.strip("/"):
-            raise OptionError(f"The path {_redacted(text)} names no place: say where.")
+            raise OptionError(f"The path {_redacted(text)} has no bucket or directory. Add one.")
 
 
 def is_local(path: str | os.PathLike[str], filesystem: object | None = None) -> bool:
-    """Whether a place that `check_place` accepts is on the disks of the machine that opens it."""
+    """True if a path that `check_place` accepts is on disks of this machine."""
     if filesystem is not None:
         return isinstance(_inner(_of_pyarrow(filesystem), "")[0], fs.LocalFileSystem)
     scheme, separator, _ = os.fspath(path).partition("://")
@@ -193,8 +193,8 @@ def _checked(path: object, filesystem: object | None) -> str:
         raise OptionError(f"path is the URI {name}; with a filesystem it is a path within that.")
     if _PASSWORD.match(text.partition("://")[2]):
         raise OptionError(
-            f"The path {name} has a password or secret key in it; give a filesystem with "
-            "credentials instead, or leave them to be found."
+            f"The path {name} contains a password or secret key. Give a filesystem with "
+            "credentials instead, or let the storage's client find them."
         )
     return text
 
@@ -217,7 +217,7 @@ def _by_uri(uri: str) -> Storage:
         raise OptionError(f"The path {name} cannot be used: {_without(known, error)}") from None
     except OSError as error:
         raise SinkUnavailableError(
-            f"No connection can be made to {name}: {_without(known, error)}. Nothing was written."
+            f"Connecting to {name} failed: {_without(known, error)}. Nothing was written."
         ) from None
     return Storage(filesystem, base, name)
 
@@ -236,7 +236,7 @@ def _check_fsspec(scheme: str, name: str) -> None:
         from fsspec import get_filesystem_class  # noqa: PLC0415
     except ImportError:
         raise OptionError(
-            f"The path {name} has a scheme that pyarrow does not know. Install fsspec, and its "
+            f"The path {name} has a scheme that pyarrow does not know. Install fsspec and its "
             "package for this scheme, or give a filesystem."
         ) from None
     try:

@@ -235,8 +235,8 @@ def StrictMemory() -> Any:
         ([7], "path is 7"),
         (["a\0b"], "path is 'a"),
         (["nosuch://bucket/x"], "nosuch://bucket/x cannot be used|Install fsspec"),
-        (["s3://"], "s3:// names no place"),
-        (["s3://key:hush@bucket/x"], "s3://bucket/x has a password"),
+        (["s3://"], "s3:// has no bucket"),
+        (["s3://key:hush@bucket/x"], "s3://bucket/x contains a password"),
         (["x", "s3"], "filesystem is of type str"),
     ],
 )
