@@ -18,7 +18,7 @@ Record processors:
 
     Application("flights-app", "flights", Flights, region="eu-west-1").run()
 
-and the same on Spark's executors: ``.run(spark, workers=8)``.
+The same application runs on Spark's executors with ``.run(spark, workers=8)``.
 """
 
 from __future__ import annotations
