@@ -322,7 +322,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
     """What was told of lost records since the last time it was asked."""
 
     def told() -> list[str]:
-        found = [r.getMessage() for r in caplog.records if "Going on with" in r.getMessage()]
+        found = [r.getMessage() for r in caplog.records if "Resuming from" in r.getMessage()]
         caplog.clear()
         return found
 
@@ -514,7 +514,7 @@ def test_p8_a_retention_period_that_was_shorter_for_a_while_is_noticed(
     with pytest.raises(DataLossError) as caught:
         running.plan()
     text = str(caught.value)
-    assert "72 hours now, but did so for a shorter time before" in text
+    assert "72 hours now, but kept them for a shorter time before" in text
     assert "shardId-000000000000" in text
     assert "failOnDataLoss" in text
     running.restart(failOnDataLoss="false")
@@ -561,7 +561,7 @@ def test_p8_a_stream_created_anew_is_noticed_where_the_query_stands_at_an_instan
     with pytest.raises(DataLossError) as caught:
         running.plan()
     text = str(caught.value)
-    assert "is of a stream of the same name that was deleted" in text
+    assert "belongs to a deleted stream of the same name" in text
     assert "shardId-000000000000 at AT_TIMESTAMP:1790000000000" in text
     assert "failOnDataLoss" in text
     assert "a new checkpoint location" in text
@@ -588,7 +588,7 @@ def test_p8_a_stream_created_anew_while_the_query_rests_is_noticed(
     put(kinesis, "s", [b"a", b"b", b"c", b"d"])
     clock.advance(1000)
     seconds[0] += 601.0
-    with pytest.raises(DataLossError, match="is of a stream of the same name that was deleted"):
+    with pytest.raises(DataLossError, match="belongs to a deleted stream of the same name"):
         running.plan()
 
 
@@ -671,7 +671,7 @@ def test_p8_where_nothing_shows_whether_retention_was_shorter_a_warning_says_so(
     assert datas(running) == ([b"a", b"b"] if has_older else [b"b"])
     told = warnings()
     assert len(told) == (0 if has_older else 1)
-    assert all("nothing shows whether it did" in text for text in told)
+    assert all("nothing shows whether it was" in text for text in told)
     assert all("in shard shardId-000000000000 of stream 'one'" in text for text in told)
 
 

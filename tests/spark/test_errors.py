@@ -44,7 +44,7 @@ def paragraph(text: str, kind: str) -> str:
 def test_a_missing_stream(spark: SparkSession, server: LocalServer, checkpoint: str) -> None:
     said = paragraph(run(spark, server, checkpoint, streamName="flihgts"), "StreamNotFoundError")
     assert "There is no stream 'flihgts' in us-east-1" in said
-    assert "Check the option streamName" in said
+    assert "Check the spelling of the option streamName" in said
     assert "Stream flihgts under account" in said
 
 
@@ -52,7 +52,7 @@ def test_a_wrong_region(spark: SparkSession, server: LocalServer, checkpoint: st
     server.client("kinesis").create_stream(StreamName="flights", ShardCount=1)
     said = paragraph(run(spark, server, checkpoint, region="eu-west-1"), "StreamNotFoundError")
     assert "There is no stream 'flights' in eu-west-1" in said
-    assert "the option region names the region" in said
+    assert "the option region names the stream's region" in said
 
 
 def test_a_region_that_does_not_exist(
@@ -78,8 +78,8 @@ def test_nothing_answers_at_the_endpoint(
     spark: SparkSession, server: LocalServer, checkpoint: str
 ) -> None:
     said = paragraph(run(spark, server, checkpoint, endpoint="http://127.0.0.1:9"), "ServiceError")
-    assert "Nothing answers for stream 'flights'" in said
-    assert "Check the options region and endpoint" in said
+    assert "The endpoint of stream 'flights'" in said
+    assert "Check the spelling of the options region, endpoint" in said
 
 
 def test_an_expired_position(spark: SparkSession, checkpoint: str) -> None:

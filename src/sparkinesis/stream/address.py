@@ -1,4 +1,4 @@
-"""Which stream, and how to reach it."""
+"""The address of a stream, and checks of what users write in one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sparkinesis.errors import OptionError
 from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
 
 CONSUMER_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
-"""What a registered consumer may be called (API reference, ConsumerName)."""
+"""The names that a registered consumer may have (API reference, ConsumerName)."""
 STREAM_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
 STREAM_ARN = re.compile(
     r"arn:aws[^:]*:kinesis:(?P<region>[a-z0-9-]+):[0-9]{12}:stream/(?P<name>[a-zA-Z0-9_.-]{1,128})"
@@ -20,12 +20,12 @@ TABLE_NAME = re.compile(r"[a-zA-Z0-9_.-]{3,255}")
 REGION = re.compile(r"[a-z]{2,4}(-[a-z]+)+-[0-9]+")
 _LABEL = "(?!-)[a-zA-Z0-9-]{1,63}(?<!-)"
 _HOST = re.compile(rf"(?:{_LABEL}\.)*{_LABEL}\.?")
-"""As botocore has it."""
+"""The same rule as in botocore."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamAddress:
-    """A stream's name and place. Travels to executors, so it never holds credentials."""
+    """The name and location of a stream. It is sent to executors, so it never holds credentials."""
 
     name: str
     arn: str | None = None
@@ -43,7 +43,7 @@ def stream_address(
     endpoint: str | None = None,
     credentials: CredentialSource = FOUND_BY_BOTO,
 ) -> StreamAddress:
-    """The address of a stream given by its name, or by its ARN. Raises `OptionError`."""
+    """Return the address of a stream from its name or ARN. Raises `OptionError`."""
     check_place(region, endpoint)
     if not stream.startswith("arn:"):
         if not STREAM_NAME.fullmatch(stream):
@@ -62,7 +62,7 @@ def stream_address(
 
 
 def check_place(region: str | None, endpoint: str | None) -> None:
-    """Raise `OptionError` for a region or an endpoint that cannot be one."""
+    """Raise `OptionError` for an invalid region or endpoint."""
     if region is not None and not REGION.fullmatch(region):
         raise OptionError(f"region is {shown(region)}; a region looks like eu-west-1.")
     if endpoint is not None:
@@ -70,7 +70,7 @@ def check_place(region: str | None, endpoint: str | None) -> None:
 
 
 def check_table_name(option: str, name: str) -> None:
-    """Raise `OptionError` unless a table of DynamoDB, such as of leases, may be called so."""
+    """Raise `OptionError` for an invalid name of a DynamoDB table, such as the lease table."""
     if not isinstance(name, str) or not TABLE_NAME.fullmatch(name):
         raise OptionError(
             f"{option} is {shown(str(name))}; a lease table's name, which is the application's, "
@@ -79,8 +79,8 @@ def check_table_name(option: str, name: str) -> None:
 
 
 def check_endpoint(option: str, endpoint: str) -> None:
-    """Raise `OptionError` for what is no URL, or holds what may not be shown."""
-    if "@" in endpoint:  # before anything else: other errors show the value
+    """Raise `OptionError` for an invalid URL, or one that holds credentials."""
+    if "@" in endpoint:  # first, because other errors show the value
         raise OptionError(f"{option} may not hold credentials: they would be logged.")
     if not is_url(endpoint):
         raise OptionError(
@@ -89,29 +89,29 @@ def check_endpoint(option: str, endpoint: str) -> None:
 
 
 def shown(text: str) -> str:
-    """A user's text in quotes, for an error: not more than tells what it was."""
+    """Quote a user's text for an error, truncated to 200 characters."""
     return repr(text) if len(text) <= 200 else f"{text[:200]!r}..."
 
 
 def place_of(region: str | None, endpoint: str | None) -> str:
-    """Where something is on AWS, or elsewhere, in the words of an error."""
+    """Describe a region and endpoint for an error."""
     at = f" at {endpoint}" if endpoint else ""
     return f"{region or 'the default region'}{at}"
 
 
 def is_url(text: str) -> bool:
-    """Whether this is the URL of an endpoint."""
+    """Whether the text is the URL of an endpoint."""
     try:
         parts = urlsplit(text)
         host = parts.hostname or ""
         is_host = ":" in host or (bool(_HOST.fullmatch(host)) and len(host) < 256)
         return parts.scheme in {"http", "https"} and is_host and parts.port != 0
-    except ValueError:  # brackets that do not close, or a port that is no number
+    except ValueError:  # an unclosed bracket, or a port that is not a number
         return False
 
 
 def is_loopback(endpoint: str | None) -> bool:
-    """Whether a URL is of this machine: a local Kinesis, which accepts any signature."""
+    """Whether the endpoint is on this machine: a local Kinesis, which accepts any signature."""
     host = urlsplit(endpoint).hostname if endpoint else None
     try:
         return ipaddress.ip_address(host or "").is_loopback

@@ -1,4 +1,4 @@
-"""Where the credentials for a stream come from; never the credentials themselves."""
+"""The source of the credentials for a stream, but never the credentials themselves."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ DEFAULT_SESSION_NAME = "sparkinesis"
 @public
 @dataclass(frozen=True, slots=True)
 class CredentialSource:
-    """What every process that calls a stream, driver or executor, finds its own credentials by.
+    """The settings by which each process, on driver and executors, finds its own credentials.
 
-    Travels with the stream's address to the executors, so it holds no secret. The external id is
-    none to AWS either, but is kept out of texts: it belongs to whoever gave the role.
+    It is sent to the executors with the stream's address, so it holds no secret. AWS does not treat
+    the external id as a secret either, but no text shows it: it belongs to the role's owner.
     """
 
     profile: str | None = None
-    """A profile of this process's ~/.aws; None: wherever boto3 looks."""
+    """A profile in this process's ~/.aws; None for boto3's default search."""
     role_arn: str | None = None
-    """A role to assume with the credentials that were found."""
+    """A role to assume with these credentials."""
     external_id: str | None = field(default=None, repr=False)
     session_name: str = DEFAULT_SESSION_NAME
-    """What CloudTrail calls the one who assumed the role."""
+    """The session name that CloudTrail shows for the assumed role."""
     sts_endpoint: str | None = None
-    """URL of another STS, such as a VPC endpoint's."""
+    """The URL of another STS, such as a VPC endpoint."""
 
 
 FOUND_BY_BOTO = CredentialSource()

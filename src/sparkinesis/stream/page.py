@@ -1,8 +1,8 @@
-"""One GetRecords answer, or one event, decoded from JSON into typed values in a single pass in C.
+"""GetRecords answers and events, decoded from JSON into typed values in a single pass in C.
 
 The field names are those of the service's API reference: GetRecords, "Response Syntax", and
-SubscribeToShardEvent. Fields that reading does not need (``EncryptionType``, and whatever the
-service adds later) are skipped.
+SubscribeToShardEvent. Other fields (``EncryptionType``, and fields that the service adds
+later) are skipped.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _HashKey: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,39}\Z")]
 
 @public
 class Record(msgspec.Struct, frozen=True, gc=False, rename="pascal", kw_only=True):
-    """A record as Kinesis stores it; a producer may have packed many user records into it."""
+    """A record as Kinesis stores it, which may be an aggregate of many user records."""
 
     data: bytes
     partition_key: str | None = None
-    """None where the producer gave none, which streams allow that distribute records themselves
-    (RecordDistributionStrategy AUTO)."""
+    """None for a record that was put without a key, which only streams with
+    RecordDistributionStrategy AUTO accept."""
     sequence_number: str
     approximate_arrival_timestamp: _EpochSeconds | None = None
-    """Epoch seconds; the service means whole milliseconds."""
+    """Epoch seconds, with a precision of milliseconds."""
 
     @property
     def arrived_ms(self) -> int | None:
-        """When the record arrived, in epoch milliseconds; None if the service does not tell."""
+        """The arrival time in epoch milliseconds; None if the service does not return it."""
         seconds = self.approximate_arrival_timestamp
         return None if seconds is None else round(seconds * 1000)
 
@@ -64,36 +64,36 @@ class ChildShard(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 class Page(msgspec.Struct, frozen=True, rename="pascal"):
-    """What one GetRecords call returns: at most 10,000 records and 10 MB of data."""
+    """The answer of one GetRecords call: at most 10,000 records and 10 MB of data."""
 
     records: list[Record]
     next_shard_iterator: str | None = None
-    """None when the shard is closed and this page holds its last records."""
+    """None on the last page of a closed shard."""
     millis_behind_latest: _Millis | None = None
     child_shards: list[ChildShard] | None = None
-    """Given with the last page of a closed shard only."""
+    """Set on the last page of a closed shard only."""
 
 
 class Event(msgspec.Struct, frozen=True, rename="pascal"):
-    """What a subscription gives at a time."""
+    """An event of a subscription: the next records of the shard."""
 
     records: list[Record]
     continuation_sequence_number: str | None = None
-    """Reading goes on exactly behind this event AFTER this number, also if it has no records.
+    """The position behind this event: the next subscription starts AFTER this number.
 
-    None with the last event of a closed shard."""
+    Also set on an event without records. None on the last event of a closed shard."""
     millis_behind_latest: _Millis | None = None
     child_shards: list[ChildShard] | None = None
-    """Given with the last event of a closed shard only."""
+    """Set on the last event of a closed shard only."""
 
 
 def is_empty_at_tip(fetched: Page | Event) -> bool:
-    """Whether a page or an event has no records, since the reader has read all there is."""
+    """Whether a page or an event has no records because the reader is at the shard's tip."""
     return not fetched.records and not fetched.millis_behind_latest
 
 
 _LONGEST_NUMBER = 128
-"""Digits of a sequence number, by the API reference."""
+"""Digits of the longest sequence number (API reference)."""
 
 _DECODER = msgspec.json.Decoder(Page)
 _EVENT_DECODER = msgspec.json.Decoder(Event)
@@ -102,30 +102,30 @@ _EVENT_DECODER = msgspec.json.Decoder(Event)
 def decode_page(body: bytes) -> Page:
     """Decode the body of a GetRecords answer.
 
-    Raises `ServiceError` for a body that is not one, saying which field is wrong.
+    Raises `ServiceError`, which names the wrong field, for any other body.
     """
     try:
         page = _DECODER.decode(body)
         _check_ends(page.records)
         return page
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        # The beginning of anything else tells what answered; that of a page may hold user data.
-        begin = "" if body[:1] == b"{" else f", which begin with {bytes(body[:60])!r}"
+        # The first bytes show which server answered. Those of a page may hold user data.
+        start = "" if body[:1] == b"{" else f" (they start with {bytes(body[:60])!r})"
         raise ServiceError(
-            f"GetRecords was answered by {len(body)} bytes that are not a page of records{begin}: "
-            f"{error}. If a proxy or an endpoint of your own stands between, check that it passes "
-            "the service's answers on unchanged."
+            f"GetRecords returned {len(body)} bytes that are not a page of records{start}: "
+            f"{error}. If you use a proxy or your own endpoint, check that it does not change the "
+            "service's answers."
         ) from error
 
 
 def _check_ends(records: Sequence[Record]) -> None:
-    """Where reading goes on must be a number; those between are looked at where they matter.
+    """Check the first and the last sequence number; raise `msgspec.ValidationError`.
 
-    To look at all of them takes as long as decoding all the rest.
+    Readers resume from these two. To check all takes as long as decoding the page.
     """
     for record in (*records[:1], *records[-1:]):
         if not _is_number(record.sequence_number):
-            raise msgspec.ValidationError("SequenceNumber is no number")
+            raise msgspec.ValidationError("SequenceNumber is not a number")
 
 
 def _is_number(text: str) -> bool:
@@ -139,9 +139,9 @@ def decode_event(payload: bytes | memoryview) -> Event:
         _check_ends(event.records)
         number = event.continuation_sequence_number
         if number is not None and not _is_number(number):
-            raise msgspec.ValidationError("ContinuationSequenceNumber is no number")
+            raise msgspec.ValidationError("ContinuationSequenceNumber is not a number")
         return event
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise CorruptEventStreamError(
-            f"An event's payload of {len(payload)} bytes is none: {error}."
+            f"The payload of an event ({len(payload)} bytes) is not valid: {error}."
         ) from error

@@ -1,4 +1,4 @@
-"""What a PutRecords call is made of: user records as they are, or packed into aggregates."""
+"""The entries of PutRecords calls: plain user records, or aggregates of them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from sparkinesis.stream.kpl.pack import OutgoingRecord, aggregate
 from sparkinesis.stream.routing import MAX_HASH_KEY, ShardMap, hash_key
 
 AGGREGATE_KEY = "a"
-"""The partition key of an aggregate: the KPL's. Its explicit hash key says where it goes."""
+"""The partition key of every aggregate, as in the KPL; its explicit hash key selects the shard."""
 
 _FRAMING = 32
-"""Bytes at most, beside its keys and data, that a user record takes in an aggregate of its own."""
+"""The most bytes, besides keys and data, of a user record that is alone in an aggregate."""
 
 MAX_KEY_LENGTH = 256
-"""Characters of a partition key at most; it has one at least."""
+"""The most characters of a partition key; the fewest are one."""
 
 
 def random_key() -> str:
-    """A partition key that no other record has, so that records spread over the shards."""
+    """Return a unique partition key, so that records spread over the shards."""
     return f"{random.SystemRandom().getrandbits(64):016x}"
 
 
@@ -31,12 +31,12 @@ def random_key() -> str:
 class PutEntry:
     """One entry of a PutRecords call.
 
-    partition_key: empty for a record that is put without one, as streams take it that distribute
-    records themselves (RecordDistributionStrategy AUTO).
-    lane: entries of one lane are put one after the other; None where order does not matter.
-    shard: where it is expected to land; None where that does not matter.
-    members: the user records in it, in order; one for an entry that is not an aggregate.
-    attempts: how often the service has refused it.
+    partition_key: empty for a record without a key, for streams that distribute records themselves
+    (RecordDistributionStrategy AUTO).
+    lane: entries of one lane are put one after the other; None if order does not matter.
+    shard: the expected shard; None if any shard will do.
+    members: the user records in the entry, in order; one for a plain user record.
+    attempts: the number of times that the service has refused the entry.
     """
 
     partition_key: str
@@ -49,12 +49,12 @@ class PutEntry:
 
     @property
     def size(self) -> int:
-        """Bytes that it counts as: its data and its partition key."""
+        """The bytes that count against limits: data and partition key."""
         return len(self.data) + len(self.partition_key.encode())
 
 
 def plain_entries(records: Iterable[OutgoingRecord], *, ordered: bool) -> list[PutEntry]:
-    """An entry for each user record, which is its member; ordered, each partition key is a lane."""
+    """Return one entry per user record. If ``ordered``, each partition key is a lane."""
     return [
         PutEntry(
             record[0], record[1], record[2], (record,), (record[0] or None) if ordered else None
@@ -64,16 +64,16 @@ def plain_entries(records: Iterable[OutgoingRecord], *, ordered: bool) -> list[P
 
 
 def why_refused(partition_key: str, explicit_hash_key: str | None) -> str | None:
-    """The reason for which Kinesis refuses a record's keys; None: it takes them.
+    """Return the reason why Kinesis refuses a record's keys; None if it accepts them.
 
-    User records may have such keys where a foreign producer packed them into an aggregate.
+    User records have such keys if another library's producer packed them into an aggregate.
     """
     length, explicit = len(partition_key), explicit_hash_key
     if not 1 <= length <= MAX_KEY_LENGTH:
-        return f"its partition key has {length} characters; Kinesis takes 1 to {MAX_KEY_LENGTH}"
+        return f"its partition key has {length} characters; Kinesis accepts 1 to {MAX_KEY_LENGTH}"
     if explicit is not None and str(_hash_key(explicit)) != explicit:
         return (
-            f"its explicit hash key is {explicit[:80]!r}; Kinesis takes a whole number in decimal "
+            f"its explicit hash key is {explicit[:80]!r}; Kinesis accepts a decimal integer "
             "from 0 to 2**128 - 1, without leading zeros"
         )
     return None
@@ -82,10 +82,10 @@ def why_refused(partition_key: str, explicit_hash_key: str | None) -> str | None
 def fitting_keys(
     partition_key: str | None, explicit_hash_key: str | None, instead: str
 ) -> tuple[str, str | None]:
-    """A record's keys where Kinesis takes them, and others where it would refuse them.
+    """Return a record's keys, changed if Kinesis would refuse them.
 
-    A partition key that is too long is cut; ``instead`` stands where there is none; what is no hash
-    key is left out.
+    A long partition key is truncated, a missing one is replaced with ``instead``, and an invalid
+    explicit hash key is dropped.
     """
     known = None if explicit_hash_key is None else _hash_key(explicit_hash_key)
     return (partition_key or instead)[:MAX_KEY_LENGTH], None if known is None else str(known)
@@ -101,12 +101,12 @@ def _hash_key(text: str) -> int | None:
 def aggregated_entries(
     records: Iterable[OutgoingRecord], shards: ShardMap, max_size: int, *, ordered: bool
 ) -> list[PutEntry]:
-    """Aggregates of at most ``max_size`` bytes, each with user records of one shard, in order.
+    """Return aggregates of at most ``max_size`` bytes, each with user records of one shard.
 
-    As the KPL does it: an aggregate's explicit hash key is its first user record's, so that it
-    lands in the shard of them all; a user record alone, or too large for an aggregate, is put as
-    it is. A reader that checks hash ranges (a KCL does) drops an aggregate that holds a user
-    record of another shard. Ordered, each shard is a lane.
+    Like the KPL: an aggregate has the explicit hash key of its first user record, so that it lands
+    in the shard of all of them; a user record that is alone, or too large for an aggregate, is put
+    plain. A reader that checks hash ranges, such as a KCL, drops an aggregate that holds a user
+    record of another shard. If ``ordered``, each shard is a lane.
     """
     by_shard: defaultdict[str, list[OutgoingRecord]] = defaultdict(list)
     for record in records:
@@ -131,7 +131,7 @@ def _entry(
 def _packed(
     records: Iterable[OutgoingRecord], max_size: int
 ) -> Iterator[tuple[Sequence[OutgoingRecord], bytes]]:
-    """The user records in order, each time those that go together, and their aggregate's data."""
+    """Yield the user records in order, in groups, each with the data of its aggregate."""
     fitting: list[OutgoingRecord] = []
     for record in records:
         key, explicit, data = record

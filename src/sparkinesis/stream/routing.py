@@ -1,4 +1,4 @@
-"""Which shard a record lands in: hash keys and the shards' ranges of them. No I/O here."""
+"""The shard of a record: hash keys, and the ranges of hash keys that shards own. Pure."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ MAX_HASH_KEY = (1 << 128) - 1
 
 @public
 def hash_key(partition_key: str, explicit_hash_key: str | None) -> int:
-    """The hash key of a record: the explicit one, else the MD5 of the key's UTF-8, big-endian."""
+    """Return a record's hash key: the explicit one, or the MD5 of the key's UTF-8, big-endian."""
     if explicit_hash_key is not None:
         return int(explicit_hash_key)
-    # No security is meant: without the flag a machine in FIPS mode refuses MD5.
+    # Not for security. Without the flag, a machine in FIPS mode refuses MD5.
     return int.from_bytes(
         hashlib.md5(partition_key.encode(), usedforsecurity=False).digest(), "big"
     )
@@ -26,7 +26,7 @@ def hash_key(partition_key: str, explicit_hash_key: str | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class HashRange:
-    """A shard and the hash keys that are its own, both ends included."""
+    """A shard and the hash keys that it owns, both ends included."""
 
     shard_id: str
     first: int
@@ -39,7 +39,7 @@ class HashRange:
 
 @dataclass(frozen=True)
 class ShardMap:
-    """All shards that ListShards told of; the open ones tile the hash keys."""
+    """All shards that ListShards returned; the open ones cover all hash keys once."""
 
     ranges: Mapping[str, HashRange]
 
@@ -56,5 +56,5 @@ class ShardMap:
         return [found.first for found in self._open]
 
     def shard_of(self, key: int) -> str:
-        """The open shard that takes records with this hash key."""
+        """Return the id of the open shard that owns this hash key."""
         return self._open[max(0, bisect_right(self._firsts, key) - 1)].shard_id

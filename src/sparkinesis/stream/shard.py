@@ -1,4 +1,4 @@
-"""Shards and their lineage: which shard came from which by splits and merges. No I/O here."""
+"""Shards and their lineage: the parents and children that splits and merges make. Pure."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from functools import cached_property
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One shard as ListShards, or the ChildShards of a GetRecords answer, describes it."""
+    """A shard as described by ListShards, or by the ChildShards of a GetRecords answer."""
 
     id: str
     parents: tuple[str, ...] = ()
-    """No parent for a shard of the stream's start, one after a split, two after a merge."""
+    """Empty for an original shard of the stream, one id after a split, two after a merge."""
     is_open: bool = True
     hash_range: tuple[int, int] | None = None
-    """First and last hash key, both inclusive; None where that was not told."""
+    """The first and last hash key, both inclusive; None if unknown."""
     starting_sequence_number: str = "0"
-    """No record of the shard has a smaller one; shards sort by it as they came into being."""
+    """The smallest possible number in the shard. Shards sort by it in order of creation."""
 
 
 @dataclass(frozen=True)
 class Lineage:
-    """All shards known of one stream, by id; a parent may be missing once retention removed it."""
+    """All known shards of a stream by id. A parent may be missing because it has expired."""
 
     shards: Mapping[str, Shard]
 
@@ -33,15 +33,15 @@ class Lineage:
         return cls({shard.id: shard for shard in shards})
 
     def is_behind(self, shard_id: str) -> bool:
-        """Whether these were listed before this shard came into being, rather than that it expired.
+        """Whether this unlisted shard is newer than the listing, and not expired.
 
-        The service numbers shards as they come into being, so what came from an expired one is
-        listed with a greater id. An empty listing tells nothing.
+        The service numbers shards in order of creation, so the descendants of an expired shard are
+        listed with greater ids. False for an empty listing.
         """
         return bool(self.shards) and self._latest < shard_id
 
     def with_children(self, children: Iterable[Shard]) -> Lineage:
-        """This lineage and the shards that a closed shard named as its children."""
+        """Return this lineage with the children that a closed shard named."""
         new = {child.id: child for child in children if child.id not in self.shards}
         return Lineage({**self.shards, **new}) if new else self
 
@@ -58,17 +58,17 @@ class Lineage:
         return {parent: tuple(sorted(ids)) for parent, ids in found.items()}
 
     def children(self, shard_id: str) -> tuple[str, ...]:
-        """Ids of the shards that came from this one, sorted."""
+        """Return the sorted ids of the shard's children."""
         return self._children.get(shard_id, ())
 
     def children_of_ended(
         self, shard_id: str, hash_range: tuple[int, int] | None = None
     ) -> tuple[str, ...] | None:
-        """Ids of all shards that came from one that has ended, sorted; none if all have expired.
+        """Return the sorted ids of an ended shard's children; empty if all have expired.
 
-        None: these were listed before the shard ended, so that its children cannot be known. A
-        listing that shows the end has, for each hash key of the shard, a child, or an open shard
-        that came from one. ``hash_range``: that of the shard, in case it is not listed any more.
+        Returns None if the listing is from before the shard's end, so that its children are
+        unknown. A listing from after the end has, for each hash key of the shard, a child or an
+        open descendant of one. ``hash_range``: the shard's range, in case it is no longer listed.
         """
         children = self.children(shard_id)
         own = self.shards.get(shard_id)
@@ -83,7 +83,7 @@ class Lineage:
         return children if self._cover({*children, *self.open_shards()}, hash_range) else None
 
     def _cover(self, shard_ids: Iterable[str], hash_range: tuple[int, int]) -> bool:
-        """Whether each hash key of the range is one of these shards'."""
+        """Whether these shards own all hash keys of the range."""
         first, last = hash_range
         known = (self.shards[shard_id].hash_range for shard_id in shard_ids)
         for begins, ends in sorted(one for one in known if one is not None):
@@ -93,21 +93,21 @@ class Lineage:
         return first > last
 
     def listed_parents(self, shard_id: str) -> tuple[str, ...]:
-        """Ids of the parents that the service still lists."""
+        """Return the ids of the shard's parents that the service still lists."""
         shard = self.shards.get(shard_id)
         return () if shard is None else tuple(p for p in shard.parents if p in self.shards)
 
     def unlisted_parents(self, shard_ids: Iterable[str]) -> tuple[str, ...]:
-        """Ids of the parents of any of these that are not listed, sorted."""
+        """Return the sorted ids of these shards' parents that are not listed."""
         parents = {parent for shard_id in shard_ids for parent in self.shards[shard_id].parents}
         return tuple(sorted(parents.difference(self.shards)))
 
     def ancestors(self, shard_ids: Iterable[str]) -> frozenset[str]:
-        """Ids of all listed shards from which any of these came, themselves excluded."""
+        """Return the ids of all listed ancestors of these shards."""
         return self._closure(shard_ids, self.listed_parents)
 
     def descendants(self, shard_ids: Iterable[str]) -> frozenset[str]:
-        """Ids of all listed shards that came from any of these, themselves excluded."""
+        """Return the ids of all listed descendants of these shards."""
         return self._closure(shard_ids, self.children)
 
     @staticmethod
@@ -124,9 +124,9 @@ class Lineage:
         return frozenset(found)
 
     def roots(self) -> tuple[str, ...]:
-        """Ids of the oldest shards kept: those without a listed parent, sorted."""
+        """Return the sorted ids of the shards without a listed parent."""
         return tuple(sorted(s for s in self.shards if not self.listed_parents(s)))
 
     def open_shards(self) -> tuple[str, ...]:
-        """Ids of the shards that take records, sorted."""
+        """Return the sorted ids of the open shards."""
         return tuple(sorted(s.id for s in self.shards.values() if s.is_open))

@@ -1,4 +1,4 @@
-"""What a worker takes time and chance from: its machine, or a simulation."""
+"""The source of time and randomness: the machine, or a simulation."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ def _seeded_by_the_machine() -> random.Random:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Clocks, waiting and randomness of one worker."""
+    """The clocks, the waiting and the randomness of one worker or planner."""
 
     clock: Callable[[], float] = time.monotonic
     """Monotonic, in seconds."""
     sleep: Callable[[float], None] = time.sleep
     wall_clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
-    """Epoch ms; only where the service's clock does not tell milliseconds."""
+    """Epoch ms; supplies the milliseconds that the service's clock lacks."""
     new_rng: Callable[[], random.Random] = _seeded_by_the_machine
 
     def of(self, retry: Retry, rng: random.Random) -> Retry:
-        """The same retries, in this time."""
+        """Return ``retry`` with this clock and sleep, and the randomness of ``rng``."""
         return replace(retry, clock=self.clock, sleep=self.sleep, uniform=rng.uniform)
 
 

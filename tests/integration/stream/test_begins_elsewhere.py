@@ -1,4 +1,4 @@
-"""A server that begins to read elsewhere than asked; it says what a test wrote."""
+"""A server that starts to read before the requested position, and answers as a test says."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Time:
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     messages = (record.getMessage() for record in caplog.records)
-    return [text for text in messages if "does not come" in text]
+    return [text for text in messages if "does not end" in text]
 
 
 def test_a_read_to_the_end_of_a_shard_that_does_not_end_fails(
@@ -84,7 +84,7 @@ def test_a_read_to_the_end_of_a_shard_that_does_not_end_fails(
         for records in read_range(read, wanted, RetentionCheck(client), clock=clock):
             found.extend(record.data for record in records)
 
-    with pytest.raises(ServiceError, match=f"The end of shard {closed} .* does not come") as told:
+    with pytest.raises(ServiceError, match=f"Shard {closed} .* does not end") as told:
         read_all()
     assert found, "what is there is read"
     assert "endingPosition" in str(told.value)
@@ -154,7 +154,7 @@ def test_a_worker_tells_of_a_shard_that_does_not_end(
 
     class Told(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            if f"The end of shard {SHARD}" in record.getMessage():
+            if f"Shard {SHARD} of stream" in record.getMessage():
                 told.set()
 
     handler = Told()

@@ -141,7 +141,7 @@ def is_announced(world: World, loss: Loss, row: Row) -> bool:
     if life.deleted_ms <= at_ms:
         looks = (world.epoch_ms(look.ended) for look in world.looks if look.ended is not None)
         was_seen = any(life.created_ms <= ended <= life.deleted_ms for ended in looks)
-        if not was_seen or "of the same name that was deleted" in loss.text:
+        if not was_seen or "a deleted stream of the same name" in loss.text:
             return True
     is_gone = life.gone_ms(row) <= at_ms + _SECOND
     return is_gone and row.id.shard in life.with_descendants(loss.shards)

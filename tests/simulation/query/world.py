@@ -366,7 +366,7 @@ class World:
     def _note_warning(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
         self.note(f"warns: {text}")
-        if "Going on with the oldest record" in text:
+        if "Resuming from the oldest record" in text:
             self.losses.append(Loss(self.scheduler.now, text))
 
 

@@ -1,4 +1,4 @@
-"""Where credentials come from, as a value, and what is told when they cannot be had."""
+"""The source of credentials as a value, and the errors when they cannot be loaded."""
 
 from __future__ import annotations
 
@@ -61,16 +61,16 @@ def refusal(code: str, operation: str = "AssumeRole", status: int = 403) -> Clie
 @pytest.mark.parametrize(
     ("error", "kind", "said"),
     [
-        (refusal("AccessDenied"), AccessDeniedError, "that the profile analytics has"),
+        (refusal("AccessDenied"), AccessDeniedError, "of the profile analytics"),
         (refusal("InvalidClientTokenId"), AccessDeniedError, "STS refuses the request to assume"),
         (refusal("RegionDisabledException"), AccessDeniedError, "the option region (or"),
         (refusal("Throttling", status=400), ServiceError, "every retry was used up"),
-        (refusal("InternalFailure", status=500), ServiceError, "reaches STS"),
+        (refusal("InternalFailure", status=500), ServiceError, "can reach STS"),
         (NoCredentialsError(), AccessDeniedError, "No AWS credentials were found"),
         (
             PartialCredentialsError(provider="env", cred_var="AWS_SECRET_ACCESS_KEY"),
             AccessDeniedError,
-            "cannot be had",
+            "cannot be loaded",
         ),
         (refusal("AccessDeniedException", "GetRecords"), AccessDeniedError, "kinesis:GetRecords"),
         (ReadTimeoutError(endpoint_url="https://x"), ServiceError, "Every retry was used up"),

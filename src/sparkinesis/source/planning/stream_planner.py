@@ -322,10 +322,10 @@ class StreamPlanner:
         )
         if self._options.reading.fail_on_data_loss:
             raise DataLossError(
-                f"{text} Set the option failOnDataLoss to false to go on with the oldest records "
+                f"{text} Set the option failOnDataLoss to false to resume from the oldest records "
                 "kept, or start with a new checkpoint location."
             )
-        _log.warning("%s Going on with the oldest records kept, as failOnDataLoss=false.", text)
+        _log.warning("%s Resuming from the oldest records kept, as failOnDataLoss=false.", text)
         return without_missing(start, lineage)
 
     def _with_forgotten_shards(self, start: Positions, lineage: Lineage) -> Positions:

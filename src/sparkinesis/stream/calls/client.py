@@ -1,7 +1,7 @@
-"""The calls that reading and writing a stream need, over boto3.
+"""The calls that read and write a stream, over boto3.
 
-boto3 finds credentials and endpoints, signs, and pools connections. Two things are ours: retries
-(`sparkinesis.stream.calls.retry`), and the decoding of records
+boto3 finds credentials and endpoints, signs, and pools connections. sparkinesis replaces two
+parts: retries (`sparkinesis.stream.calls.retry`), and the decoding of records
 (`sparkinesis.stream.calls.transport`).
 """
 
@@ -40,35 +40,35 @@ from sparkinesis.stream.shard import Shard
 _T = TypeVar("_T")
 
 _NO_BUDGET: AbstractContextManager[object] = nullcontext()
-_MAY_BE_SHARD = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
-"""What the service takes for a shard id; an offset that was edited may hold anything."""
+_SHARD_ID = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
+"""The shard ids that the service accepts. An offset that a user edited may hold any text."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamSummary:
-    """What DescribeStreamSummary tells that a reader needs."""
+    """The part of DescribeStreamSummary's answer that readers need."""
 
     retention_ms: int
     service_time_ms: int
     distributes_records: bool = False
-    """Records go to any shard, whatever their hash keys, and need no partition key
-    (RecordDistributionStrategy AUTO)."""
+    """The service puts records into any shard, regardless of hash keys, and accepts records without
+    a partition key (RecordDistributionStrategy AUTO)."""
     created_ms: int = 0
-    """When the stream was created, in epoch ms; 0 if the service does not tell."""
+    """The stream's creation time in epoch ms; 0 if the service does not return it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """One GetRecords answer or event, and the service's clock (epoch ms) when it was given."""
+    """A GetRecords answer or an event, with the service's clock (epoch ms) at that moment."""
 
     page: Page
     size: int
-    """Bytes that it takes from the shard's budget, or the subscription's, nearly."""
+    """Approximate bytes that count against the limit of the shard or the subscription."""
     service_time_ms: int
 
 
 class PutResult(NamedTuple):
-    """What became of one entry of a PutRecords call: where it is stored, or why it is not."""
+    """The result of one entry of a PutRecords call: the shard that stores it, or the error."""
 
     shard_id: str | None
     error: str | None = None
@@ -77,16 +77,16 @@ class PutResult(NamedTuple):
 
 
 def shard_of(child: ChildShard) -> Shard:
-    """The shard that a closed shard's last page announces."""
+    """Return the shard that the last page of a closed shard names as its child."""
     hash_range = (int(child.starting_hash_key), int(child.ending_hash_key))
     return Shard(child.shard_id, tuple(child.parent_shards), hash_range=hash_range)
 
 
 def service_time(headers: Mapping[str, str], local_ms: int) -> int:
-    """The service's clock in epoch ms, from an answer's ``Date`` header (whole seconds).
+    """Return the service's clock in epoch ms, from an answer's ``Date`` header (whole seconds).
 
-    The local clock adds the milliseconds while both agree on the second; a local clock that is
-    wrong is not believed, and the start of the second is taken, so that nothing is passed over.
+    The local clock supplies the milliseconds if both clocks agree on the second. If they differ,
+    the result is the start of the header's second, so that no record is skipped.
     """
     text = headers.get("date")
     if text is None:
@@ -102,10 +102,11 @@ def service_time(headers: Mapping[str, str], local_ms: int) -> int:
 
 
 class StreamClient:
-    """The calls on one stream. Safe to share between threads; holds no position.
+    """The calls on one stream. Threads may share a client; it holds no position.
 
     Errors: `StreamNotFoundError`, `AccessDeniedError`, `DataLossError` (the shard or the position
-    is gone), `ExpiredIteratorError`, and `ServiceError` for anything else once retries ran out.
+    no longer exists), `ExpiredIteratorError`, and `ServiceError` for all other failures, once the
+    retries are used up.
     """
 
     def __init__(
@@ -118,10 +119,10 @@ class StreamClient:
         self._retry = retry or Retry()
         self._wall_clock_ms = wall_clock_ms
         self._arn = address.arn or ""
-        """Empty until DescribeStreamSummary has told it; a stream of that name has no other."""
+        """Empty until DescribeStreamSummary returns the ARN, which never changes for a name."""
 
     def describe(self, retry: Retry | None = None) -> StreamSummary:
-        """DescribeStreamSummary, if the stream exists."""
+        """Call DescribeStreamSummary. Raises `StreamNotFoundError` if there is no such stream."""
         answer = self._describe(retry)
         summary = answer["StreamDescriptionSummary"]
         created: datetime | None = summary.get("StreamCreationTimestamp")
@@ -139,10 +140,10 @@ class StreamClient:
         at: Position | None = None,
         since: AtTimestamp | None = None,
     ) -> tuple[list[Shard], int]:
-        """ListShards, all pages: every shard that is kept, and the service's clock in epoch ms.
+        """Call ListShards for all pages; return the shards, and the service's clock in epoch ms.
 
-        ``at``: only those that were open at LATEST, TRIM_HORIZON or an instant (ShardFilter).
-        ``since``: only those that did not end before an instant.
+        at: lists only shards that were open at LATEST, TRIM_HORIZON or an instant (ShardFilter).
+        since: lists only shards that did not end before this instant.
         """
         request: dict[str, Any] = self._id()
         if at is not None:
@@ -159,11 +160,11 @@ class StreamClient:
             token = answer.get("NextToken")
             if not token:
                 return shards, first_time
-            # The service refuses the stream's name beside a token.
+            # The service refuses a stream name together with a token.
             request = {"NextToken": token}
 
     def shard_map(self) -> ShardMap:
-        """ListShards: which hash keys are whose."""
+        """Call ListShards; return the hash key range of each shard."""
         shards, _ = self.list_shards()
         return ShardMap.of(
             HashRange(shard.id, *shard.hash_range, shard.is_open)
@@ -179,10 +180,10 @@ class StreamClient:
         inclusive: bool = False,
         budget: AbstractContextManager[object] = _NO_BUDGET,
     ) -> str:
-        """GetShardIterator for what follows ``position``.
+        """Return a shard iterator for the records after ``position`` (GetShardIterator).
 
-        ``inclusive`` begins AT the record of an `AfterRecord` position, so that the caller sees
-        whether it is still kept. Each attempt is made within ``budget``.
+        With ``inclusive`` the iterator starts AT the record of an `AfterRecord` position, so that
+        the caller sees whether the stream still keeps that record. Each attempt enters ``budget``.
         """
         request = {**self._id(), "ShardId": shard_id, **iterator_type(position, inclusive)}
         answer = self.call(
@@ -195,14 +196,15 @@ class StreamClient:
         iterator = answer.get("ShardIterator")
         if not iterator:
             raise ServiceError(
-                f"GetShardIterator gave no iterator for shard {shard_id} of {self.address} at "
-                f"{position}. Try again; if it persists, the shard no longer exists."
+                f"GetShardIterator returned no iterator for shard {shard_id} of {self.address} at "
+                f"position {position}. Try again; if the error persists, the shard no longer "
+                "exists."
             )
         return str(iterator)
 
     def has_shard(self, shard_id: str) -> bool:
-        """Whether the shard is kept. Its own answer tells at once; ListShards may lag behind."""
-        if not _MAY_BE_SHARD.fullmatch(shard_id):
+        """Whether the shard still exists. Asks for an iterator, since ListShards may lag behind."""
+        if not _SHARD_ID.fullmatch(shard_id):
             return False
         try:
             self.shard_iterator(shard_id, TRIM_HORIZON)
@@ -217,9 +219,9 @@ class StreamClient:
         limit: int,
         budget: AbstractContextManager[object] = _NO_BUDGET,
     ) -> Fetched:
-        """GetRecords: at most ``limit`` (1 to 10,000) records, and 10 MB, from ``iterator`` on.
+        """Fetch the page at ``iterator`` (GetRecords): at most ``limit`` records, and 10 MB.
 
-        Each attempt is made within ``budget``.
+        ``limit`` is 1 to 10,000. Each attempt enters ``budget``.
         """
         request: dict[str, Any] = {"ShardIterator": iterator, "Limit": limit}
         if self.address.arn:
@@ -235,11 +237,10 @@ class StreamClient:
     def subscribe(
         self, consumer_arn: str, shard_id: str, position: Position, *, inclusive: bool = False
     ) -> Subscription:
-        """SubscribeToShard, one attempt: a subscription to what follows ``position``.
+        """Subscribe to the records after ``position`` (SubscribeToShard), in one attempt.
 
-        ``inclusive`` as in `shard_iterator`. Raises what botocore raises: when to try again, and
-        what a refusal means, is for the one who knows about the subscription before
-        (`sparkinesis.stream.fan_out.cursor`).
+        ``inclusive`` as in `shard_iterator`. Raises botocore's errors: `FanOutCursor` decides when
+        to retry, because it knows about the previous subscription.
         """
         return subscribe(
             subscription_client(self.address),
@@ -250,15 +251,15 @@ class StreamClient:
         )
 
     def stream_arn(self) -> str:
-        """The stream's ARN: that of its address, or DescribeStreamSummary's, once asked for."""
+        """Return the stream's ARN, from its address or else from one DescribeStreamSummary call."""
         if not self._arn:
             self._describe()
         return self._arn
 
     def put_records(self, entries: Sequence[PutEntry]) -> list[PutResult]:
-        """PutRecords of 1 to 500 entries: what became of each, in order.
+        """Put 1 to 500 entries (PutRecords); return the result of each, in order.
 
-        A call whose answer is lost is made again, so that an entry may be stored more than once.
+        A call whose answer is lost is retried, so that an entry may be stored more than once.
         """
         request = {**self._id(), "Records": [_put_entry(entry) for entry in entries]}
         answer = self.call("PutRecords", lambda c: c.put_records(**request))
@@ -297,9 +298,9 @@ class StreamClient:
         budget: AbstractContextManager[object] = _NO_BUDGET,
         retry: Retry | None = None,
     ) -> _T:
-        """Make ``call`` with boto3's client, with retries; each attempt is made within ``budget``.
+        """Make ``call`` with boto3's client, with retries; each attempt enters ``budget``.
 
-        What botocore raises in the end is told as an error of ours.
+        Raises sparkinesis's error for the last error of botocore.
         """
         try:
             client = call_client(self.address)
@@ -311,7 +312,7 @@ class StreamClient:
             return (retry or self._retry).call(attempt)
         except (ClientError, BotoCoreError) as error:
             explained = explain(error, operation, self.address, shard_id, position)
-            # `from None`: the service's words are in the text; a second traceback hides it.
+            # `from None`: the text quotes the service, and a second traceback would hide it.
             raise explained from None
 
 
@@ -341,4 +342,4 @@ def _shard_filter(position: Position) -> dict[str, Any]:
         return {"Type": "AT_TIMESTAMP", "Timestamp": position.instant}
     if position in {TRIM_HORIZON, LATEST}:
         return {"Type": f"AT_{position}"}
-    raise ValueError(f"no shard filter is for {position}")
+    raise ValueError(f"ListShards has no filter for position {position}")

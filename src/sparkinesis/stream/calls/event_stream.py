@@ -1,7 +1,7 @@
-"""AWS event stream messages, decoded from bytes as they come: any cut of them gives the same.
+"""A decoder of AWS event stream messages, from chunks of bytes of any size.
 
 A message is a prelude (total length, length of the headers, CRC-32 of both), headers, a payload,
-and a CRC-32 of all that came before; numbers are big-endian. See "Amazon event stream encoding" in
+and a CRC-32 of all preceding bytes; numbers are big-endian. See "Amazon event stream encoding" in
 the reference of Smithy, and of Amazon Transcribe.
 """
 
@@ -18,29 +18,29 @@ HeaderValue: TypeAlias = bool | int | bytes | str
 
 MAX_HEADERS = 128 * 1024
 MAX_PAYLOAD = 24 * 1024 * 1024
-"""Bytes that the headers and the payload of a message have at most, by the encoding's rules."""
+"""The largest headers and payload of a message in bytes, by the encoding's rules."""
 
 _PRELUDE = struct.Struct("!III")
 _CRC = struct.Struct("!I")
 _FRAME = _PRELUDE.size + _CRC.size
 
 _FIXED = {2: "!b", 3: "!h", 4: "!i", 5: "!q", 8: "!q"}
-"""Header types that are numbers: byte, short, integer, long, and timestamp in epoch ms."""
+"""The numeric header types: byte, short, integer, long, and timestamp in epoch ms."""
 _BYTES, _STRING, _UUID = 6, 7, 9
 
 
 class Message(NamedTuple):
-    """One message. The payload is a view of the bytes that were fed, where they held all of it."""
+    """A message. Its payload is a view of the bytes that were fed if one chunk held all of it."""
 
     headers: dict[str, HeaderValue]
     payload: memoryview
 
 
 class EventStreamDecoder:
-    """Takes bytes, gives messages. Keeps the bytes of the message that is not complete, no more.
+    """Decodes bytes into messages. Keeps only the bytes of the incomplete message.
 
-    Raises `CorruptEventStreamError` for bytes that are no messages; what follows them cannot be
-    decoded either.
+    Raises `CorruptEventStreamError` for bytes that are not valid messages; the bytes after them
+    cannot be decoded either.
     """
 
     def __init__(self) -> None:
@@ -50,17 +50,17 @@ class EventStreamDecoder:
 
     @property
     def is_between_messages(self) -> bool:
-        """Whether every byte that was fed belongs to a message that was given."""
+        """Whether all bytes fed so far belong to complete messages."""
         return not self._size
 
     def feed(self, data: bytes | memoryview) -> Iterator[Message]:
-        """The messages that ``data`` completes. To be used up before more is fed."""
+        """Yield the messages that ``data`` completes. Exhaust the iterator before feeding more."""
         self._chunks.append(memoryview(data))
         self._size += len(data)
         while self._size >= self._needed:
             view = self._contiguous()
-            # Checked before its lengths are believed, so that nobody waits for bytes that a broken
-            # length promises.
+            # Check the lengths first: a broken length would make the caller wait for bytes that
+            # never come.
             total = _total_length(view)
             if self._size < total:
                 self._needed = total
@@ -81,12 +81,12 @@ def _total_length(view: memoryview) -> int:
     computed = zlib.crc32(view[:8])
     if computed != crc:
         raise CorruptEventStreamError(
-            f"The lengths at the head of an event have the checksum {crc:08x}, but {computed:08x} "
-            "was computed."
+            f"The prelude of an event has the checksum {crc:08x}; expected {computed:08x}."
         )
     if headers > MAX_HEADERS or not headers + _FRAME <= total <= headers + _FRAME + MAX_PAYLOAD:
         raise CorruptEventStreamError(
-            f"An event claims to have {total} bytes, {headers} of them headers; no event has."
+            f"The prelude of an event gives impossible lengths: {total} bytes, {headers} of them "
+            "headers."
         )
     return int(total)
 
@@ -97,8 +97,7 @@ def _decode(view: memoryview) -> Message:
     computed = zlib.crc32(view[: -_CRC.size])
     if computed != crc:
         raise CorruptEventStreamError(
-            f"An event of {total} bytes has the checksum {crc:08x}, but {computed:08x} was "
-            "computed."
+            f"An event of {total} bytes has the checksum {crc:08x}; expected {computed:08x}."
         )
     end = _PRELUDE.size + header_length
     return Message(_headers(bytes(view[_PRELUDE.size : end])), view[end : -_CRC.size])
@@ -120,7 +119,7 @@ def _headers(data: bytes) -> dict[str, HeaderValue]:
 
 
 def _value(data: bytes, at: int) -> tuple[HeaderValue, int]:
-    """The value whose type is at ``at``, and where the next header begins."""
+    """Return the value whose type byte is at ``at``, and the offset of the next header."""
     kind = data[at]
     at += 1
     if kind in {0, 1}:
@@ -139,5 +138,5 @@ def _value(data: bytes, at: int) -> tuple[HeaderValue, int]:
 
 def _slice(data: bytes, at: int, length: int) -> bytes:
     if at + length > len(data):
-        raise IndexError("they end early")
+        raise IndexError("they are truncated")
     return data[at : at + length]

@@ -1,4 +1,4 @@
-"""Errors of the service and of botocore, told so that they teach: what, where, what to do."""
+"""Turns errors of the service and of botocore into errors that say what, where, and what to do."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ CONSUMER_OPERATIONS = frozenset(
     }
 )
 
-BEGIN_ELSEWHERE = (
-    "begin elsewhere (a streaming query with a new checkpoint location, a batch read with another "
+START_ELSEWHERE = (
+    "start elsewhere (a streaming query with a new checkpoint location, a batch read with another "
     "startingPosition)"
 )
-"""What to do about a position that is gone, other than to go on behind it."""
+"""Advice for a position that no longer exists, besides resuming behind the position."""
 
 
 def words(error: ClientError | BotoCoreError) -> str:
-    """What the service or botocore said, as one line.
+    """Return the message of the service or of botocore as one line.
 
-    Without the request that AWS repeats when it refuses a signature ("The Canonical String for
-    this request should have been ..."): a session token is one of its headers.
+    AWS repeats the request when it refuses a signature ("The Canonical String for this request
+    should have been ..."). That part is left out: one of its headers is a session token.
     """
     if not isinstance(error, ClientError):
         return " ".join(str(error).split())
@@ -75,7 +75,7 @@ def explain(
     shard_id: str | None,
     position: Position | None,
 ) -> SparkinesisError:
-    """The error to raise for ``error``, as one paragraph without the service's traceback."""
+    """Return the error to raise for ``error``: one paragraph, without the service's traceback."""
     code = error_code(error)
     said = words(error)
     where = f"{address}" if shard_id is None else f"shard {shard_id} of {address}"
@@ -88,51 +88,52 @@ def explain(
         return ExpiredIteratorError(f"The iterator of {where} has expired. {said}")
     if code == "ResourceNotFoundException" and shard_id is None:
         return StreamNotFoundError(
-            f"There is no {address}. Check the option streamName or streamARN (stream, of an "
-            "Application) for a typing error, and that the option region names the region, and "
-            f"your credentials the account, that the stream is in. The service said: {said}"
+            f"There is no {address}. Check the spelling of the option streamName or streamARN "
+            "(stream, of an Application), that the option region names the stream's region, and "
+            f"that your credentials belong to the stream's account. The service said: {said}"
         )
     if code == "ResourceNotFoundException":
         return ShardNotFoundError(
-            f"{where} does not exist any more: its records were older than the stream's retention "
-            "period, or the stream was deleted and created anew. What had not been read of it is "
-            "lost. Set the option failOnDataLoss to false to go on with what is left, or "
-            f"{BEGIN_ELSEWHERE}. The service said: {said}"
+            f"{where} no longer exists: its records are older than the stream's retention period, "
+            "or the stream was deleted and created again. The shard's unread records are lost. "
+            "Set the option failOnDataLoss to false to resume with the records that are left, or "
+            f"{START_ELSEWHERE}. The service said: {said}"
         )
     if code == "InvalidArgumentException" and isinstance(position, AfterRecord):
         return PositionNotFoundError(
-            f"The service does not know the sequence number of {where}: it has expired, or it "
-            "comes from another stream, for instance because this one was deleted and created "
-            "anew. Set the option failOnDataLoss to false to go on with the oldest records kept, "
-            f"or {BEGIN_ELSEWHERE}. The service said: {said}"
+            f"The service does not know the sequence number of {where}: the record has expired, or "
+            "the number comes from another stream, for instance because this stream was deleted "
+            "and created again. Set the option failOnDataLoss to false to resume from the oldest "
+            "record kept, "
+            f"or {START_ELSEWHERE}. The service said: {said}"
         )
     if code == "InvalidArgumentException" and isinstance(position, AtTimestamp):
         instant = datetime.fromtimestamp(position.ms / 1000, timezone.utc).isoformat()
         return ServiceError(
-            f"The service refuses to begin {where}, which is {instant}: most likely that instant "
-            "lies in its future. Set the option initialPosition (of a batch read startingPosition) "
-            f"to an instant that has passed, or to latest. The service said: {said}"
+            f"The service refuses to start {where}, which is {instant}: most likely that instant "
+            "is in the future. Set the option initialPosition (startingPosition in a batch read) "
+            f"to an instant in the past, or to latest. The service said: {said}"
         )
     if code == "ResourceInUseException" and operation == "SubscribeToShard":
         return ServiceError(
-            f"Other subscriptions keep {where} from being read: something else reads with the same "
-            "registered consumer, or the consumer is not ACTIVE. Give each query and each "
-            f"application a consumer of its own (option consumerName). The service said: {said}"
+            f"Cannot subscribe to {where}: another reader uses the same registered consumer, or "
+            "the consumer is not ACTIVE. Give each query and each application its own consumer "
+            f"(option consumerName). The service said: {said}"
         )
     if code in ACCESS_DENIED:
         return AccessDeniedError(
-            f"Not allowed to call {operation} on {where}. Give the credentials in use "
+            f"Not allowed to call {operation} on {where}. Grant the credentials in use "
             f"{_needed(operation)}. The service said: {said}"
         )
     if code == "NoRegionError":
         return ServiceError(
-            f"No region is known for {where}. Set the option region, for instance to eu-west-1, "
+            f"No region is set for {where}. Set the option region, for instance to eu-west-1, "
             "or the environment variable AWS_DEFAULT_REGION on the driver and on every executor."
         )
     if code == "EndpointConnectionError":
         return ServiceError(
-            f"Nothing answers for {where}. Check the options region and endpoint, and stsEndpoint "
-            "if it is given, for a typing error, and that this machine reaches the endpoint. "
+            f"The endpoint of {where} does not answer. Check the spelling of the options region, "
+            "endpoint and stsEndpoint, and that this machine can reach the endpoint. "
             f"botocore said: {said}"
         )
     advice = "Every retry was used up." if is_retryable(error) else "A retry would not help."
@@ -140,18 +141,18 @@ def explain(
 
 
 def _needed(operation: str) -> str:
-    """The permissions of all that one who makes this call does, and on what."""
+    """Return the permissions that a caller of this operation needs, and on which resources."""
     if operation == "PutRecords":
         return "kinesis:PutRecords and kinesis:ListShards on the stream"
     if operation == "SubscribeToShard":
         return (
             "kinesis:SubscribeToShard and kinesis:DescribeStreamConsumer on the stream's consumers "
-            "(their ARNs are the stream's with /consumer/* behind it)"
+            "(their ARNs are the stream's ARN plus /consumer/*)"
         )
     if operation in CONSUMER_OPERATIONS:
         return (
             f"kinesis:{operation} on the stream and its consumers (their ARNs are the stream's "
-            "with /consumer/* behind it); enhanced fan-out needs kinesis:RegisterStreamConsumer, "
+            "ARN plus /consumer/*); enhanced fan-out needs kinesis:RegisterStreamConsumer, "
             "kinesis:DescribeStreamConsumer, kinesis:ListStreamConsumers and "
             "kinesis:SubscribeToShard there"
         )

@@ -1,4 +1,4 @@
-"""ListShards for many who ask at the same time."""
+"""One ListShards call for many threads that ask at the same time."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.shard import Shard
 
 MIN_INTERVAL = 1.0
-"""Seconds between two calls, at least: a reshard ends all shards of a stream in a few seconds."""
+"""Seconds between two calls: a reshard may end all shards of a stream in a few seconds."""
 
 
 class ShardListing:
-    """The shards of a stream, listed by one call for all who share this. For any thread.
+    """The shards of a stream, listed by one call for all threads that share this object.
 
-    clock: monotonic, in seconds; the instants of the methods are its own.
+    clock: monotonic, in seconds; the instants of the methods are instants of this clock.
     """
 
     def __init__(self, client: StreamClient, clock: Callable[[], float]) -> None:
@@ -27,7 +27,7 @@ class ShardListing:
         self._asked_at = float("-inf")
 
     def listed_since(self, instant: float) -> Sequence[Shard] | None:
-        """All shards, as listed at ``instant`` or later; None: too soon to ask, so ask again later.
+        """Return all shards, as listed at ``instant`` or later; None if it is too soon for a call.
 
         Raises the errors of `StreamClient`.
         """

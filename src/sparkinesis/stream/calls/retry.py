@@ -1,4 +1,4 @@
-"""Which failed calls are tried again, and when: exponential backoff with full jitter and a cap."""
+"""Retries of failed calls: which errors are retried, and after how long."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ THROTTLED = frozenset(
         "KMSThrottlingException",
     }
 )
-_PASSING = frozenset(
+_TRANSIENT = frozenset(
     {
         "InternalFailure",
         "InternalServerError",
@@ -46,26 +46,26 @@ _PASSING = frozenset(
 
 
 def error_code(error: BaseException) -> str:
-    """The service's error code, such as ``ResourceNotFoundException``; else the error's class."""
+    """Return the service's error code, such as ``ResourceNotFoundException``, or the class name."""
     if isinstance(error, ClientError):
         return str(error.response.get("Error", {}).get("Code", "Unknown"))
     return type(error).__name__
 
 
 def is_retryable(error: BaseException) -> bool:
-    """Whether the same call may succeed later: throttling, 5xx, timeouts, broken connections.
+    """Whether a retry may succeed: after throttling, 5xx, timeouts and broken connections.
 
-    Access denied, missing streams and invalid arguments never will.
+    A call that is denied, names a missing stream or has invalid arguments fails each time.
     """
     if isinstance(error, ClientError):
         code = error_code(error)
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        return code in THROTTLED or code in _PASSING or status >= 500
+        return code in THROTTLED or code in _TRANSIENT or status >= 500
     return isinstance(error, ConnectionError | HTTPClientError | IncompleteReadError)
 
 
 def is_in_doubt(error: BaseException) -> bool:
-    """Whether the call may have taken effect although it failed: its answer was lost, or is 5xx."""
+    """Whether the failed call may have taken effect: the answer was lost, or is 5xx."""
     if isinstance(error, ClientError):
         return bool(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= 500)
     return isinstance(error, ConnectionError | HTTPClientError | IncompleteReadError)
@@ -73,10 +73,9 @@ def is_in_doubt(error: BaseException) -> bool:
 
 @dataclass(frozen=True)
 class Retry:
-    """Calls again, with full jitter, for at most ``give_up_after`` seconds.
+    """Retries calls for at most ``give_up_after`` seconds: exponential backoff, full jitter.
 
-    The n-th wait is drawn evenly from 0 to ``min(cap, base * 2**n)`` seconds. Time and randomness
-    are parameters.
+    The n-th wait is drawn evenly from 0 to ``min(cap, base * 2**n)`` seconds.
     """
 
     base: float = 0.1
@@ -87,11 +86,11 @@ class Retry:
     uniform: Callable[[float, float], float] = field(default=random.SystemRandom().uniform)
 
     def pause(self, attempt: int) -> float:
-        """Seconds to wait after the failure number ``attempt``, from 0."""
+        """Draw the seconds to wait after the failed attempt number ``attempt`` (from 0)."""
         return self.uniform(0.0, exponential_backoff(self.base, self.cap, attempt + 1))
 
     def call(self, call: Callable[[], _T]) -> _T:
-        """Run ``call`` until it succeeds; raise its last error when no retry will help."""
+        """Run ``call`` until it succeeds; raise its last error if no retry helps or time is up."""
         deadline = self.clock() + self.give_up_after
         attempt = 0
         while True:

@@ -1,4 +1,4 @@
-"""botocore sessions, and clients, with credentials from where a `CredentialSource` says."""
+"""botocore sessions and boto3 clients that use the credentials of a `CredentialSource`."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ def open_session(
     endpoint: str | None,
     now: Callable[[], datetime] = _now,
 ) -> Any:
-    """A botocore session for ``region`` whose clients sign with the credentials of ``source``.
+    """Return a botocore session for ``region`` whose clients sign with ``source``'s credentials.
 
-    Those of a role are asked for at the first call and anew before they expire: from 15 minutes
-    before on by one thread while the others go on, from 10 minutes before on by all (botocore's
-    ``RefreshableCredentials``). ``now`` is the clock for that.
+    The credentials of a role are fetched at the first call and renewed before they expire: from 15
+    minutes before by one thread while the others continue, from 10 minutes before by all
+    (botocore's ``RefreshableCredentials``). ``now`` is the clock for the renewal.
 
-    Raises botocore's ``ProfileNotFound``; what STS refuses is raised by the calls of the clients.
+    Raises botocore's ``ProfileNotFound``. Errors of STS are raised by the calls of the clients.
     """
     session = _session(source, region, endpoint)
     if is_loopback(endpoint) and session.get_credentials() is None:
-        # A local Kinesis accepts any signature; a development machine needs no credentials.
+        # The local Kinesis accepts any signature, so a development machine needs no credentials.
         session.set_credentials("local", "local")
     if source.role_arn is None:
         return session
     sts = session.create_client(
         "sts",
-        # A local Kinesis answers for STS too.
+        # The local Kinesis also answers STS calls.
         endpoint_url=source.sts_endpoint or (endpoint if is_loopback(endpoint) else None),
         config=Config(
             retries={"mode": "standard"},
@@ -69,7 +69,7 @@ def open_client(
     read_timeout: float = 30,
     max_pool_connections: int = 64,
 ) -> Any:
-    """A boto3 client that leaves retries to `stream.calls.retry`; see `open_session`."""
+    """Return a boto3 client without retries of its own; see `open_session` and `Retry`."""
     session = open_session(source, region, endpoint)
     return boto3.Session(botocore_session=session).client(
         service,
@@ -95,7 +95,7 @@ def _session(source: CredentialSource, region: str | None, endpoint: str | None)
 
 @dataclass(frozen=True)
 class _AssumedRole:
-    """A credential provider of botocore's. Its own needs a profile in a file for each role."""
+    """A botocore credential provider for a role. botocore's own needs a profile in a file."""
 
     sts: Any
     source: CredentialSource
@@ -125,7 +125,7 @@ class _AssumedRole:
 
 
 def profile_files() -> tuple[str, str]:
-    """Where this process looks for profiles: the configuration file and the credentials file."""
+    """Return the paths of the configuration file and the credentials file of this process."""
     session = botocore.session.Session()
     config, credentials = (
         str(session.get_config_variable(name)) for name in ("config_file", "credentials_file")

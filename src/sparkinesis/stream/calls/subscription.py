@@ -1,4 +1,4 @@
-"""One SubscribeToShard call: a connection over which the service pushes a shard's events."""
+"""A subscription: the connection over which the service pushes a shard's events."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from sparkinesis.stream.page import Event, decode_event
 OPERATION = "SubscribeToShard"
 
 CHUNK = 256 * 1024
-"""Bytes that are read from the socket at a time, at most; fewer if no more are there."""
+"""The most bytes to read from the socket at a time."""
 
 
 class ReceivedEvent(NamedTuple):
-    """An event, and how many bytes its JSON has."""
+    """An event, and the size of its JSON in bytes."""
 
     event: Event
     size: int
@@ -32,13 +32,14 @@ class ReceivedEvent(NamedTuple):
 class Subscription:
     """The events of one subscription, in order, until the service ends it (after five minutes).
 
-    Nothing is read from the socket unless an event is asked for, so a slow reader holds up the
-    service, and no events pile up here. `next_event` is for one thread; `close` for any.
+    Bytes are read from the socket only when the caller asks for an event. So a slow reader slows
+    the service down, and no events pile up here. One thread calls `next_event`; any thread may
+    call `close`.
     """
 
     def __init__(self, body: HTTPResponse, service_time_ms: int) -> None:
         self.service_time_ms = service_time_ms
-        """The service's clock (epoch ms) when it began."""
+        """The service's clock (epoch ms) at the start of the subscription."""
         self._body = body
         self._decoder = EventStreamDecoder()
         self._messages: Iterator[Message] = iter(())
@@ -47,12 +48,12 @@ class Subscription:
         self._closed = threading.Event()
 
     def next_event(self) -> ReceivedEvent | None:
-        """The next event, waiting for it; None when the subscription is over, or was closed.
+        """Wait for the next event and return it; None once the subscription has ended or is closed.
 
-        Raises botocore's errors: `EventStreamError` for what the service sends as the
-        subscription's last message, `ReadTimeoutError` when nothing came for long (the service
-        sends events without records every few seconds), `ResponseStreamingError` for a broken
-        connection; and `CorruptEventStreamError`. The subscription is closed then.
+        Raises botocore's errors: `EventStreamError` for an error that the service sends as the
+        last message, `ReadTimeoutError` when no bytes arrive (the service sends events without
+        records every few seconds), `ResponseStreamingError` for a broken connection; and
+        `CorruptEventStreamError`. Every error closes the subscription.
         """
         try:
             while not self._closed.is_set():
@@ -76,30 +77,30 @@ class Subscription:
             yield received.event
 
     def close(self) -> None:
-        """End it at once, and a `next_event` that waits. Its connection is not used again."""
+        """End the subscription and a waiting `next_event` at once. The connection is not reused."""
         with self._lock:
             self._closed.set()
             if self._is_reading:
-                # The reader closes it. To close it here would not wake a read under way.
-                # Errors: the read has just ended by itself, or the other end has gone.
+                # The reader closes the body: closing it here would not wake a running read.
+                # An error means that the read has just ended, or that the peer has disconnected.
                 with contextlib.suppress(ValueError, RuntimeError, OSError):
                     self._body.shutdown()
                 return
         self._body.close()
 
     def _read(self) -> bytes:
-        """What has come, at least a byte; waits for it. Nothing at the end, or when closed."""
+        """Wait for bytes and return them; empty at the end, or when closed."""
         with self._lock:
             if self._closed.is_set():
                 return b""
             self._is_reading = True
         try:
-            # As it came: what decodes a body's content would copy it.
+            # Without decoding: a decoder of the content would copy the bytes.
             data = self._body.read1(CHUNK, decode_content=False)
         except urllib3.exceptions.ReadTimeoutError as error:
             raise ReadTimeoutError(endpoint_url=self._body.url) from error
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            # ValueError: TLS, when another thread has shut the socket down. Then it is no error.
+            # TLS raises ValueError when another thread has shut the socket down; not an error.
             if self._closed.is_set():
                 return b""
             raise ResponseStreamingError(error=error) from error
@@ -131,14 +132,14 @@ def subscribe(
 
 
 def _received(message: Message) -> ReceivedEvent | None:
-    """A message's event; None for a message that is to be passed over.
+    """Return a message's event; None for a message to skip.
 
-    Raises botocore's `EventStreamError` for an exception of the service.
+    Raises botocore's `EventStreamError` for an exception that the service sent.
     """
     headers, payload = message
     kind = headers.get(":message-type")
     if kind == "event":
-        # Passed over: initial-response, and what the service may send besides in future.
+        # Skipped: initial-response, and types that the service may add.
         if headers.get(":event-type") != "SubscribeToShardEvent":
             return None
         return ReceivedEvent(decode_event(payload), len(payload))
@@ -146,7 +147,7 @@ def _received(message: Message) -> ReceivedEvent | None:
         raise _error(headers.get(":exception-type"), _exception_text(payload))
     if kind == "error":
         raise _error(headers.get(":error-code"), headers.get(":error-message"))
-    raise CorruptEventStreamError(f"A message is of the unknown type {kind!r}.")
+    raise CorruptEventStreamError(f"A message has the unknown type {kind!r}.")
 
 
 def _error(code: object, text: object) -> EventStreamError:

@@ -1,8 +1,8 @@
-"""boto3's clients of the service, with our own decoding where records come in.
+"""boto3 clients of Kinesis, with faster decoders for records.
 
-botocore's parser would spend most of a reader's time on a page, and reads the events of a
-subscription through a decoder that is slower still. ``before-parse`` is botocore's own hook for
-custom parsing: it takes the answer's body and leaves the parser something small.
+botocore's parser would take most of a reader's time per page, and its decoder of a subscription's
+events is slower still. botocore's hook ``before-parse`` permits custom parsing: our handlers take
+the answer's body and leave a small document to the parser.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from sparkinesis.stream.credentials import CredentialSource
 from sparkinesis.stream.page import Page, decode_page
 
 MOST_SUBSCRIPTIONS = 256
-"""Connections of ended subscriptions that are kept for the next ones, at most."""
+"""The most idle connections to keep for the next subscriptions."""
 
 
 def call_client(address: StreamAddress) -> Any:
-    """For all calls but SubscribeToShard.
+    """Return the client for all calls but SubscribeToShard.
 
-    One client, and so one pool of connections, per process, region, endpoint and role.
+    There is one client, with one pool of connections, per process, region, endpoint and role.
     """
     return _call_client(address.region, address.endpoint, address.credentials)
 
 
 def subscription_client(address: StreamAddress) -> Any:
-    """For SubscribeToShard, whose connections are taken for minutes: a pool of their own."""
+    """Return the client for SubscribeToShard, whose pool keeps connections busy for minutes."""
     return _subscription_client(address.region, address.endpoint, address.credentials)
 
 
@@ -56,7 +56,7 @@ def _subscription_client(
 def _decode_get_records(
     response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any
 ) -> None:
-    """Decode a page ourselves and leave botocore's parser an empty document."""
+    """Decode a page, and leave an empty document to botocore's parser."""
     if response_dict["status_code"] < 300:
         body = response_dict["body"]
         page = decode_page(body)
@@ -68,7 +68,7 @@ def _decode_get_records(
 def _take_event_stream(
     response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any
 ) -> None:
-    """Take the body, unread, and leave botocore's parser the first message that it asks for."""
+    """Take the unread body, and leave the first message that botocore expects to its parser."""
     if response_dict["status_code"] < 300:
         customized_response_dict["Body"] = response_dict["body"]
         response_dict["body"] = _InitialResponse()
@@ -86,7 +86,7 @@ def _message(payload: bytes, **headers: str) -> bytes:
 
 
 class _InitialResponse:
-    """An event stream of the one message that botocore reads before it hands a stream on."""
+    """An event stream of the one message that botocore reads before it returns a stream."""
 
     _MESSAGE = _message(b"{}", message_type="event", event_type="initial-response")
 
@@ -104,9 +104,9 @@ _RECORD_FRAME = len(
 
 
 def data_size(size: int, page: Page) -> int:
-    """Bytes of the records in JSON of ``size`` bytes, nearly, without a walk over them.
+    """Estimate the bytes of the records in JSON of ``size`` bytes, without a loop over them.
 
-    What surrounds the data is much the same for each; the data is in base64, four bytes for three.
+    The JSON around the data is about as long for each record; data is in base64, 4 bytes for 3.
     """
     if not page.records:
         return 0

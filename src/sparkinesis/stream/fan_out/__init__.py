@@ -1,0 +1,1 @@
+"""Enhanced fan-out: registered consumers, and cursors over subscriptions."""

@@ -1,4 +1,4 @@
-"""The calls on a stream's registered consumers, those who read it by enhanced fan-out."""
+"""The calls on a stream's registered consumers, which read it by enhanced fan-out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FRESH_FOR = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """A registered consumer: it has 2 MiB/s of each shard for itself."""
+    """A registered consumer, which has 2 MiB/s of each shard to itself."""
 
     name: str
     arn: str
@@ -36,19 +36,19 @@ class Consumer:
 def describe_consumer(
     client: StreamClient, name: str, stream_arn: str, retry: Retry | None = None
 ) -> Consumer | None:
-    """DescribeStreamConsumer: the stream's consumer of that name, if there is one."""
+    """Return the stream's consumer of that name (DescribeStreamConsumer), or None."""
     return _describe(client, retry, StreamARN=stream_arn, ConsumerName=name)
 
 
 def describe_consumer_arn(
     client: StreamClient, consumer_arn: str, retry: Retry | None = None
 ) -> Consumer | None:
-    """DescribeStreamConsumer: the consumer with that ARN, if it is still registered."""
+    """Return the consumer with that ARN (DescribeStreamConsumer); None if it is not registered."""
     return _describe(client, retry, ConsumerARN=consumer_arn)
 
 
 def list_consumers(client: StreamClient, stream_arn: str) -> list[Consumer]:
-    """ListStreamConsumers, all pages."""
+    """Return the stream's consumers (ListStreamConsumers, all pages)."""
     request = {"StreamARN": stream_arn}
     consumers: list[Consumer] = []
     while True:
@@ -61,7 +61,7 @@ def list_consumers(client: StreamClient, stream_arn: str) -> list[Consumer]:
 
 
 def try_to_register(client: StreamClient, name: str, stream_arn: str) -> Consumer:
-    """RegisterStreamConsumer, one attempt; raises what botocore raises."""
+    """Call RegisterStreamConsumer once. Raises botocore's errors."""
     answer = call_client(client.address).register_stream_consumer(
         StreamARN=stream_arn, ConsumerName=name
     )
@@ -71,9 +71,9 @@ def try_to_register(client: StreamClient, name: str, stream_arn: str) -> Consume
 def deregister_consumer(
     client: StreamClient, consumer_arn: str, retry: Retry | None = None
 ) -> None:
-    """DeregisterStreamConsumer; fine if the consumer is gone already.
+    """Deregister the consumer (DeregisterStreamConsumer), which ends its subscriptions.
 
-    Its subscriptions end. Raises the errors of `StreamClient`.
+    Does nothing if the consumer is not registered. Raises the errors of `StreamClient`.
     """
 
     def deregister(boto_client: Any) -> None:
@@ -113,7 +113,7 @@ class ConsumerFinder:
         return shared()
 
     def _find(self, consumer_arn: str) -> Consumer | None:
-        self._client.describe()  # raises if it is the stream that is gone
+        self._client.describe()  # raises if the stream does not exist
         return describe_consumer_arn(self._client, consumer_arn)
 
 

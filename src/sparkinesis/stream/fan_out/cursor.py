@@ -1,4 +1,4 @@
-"""A place in a shard from which enhanced fan-out goes on: a subscription that renews itself."""
+"""A cursor that reads a shard by enhanced fan-out, over subscriptions that it renews itself."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ Failure: TypeAlias = ClientError | BotoCoreError | CorruptEventStreamError
 _log = logging.getLogger(__name__)
 
 RETRY = Retry(base=0.5, cap=30.0)
-"""The pauses between subscriptions that fail."""
+"""The backoff after subscriptions that fail."""
 
 RENEWAL = (240.0, 290.0)
-"""The age in seconds at which a subscription is renewed, drawn evenly for each: before the service
-ends it at 300, and not those of all shards at once."""
+"""The age in seconds at which a subscription is renewed, drawn evenly for each subscription. The
+service ends them at 300; the draw spreads the renewals of many shards."""
 
 
 def to_fetched(received: ReceivedEvent, begun_ms: int, age: float) -> Fetched:
-    """An event as what GetRecords gives.
+    """Convert an event to the form of a GetRecords answer.
 
-    begun_ms: the service's clock (epoch ms) when the subscription began, ``age`` seconds ago.
+    begun_ms: the service's clock (epoch ms) at the start of the subscription, ``age`` seconds ago.
     """
     event = received.event
     page = Page(event.records, None, event.millis_behind_latest, event.child_shards)
@@ -51,38 +51,36 @@ def to_fetched(received: ReceivedEvent, begun_ms: int, age: float) -> Fetched:
 
 
 def ends_shard(event: Event) -> bool:
-    """Whether nothing follows this event in its shard, which is closed.
+    """Whether this event is the last one of a closed shard.
 
-    The service names the shards that follow with the last event, which has no continuation number
-    then. Some servers name them with every event of a closed shard: of those, the last one has no
-    records.
+    The service names the child shards in the last event, which has no continuation number. Some
+    servers name them in every event of a closed shard; the last of these has no records.
     """
     is_last = event.continuation_sequence_number is None or is_empty_at_tip(event)
     return bool(event.child_shards) and is_last
 
 
 def says_more_follows(event: Event) -> bool:
-    """Whether an event that ends no shard says so; else it may be the last one of a closed shard.
+    """Whether an event shows that its shard continues.
 
-    Of a server that does not name the shards that follow.
+    Any other event may be the last one of a closed shard, from a server that does not name the
+    child shards.
     """
     return event.continuation_sequence_number is not None or bool(event.millis_behind_latest)
 
 
 class FanOutCursor:
-    """Fetches a shard's events one after the other, each once, whatever happens to subscriptions.
+    """Fetches a shard's events in order, each once, across subscriptions that break.
 
-    The counterpart of `ShardCursor`. `fetch` is for one thread at a time, `stop` for any. Between
-    two calls of `fetch` nothing is read from the socket.
+    The counterpart of `ShardCursor`. One thread at a time calls `fetch`; any thread may call
+    `stop`. Nothing is read from the socket between two calls of `fetch`.
 
-    ``position`` is TRIM_HORIZON, an `AtTimestamp`, or an `AfterRecord`, with ``inclusive`` as in
-    `ShardCursor`. Not LATEST (ValueError): what arrives before the first event is lost when the
-    subscription breaks before it; an `AtTimestamp` of the service's clock is the same without that.
-
-    find_consumer: finds the consumer by its ARN; shared by all cursors of a stream
-    (see `ConsumerFinder`).
-    retry: the pauses between subscriptions that fail, with their clock and randomness.
-    wait: waits so many seconds, or until the event is set; used in place of ``retry.sleep``.
+    position: TRIM_HORIZON, an `AtTimestamp`, or an `AfterRecord`, with ``inclusive`` as in
+    `ShardCursor`. LATEST raises ValueError: if the subscription broke before its first event, the
+    records in between would be lost. Use an `AtTimestamp` of the service's clock instead.
+    find_consumer: finds the consumer by its ARN; cursors of a stream share one `ConsumerFinder`.
+    retry: the backoff after subscriptions that fail, with its clock and randomness.
+    wait: waits a number of seconds, or until the event is set; used in place of ``retry.sleep``.
     """
 
     def __init__(
@@ -101,10 +99,10 @@ class FanOutCursor:
             Sentinel.LATEST,
             Sentinel.SHARD_END,
         }:
-            raise ValueError(f"a subscription to shard {shard_id} cannot begin at {position}")
+            raise ValueError(f"a subscription to shard {shard_id} cannot start at {position}")
         self.shard_id = shard_id
         self.at_end = False
-        """True once the shard is closed and every record of it was fetched."""
+        """True once the shard is closed and all its records have been fetched."""
         self._client = client
         self._consumer_arn = consumer_arn
         self._position = position
@@ -123,17 +121,17 @@ class FanOutCursor:
         self._renew_at = 0.0
         self._failures = NO_FAILURES
         self._may_be_over = False
-        """The shard may have ended with the last event, which did not say so."""
+        """The last event may have been the shard's last one, without saying so."""
 
     def fetch(self, limit: int = MAX_RECORDS_PER_CALL) -> Fetched | None:  # noqa: ARG002
-        """The next event, waiting for it; None once the cursor was stopped. Not when `at_end`.
+        """Wait for the next event and return it; None once the cursor is stopped.
 
-        It may have no records: the service sends one every few seconds. ``limit`` is not used: an
-        event holds what the service puts into it.
+        The event may have no records: the service sends one every few seconds. ``limit`` is not
+        used: the service decides the size of an event. Do not call this once `at_end` is true.
 
-        Raises what will not pass (`AccessDeniedError`, `StreamNotFoundError`, `DataLossError`,
-        `ConsumerNotFoundError`), and `ServiceError` when no event came for
-        ``retry.give_up_after`` seconds of failures.
+        Raises permanent errors (`AccessDeniedError`, `StreamNotFoundError`, `DataLossError`,
+        `ConsumerNotFoundError`), and `ServiceError` after ``retry.give_up_after`` seconds of
+        failures without an event.
         """
         while not self._stopped.is_set():
             subscription = self._subscription
@@ -158,9 +156,9 @@ class FanOutCursor:
         return None
 
     def stop(self) -> None:
-        """End a `fetch` that waits, and the subscription. From any thread; returns at once.
+        """End the subscription and a waiting `fetch`. For any thread; returns at once.
 
-        A SubscribeToShard call that is under way is not interrupted; its subscription is closed.
+        A SubscribeToShard call in progress is not interrupted; its subscription is closed then.
         """
         with self._lock:
             self._stopped.set()
@@ -202,10 +200,10 @@ class FanOutCursor:
         return self._early_filter.apply(fetched)
 
     def _last_page(self) -> Fetched | None:
-        """What GetRecords gives from here on if the shard ends with that; else None.
+        """Return the rest of the shard (GetRecords) if the shard ends there; else None.
 
-        The answer of GetRecords is clear: a shard that goes on has a next iterator. Where the call
-        is not permitted, the shard is taken to go on.
+        GetRecords returns a next iterator if and only if the shard continues. If the call is not
+        permitted, the shard is assumed to continue.
         """
         try:
             iterator = self._client.shard_iterator(
@@ -213,7 +211,7 @@ class FanOutCursor:
             )
             fetched = self._client.get_records(self.shard_id, iterator, MAX_RECORDS_PER_CALL)
         except AccessDeniedError as error:
-            _log.info("Shard %s may have ended, which cannot be seen: %s", self.shard_id, error)
+            _log.info("Cannot check whether shard %s has ended: %s", self.shard_id, error)
             return None
         if fetched.page.next_shard_iterator is not None:
             return None
@@ -223,7 +221,7 @@ class FanOutCursor:
         return self._early_filter.apply(fetched)
 
     def _wait_or_raise(self, error: Failure | None, *, had_begun: bool) -> None:
-        """Wait until it is time to subscribe again; raise what will not pass."""
+        """Wait until the next SubscribeToShard is due; raise permanent errors."""
         self._drop()
         if self._stopped.is_set():
             return
@@ -236,9 +234,9 @@ class FanOutCursor:
             raise self._explained(error) from None
         if pause:
             _log.log(
-                # Unless a lease has just moved, somebody else reads with the same consumer.
+                # Unless a lease has just moved, another application uses the same consumer.
                 logging.WARNING if cause is Cause.TAKEN_OVER else logging.INFO,
-                "No subscription to shard %s of %s for %.1f seconds: %s%s",
+                "Subscribing to shard %s of %s again in %.1f seconds: %s%s",
                 self.shard_id,
                 self._client.address,
                 pause,
@@ -251,22 +249,21 @@ class FanOutCursor:
         address, shard_id = self._client.address, self.shard_id
         if error is None or isinstance(error, CorruptEventStreamError):
             return ServiceError(
-                f"No event came from shard {shard_id} of {address} at position {self._position} "
-                f"for {self._retry.give_up_after:.0f} seconds, however often it was subscribed to: "
-                f"{error or 'each subscription was over at once.'} If a proxy or an endpoint of "
-                "your own stands between, check that it passes the service's answers on as they "
-                "come, unchanged."
+                f"No event arrived from shard {shard_id} of {address} at position {self._position} "
+                f"for {self._retry.give_up_after:.0f} seconds of repeated subscriptions: "
+                f"{error or 'each subscription ended at once.'} If you use a proxy or your own "
+                "endpoint, check that it passes the service's answers on at once and unchanged."
             )
         if error_code(error) == "ResourceNotFoundException":
-            # Of the shard, the consumer or the stream? Raises if it is the stream.
+            # The shard, the consumer or the stream may be missing; this raises if the stream is.
             consumer = self._find_consumer(self._consumer_arn)
             if consumer is None or not consumer.is_active:
                 return ConsumerNotFoundError(
-                    f"The consumer {self._consumer_arn} of {address} "
-                    f"{'is not registered' if consumer is None else f'is {consumer.status}'}, so "
-                    f"that shard {shard_id} cannot be read with it at position {self._position}. "
-                    "Did somebody deregister it? Nothing is lost: register it again, as a new "
-                    f"start does, and go on from there. The service said: {words(error)}"
+                    f"Cannot read shard {shard_id} of {address} at position {self._position}: the "
+                    f"consumer {self._consumer_arn} "
+                    f"{'is not registered' if consumer is None else f'is {consumer.status}'}. "
+                    "Most likely it was deregistered. No record is lost: a restart registers the "
+                    f"consumer again and resumes there. The service said: {words(error)}"
                 )
         return explain(error, OPERATION, address, shard_id, self._position)
 

@@ -1,4 +1,4 @@
-"""Why a subscription ended, or was refused, and when to subscribe again."""
+"""The reasons why a subscription ends or is refused, and the pause before the next one. Pure."""
 
 from __future__ import annotations
 
@@ -9,38 +9,41 @@ from sparkinesis.errors import CorruptEventStreamError
 from sparkinesis.stream.calls.retry import Retry, error_code, is_retryable
 
 BETWEEN_SUBSCRIPTIONS = 5.0
-"""Seconds after a successful SubscribeToShard in which another one for the same consumer and shard
-is refused (the service's API reference, SubscribeToShard)."""
+"""Seconds after a successful SubscribeToShard during which the service refuses another one for the
+same consumer and shard (API reference, SubscribeToShard)."""
 
 PAUSE_AFTER_TAKEOVER = (10.0, 20.0)
-"""Seconds to wait, at least and at most, after another subscription has taken over: its owner may
-own the shard now, and whoever has lost it hears of that within about so long."""
+"""The shortest and longest pause in seconds after another subscription has taken over. The other
+worker may own the shard now, and the worker that lost the shard learns of it in about this time."""
 
 PAUSE_WHILE_IN_USE = (1.0, 1.5)
-"""Seconds to wait, at least and at most, while the consumer is in use: whoever subscribed did so
-five seconds ago at most, and each second more is one in which nobody reads the shard. The service
-takes one call a second for a consumer and shard (its API reference, SubscribeToShard)."""
+"""The shortest and longest pause in seconds while the consumer is in use. The other subscription is
+at most five seconds old, and nobody reads the shard during a longer pause. The service accepts one
+call a second for a consumer and shard (API reference, SubscribeToShard)."""
 
 QUICK_RETRIES = 10
-"""Refusals in a row after which that is not the reason any more, so that one need not hurry."""
+"""Consecutive refusals that are retried quickly; later ones must have another reason."""
 
 
 class Cause(Enum):
-    """Why there is no subscription any more."""
+    """The reason why a subscription ended or was refused."""
 
-    ENDED = "it was over"
+    ENDED = "the subscription ended"
     """The service ends a subscription after five minutes."""
-    BROKEN = "it broke"
-    """The connection, or the service for a moment."""
+    BROKEN = "the subscription broke"
+    """The connection broke, or the service failed for a moment."""
     IN_USE = "the consumer is in use"
-    """Refused: someone subscribed less than five seconds ago, or the consumer is not ACTIVE."""
+    """The last subscription is less than five seconds old, or the consumer is not ACTIVE."""
     TAKEN_OVER = "a newer subscription has taken over"
-    FINAL = "it cannot go on"
-    """Trying again would not help."""
+    FINAL = "the error is permanent"
+    """A retry does not help."""
 
 
 def cause_of(error: BaseException | None, *, had_begun: bool) -> Cause:
-    """``error``: None for an end without one. ``had_begun``: it came over the subscription."""
+    """Return the reason of an interruption.
+
+    error: None for an end without an error. had_begun: the error came over the subscription.
+    """
     if error is None:
         return Cause.ENDED
     if error_code(error) == "ResourceInUseException":
@@ -52,24 +55,24 @@ def cause_of(error: BaseException | None, *, had_begun: bool) -> Cause:
 
 @dataclass(frozen=True, slots=True)
 class FailureStreak:
-    """What happened since the last event that came."""
+    """The failures since the last event."""
 
     failures: int = 0
-    """Without refusals, which belong to each change of a shard's reader."""
+    """Failures except refusals, which are part of each change of a shard's reader."""
     refusals: int = 0
-    """As the consumer was in use; since the last failure of another kind."""
+    """Refusals because the consumer is in use, since the last failure of another kind."""
     since: float | None = None
-    """When the first of all was, in seconds of the cursor's clock; None: there was none."""
+    """The instant of the first failure, in seconds of the cursor's clock; None if there is none."""
 
     def with_failure(self, cause: Cause, now: float) -> FailureStreak:
-        """With one more, at ``now``."""
+        """Return the streak with one more failure, at ``now``."""
         since = now if self.since is None else self.since
         if cause is Cause.IN_USE:
             return FailureStreak(self.failures, self.refusals + 1, since)
         return FailureStreak(self.failures + 1, 0, since)
 
     def duration(self, now: float) -> float:
-        """How long it does, in seconds."""
+        """Return the seconds since the first failure."""
         return 0.0 if self.since is None else now - self.since
 
 
@@ -77,11 +80,11 @@ NO_FAILURES = FailureStreak()
 
 
 def pause_after(cause: Cause, before: FailureStreak, age: float | None, retry: Retry) -> float:
-    """Seconds to wait before the next SubscribeToShard.
+    """Return the seconds to wait before the next SubscribeToShard.
 
-    before: what happened since the last event, without this. age: seconds since the last
-    successful SubscribeToShard; None if there was none. A subscription that gave events and was
-    over when its time had come is followed by the next at once; nothing else is.
+    before: the failures since the last event, without this one. age: seconds since the last
+    successful SubscribeToShard; None if there was none. Only a subscription that gave events and
+    ended at its regular time is followed by the next one at once.
     """
     rule = 0.0 if age is None else max(0.0, BETWEEN_SUBSCRIPTIONS - age)
     if cause is Cause.ENDED and rule == 0.0 and before == NO_FAILURES:

@@ -1,4 +1,4 @@
-"""Registering a consumer for enhanced fan-out: all workers of a name share one."""
+"""Registration of the consumer that all workers of an application share for enhanced fan-out."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from sparkinesis.stream.fan_out.consumers import (
 __all__ = ["deregister_consumer", "register_consumer"]
 
 RETRY = Retry(base=1.0, cap=10.0)
-"""The pauses between two looks at a consumer that is not active yet, less half a second each."""
+"""The backoff between two checks of a consumer that is not active yet; each waits 0.5 s more."""
 
 MOST_CONSUMERS = 20
 MOST_BEING_CREATED = 5
-"""What RegisterStreamConsumer permits to a stream, by the service's API reference. In some modes a
-stream may have 50 consumers: the service says what is too many, this only tells why."""
+"""The limits of a stream's consumers (API reference, RegisterStreamConsumer). Streams in some modes
+may have 50 consumers. The service enforces the limits; these numbers only explain its refusals."""
 
 
 def register_consumer(
@@ -35,13 +35,13 @@ def register_consumer(
     name: str,
     retry: Retry = RETRY,
 ) -> str:
-    """The ARN of the stream's ACTIVE consumer ``name``, which is registered if it is not there.
+    """Return the ARN of the stream's ACTIVE consumer ``name``; register it if it does not exist.
 
-    Workers may do this at the same time: all get the same consumer. One that is being deleted is
-    waited for and registered anew. Takes ``retry.give_up_after`` seconds at most.
+    Workers that register at the same time get the same consumer. A consumer that is being deleted
+    is registered again once it is gone. Waits ``retry.give_up_after`` seconds at most.
 
-    Raises `ConsumerLimitError` when the stream has as many consumers as it may, `ServiceError`
-    when the time is over, and the errors of `StreamClient`.
+    Raises `ConsumerLimitError` if the stream has the most consumers that it may have,
+    `ServiceError` if the consumer is not ACTIVE in time, and the errors of `StreamClient`.
     """
     stream_arn = client.stream_arn()
     deadline = retry.clock() + retry.give_up_after
@@ -64,27 +64,28 @@ def register_consumer(
 def _register(
     client: StreamClient, name: str, stream_arn: str, *, is_first: bool
 ) -> tuple[Consumer | None, str]:
-    """Try once: the new consumer; or none, and what was said, if another time it may work."""
+    """Try once. Return the new consumer; or None and the service's answer if a retry may help."""
     try:
         return try_to_register(client, name, stream_arn), ""
     except (ClientError, BotoCoreError) as error:
         code = error_code(error)
-        # Once proves nothing of a stream that may have 50: many workers may ask in one second.
+        # The first refusal may be throttling: many workers may register in the same second.
         if code == "LimitExceededException" and not is_first:
             consumers = list_consumers(client, stream_arn)
-            # One of that name: another worker was quicker, and took the last place.
+            # If the list has the name, another worker has just registered the consumer.
             if is_full(consumers) and name not in {consumer.name for consumer in consumers}:
                 raise ConsumerLimitError(_full(client.address, name, consumers)) from None
-        # ResourceInUse: another worker has just registered it, or it is being deleted.
+        # ResourceInUse: another worker has registered the consumer, or it is being deleted.
         elif code != "ResourceInUseException" and not is_retryable(error):
             raise explain(error, "RegisterStreamConsumer", client.address, None, None) from None
-        return None, f" RegisterStreamConsumer was last answered by {code}."
+        return None, f" The last answer to RegisterStreamConsumer was {code}."
 
 
 def is_full(consumers: Sequence[Consumer]) -> bool:
-    """Whether a LimitExceededException will not pass by itself.
+    """Whether the stream has the most consumers that it may have.
 
-    It also comes for too many calls a second, and while too many consumers are being created.
+    A LimitExceededException may also mean too many calls a second, or too many consumers in
+    creation: both pass.
     """
     states = [consumer.status for consumer in consumers]
     return (
@@ -97,19 +98,19 @@ def is_full(consumers: Sequence[Consumer]) -> bool:
 def _full(address: StreamAddress, name: str, consumers: Sequence[Consumer]) -> str:
     names = ", ".join(sorted(consumer.name for consumer in consumers))
     return (
-        f"The consumer {name!r} cannot be registered with {address}: the stream has "
-        f"{len(consumers)} registered consumers, and may not have more. They are {names}. "
-        "Deregister one that nobody uses (aws kinesis deregister-stream-consumer), take the name "
-        "of one of them if it is meant for this application, or read by polling."
+        f"Cannot register the consumer {name!r} with {address}: the stream already has "
+        f"{len(consumers)} registered consumers, which is its limit: {names}. Deregister an unused "
+        "one (aws kinesis deregister-stream-consumer), set the consumer name to one of them if it "
+        "belongs to this application, or read by polling."
     )
 
 
 def _not_active(
     address: StreamAddress, name: str, consumer: Consumer | None, timeout: float, said: str
 ) -> str:
-    state = "is not there" if consumer is None else f"is {consumer.status}"
+    state = "is not registered" if consumer is None else f"is {consumer.status}"
     return (
-        f"The consumer {name!r} of {address} {state}, {timeout:.0f} seconds after it was asked "
-        f"for; it has to be ACTIVE.{said} Try again later, or look at it with: aws kinesis "
+        f"The consumer {name!r} of {address} {state} after {timeout:.0f} seconds; it must be "
+        f"ACTIVE.{said} Try again later, or inspect the consumer with: aws kinesis "
         "describe-stream-consumer."
     )

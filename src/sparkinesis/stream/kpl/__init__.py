@@ -1,0 +1,1 @@
+"""The KPL's aggregated records: packing, unpacking, and the hash-range filter."""

@@ -1,16 +1,15 @@
-"""The hash-range filter: which user records of aggregates are of another shard.
+"""The hash-range filter, which drops user records of other shards from aggregates.
 
-A KPL producer packs an aggregate for one shard. After a reshard the aggregate may land in a shard
-that is not that of all its keys, and the producer then puts the strangers again. A reader that asks
-for the filter does not get them twice.
+A KPL producer packs an aggregate for one shard. After a reshard, the aggregate may land in a shard
+that does not own all its keys, and the producer then puts the user records of the other keys again.
+A reader with the filter does not return them twice.
 
-As in the KCL, the filter looks at nothing but the inside of aggregates. Any other record is in the
-shard because Kinesis put the record there, and its partition key does not tell why: the producer
-may have given an explicit hash key, which GetRecords does not return. That goes for plain records,
-malformed aggregates, and aggregates that are not unpacked. Nor does the filter look into an
-aggregate that was put without a partition key: its stream distributes records itself, and hash keys
-mean nothing there. Unlike in the KCL, the user records of the shard stay, whatever their aggregate
-holds beside them.
+As in the KCL, the filter applies only to user records inside aggregates. Kinesis chose the shard of
+every other record (plain records, malformed aggregates, and aggregates that are not unpacked), and
+their partition keys do not show why: the producer may have set an explicit hash key, which
+GetRecords does not return. The filter also skips aggregates without a partition key: their stream
+distributes records itself, regardless of hash keys. Unlike the KCL, the filter keeps the user
+records of the shard even if others in the same aggregate are dropped.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from sparkinesis.stream.routing import MAX_HASH_KEY, hash_key
 def in_hash_range(
     records: Sequence[Record], users: UserRecordColumns, hash_range: tuple[int, int]
 ) -> pa.Array:
-    """A mask of the user records to keep; ``users`` came out of ``records``.
+    """Return a mask of the user records to keep. ``users`` are the user records of ``records``.
 
     ``hash_range``: the first and the last hash key of the shard.
     """
@@ -53,6 +52,6 @@ def _is_within(key: str, explicit_hash_key: str | None, hash_range: tuple[int, i
     try:
         place = hash_key(key, explicit_hash_key)
     except ValueError:
-        return True  # no number
-    # No shard takes a hash key beyond all of them, so no producer puts that user record again.
+        return True  # not a number
+    # No shard owns a hash key outside of the key space, so no producer puts that record again.
     return hash_range[0] <= place <= hash_range[1] or not 0 <= place <= MAX_HASH_KEY

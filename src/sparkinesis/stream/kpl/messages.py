@@ -4,8 +4,8 @@ A record whose data is ``MAGIC + message + MD5(message)``, where the message is 
 `AggregatedRecord`, holds many user records. The source of the format is ``aggregation-format.md``
 of the KPL.
 
-The message types are built here rather than by protoc, so that any protobuf runtime reads them,
-and in a descriptor pool of their own, so that they live beside other libraries' same messages.
+The message types are built here and not by protoc, so that any version of the protobuf runtime can
+read them; and in their own descriptor pool, so that they do not conflict with other libraries.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from google.protobuf.message_factory import GetMessageClass
 
 MAGIC = b"\xf3\x89\x9a\xc2"
 DIGEST_SIZE = 16
-"""Bytes of the MD5 that ends an aggregated record."""
+"""The size in bytes of the MD5 at the end of an aggregated record."""
 ENVELOPE_SIZE = len(MAGIC) + DIGEST_SIZE
-"""What aggregation adds to the message. Data of this size or less is never an aggregate."""
+"""The bytes around the message. Data of this size or less is never an aggregate."""
 MAX_SIZE = 1_048_576
-"""Bytes that an aggregated record may have, magic and digest included."""
+"""The most bytes of an aggregated record, magic and digest included."""
 
 _PACKAGE = "sparkinesis.kpl"
 
@@ -52,11 +52,11 @@ _SCHEMA: dict[str, list[tuple[str, Field.Label.ValueType, Field.Type.ValueType |
         ("records", _REPEATED, _BYTES),
     ],
 }
-"""The proto2 messages; a field's number is its place, from 1. A type's name is a message."""
+"""The proto2 messages. A field's number is its place, from 1; a type in quotes is a message."""
 
 
 def _message_types() -> dict[str, Any]:
-    """The message class of each name in the schema."""
+    """Build the message class of each name in the schema."""
     file = FileDescriptorProto(name="sparkinesis/kpl.proto", package=_PACKAGE, syntax="proto2")
     for message_name, fields in _SCHEMA.items():
         message = file.message_type.add(name=message_name)
@@ -76,9 +76,9 @@ def _message_types() -> dict[str, Any]:
 
 _TYPES = _message_types()
 
-# A class made at run time has no static type.
+# A class that is built at run time has no static type.
 AggregatedRecord: Any = _TYPES["AggregatedRecord"]
 KplRecord: Any = _TYPES["Record"]
 """A user record in an `AggregatedRecord`."""
 AggregatedEnvelope: Any = _TYPES["AggregatedEnvelope"]
-"""`AggregatedRecord` on the wire, with each of its records left as the bytes of the message."""
+"""The same wire format as `AggregatedRecord`, with its records as undecoded bytes."""

@@ -17,7 +17,7 @@ from sparkinesis.stream.kpl.messages import (
 )
 
 DEFAULT_MAX_SIZE = 51_200
-"""Bytes of an aggregated record: the KPL's default of ``AggregationMaxSize``."""
+"""The KPL's default of ``AggregationMaxSize``: the most bytes of an aggregated record."""
 
 OutgoingRecord = tuple[str, str | None, bytes]
 """A user record to put: its partition key, explicit hash key or None, and data.
@@ -29,17 +29,17 @@ The explicit hash key is the decimal text of a 128-bit number.
 @public
 @dataclass(frozen=True, slots=True)
 class AggregatedBlob:
-    """An aggregated record, ready to be put.
+    """An aggregated record to put.
 
-    Put it under the keys of its first user record, as the aggregation libraries do; readers take
-    the keys of user records from the tables inside.
+    Put it with the keys of its first user record, as the aggregation libraries do. Readers take the
+    keys of the user records from the tables inside.
     """
 
     data: bytes
     partition_key: str
     explicit_hash_key: str | None
     count: int
-    """How many user records it holds."""
+    """The number of user records."""
 
 
 @public
@@ -48,15 +48,16 @@ def aggregate(
 ) -> Iterator[AggregatedBlob]:
     """Pack user records, in order, into aggregated records of at most ``max_size`` bytes.
 
-    ``max_size`` counts the whole record, magic and digest included, and is at most 1 MiB. All of
-    ``records`` is taken and checked first, so that an error comes before any aggregate does:
-    `RecordTooLargeError` for a user record that would not fit on its own, `ValueError` for keys
-    that Kinesis would refuse. The keys of one aggregate need not belong to one shard; a reader
-    that filters by hash range (a KCL does) drops such an aggregate, so group by shard for those.
+    ``max_size`` counts the whole record, magic and digest included, and is at most 1 MiB. All
+    records are checked before the first aggregate: raises `RecordTooLargeError` for a user record
+    that does not fit on its own, and `ValueError` for keys that Kinesis would refuse.
+
+    The keys of one aggregate may belong to several shards. Readers that filter by hash range, such
+    as a KCL, drop such an aggregate: group the user records by shard for these readers.
     """
     if not ENVELOPE_SIZE < max_size <= MAX_SIZE:
         raise ValueError(
-            f"max_size is {max_size}: it must be over {ENVELOPE_SIZE} and at most {MAX_SIZE} bytes"
+            f"max_size is {max_size}; it must be over {ENVELOPE_SIZE} and at most {MAX_SIZE} bytes"
         )
     checked = list(records)
     for number, record in enumerate(checked):
@@ -69,7 +70,7 @@ def _check(number: int, record: OutgoingRecord, max_size: int) -> None:
     if not 1 <= len(partition_key) <= 256:
         raise ValueError(
             f"the partition key of record {number} has {len(partition_key)} characters; Kinesis "
-            "takes 1 to 256"
+            "accepts 1 to 256"
         )
     if explicit_hash_key is not None and not (
         explicit_hash_key.isascii()
@@ -78,14 +79,14 @@ def _check(number: int, record: OutgoingRecord, max_size: int) -> None:
         and int(explicit_hash_key) < 1 << 128
     ):
         raise ValueError(
-            f"the explicit hash key of record {number} is {explicit_hash_key!r}; Kinesis takes "
+            f"the explicit hash key of record {number} is {explicit_hash_key!r}; Kinesis accepts "
             "the decimal text of a number from 0 to 2**128 - 1"
         )
     size = ENVELOPE_SIZE + _Packing().size_of(record)
     if size > max_size:
         raise RecordTooLargeError(
-            f"record {number} (partition key {partition_key!r}) takes {size} bytes as an "
-            f"aggregated record of its own, more than the {max_size} allowed. Raise max_size (to "
+            f"record {number} (partition key {partition_key!r}) takes {size} bytes as the only one "
+            f"of an aggregated record, more than max_size={max_size}. Raise max_size (to "
             f"{MAX_SIZE} at most), put the record without aggregation, or make it smaller."
         )
 
@@ -102,7 +103,7 @@ def _pack(records: Iterable[OutgoingRecord], max_size: int) -> Iterator[Aggregat
 
 
 class _Packing:
-    """An aggregated record in the making; its size is known without serializing it."""
+    """An aggregated record under construction, whose size is known without serialization."""
 
     def __init__(self) -> None:
         self._message: Any = AggregatedRecord()
@@ -113,7 +114,7 @@ class _Packing:
         self.size = ENVELOPE_SIZE
 
     def size_of(self, record: OutgoingRecord) -> int:
-        """Bytes by which ``record`` would make the aggregated record longer."""
+        """Return the bytes that ``record`` would add to the aggregated record."""
         partition_key, explicit_hash_key, data = record
         index = self._partition_keys.get(partition_key, len(self._partition_keys))
         body = 1 + _varint_size(index) + _field_size(len(data))
@@ -151,10 +152,10 @@ class _Packing:
 
 
 def _varint_size(value: int) -> int:
-    """Bytes of a non-negative number as protobuf writes it: seven bits a byte."""
+    """Return the size of a non-negative protobuf varint: seven bits a byte."""
     return max(1, (value.bit_length() + 6) // 7)
 
 
 def _field_size(length: int) -> int:
-    """Bytes of a field of ``length`` bytes: a tag of one byte, the length, the bytes."""
+    """Return the size of a field of ``length`` bytes: a tag of one byte, the length, the bytes."""
     return 1 + _varint_size(length) + length

@@ -1,10 +1,10 @@
 """Unpacks KPL aggregated records into columns of user records.
 
-Nothing is ever lost by unpacking. Whatever begins like an aggregated record and is not a sound one
-is delivered as it is, as one user record with sub-sequence number 0 and the partition key under
-which Kinesis stores it: no sound digest, no parsable message, a required field missing, a key that
-is not UTF-8, an index out of range at any of its user records. So is an aggregated record without
-user records: its bytes were put by somebody, and every record of the stream gives at least one row.
+Unpacking never loses data. A malformed aggregated record is returned unchanged, as one user record
+with sub-sequence number 0 and the partition key of the record. It is malformed if its digest is
+wrong, its message cannot be parsed, or, in any user record, a required field is missing, a key is
+not UTF-8, or an index is out of range. An aggregated record without user records is also returned
+unchanged: every record of the stream gives at least one row.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ from sparkinesis.stream.kpl.messages import (
 )
 from sparkinesis.stream.page import Record
 
-# A worker without Spark may do without numpy, more slowly.
+# A worker without Spark also runs without numpy, but more slowly.
 np: Any = importlib.import_module("numpy") if importlib.util.find_spec("numpy") else None
 
 _CHUNK_SIZE = 1 << 20
-"""Bytes of records unpacked at a time: what is at hand then stays in the processor's cache."""
+"""Bytes of records to unpack at a time, so that they stay in the processor's cache."""
 
-_WORTH_A_THREAD = 1 << 18
-"""Bytes of records that take longer to hash than to tell another thread of."""
+_MIN_SIZE_FOR_THREAD = 1 << 18
+"""Bytes of records from which a second thread saves more time than it costs."""
 
 _KEY_TAG, _HASH_KEY_TAG, _DATA_TAG = 0x08, 0x10, 0x1A
 """The bytes before a user record's fields in its message."""
 _MAX_VARINT = 4
-"""Bytes of the longest number read in bulk; 28 bits are more than a page has bytes."""
+"""Bytes of the longest number to read in bulk; no page has 2**28 bytes."""
 _HEADER_SIZE = 3 * (1 + _MAX_VARINT)
-"""Bytes that may stand before a user record's data."""
+"""The most bytes before a user record's data."""
 
 _UTF8_WIDTH = 4
 _MAX_EXPANSION = 171
-"""How often a key table may multiply the size of its message.
+"""The most that repeated keys may multiply the size of a message.
 
 A user record takes 6 bytes at least on the wire, and a partition key has 256 characters of 4 bytes
-at most, so no aggregate that could have been put record by record is over this. One that is, is
-malformed: thousands of user records that repeat one key of a megabyte. With it, what 10 MB of
-records expand to stays below the 2 GiB that an Arrow column of strings holds.
+at most, so no aggregate of valid user records exceeds this factor. An aggregate that exceeds it is
+malformed, for example thousands of user records that repeat one key of a megabyte. The limit keeps
+the keys of 10 MB of records below the 2 GiB that an Arrow column of strings holds.
 """
 
 
@@ -65,40 +65,40 @@ class UserRecordColumns:
     """User records as columns of one length, in stream order."""
 
     source: pa.Array
-    """int32: the place, in what was unpacked, of the record that a user record came in."""
+    """int32: the index of the record that held the user record."""
     partition_key: pa.Array
-    """Null for a record that is not aggregated and was put without one."""
+    """Null for a plain record that was put without a partition key."""
     data: pa.Array
     sub_sequence_number: pa.Array
-    """int64: 0..n-1 among the user records of one record; 0 for a record that is not aggregated."""
+    """int64: 0..n-1 within one record; 0 for a plain record."""
     explicit_hash_key: pa.Array
-    """Null where the producer gave none."""
+    """Null if the producer set none."""
     is_packed: pa.Array
-    """bool: the user record came out of an aggregate; false for a record that is as it was put."""
+    """bool: true for a user record of an aggregate, false for a plain record."""
 
     def filter(self, mask: pa.Array) -> UserRecordColumns:
-        """The user records for which ``mask`` is true."""
+        """Return the user records for which ``mask`` is true."""
         return UserRecordColumns(*(getattr(self, f.name).filter(mask) for f in fields(self)))
 
 
 def is_aggregated(data: bytes) -> bool:
-    """Whether ``data`` says that it is an aggregated record; it may still be malformed."""
+    """Whether ``data`` starts like an aggregated record, which may still be malformed."""
     return data.startswith(MAGIC) and len(data) > ENVELOPE_SIZE
 
 
 def message_of(data: bytes) -> bytes | None:
-    """The message in an aggregated record's data; None where there is none, or its MD5 differs."""
+    """Return the message in an aggregated record's data; None for other data or a wrong MD5."""
     if not is_aggregated(data):
         return None
     message = memoryview(data)[len(MAGIC) : -DIGEST_SIZE]
-    # No security is meant: without the flag a machine in FIPS mode refuses MD5.
+    # Not for security. Without the flag, a machine in FIPS mode refuses MD5.
     digest = hashlib.md5(message, usedforsecurity=False).digest()
     return bytes(message) if data.endswith(digest) else None
 
 
 @dataclass(frozen=True, slots=True)
 class _Envelope:
-    """An aggregated record with its user records still as protobuf wrote them."""
+    """An aggregated record whose user records are still encoded."""
 
     partition_keys: list[str]
     explicit_hash_keys: list[str]
@@ -106,7 +106,7 @@ class _Envelope:
 
 
 def _open(data: bytes) -> _Envelope | None:
-    """The envelope of an aggregated record; None when ``data`` is none, or one without records."""
+    """Return the envelope of an aggregated record; None for other data, or if it has no records."""
     message = message_of(data)
     if message is None:
         return None
@@ -117,7 +117,7 @@ def _open(data: bytes) -> _Envelope | None:
         explicit_hash_keys = envelope.explicit_hash_key_table[:]
     except (DecodeError, UnicodeDecodeError):
         return None
-    # A string that is not UTF-8 comes out of upb as bytes; the pure Python runtime raises.
+    # upb returns a string that is not UTF-8 as bytes; the pure Python runtime raises.
     if not {str}.issuperset(map(type, chain(partition_keys, explicit_hash_keys))):
         return None
     messages = envelope.records[:]
@@ -128,26 +128,26 @@ def _open(data: bytes) -> _Envelope | None:
 
 
 @functools.cache
-def _openers(_: int) -> ThreadPoolExecutor:
-    """Threads that open aggregates beside their callers'; by process id: none survives a fork."""
+def _thread_pool(_: int) -> ThreadPoolExecutor:
+    """Return this process's threads that open aggregates. The id is a key: forks lose threads."""
     return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="kpl")
 
 
 def _open_all(records: Sequence[Record]) -> list[_Envelope | None]:
-    """`_open` each record. Half of unpacking is MD5, which needs no GIL: two threads share it."""
-    if sum(len(record.data) for record in records) < _WORTH_A_THREAD:
+    """`_open` each record. MD5 takes half of the time without the GIL, so two threads share it."""
+    if sum(len(record.data) for record in records) < _MIN_SIZE_FOR_THREAD:
         return [_open(record.data) for record in records]
     middle = len(records) // 2
-    rest = _openers(os.getpid()).submit(lambda: [_open(r.data) for r in records[middle:]])
+    rest = _thread_pool(os.getpid()).submit(lambda: [_open(r.data) for r in records[middle:]])
     return [_open(record.data) for record in records[:middle]] + rest.result()
 
 
 _Parsed = tuple[int, int | None, bytes]
-"""A user record: index of its partition key, index of its explicit hash key or None, data."""
+"""A user record: the index of its partition key, that of its explicit hash key or None, data."""
 
 
 def _parse(envelope: _Envelope) -> list[_Parsed] | None:
-    """The user records, by the protobuf runtime; None when any is malformed."""
+    """Parse the user records with the protobuf runtime; None if any is malformed."""
     parsed: list[_Parsed] = []
     for message in envelope.messages:
         record = KplRecord()
@@ -169,7 +169,7 @@ def _parse(envelope: _Envelope) -> list[_Parsed] | None:
 
 
 def _canonical(envelope: _Envelope) -> _Envelope | None:
-    """The same user records with nothing else in their messages; None when any is malformed."""
+    """Re-encode the user records without other fields; None if any is malformed."""
     parsed = _parse(envelope)
     if parsed is None:
         return None
@@ -184,7 +184,7 @@ def _canonical(envelope: _Envelope) -> _Envelope | None:
 
 @public
 def deaggregate(records: Sequence[Record]) -> UserRecordColumns:
-    """The user records of ``records``, in order, each record that is not aggregated as it is."""
+    """Return the user records of ``records`` in order. A plain record is one user record."""
     chunks = [_unpack(records[start:stop], start) for start, stop in _chunks(records)]
     if len(chunks) == 1:
         return chunks[0]
@@ -197,16 +197,16 @@ def deaggregate(records: Sequence[Record]) -> UserRecordColumns:
 
 
 def count_user_records(records: Iterable[Record]) -> list[int]:
-    """How many user records each record holds, as `deaggregate` will find unless one is malformed.
+    """Return the number of user records in each record: one for a plain record.
 
-    It is one for a record that is not aggregated.
+    `deaggregate` gives the same numbers, except for aggregates with a malformed user record.
     """
     envelopes = (_open(record.data) if is_aggregated(record.data) else None for record in records)
     return [1 if envelope is None else len(envelope.messages) for envelope in envelopes]
 
 
 def _chunks(records: Sequence[Record]) -> Iterator[tuple[int, int]]:
-    """Where to cut ``records``: one chunk at least, and each but the last of `_CHUNK_SIZE`."""
+    """Yield the bounds of chunks of ``records``: one at least, each but the last `_CHUNK_SIZE`."""
     start = size = 0
     for place, record in enumerate(records):
         if size >= _CHUNK_SIZE:
@@ -217,7 +217,7 @@ def _chunks(records: Sequence[Record]) -> Iterator[tuple[int, int]]:
 
 
 def _unpack(records: Sequence[Record], first: int) -> UserRecordColumns:
-    """The columns of one chunk, which begins at the place ``first``."""
+    """Return the columns of one chunk, whose first record has the index ``first``."""
     envelopes = _open_all(records)
     if np is None:
         return _columns_one_by_one(records, envelopes, first)
@@ -275,11 +275,11 @@ def _columns_one_by_one(
 def _columns_at_once(
     records: Sequence[Record], envelopes: Sequence[_Envelope | None], first: int
 ) -> UserRecordColumns | list[int]:
-    """The columns, all user records at a time, or the places of aggregates not in the usual form.
+    """Return the columns, or the indices of aggregates that are not in the usual form.
 
-    The usual form of a user record is what every aggregator writes: partition key index, explicit
-    hash key index if there is one, data, in this order and nothing else. Then the data is the rest
-    of the message after a short header, and one cut per message gives the whole column.
+    Every aggregator writes a user record in the usual form: partition key index, explicit hash key
+    index if there is one, and data, in this order. Then the data is the rest of the message after
+    a short header, and one cut per message gives the whole column.
     """
     partition_keys: list[str | None] = []
     explicit_hash_keys: list[str] = []
@@ -333,7 +333,7 @@ def _columns_at_once(
 
 
 class _Headers(NamedTuple):
-    """What stands before the data of each message, as columns; garbage where it is not usual."""
+    """The headers before the data of each message, as columns; garbage if not `usual`."""
 
     usual: Any
     key: Any
@@ -345,8 +345,8 @@ class _Headers(NamedTuple):
 def _read_headers(wire: Any, offsets: Any) -> _Headers:
     """Read the headers of the messages in ``wire`` (uint8) between ``offsets`` (int64, n + 1).
 
-    `_HEADER_SIZE` bytes must follow the last message. A message is usual only if its data ends
-    where it ends, so a header that was read beyond a message's end never is.
+    `_HEADER_SIZE` bytes must follow the last message. A message is in the usual form only if its
+    data ends at its own end, so a header read beyond the end of a message never is.
     """
     at, end = offsets[:-1], offsets[1:]
     usual = wire[at] == _KEY_TAG
@@ -365,7 +365,7 @@ def _read_headers(wire: Any, offsets: Any) -> _Headers:
 
 
 def _read_varints(wire: Any, at: Any) -> tuple[Any, Any, Any]:
-    """The varints that begin ``at``: (values, where they end, whether they are over by then)."""
+    """Read the varints at the offsets ``at``; return (values, their ends, which are complete)."""
     byte = wire[at]
     value = (byte & 0x7F).astype(np.int64)
     at = at + 1

@@ -1,0 +1,1 @@
+"""Writing user records to a stream with PutRecords, with order and retries."""

@@ -1,8 +1,8 @@
-"""Which entries go into the next PutRecords call: decisions only, on a clock that is passed in.
+"""A queue that chooses the entries of each PutRecords call. Pure: callers pass the time.
 
-PutRecords takes an entry and refuses its neighbour: it promises no order, not even inside one
-call. Where order matters, a call therefore holds at most one entry of a lane (a partition key, or
-a shard of aggregates), and until that one is accepted no other entry of the lane is put.
+PutRecords may accept an entry and refuse its neighbour: it guarantees no order, even within a call.
+If order matters, a call therefore holds at most one entry of a lane (a partition key, or a shard of
+aggregates), and no other entry of the lane is put until that one is accepted.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from itertools import chain, count
 from sparkinesis.stream.put_entry import PutEntry
 
 MAX_ENTRIES = 500
-"""Entries of a PutRecords call at most."""
+"""The most entries of a PutRecords call."""
 MAX_CALL_SIZE = 5 * 1_048_576
-"""Bytes of a call with several entries, keys included.
+"""The most bytes of a call with several entries, keys included.
 
-The service takes 10 MiB today, and took 5 MiB before. More per call gains nothing: a shard takes
-1 MiB a second. An entry larger than this goes alone.
+The service accepts 10 MiB now, and accepted 5 MiB before. Larger calls gain nothing, because a
+shard accepts 1 MiB a second. A larger entry is put in a call of its own.
 """
 
 
 class PutQueue:
-    """Entries that wait for a call. Owned by one thread.
+    """The entries that wait for a call. Owned by one thread.
 
-    An entry taken stays the queue's business until `accepted` or `refused` tells what became of it.
+    The caller reports the result of each taken entry with `accepted` or `refused`.
     """
 
     def __init__(self) -> None:
@@ -35,13 +35,13 @@ class PutQueue:
         self._later: list[tuple[float, int, Sequence[PutEntry]]] = []
         self._number = count()
         self._behind: dict[str, deque[PutEntry]] = {}
-        """For each lane with an entry ready, waiting or taken: what comes after that entry."""
+        """The later entries of each lane that has an entry ready, waiting or taken."""
         self._waiting = 0
         self.size = 0
-        """Bytes of the entries that are not taken."""
+        """The bytes of the entries that are not taken."""
 
     def __len__(self) -> int:
-        """How many entries are not taken."""
+        """Return the number of entries that are not taken."""
         return self._waiting
 
     def add(self, entries: Iterable[PutEntry]) -> None:
@@ -57,9 +57,9 @@ class PutQueue:
                 self._ready.append(entry)
 
     def take(self, now: float) -> list[PutEntry]:
-        """The entries of the next call, within the limits of one; empty if none may go now."""
+        """Return the entries of the next call, within its limits; empty if none is due."""
         while self._later and self._later[0][0] <= now:
-            # In front: they have waited longest.
+            # At the front, because they have waited longest.
             self._ready.extendleft(reversed(heapq.heappop(self._later)[2]))
         taken: list[PutEntry] = []
         size = 0
@@ -73,11 +73,11 @@ class PutQueue:
         return taken
 
     def next_due(self) -> float | None:
-        """When the first refused entries may be put again; None when none are waiting for that."""
+        """Return the instant of the next retry; None if no refused entries are waiting."""
         return self._later[0][0] if self._later else None
 
     def accepted(self, entry: PutEntry) -> None:
-        """The service has stored a taken entry: the next one of its lane may go."""
+        """Record that the service stored a taken entry; this frees the next one of its lane."""
         if entry.lane is None:
             return
         behind = self._behind[entry.lane]
@@ -89,11 +89,11 @@ class PutQueue:
     def refused(
         self, entries: Sequence[PutEntry], now: float, pause: Callable[[int], float]
     ) -> None:
-        """The service has refused taken entries of one call: they go again after a pause.
+        """Record that the service refused taken entries of one call; retry them after a pause.
 
-        They wait together, so that they do not come back as many small calls. ``pause`` gives the
-        seconds to wait by the number of refusals so far, which is the least of theirs: an entry
-        that was unlucky does not hold up those beside it.
+        They wait together, so that they do not become many small calls. ``pause`` returns the
+        seconds to wait for a number of earlier refusals: the smallest number of these entries, so
+        that an often refused entry does not delay the others.
         """
         delay = pause(min(entry.attempts for entry in entries))
         for entry in entries:
@@ -103,7 +103,7 @@ class PutQueue:
         self._waiting += len(entries)
 
     def take_all(self) -> list[PutEntry]:
-        """Empty the queue, for packing anew: each lane in order. Only while none is taken."""
+        """Empty the queue and return its entries, each lane in order. Only while none is taken."""
         later = chain.from_iterable(entries for _, _, entries in self._later)
         behind = chain.from_iterable(self._behind.values())
         found = list(chain(later, self._ready, behind))

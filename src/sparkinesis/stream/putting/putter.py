@@ -1,4 +1,4 @@
-"""Puts user records on a stream, at least once each: calls in parallel, refused entries again."""
+"""Puts user records on a stream, each at least once, with parallel calls and retries."""
 
 from __future__ import annotations
 
@@ -22,26 +22,27 @@ from sparkinesis.stream.routing import HashRange, ShardMap, hash_key
 _log = logging.getLogger(__name__)
 
 CALLS_AT_A_TIME = 4
-"""PutRecords calls that one task has under way at most."""
+"""The most simultaneous PutRecords calls of one task."""
 
 LOW_WATER = MAX_ENTRIES * CALLS_AT_A_TIME
 LOW_WATER_SIZE = 8 * 1_048_576
-"""With fewer entries, and bytes of them, than this waiting, more records are asked for."""
+"""`put` returns for more records once the waiting entries and bytes are not above these."""
 
 RETRY = Retry(cap=3.0)
-"""A shard's limits are per second: to wait much longer would leave it idle."""
+"""The backoff for refused entries. A shard's limits are per second, so a longer cap would leave it
+idle."""
 
 _REFRESHES = 6
 
 
 @dataclass(frozen=True, slots=True)
 class PutPlan:
-    """How user records are put.
+    """The way in which user records are put.
 
-    ordered: no user record is put before the earlier ones of its partition key are stored. What is
-    stored twice repeats in order, so that the first of each are in the order given. Aggregated,
-    this is so for user records of one key that go to one shard: explicit hash keys may part them.
-    aggregate_size: bytes of an aggregate at most; None puts every user record as it is.
+    ordered: puts a user record only after the earlier ones of its partition key are stored.
+    Duplicates repeat in order, so that the first copies are in the given order. With aggregation
+    this holds for user records of one key in one shard: explicit hash keys may separate them.
+    aggregate_size: the most bytes of an aggregate; None puts every user record plain.
     """
 
     ordered: bool = False
@@ -49,14 +50,13 @@ class PutPlan:
 
 
 class Putter:
-    """Puts the user records of one task. Used by one thread; the calls run on threads of its own.
+    """Puts the user records of one task. For one thread; the calls run on the putter's own threads.
 
-    As a context manager: it leaves its block when everything is stored, or raises.
+    As a context manager, it leaves its block once all records are stored, or raises.
 
-    Errors: those of `StreamClient`, and `ServiceError` when the service takes nothing at all for
-    ``retry.give_up_after`` seconds, in which the time between two calls of `put` does not count.
-    What was put before an error stays put, so that a task that is tried again stores it a second
-    time.
+    Raises the errors of `StreamClient`, and `ServiceError` if the service accepts nothing for
+    ``retry.give_up_after`` seconds; time between two calls of `put` does not count. Records that
+    were put before an error remain in the stream, so a retried task stores them again.
     """
 
     def __init__(
@@ -66,9 +66,9 @@ class Putter:
         retry: Retry = RETRY,
         on_stored: Callable[[Sequence[OutgoingRecord]], None] = lambda _: None,
     ) -> None:
-        """``on_stored`` is told of user records, the objects that were given, once they are stored.
+        """``on_stored`` is called with user records (the same objects) once they are stored.
 
-        For plans without aggregates. It is called by the thread that uses the putter.
+        Only for plans without aggregates. The thread that uses the putter calls it.
         """
         self._address = address
         self._plan = plan
@@ -81,15 +81,15 @@ class Putter:
         self._calls: dict[Future[list[PutResult]], list[PutEntry]] = {}
         self._shards: ShardMap | None = None
         self._misplaced: list[tuple[PutEntry, str]] = []
-        """Entries that landed in another shard than expected, and in which."""
+        """The entries that landed in another shard than expected, each with that shard."""
         self._routes_by_hash_key = True
-        """The service puts records where their hash keys belong; streams that distribute records
-        themselves (RecordDistributionStrategy AUTO) pay no heed to those."""
+        """False for a stream that distributes records regardless of hash keys
+        (RecordDistributionStrategy AUTO)."""
         self._stale = False
-        """Whether an answer has shown that the shards have changed."""
+        """True once an answer shows that the shards have changed."""
         self._progress_at = self._left_at = retry.clock()
         self._errors: Counter[tuple[str, str]] = Counter()
-        """Why entries were refused since the service last took one."""
+        """The reasons of refusals since the service last accepted an entry."""
 
     def __enter__(self) -> Putter:
         return self
@@ -104,11 +104,11 @@ class Putter:
             if error is None:
                 self.flush()
         finally:
-            self._stopped.set()  # or a call that is being tried again would go on for minutes
+            self._stopped.set()  # otherwise a call might retry for minutes
             self._threads.shutdown(cancel_futures=True)
 
     def put(self, records: Iterable[OutgoingRecord]) -> None:
-        """Take user records, checked before; returns when it is worth giving more."""
+        """Add checked user records; return when the putter can use more."""
         self._resume()
         self._queue.add(self._entries(records))
         self._begin_calls()
@@ -117,14 +117,14 @@ class Putter:
         self._left_at = self._retry.clock()
 
     def flush(self) -> None:
-        """Return when everything is stored."""
+        """Wait until all records are stored."""
         self._resume()
         while self._queue or self._calls or self._stale:
             self._step()
         self._left_at = self._retry.clock()
 
     def _resume(self) -> None:
-        """Do not count the time for which nobody looked at answers, nor put anything again."""
+        """Exclude the time since the last call, in which no answer was handled."""
         self._progress_at += self._retry.clock() - self._left_at
 
     def _entries(self, records: Iterable[OutgoingRecord]) -> list[PutEntry]:
@@ -136,7 +136,7 @@ class Putter:
         return aggregated_entries(records, self._shards, size, ordered=ordered)
 
     def _step(self) -> None:
-        """Make the calls that may be made now, then wait until something changes."""
+        """Start the calls that are due, then wait for an answer or the next due time."""
         if self._stale and not self._calls:
             self._reroute()
         self._begin_calls()
@@ -186,28 +186,29 @@ class Putter:
         (code, message), _ = self._errors.most_common(1)[0]
         counted = Counter(code for code, _ in self._errors.elements())
         said = ", ".join(f"{code} ({count} times)" for code, count in counted.most_common())
-        advice = "Try again later; if it persists, ask the service's health page."
+        advice = "Try again later; if the error persists, check the AWS Health Dashboard."
         if code in THROTTLED:
             advice = (
-                "The shards' limits of 1,000 records and 1 MiB a second are used up: give the "
-                "stream more shards, or spread the partition keys, or pack small records with the "
-                "option aggregation=true."
+                "The shards' limits of 1,000 records and 1 MiB a second are exceeded: add shards "
+                "to the stream, spread the partition keys, or pack small records with the option "
+                "aggregation=true."
             )
         return ServiceError(
-            f"PutRecords failed on {self._address}: it took none of the {waiting} records that "
-            f"this task has left, over {self._retry.give_up_after:g} seconds of retries: {said}. "
-            f"{advice} What was put before stays in the stream. The last message: {message}"
+            f"PutRecords failed on {self._address}: the service accepted none of this task's "
+            f"{waiting} remaining records in {self._retry.give_up_after:g} seconds of retries: "
+            f"{said}. {advice} Records that were put before remain in the stream. The most "
+            f"frequent message: {message}"
         )
 
     def _reroute(self) -> None:
-        """Pack anew, for the shards that there are now. No call is under way."""
+        """Pack the remaining records again, for the present shards. No call is in progress."""
         self._shards = self._refreshed({shard for _, shard in self._misplaced})
         if any(_is_elsewhere(entry, self._shards.ranges.get(at)) for entry, at in self._misplaced):
             self._routes_by_hash_key = False
             _log.warning(
-                "The stream %s distributes records itself, whatever their hash keys: aggregates "
-                "go to any shard. A KCL drops those that hold a key of another shard: write with "
-                "aggregation=false if one reads the stream.",
+                "The stream %s distributes records itself, regardless of hash keys, so aggregates "
+                "go to any shard. A KCL drops aggregates that hold a key of another shard: write "
+                "with aggregation=false if a KCL reads the stream.",
                 self._address,
             )
         again: list[OutgoingRecord] = []
@@ -215,16 +216,16 @@ class Putter:
             own = self._shards.ranges.get(landed)
             fits = own is not None and all(hash_key(key, e) in own for key, e, _ in entry.members)
             if len(entry.members) > 1 and not fits:
-                # A reader that checks hash ranges (a KCL) drops all of such an aggregate.
+                # A reader that checks hash ranges, such as a KCL, drops the whole aggregate.
                 again += entry.members
-        # What is put again comes first: nothing behind it in its lane has been put.
+        # These come first: no later entry of their lanes has been put.
         again += [record for entry in self._queue.take_all() for record in entry.members]
         self._misplaced.clear()
         self._stale = False
         self._queue.add(self._entries(again))
 
     def _refreshed(self, landed: Iterable[str]) -> ShardMap:
-        """The shards there are now. ListShards may take a moment to tell of those in ``landed``."""
+        """Return the present shards. Retries while ListShards lags behind those in ``landed``."""
         found = self._client.shard_map()
         for attempt in range(_REFRESHES):
             if found.ranges.keys() >= set(landed):
@@ -240,9 +241,9 @@ class Putter:
 
 
 def _is_elsewhere(entry: PutEntry, landed: HashRange | None) -> bool:
-    """Whether a record is in a shard that its own hash key does not belong to.
+    """Whether an entry landed in a shard that does not own its hash key.
 
-    A shard's hash keys never change, so that is no matter of a reshard.
+    A shard's hash keys never change, so a reshard cannot be the reason.
     """
     return (
         landed is not None and hash_key(entry.partition_key, entry.explicit_hash_key) not in landed

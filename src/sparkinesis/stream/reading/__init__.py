@@ -1,0 +1,1 @@
+"""Reading a shard: cursors, call budgets, ranges, retention checks, and Arrow batches."""

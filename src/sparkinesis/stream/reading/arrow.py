@@ -1,9 +1,9 @@
-"""Records as Arrow batches: the columns that the Spark source and record processors give.
+"""Records as Arrow batches, with the columns of the Spark source and of record processors.
 
-No Python object is made per row for what repeats (stream, shard, sequence number, arrival time).
+Values that repeat (stream, shard, sequence number, arrival time) have no Python object per row.
 
-Arrow's string and binary columns hold 2 GiB each. A GetRecords page (10 MB of data) stays below it
-by far; of what aggregated keys may expand to, see `sparkinesis.stream.kpl.unpack`.
+Arrow's string and binary columns hold 2 GiB each, far more than a GetRecords page (10 MB of data).
+`sparkinesis.stream.kpl.unpack` limits the size of unpacked partition keys.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ USER_RECORD_SCHEMA: pa.Schema = pa.schema(
         ("explicitHashKey", pa.string()),
     ]
 )
-"""The columns of user records, as Databricks' Kinesis source names them, and two of ours."""
+"""The columns of user records: those of Databricks' Kinesis source, and two more."""
 
 _NO_RECORDS = pa.RecordBatch.from_pylist([], schema=USER_RECORD_SCHEMA)
 
@@ -40,11 +40,11 @@ _NO_RECORDS = pa.RecordBatch.from_pylist([], schema=USER_RECORD_SCHEMA)
 def to_arrow(
     records: Sequence[Record], *, stream: str, shard_id: str, deaggregate: bool = True
 ) -> pa.RecordBatch:
-    """The user records of ``records`` as one batch of `USER_RECORD_SCHEMA`, in stream order.
+    """Return the user records of ``records`` as one batch of `USER_RECORD_SCHEMA`, in stream order.
 
-    A record that is not aggregated is one row with sub-sequence number 0. It has no explicit hash
-    key: GetRecords does not return it. Its partition key is null where it was put without one.
-    ``deaggregate=False`` gives one row per record.
+    A record that is not aggregated is one row with sub-sequence number 0. Its explicit hash key is
+    null, because GetRecords does not return it; its partition key is null if it was put without
+    one. With ``deaggregate=False`` every record is one row.
     """
     batch, _ = to_arrow_within(
         records, None, stream=stream, shard_id=shard_id, deaggregate=deaggregate
@@ -60,10 +60,10 @@ def to_arrow_within(
     shard_id: str,
     deaggregate: bool = True,
 ) -> tuple[pa.RecordBatch, int]:
-    """As `to_arrow`, less the user records of other shards; and how many of those there were.
+    """Return the batch of `to_arrow` without user records of other shards, and their number.
 
     ``hash_range``: the first and the last hash key of the shard, for the filter of
-    `sparkinesis.stream.kpl.hash_filter`; None filters nothing.
+    `sparkinesis.stream.kpl.hash_filter`; None for no filter.
     """
     if not records:
         return _NO_RECORDS, 0  # most answers of a quiet shard
@@ -104,10 +104,10 @@ def to_arrow_within(
 
 
 def _arrival(seconds: list[float | None]) -> pa.Array:
-    """Arrival times from epoch seconds.
+    """Convert epoch seconds to a column of arrival times.
 
-    The service means milliseconds, which a float of seconds holds only nearly: round to them, not
-    to what the float happens to be.
+    Arrival times are whole milliseconds, which a float of seconds only approximates: this rounds to
+    milliseconds.
     """
     milliseconds = pc.round(pc.multiply(pa.array(seconds, pa.float64()), 1000.0))
     return milliseconds.cast(pa.int64()).cast(pa.timestamp("ms", tz="UTC")).cast(_ARRIVAL_TYPE)

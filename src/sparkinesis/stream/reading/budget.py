@@ -1,10 +1,10 @@
-"""Call and byte budgets: what keeps a reader within a shard's limits before the service has to.
+"""Call and byte budgets, which keep a reader within a shard's limits.
 
-A shard takes 5 GetRecords and 5 GetShardIterator calls a second and gives 2 MB/s, for all its
-polling consumers together (Kinesis' quotas page). Planner and readers run in different processes
-and take turns on a shard, so each side has a budget of its own, and together they hold the limit.
-When the next call may be made is in a slot: of this process, or of all readers of a machine
-(`sparkinesis.stream.reading.machine_budget`).
+A shard accepts 5 GetRecords and 5 GetShardIterator calls a second and returns 2 MB/s, for all its
+polling consumers together (Kinesis' quotas page). The planner and the readers of a query run in
+different processes and alternate on a shard, so each side has its own budget, and the sum is within
+the limit. A `BudgetState` holds the instant of the next call, for this process or for all readers
+of a machine (`sparkinesis.stream.reading.machine_budget`).
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from types import TracebackType
 from typing import Protocol
 
 MAX_RECORDS_PER_CALL = 10_000
-"""The most records that one GetRecords call returns, beside 10 MB."""
+"""The most records that one GetRecords call returns; it also returns 10 MB at most."""
 
 LARGEST_PAGE = 10_000_000
-"""Bytes that one GetRecords call returns at most, nearly."""
+"""The approximate most bytes that one GetRecords call returns."""
 
 _LATE = 60.0
-"""Seconds beyond twice what any call costs: no reader of this boot wrote an instant that late."""
+"""Seconds beyond twice the largest cost of a call: a later instant is from before a reboot."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """What one side, planner or reader, allows itself on one shard; 0 means without limit."""
+    """The limits of one side (planner or readers) on one shard; 0 means no limit."""
 
     calls_per_second: float = 5 / 3
     bytes_per_second: float = 2_000_000.0
 
     @property
     def is_limited(self) -> bool:
-        """Whether there is anything to wait for."""
+        """Whether calls or bytes have a limit."""
         return bool(self.calls_per_second or self.bytes_per_second)
 
     @property
@@ -44,12 +44,12 @@ class Pace:
         return 1.0 / self.calls_per_second if self.calls_per_second else 0.0
 
     def cost(self, size: int) -> float:
-        """Seconds of the byte budget that a page of ``size`` bytes uses up."""
+        """Return the seconds of the byte budget that a page of ``size`` bytes uses."""
         return size / self.bytes_per_second if self.bytes_per_second else 0.0
 
 
 class BudgetState(Protocol):
-    """Where the instant is kept from which on a call may be made; read and set it within `with`."""
+    """The instant from which the next call may be made. Read and set it within `with`."""
 
     free_at: float
     """Seconds of `time.monotonic`."""
@@ -65,7 +65,7 @@ class BudgetState(Protocol):
 
 
 class LocalBudgetState:
-    """A slot of whoever made it: shared by threads only."""
+    """A budget's state in memory, which the threads of one process share."""
 
     def __init__(self) -> None:
         self.free_at = float("-inf")
@@ -84,12 +84,12 @@ class LocalBudgetState:
 
 
 class CallBudget:
-    """Spaces the calls of one kind on one shard. Thread-safe; each call is made within `with`.
+    """Spaces the calls of one operation on one shard. Thread-safe; make each call within `with`.
 
-    A bucket that holds a single call: a burst of saved-up calls would take what other consumers
-    of the shard need. The spacing runs from a call's answer, since nobody knows how long the call
-    was on its way: callers that take turns reach the service that far apart, whatever delays them.
-    Callers at the same time, as with speculative tasks, are apart when they send.
+    A token bucket that holds a single call: a burst of saved calls would take what other consumers
+    of the shard need. The spacing starts at a call's answer, because the delay of a request is
+    unknown: successive callers reach the service at that distance, whatever their delays.
+    Simultaneous callers, such as speculative tasks, keep the distance when they send.
 
     ``new_state`` is not called for a pace without limits.
     """
@@ -108,14 +108,14 @@ class CallBudget:
         self._sleep = sleep
 
     def __enter__(self) -> None:
-        """Return when the next call may be made, and count it as made."""
+        """Wait until the next call may be made, and count the call."""
         if self._state is None:
             return
         while True:
             with self._state:
                 now = self._clock()
                 wait = self._state.free_at - now
-                # Before a reboot the clock was ahead: such an instant says nothing.
+                # An instant this late is from before a reboot, and means nothing.
                 if wait <= 0 or wait > self._latest:
                     self._state.free_at = now + self._pace.spacing
                     return
@@ -130,11 +130,11 @@ class CallBudget:
         self._busy_for(self._pace.spacing)
 
     def spend(self, size: int) -> None:
-        """Count ``size`` bytes read: a 10 MB page keeps the shard busy for five seconds."""
+        """Count ``size`` bytes: a 10 MB page delays the next call by five seconds."""
         self._busy_for(self._pace.cost(size))
 
     def idle_for(self) -> float:
-        """Seconds since when a call may be made; less than 0: until then."""
+        """Return the seconds since a call is permitted; negative: the seconds until then."""
         return float("inf") if self._state is None else self._clock() - self._state.free_at
 
     def _busy_for(self, seconds: float) -> None:
@@ -145,9 +145,9 @@ class CallBudget:
 
 
 class ShardBudget:
-    """What one side may call on one shard: each operation has a limit of its own.
+    """The budgets of one side (planner or readers) on one shard, one for each operation.
 
-    ``new_state`` gives the slot for the calls of an operation.
+    ``new_state`` returns the state for the calls of an operation.
     """
 
     def __init__(

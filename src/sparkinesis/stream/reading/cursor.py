@@ -1,4 +1,4 @@
-"""A place in a shard from which GetRecords goes on: an iterator that renews itself."""
+"""A cursor that reads a shard with GetRecords, and renews its iterator."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from sparkinesis.stream.reading.split_page import split_page
 
 
 class ShardCursor:
-    """Fetches a shard's pages one after the other; used by one thread at a time.
+    """Fetches a shard's pages in order. For one thread at a time.
 
-    ``inclusive`` begins AT the record of an `AfterRecord` position, so that the caller sees whether
-    that record is still kept; the caller drops it. ``renews``: an iterator that has expired is
-    replaced; else `fetch` raises `ExpiredIteratorError`.
+    inclusive: starts AT the record of an `AfterRecord` position, so that the caller sees whether
+    that record still exists; the caller drops it. renews: replaces an expired iterator; otherwise
+    `fetch` raises `ExpiredIteratorError`.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class ShardCursor:
     ) -> None:
         self.shard_id = shard_id
         self.at_end = False
-        """True once the shard is closed and every record of it was fetched."""
+        """True once the shard is closed and all its records have been fetched."""
         self._client = client
         self._budget = budget
         self._position = position
@@ -42,7 +42,7 @@ class ShardCursor:
         )
 
     def fetch(self, limit: int = MAX_RECORDS_PER_CALL) -> Fetched:
-        """The next page, waiting for the shard's budget first. Not to be called `at_end`."""
+        """Wait for the shard's budget, and return the next page. Do not call this `at_end`."""
         while True:
             if self._iterator is None:
                 self._iterator = self._client.shard_iterator(
@@ -71,7 +71,7 @@ class ShardCursor:
         return self._early_filter.apply(fetched)
 
     def keep(self, fetched: Fetched, count: int) -> Fetched:
-        """Keep the first ``count`` records of the last page; the others are fetched again."""
+        """Return the first ``count`` records of the last page; fetch the others again."""
         if count >= len(fetched.page.records):
             return fetched
         kept, _ = split_page(fetched, count)

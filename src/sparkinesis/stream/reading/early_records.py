@@ -1,14 +1,13 @@
-"""The first records of a cursor: those that lie before its position are dropped.
+"""A filter for records that a server returns from before a cursor's position.
 
-The service begins a page or a subscription exactly at the position that it is asked for. Some other
-servers begin earlier, at the shard's oldest record for instance, and each renewal of a subscription
-then repeats all that was read before.
+Kinesis starts a page or a subscription exactly at the requested position. Some other servers start
+earlier, for instance at the shard's oldest record, so that each renewal of a subscription repeats
+all records.
 
-The rule for an instant is the service's own, as its API reference tells it of AT_TIMESTAMP: reading
-begins with the first record that arrived at the instant or later, and everything behind that record
-follows, whatever its arrival time. So only the records in front of that first one are dropped. The
-same records are dropped at every replay, and a batch that begins behind a record loses none by its
-arrival time.
+The rule for an instant is that of the API reference for AT_TIMESTAMP: reading starts with the first
+record that arrived at the instant or later, and includes all records after that one, whatever their
+arrival times. So the filter drops only the records before that first one. Every replay drops the
+same records, and a batch that starts after a record loses none because of its arrival time.
 """
 
 from __future__ import annotations
@@ -32,62 +31,62 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _WHOLE_SECOND_MS = 1_000
-"""Servers and clients (boto3 of 2024) exist that cut an instant to its second."""
+"""Some servers and clients (boto3 of 2024) truncate an instant to its second."""
 
 
 class EarlyRecordFilter:
-    """Drops what a server gives before a cursor's position; used by one thread at a time.
+    """Drops records from before a cursor's position. For one thread at a time.
 
-    One is for the whole life of a cursor: it also sees where the cursor goes on behind an iterator
-    that has expired, or behind a subscription that is over.
+    A filter lasts as long as its cursor: it also covers the positions at which the cursor resumes
+    after an expired iterator or an ended subscription.
     """
 
     def __init__(
         self, address: StreamAddress, shard_id: str, position: Position, *, inclusive: bool
     ) -> None:
-        """``inclusive``: the record of an `AfterRecord` position belongs to what is read."""
+        """``inclusive``: the record of an `AfterRecord` position is read too."""
         self._address = address
         self._shard_id = shard_id
         self._floor: tuple[int, str] | None = None
-        """The sequence number that everything lies behind, as `sequence_order` has it."""
-        self._floor_is_wanted = False
+        """The sequence number that all further records exceed, in the form of `sequence_order`."""
+        self._includes_floor = False
         self._since_ms = position.ms if isinstance(position, AtTimestamp) else None
-        """Set until a record has come that arrived then or later."""
+        """None once a record has arrived at this instant or later."""
         if isinstance(position, AfterRecord):
             self._floor = sequence_order(position.sequence_number)
-            self._floor_is_wanted = inclusive or position.sub_sequence_number is not None
+            self._includes_floor = inclusive or position.sub_sequence_number is not None
 
     def apply(self, fetched: Fetched) -> Fetched:
-        """A page or event without records that lie before the position, or that came before."""
+        """Return the page or event without early records, and without repeated ones."""
         records = fetched.page.records
         if not records:
             return fetched
         kept = self._since(self._behind_floor(records))
         last = sequence_order(records[-1].sequence_number)
         if self._floor is None or last >= self._floor:
-            self._floor, self._floor_is_wanted = last, False
+            self._floor, self._includes_floor = last, False
         if kept is records:
             return fetched
         return replace(fetched, page=msgspec.structs.replace(fetched.page, records=list(kept)))
 
     def rewind(self, sequence_number: str) -> None:
-        """Take what lies behind this record once more: it is fetched again."""
-        self._floor, self._floor_is_wanted = sequence_order(sequence_number), False
+        """Accept the records after this one again: the cursor fetches them again."""
+        self._floor, self._includes_floor = sequence_order(sequence_number), False
 
     def _behind_floor(self, records: Sequence[Record]) -> Sequence[Record]:
         floor = self._floor
         if floor is None:
             return records
         first = sequence_order(records[0].sequence_number)
-        if first > floor or (first == floor and self._floor_is_wanted):
+        if first > floor or (first == floor and self._includes_floor):
             return records
-        cut = bisect.bisect_left if self._floor_is_wanted else bisect.bisect_right
+        cut = bisect.bisect_left if self._includes_floor else bisect.bisect_right
         count = cut(records, floor, key=lambda record: sequence_order(record.sequence_number))
         number = records[0].sequence_number
         _warn(
             self._address,
             self._shard_id,
-            f"from {number} on, which is not behind the sequence number asked for",
+            f"from sequence number {number} on, which does not follow the requested one",
         )
         return records[count:]
 
@@ -108,7 +107,7 @@ class EarlyRecordFilter:
             _warn(
                 self._address,
                 self._shard_id,
-                f"that arrived at {arrival:.3f} (epoch seconds), before the instant asked for",
+                f"that arrived at {arrival:.3f} (epoch seconds), before the requested instant",
             )
         return records[count:]
 
@@ -116,7 +115,8 @@ class EarlyRecordFilter:
 def _may_be_since(record: Record, since_ms: int) -> bool:
     """Whether a record may have arrived at ``since_ms`` (epoch ms) or later.
 
-    A record without an arrival time may have, and so may one whose time is told in whole seconds.
+    True also for a record without an arrival time, and for one in the second of ``since_ms`` whose
+    time has whole seconds only.
     """
     arrival = record.approximate_arrival_timestamp
     if arrival is None:
@@ -129,7 +129,7 @@ def _may_be_since(record: Record, since_ms: int) -> bool:
 
 _lock = threading.Lock()
 _warned: set[str] = set()
-"""Endpoints of which this process has told."""
+"""The endpoints that this process has warned about."""
 
 
 def _warn(address: StreamAddress, shard_id: str, what: str) -> None:
@@ -139,9 +139,9 @@ def _warn(address: StreamAddress, shard_id: str, what: str) -> None:
             return
         _warned.add(place)
     _log.warning(
-        "Kinesis in %s began to read shard %s of stream %r elsewhere than asked: it gave records "
-        "%s. They are dropped, here and wherever it does so again; this is told once. The service "
-        "does not do this: look for a newer version of the server that answers there.",
+        "The server in %s did not start to read shard %s of stream %r at the requested position: "
+        "it returned records %s. These records are dropped, now and in future; this warning is "
+        "logged once. Kinesis does not do this: try a newer version of this server.",
         place,
         shard_id,
         address.name,

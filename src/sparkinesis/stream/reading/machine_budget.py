@@ -1,12 +1,12 @@
-"""One budget per shard for all processes of a machine: its slots are eight bytes each of a file.
+"""A shard's budget that all processes of a machine share, in a file with a slot per shard.
 
-Spark runs a shard's tasks in any of its Python workers, which know nothing of each other. The file
-says when a call may next be made, in seconds of `time.monotonic`, which all processes of a machine
-share. That is no state of a query, which Spark's checkpoint alone has (P4): a file that is deleted
-costs nobody more than a spacing.
+Spark runs a shard's tasks in any of its Python workers, which do not know of each other. A slot of
+eight bytes holds the instant of the next call, in seconds of `time.monotonic`, which all processes
+of a machine share. The file is no state of a query, which only Spark's checkpoint has (P4): if the
+file is deleted, calls are at most one spacing too early.
 
-Where no file can be had (no ``fcntl``, no directory that is this user's alone) or used (a full
-disk), each process spaces its own calls.
+If no file is available (no ``fcntl``, no directory with access for this user only) or writable (a
+full disk), each process spaces its own calls.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ else:
     HAS_FILE_LOCKS = True
 
 SLOTS = 65_536
-"""Shard ids end in a number that counts up, so that only shards this far apart share a slot."""
+"""The slots of a file. Shard ids end in a counter, so only shards this far apart share a slot."""
 
 _INSTANT = struct.Struct("=d")
 
 _ONE_AT_A_TIME = threading.Lock()
-"""File locks are the process's: its threads need this, and the kernel's search for deadlocks, which
-knows no threads, must never see the process hold one lock and wait for another."""
+"""File locks belong to a process, so its threads need this lock. And the kernel's detection of
+deadlocks ignores threads: the process must never wait for a file lock while it holds another."""
 
 
 def machine_budget_state(
     address: StreamAddress, shard_id: str, purpose: object, parent: Path | None = None
 ) -> BudgetState:
-    """The slot of a shard that all processes of this user and machine share for one purpose.
+    """Return the state that all processes of this user and machine share for one purpose.
 
-    ``purpose`` tells what is spaced, by its `repr`. ``parent``: the directory for the directory of
-    files; None: the one for temporary files.
+    purpose: identifies the kind of calls, by its `repr`. parent: the directory in which to create
+    the directory of files; None for the system's temporary directory.
     """
-    # The same name is another stream in another account, which a role or a profile may lead to.
+    # The stream may have a namesake in another account, which a role or a profile selects.
     account = (address.credentials.profile, address.credentials.role_arn)
     stream = (address.name, address.arn, address.region, address.endpoint, *account)
     name = hashlib.sha256(repr((stream, purpose)).encode()).hexdigest()[:32]
@@ -70,7 +70,7 @@ def _number(shard_id: str) -> int:
 
 @functools.cache
 def _open(parent: Path, name: str) -> int | None:
-    """A descriptor of the file, never closed: closing one of a file's ends the process's locks."""
+    """Return a descriptor that is never closed: closing one would release the process's locks."""
     if not HAS_FILE_LOCKS:
         return None
     path = parent / f"sparkinesis-budgets-{os.getuid()}"
@@ -93,7 +93,7 @@ def _open(parent: Path, name: str) -> int | None:
 
 
 class _FileBudgetState:
-    """A slot in a file. What this process set holds even if the file fails."""
+    """A budget's state in a file's slot. Keeps this process's instant if the file fails."""
 
     def __init__(self, file: int, offset: int) -> None:
         self._file = file
@@ -117,7 +117,7 @@ class _FileBudgetState:
     def free_at(self) -> float:
         try:
             shared: float = _INSTANT.unpack(os.pread(self._file, _INSTANT.size, self._offset))[0]
-        except (OSError, struct.error):  # struct: nothing is written there yet
+        except (OSError, struct.error):  # struct: the slot is not written yet
             return self._own
         return max(self._own, shared)
 

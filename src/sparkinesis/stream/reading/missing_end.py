@@ -1,7 +1,7 @@
-"""A closed shard that does not end: its reader stands at the tip, and nothing says that it is over.
+"""Closed shards whose end the server never reports.
 
-The service ends a closed shard: the last page has no NextShardIterator. Some servers (moto) give
-empty pages for ever instead, so that a reader cannot know that it has read all.
+Kinesis ends a closed shard: its last page has no NextShardIterator. Some servers (moto) return
+empty pages for ever, so a reader cannot know that it has read all records.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from sparkinesis.stream.position import Position
 _log = logging.getLogger(__name__)
 
 WARN_AFTER = 60.0
-"""Seconds at the tip of a closed shard that are worth a warning."""
+"""Seconds at the tip of a closed shard after which a warning is logged."""
 
 FAIL_AFTER = 600.0
-"""Seconds after which a read that ends with the shard fails."""
+"""Seconds at the tip after which a read up to the shard's end fails."""
 
 
 class TimeAtTip:
-    """How long a reader has stood at the tip of its shard without a record."""
+    """The time that a reader has spent at the tip of its shard without a record."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         """``clock``: monotonic, in seconds."""
         self._clock = clock
         self.since: float | None = None
-        """When its first page without a record came; None: it is not at the tip."""
+        """The instant of the first empty page at the tip; None if the reader is not at the tip."""
 
     def observe(self, page: Page, *, at_end: bool) -> None:
-        """One more page; ``at_end``: the shard has ended with it."""
+        """Count a page. ``at_end``: the shard ends with this page."""
         if at_end or not is_empty_at_tip(page):
             self.since = None
         elif self.since is None:
@@ -45,9 +45,9 @@ class TimeAtTip:
 
 
 class MissingEndWatch:
-    """Watches a read that ends with its shard, which ListShards showed as closed.
+    """Watches a read up to the end of a shard that ListShards shows as closed.
 
-    A warning after a minute at the tip, and `ServiceError` after ten.
+    Logs a warning after a minute at the tip, and raises `ServiceError` after ten.
     """
 
     def __init__(self, address: StreamAddress, shard_id: str, clock: Callable[[], float]) -> None:
@@ -57,17 +57,17 @@ class MissingEndWatch:
         self._has_warned = False
 
     def observe(self, page: Page, reached: Position, *, at_end: bool) -> None:
-        """One more page, with which the reader has come to ``reached``. Raises `ServiceError`."""
+        """Count a page, after which the reader is at ``reached``. Raises `ServiceError`."""
         self._tip.observe(page, at_end=at_end)
         if self._tip.seconds >= FAIL_AFTER:
             raise ServiceError(
-                f"The end of shard {self._shard_id} of {self._address} does not come: ListShards "
-                "shows the shard as closed, and GetRecords has given empty pages with a "
-                f"NextShardIterator for {self._tip.seconds:.0f} seconds, at position {reached}. So "
-                "nobody can tell that all of it was read. Kinesis ends a closed shard; the server "
-                "that answers here does not (moto does not). Read up to a sequence number, as with "
-                f'the option endingPosition = {{"{self._shard_id}": "<sequence number>"}}, or use '
-                "a server that ends shards, such as `sparkinesis local`."
+                f"Shard {self._shard_id} of {self._address} does not end: ListShards shows "
+                "the shard as closed, but GetRecords has returned empty pages with a "
+                f"NextShardIterator for {self._tip.seconds:.0f} seconds, at {reached}. So it is "
+                "unknown whether all records were read. Kinesis ends a closed shard; this server "
+                "does not (moto does not). Read up to a sequence number, with the option "
+                f'endingPosition = {{"{self._shard_id}": "<sequence number>"}}, or use a server '
+                "that ends shards, such as `sparkinesis local`."
             )
         if self._tip.seconds >= WARN_AFTER and not self._has_warned:
             self._has_warned = True
@@ -79,11 +79,11 @@ class MissingEndWatch:
 
 
 def warn_missing_end(address: StreamAddress, shard_id: str, what_follows: str) -> None:
-    """Warn of a closed shard that does not end."""
+    """Log a warning about a closed shard that does not end."""
     _log.warning(
-        "The end of shard %s of %s does not come: ListShards shows the shard as closed, and for a "
-        "minute GetRecords has given empty pages with a NextShardIterator. Kinesis ends a closed "
-        "shard; the server that answers here does not (moto does not). %s",
+        "Shard %s of %s does not end: ListShards shows the shard as closed, but GetRecords has "
+        "returned empty pages with a NextShardIterator for a minute. Kinesis ends a closed shard; "
+        "this server does not (moto does not). %s",
         shard_id,
         address,
         what_follows,

@@ -1,7 +1,7 @@
-"""Reading one shard's range: exactly the records of (start, end], in order.
+"""A reader of one shard's range: exactly the records of (start, end], in order.
 
-The end is a sequence number that is known to exist, or SHARD_END, so the same range gives the same
-records at any time within retention. What a page holds beyond the end is dropped.
+The end is an existing sequence number, or SHARD_END, so a range has the same records at any time
+within retention. Records of a page after the end are dropped.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from sparkinesis.stream.reading.retention import ReadProgress, RetentionCheck
 def cut_at_end(
     records: Sequence[Record], end: AfterRecord | Literal[Sentinel.SHARD_END]
 ) -> tuple[Sequence[Record], bool, bool]:
-    """Cut a page at a range's end: (records within, the range is over, its end was seen)."""
+    """Cut a page at a range's end; return (records within, range has ended, end was found)."""
     if not isinstance(end, AfterRecord) or not records:
         return records, False, False
     last = sequence_order(end.sequence_number)
@@ -43,13 +43,13 @@ def cut_at_end(
 
 
 SMALLEST_PAGE = 100
-"""Records to ask for, at least, where a range seems to end."""
+"""The fewest records to request near the expected end of a range."""
 
 
 def page_limit(most: int, expected: int | None, seen: int) -> int:
-    """Records to ask for after ``seen`` of ``expected``, at most ``most``.
+    """Return the number of records to request after ``seen`` of ``expected``, up to ``most``.
 
-    What a page holds beyond the range's end was read from the shard's limit for nothing.
+    Records after the range's end would use up the shard's limit for nothing.
     """
     if expected is None:
         return most
@@ -58,14 +58,14 @@ def page_limit(most: int, expected: int | None, seen: int) -> int:
 
 
 class Cursor(Protocol):
-    """Fetches a shard's pages one after the other."""
+    """Fetches a shard's pages in order."""
 
     @property
     def at_end(self) -> bool:
-        """Whether the shard is closed and every record of it was fetched."""
+        """Whether the shard is closed and all its records have been fetched."""
 
     def fetch(self, limit: int) -> Fetched:
-        """The next page, of at most ``limit`` records if it takes one."""
+        """Return the next page, of at most ``limit`` records if the cursor supports limits."""
 
 
 def read_range(
@@ -77,18 +77,18 @@ def read_range(
     *,
     clock: Callable[[], float] = time.monotonic,
 ) -> Generator[Sequence[Record], None, None]:
-    """Yield the range's records, page by page; empty pages are left out.
+    """Yield the range's records, page by page, without empty pages.
 
-    ``open_cursor`` gives a cursor AT a position (inclusive). ``expected``: about how many records
-    the range has, if that is known; it decides how large pages are, never what is read. The next
-    page is fetched while the caller works on the present one. Raises `DataLossError` when the
-    range's start or end has been trimmed, or the first record that the plan saw, or what was next
-    to be read while the caller slept, unless the check is told to go on: then what is left of the
-    range is read. Raises `ServiceError` when the end of a closed shard does not come, by ``clock``
-    (monotonic, in seconds).
+    open_cursor: returns a cursor AT a position (inclusive). expected: the approximate number of
+    records in the range, if known; it affects the size of pages only. clock: monotonic, in seconds.
+
+    The next page is fetched while the caller processes the present one. Raises `DataLossError` if
+    the range's start or end has expired, or the first record that the plan saw, or the next record
+    while the caller paused; if ``check`` accepts losses, yields the rest of the range instead.
+    Raises `ServiceError` if a closed shard does not end.
     """
-    # An initial start may lie before the oldest record: that is what the user asked for.
-    looked_at_start = wanted.is_initial
+    # An initial start may lie before the oldest record: the user chose it.
+    is_start_checked = wanted.is_initial
     edges = _EdgeCheck(wanted, check)
     end_watch = MissingEndWatch(check.client.address, wanted.shard_id, clock)
     reached = ReadProgress(wanted.start)
@@ -99,22 +99,22 @@ def read_range(
         while True:
             try:
                 fetched = following.result()
-                if looked_at_start and reached.may_have_missed(fetched):
+                if is_start_checked and reached.may_have_missed(fetched):
                     cursor = open_cursor(reached.position)
-                    looked_at_start = False
+                    is_start_checked = False
                     fetched = cursor.fetch(page_limit(limit, expected, seen))
             except PositionNotFoundError as error:
                 check.accept_or_raise(error)
                 cursor = open_cursor(TRIM_HORIZON)
                 fetched = cursor.fetch(page_limit(limit, expected, seen))
-                looked_at_start = True
+                is_start_checked = True
             except ShardNotFoundError as error:
                 check.accept_or_raise(error)
                 return
             records: Sequence[Record] | None = fetched.page.records
-            if not looked_at_start:
+            if not is_start_checked:
                 records = check.check_start(wanted.shard_id, reached.position, fetched)
-                looked_at_start = records is not None
+                is_start_checked = records is not None
             reached = reached.after(fetched)
             within, over, end_seen = cut_at_end(records or (), wanted.end)
             ends_at_record = isinstance(wanted.end, AfterRecord)
@@ -131,22 +131,22 @@ def read_range(
 
 
 class _EdgeCheck:
-    """Looks whether the first and the last record of a range, as planned, are in its pages."""
+    """Checks that the planned first and last records of a range are in its pages."""
 
     def __init__(self, wanted: ShardRange, check: RetentionCheck) -> None:
         self._wanted = wanted
         self._check = check
         self._looks_for_first = wanted.first is not None
-        self._is_told = False
+        self._has_reported = False
 
     def check(self, fetched: Fetched, *, over: bool, end_seen: bool) -> None:
-        """One more page; ``over``: the last one. Raises `DataLossError`, once for both edges."""
+        """Check a page; ``over``: the last one. Raises `DataLossError` once for both records."""
         first = next(iter(fetched.page.records), None)
         if self._looks_for_first and (first is not None or over):
             self._looks_for_first = False
-            self._is_told = not self._check.check_planned_first(self._wanted, first)
+            self._has_reported = not self._check.check_planned_first(self._wanted, first)
         ends_at_record = isinstance(self._wanted.end, AfterRecord)
-        if ends_at_record and over and not end_seen and not self._is_told:
-            # The end existed when the range was planned. Now the page begins behind it, or there
-            # is nothing more to come: it has been trimmed, and all before it as well.
+        if ends_at_record and over and not end_seen and not self._has_reported:
+            # The end record existed when the range was planned. Now the page starts after it, or
+            # is the last one: the end record has expired, and all records before it.
             self._check.report_missing_end(self._wanted, fetched)

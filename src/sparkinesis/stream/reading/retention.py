@@ -1,8 +1,8 @@
-"""Has retention removed what a position points at? No record goes missing without a word.
+"""Detects records lost to retention; every loss raises or is logged.
 
-The decisions are pure functions over a position, the service's clock, and what a stream's summary
-tells. `RetentionCheck` looks at pages for them. It calls DescribeStreamSummary only where a record
-is not where it was: a position whose record is still there costs no call.
+The decisions are pure functions of a position, the service's clock, and the stream's summary.
+`RetentionCheck` applies them to pages. It calls DescribeStreamSummary only if the record of a
+position is missing: a position whose record still exists costs no call.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from datetime import datetime, timezone
 
 from sparkinesis.errors import DataLossError
 from sparkinesis.stream.calls.client import Fetched, StreamClient, StreamSummary
-from sparkinesis.stream.calls.explain import BEGIN_ELSEWHERE
+from sparkinesis.stream.calls.explain import START_ELSEWHERE
 from sparkinesis.stream.kpl.unpack import deaggregate
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.position import (
@@ -32,27 +32,28 @@ _log = logging.getLogger(__name__)
 HOUR_MS = 3_600_000
 
 SHORTEST_RETENTION_MS = 24 * HOUR_MS
-"""No stream keeps records for less than this (Kinesis quotas)."""
+"""The shortest retention period of any stream (Kinesis quotas)."""
 
 CLOCK_MARGIN_MS = 60_000
-"""How far arrival times may be out of order, and clocks apart, when silence is put on record."""
+"""The assumed disorder of arrival times and difference of clocks when an offset records that a
+shard had no more records."""
 
 _MOST_EMPTY_PAGES = 5
 
-_MOST_PLACES = 10
-"""Shards that a message names; a stream has thousands."""
+_MOST_NAMED_SHARDS = 10
+"""The most shards to name in a message; a stream may have thousands."""
 
-_LONGER_RETENTION = "; raise the stream's retention period to have more time in future"
+_LONGER_RETENTION = ". To have more time in future, raise the stream's retention period"
 
 ITERATOR_LIFE_MS = 300_000
-"""A shard iterator expires after this (GetShardIterator), and a subscription ends."""
+"""The life of a shard iterator (GetShardIterator), and of a subscription."""
 
 
 def may_have_lost(position: Position, now_ms: int, retention_ms: int) -> bool:
-    """Whether records after ``position`` may have been trimmed, if retention was never shorter.
+    """Whether records after ``position`` may have expired, if retention was never shorter.
 
-    Retention removes by arrival time: nothing is lost while everything that may have come after
-    the position is still kept.
+    Retention removes records by arrival time: no record is lost while the stream keeps all records
+    that may have arrived after the position.
     """
     horizon = now_ms - retention_ms
     if isinstance(position, AtTimestamp):
@@ -63,9 +64,9 @@ def may_have_lost(position: Position, now_ms: int, retention_ms: int) -> bool:
 
 
 def is_kept(position: Position, now_ms: int, retention_ms: int) -> bool:
-    """Whether retention, if it was never shorter, still keeps the position's own record.
+    """Whether the stream still keeps the position's own record, if retention was never shorter.
 
-    False where the position does not tell when its record arrived.
+    False if the position does not hold its record's arrival time.
     """
     if not isinstance(position, AfterRecord) or position.arrived_ms is None:
         return False
@@ -73,25 +74,25 @@ def is_kept(position: Position, now_ms: int, retention_ms: int) -> bool:
 
 
 def has_lost(position: Position, now_ms: int, retention_ms: int) -> bool:
-    """Whether records after ``position`` may be gone, where its own record is not there any more.
+    """Whether records after ``position`` may be lost, given that its own record is missing.
 
-    ``retention_ms``: the stream's retention period now. A record that it would keep, and that is
-    gone, shows that the period was shorter meanwhile. How short is not known; no stream keeps
-    records for less than `SHORTEST_RETENTION_MS`, so whatever arrived within that time is there.
+    ``retention_ms``: the stream's present retention period. If that period should have kept the
+    record, the period was shorter in between. Its length is unknown, but no stream keeps records
+    for less than `SHORTEST_RETENTION_MS`, so all records that arrived within that time exist.
     """
     if not is_kept(position, now_ms, retention_ms):
         return may_have_lost(position, now_ms, retention_ms)
     if is_kept(position, now_ms, SHORTEST_RETENTION_MS):
-        return True  # no retention period removes so young a record
+        return True  # no retention period removes a record this young
     return may_have_lost(position, now_ms, SHORTEST_RETENTION_MS)
 
 
 def is_of_another_stream(position: Position, created_ms: int) -> bool:
-    """Whether a stream that was created at ``created_ms`` is younger than a stored ``position``.
+    """Whether a stored ``position`` is older than the stream, which was created at ``created_ms``.
 
-    Then it has the name of a deleted stream, which the position is of. An instant that a user chose
-    as the beginning is not a stored position: it may well be older than the stream. False for a
-    position that holds no time.
+    Such a position belongs to a deleted stream of the same name. A starting instant that a user
+    chose is not a stored position, and may be older than the stream. False for a position that
+    holds no time.
     """
     if isinstance(position, AtTimestamp):
         known: int | None = position.ms
@@ -100,15 +101,15 @@ def is_of_another_stream(position: Position, created_ms: int) -> bool:
         known = max((time for time in times if time is not None), default=None)
     else:
         known = None
-    # What is stored of a look lies a margin before the look, and clocks may be another one apart.
+    # A stored instant lies one margin before the clock; clocks may differ by another margin.
     return known is not None and created_ms > known + 2 * CLOCK_MARGIN_MS
 
 
 def holds_more(record: Record, done: AfterRecord) -> bool:
-    """Whether ``record``, the one of the position ``done``, holds user records behind it.
+    """Whether ``record``, the record of the position ``done``, holds user records after ``done``.
 
-    As a KCL does when it resumes: it reads AT its checkpoint's sequence number and drops the user
-    records up to the checkpoint's sub-sequence number, 0 for a record that is not aggregated.
+    A KCL resumes in the same way: it reads AT the checkpoint's sequence number, and drops the user
+    records up to the checkpoint's sub-sequence number (0 for a record that is not aggregated).
     """
     if done.sub_sequence_number is None:
         return False
@@ -116,7 +117,7 @@ def holds_more(record: Record, done: AfterRecord) -> bool:
 
 
 def user_records_done(first: Record, start: Position) -> int:
-    """How many user records of ``first``, read AT ``start``, lie before ``start``."""
+    """Return the number of user records in ``first``, read AT ``start``, that ``start`` covers."""
     if not isinstance(start, AfterRecord) or start.sub_sequence_number is None:
         return 0
     is_start = first.sequence_number == start.sequence_number
@@ -125,19 +126,20 @@ def user_records_done(first: Record, start: Position) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ReadProgress:
-    """How far a reader has come in a shard, and when that was seen.
+    """A reader's position in a shard, and the time at which the reader was there.
 
-    Between two of its pages it may have slept for days: a processor that hangs, a machine that is
-    suspended. What is to follow the first then may have been removed, and the second begins with
-    the oldest record kept.
+    A reader may pause for days between two pages, because a processor hangs or the machine is
+    suspended. Records after the first page may expire in that time; the second page then starts
+    with the oldest record kept.
     """
 
     position: Position
     seen_ms: int | None = None
-    """The service's clock (epoch ms) at the last page, once one had a record or was at the tip."""
+    """The service's clock (epoch ms) at the last page; None until a page had a record or was at the
+    tip."""
 
     def after(self, fetched: Fetched) -> ReadProgress:
-        """Behind a page as well."""
+        """Return the progress after a page."""
         page, now_ms = fetched.page, fetched.service_time_ms
         at_tip = page.millis_behind_latest == 0
         if not page.records and not at_tip:
@@ -153,9 +155,10 @@ class ReadProgress:
         return ReadProgress(position, now_ms)
 
     def may_have_missed(self, fetched: Fetched) -> bool:
-        """Whether records may be missing between here and a page that was fetched to follow.
+        """Whether records may be missing between this position and the page fetched from it.
 
-        Then read again AT the position, for `RetentionCheck.check_start` to see.
+        The caller then reads AT the position again, and passes the page to
+        `RetentionCheck.check_start`.
         """
         now_ms = fetched.service_time_ms
         if self.seen_ms is None or now_ms - self.seen_ms <= ITERATOR_LIFE_MS:
@@ -165,38 +168,38 @@ class ReadProgress:
 
 @dataclass(frozen=True, slots=True)
 class RetentionCheck:
-    """Looks at what a shard gives for a position; raises, or logs, when records are gone."""
+    """Compares the pages of a shard with a position; raises or logs if records are lost."""
 
     client: StreamClient
     fail_on_data_loss: bool = True
     on_loss: Callable[[str], None] | None = None
-    """Told of each loss, in place of an error or the log."""
+    """Called with the text of each loss, in place of the error or the log."""
     logs_doubt: bool = False
-    """Log a warning also where nothing shows whether retention was shorter meanwhile."""
+    """Also log a warning if it is unknown whether retention was shorter in between."""
     describe: Callable[[], StreamSummary] | None = None
-    """The stream's summary, where many checks share it; None: by a call of the client's."""
+    """Returns the stream's summary, which many checks may share; None: calls the client."""
 
     def check_start(
         self, shard_id: str, start: Position, fetched: Fetched
     ) -> Sequence[Record] | None:
-        """The records of ``fetched``, a page read AT ``start``, that come after ``start``.
+        """Check a page read AT ``start``, and return its records after ``start``.
 
-        The record of ``start`` is the first of them when user records in it are still to come.
-        None: the page holds nothing yet to judge by, so look at the next one. The service is not
-        relied on to refuse a trimmed sequence number: it may as well begin with the oldest record
-        it has. Raises `DataLossError`.
+        The record of ``start`` is included if some of its user records come after ``start``.
+        Returns None if the page is empty and shows nothing; check the next page then. For an
+        expired sequence number, the service either refuses or starts with the oldest record; this
+        method handles the second case. Raises `DataLossError`.
         """
         records = fetched.page.records
         if isinstance(start, AfterRecord):
             if not records and fetched.page.millis_behind_latest != 0:
                 return None
-            # At the tip, no record at all: then that of the position is not kept any more, and
-            # what followed it may be gone as well.
+            # An empty page at the tip means that the position's record has expired, and maybe
+            # the records after it.
             if records and records[0].sequence_number == start.sequence_number:
                 return records if holds_more(records[0], start) else records[1:]
         now_ms = fetched.service_time_ms
         if has_lost(start, now_ms, SHORTEST_RETENTION_MS):
-            # Worth a call to know what this stream is like now.
+            # Only now is a call for the stream's present retention period worth its cost.
             stream = self._summary()
             # A user may have chosen an instant to start from: `report_other_stream` judges those.
             is_record = isinstance(start, AfterRecord)
@@ -210,9 +213,10 @@ class RetentionCheck:
         return records
 
     def check_planned_first(self, wanted: ShardRange, first: Record | None) -> bool:
-        """Whether the first record that the plan of a range saw is there. Raises `DataLossError`.
+        """Check that the first record of a planned range still exists. Raises `DataLossError`.
 
-        ``first``: the first record that the range gives now; None if it gives none.
+        ``first``: the first record that the range has now; None if it has none. Returns False for
+        a loss that was logged.
         """
         if wanted.first is None or (
             first is not None
@@ -221,18 +225,19 @@ class RetentionCheck:
             return True
         retention_ms = self._summary().retention_ms
         self._report(
-            f"The record {wanted.first} in shard {wanted.shard_id} of {self.client.address}, with "
-            f"which the batch from {wanted.start} to {wanted.end} began when it was planned, has "
-            f"expired: the stream keeps records for {retention_ms / HOUR_MS:g} hours, and the "
-            "record was removed before the batch was read."
+            f"The record {wanted.first} in shard {wanted.shard_id} of {self.client.address} has "
+            f"expired. It was the first record of the batch from {wanted.start} to {wanted.end} "
+            f"when the batch was planned. The stream keeps records for {retention_ms / HOUR_MS:g} "
+            "hours, and the record was removed before the batch was read."
         )
         return False
 
     def report_missing_end(self, wanted: ShardRange, fetched: Fetched) -> None:
-        """A range was read past its end, and the end's record was not there. `DataLossError`.
+        """Report a range whose end record is missing. Raises `DataLossError`.
 
-        No loss: the range begins at an instant since which everything is kept, and no plan saw a
-        record in it. Then its end arrived before its start; both are as a batch read was asked for.
+        Reports nothing if the range starts at an instant after which no record has expired, and no
+        plan saw a record in the range: then the end arrived before the start, and a user chose
+        both for a batch read.
         """
         stream = self._summary()
         if (
@@ -248,11 +253,11 @@ class RetentionCheck:
         stream: StreamSummary,
         skip_older_than: float | None = None,
     ) -> frozenset[str]:
-        """The shards whose stored positions are older than the stream. Raises `DataLossError`.
+        """Report stored positions that are older than the stream. Raises `DataLossError`.
 
-        Those positions are of a deleted stream of the same name. A query or a worker asks once,
-        when it goes on from what was stored: one DescribeStreamSummary is enough for all shards.
-        ``skip_older_than`` (seconds): what arrived longer ago is not wanted, so its loss is none.
+        Such positions belong to a deleted stream of the same name. Returns their shards. A query or
+        a worker calls this once, when it resumes: one DescribeStreamSummary serves all shards.
+        ``skip_older_than`` (seconds): a loss of records that arrived longer ago is not reported.
         """
         skipped_ms = 0
         if skip_older_than is not None:
@@ -274,9 +279,9 @@ class RetentionCheck:
         *,
         was_shorter: bool = False,
     ) -> None:
-        """Raise `DataLossError` for a position that has expired, or log it when told to go on.
+        """Raise `DataLossError` for a position that has expired, or log it (`fail_on_data_loss`).
 
-        ``was_shorter``: by the present retention period the position's record would be there.
+        ``was_shorter``: the present retention period would have kept the position's record.
         """
         if retention_ms is None:
             retention_ms = self._summary().retention_ms
@@ -284,26 +289,26 @@ class RetentionCheck:
         keeps = f"the stream keeps records for {hours}"
         if was_shorter:
             keeps = (
-                f"the stream keeps records for {hours} now, but did so for a shorter time before"
+                f"the stream keeps records for {hours} now, but kept them for a shorter time before"
             )
         self._report(
             f"The position {position} in shard {shard_id} of {self.client.address} has expired: "
-            f"{keeps}, and records that followed the position were removed before they were read."
+            f"{keeps}, and records after the position were removed before they were read."
         )
 
     def accept_or_raise(self, error: DataLossError) -> None:
         """Log the service's own error about a shard or position that is gone, or raise it."""
         if self.fail_on_data_loss:
             raise error
-        _log.warning("%s Going on with the oldest record kept.", error)
+        _log.warning("%s Resuming from the oldest record kept.", error)
 
     def _has_older(self, shard_id: str, start: Position) -> bool:
-        """Whether the shard still has a record from before ``start``: then it has all since then.
+        """Whether the shard still has a record from before ``start``, and so all records since.
 
-        Costs a GetShardIterator and mostly one GetRecords.
+        Costs one GetShardIterator and usually one GetRecords.
         """
         if not isinstance(start, AtTimestamp):
-            return False  # no record lies between the position's own and the time it is clear until
+            return False  # the shard has no record between the position's own and `clear_until`
         iterator: str | None = self.client.shard_iterator(shard_id, TRIM_HORIZON)
         for _ in range(_MOST_EMPTY_PAGES):
             if iterator is None:
@@ -319,9 +324,9 @@ class RetentionCheck:
     def _log_doubt(self, shard_id: str, start: Position, retention_ms: int) -> None:
         _log.warning(
             "The position %s in shard %s of %s is older than %d hours. The stream keeps records "
-            "for %g hours. If it kept them for a shorter time meanwhile, records that followed the "
-            "position were removed before they were read; nothing shows whether it did. Going on "
-            "with the oldest record kept.",
+            "for %g hours. If the period was shorter in between, records after the position were "
+            "removed before they were read; nothing shows whether it was. Resuming from the oldest "
+            "record kept.",
             start,
             shard_id,
             self.client.address,
@@ -333,13 +338,13 @@ class RetentionCheck:
         self, positions: Mapping[str, Position], stream: StreamSummary
     ) -> None:
         created = datetime.fromtimestamp(stream.created_ms / 1000, timezone.utc)
-        told = sorted(positions)[:_MOST_PLACES]
+        told = sorted(positions)[:_MOST_NAMED_SHARDS]
         places = ", ".join(f"{shard} at {positions[shard]}" for shard in told)
-        more = f" and of {left} more" if (left := len(positions) - len(told)) else ""
+        more = f" and of {left} other shards" if (left := len(positions) - len(told)) else ""
         self._report(
             f"{self.client.address} was created at {created.isoformat()}, which is later than the "
-            f"position of shard {places}{more}: the position is of a stream of the same name that "
-            "was deleted. What had not been read of that stream is lost.",
+            f"position of shard {places}{more}: the position belongs to a deleted stream of the "
+            "same name. The unread records of that stream are lost.",
             "",
         )
 
@@ -352,7 +357,7 @@ class RetentionCheck:
             return
         if self.fail_on_data_loss:
             raise DataLossError(
-                f"{text} Set the option failOnDataLoss to false to go on with the oldest record "
-                f"kept, or {BEGIN_ELSEWHERE}{in_future}."
+                f"{text} Set the option failOnDataLoss to false to resume from the oldest record "
+                f"kept, or {START_ELSEWHERE}{in_future}."
             )
-        _log.warning("%s Going on with the oldest record kept.", text)
+        _log.warning("%s Resuming from the oldest record kept.", text)

@@ -1,4 +1,4 @@
-"""A page in two parts, each a page of its own. Pure."""
+"""A function that splits a page in two. Pure."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from sparkinesis.stream.calls.client import Fetched
 
 
 def split_page(fetched: Fetched, count: int) -> tuple[Fetched, Fetched]:
-    """The page's first ``count`` records, and the others.
+    """Split a page after ``count`` records into two pages.
 
-    There are records in both parts. The first part is behind the shard's tip, and does not tell of
-    a shard's end.
+    Both parts must have records. The first part is behind the shard's tip, and names no children.
     """
     page = fetched.page
     first, others = page.records[:count], page.records[count:]

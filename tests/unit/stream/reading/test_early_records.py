@@ -106,7 +106,7 @@ def test_one_warning_for_each_endpoint(caplog: pytest.LogCaptureFixture) -> None
     told = [one.getMessage() for one in caplog.records]
     assert ["127.0.0.1:1" in text for text in told] == [True, False]
     assert SHARD in told[0]
-    assert "elsewhere than asked" in told[0]
+    assert "at the requested position" in told[0]
 
 
 def test_instants_that_a_client_cuts_to_the_second_are_no_fault_of_the_server(

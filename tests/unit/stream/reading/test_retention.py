@@ -134,4 +134,4 @@ def test_a_message_names_some_of_many_shards() -> None:
     assert check.report_other_stream(positions, stream) == positions.keys()
     (text,) = told
     assert text.count("shardId-") == 10
-    assert "and of 4990 more" in text
+    assert "and of 4990 other shards" in text
