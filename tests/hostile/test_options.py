@@ -183,7 +183,7 @@ BAD_APPLICATIONS: list[tuple[str, Any]] = [
     ("dynamodb_endpoint", "http://x:0"),
     ("initial_position", BEYOND),
     ("initial_position", datetime(1969, 12, 31, tzinfo=timezone.utc)),
-    ("initial_position", "earliest"),
+    ("initial_position", "yesterday"),
     ("worker_id", "a\nb"),
     ("worker_id", "x" * 257),
     ("worker_id", "\ud800"),

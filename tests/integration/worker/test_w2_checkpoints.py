@@ -185,7 +185,7 @@ def test_an_instant_to_reset_to_needs_a_time_zone(
     start(application(processor=lambda: Journaling(journal, on_records=reset)))
     journal.wait_for_data(b"x")
     assert "time zone" in refusals[0]
-    assert "LATEST, TRIM_HORIZON" in refusals[1]
+    assert "latest, trim_horizon" in refusals[1]
 
 
 def test_a_checkpointer_left_behind_is_refused_even_by_the_same_worker(

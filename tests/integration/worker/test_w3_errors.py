@@ -669,7 +669,7 @@ def test_a_missing_checkpoint_at_a_shards_end_is_told_and_asked_for_again(
     calls = [call for shard, call in journal.calls() if shard == FIRST]
     assert calls == ["initialize", "forgotten", "forgotten", "forgotten", "shard_ended"]
     assert f"shard_ended returned without a checkpoint on shard {FIRST}" in caplog.text
-    assert "call checkpointer.checkpoint()" in caplog.text
+    assert "Call checkpointer.checkpoint()" in caplog.text
 
 
 @pytest.mark.parametrize("error", [TroubleError, SystemExit])
