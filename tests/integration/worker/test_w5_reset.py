@@ -279,7 +279,7 @@ def test_what_could_not_be_moved_is_told(application: Make, stream: str) -> None
     [
         ("yesterday", {}, OptionError, "The position is 'yesterday', which is not a position"),
         ("2026-11-21T08:30:00", {}, OptionError, "an instant without a time zone"),
-        ("2999-01-01T00:00:00Z", {}, OptionError, "is still to come"),
+        ("2999-01-01T00:00:00Z", {}, OptionError, "is in the future"),
         ("shardId-9=1", {}, OptionError, "shardId-9 is not a shard of the stream"),
         (f"{FIRST}=LATEST", {}, OptionError, "is not a position in a shard"),
         (f"{FIRST}=12", {}, OptionError, f"12 is not a sequence number of {FIRST}"),

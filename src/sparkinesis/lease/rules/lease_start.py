@@ -1,4 +1,4 @@
-"""Beginnings of shards: new leases, and the application's first instant. Pure."""
+"""The positions at which new leases start, and the application's first instant. Pure."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from sparkinesis.stream.position import (
 from sparkinesis.stream.shard import Shard
 
 ANY_AGE = AtTimestamp(0)
-"""What is known of a lease whose shard may have lost records of any age before it is read."""
+"""The arrival times known for a lease whose shard may have lost records of any age."""
 
 STARTS_WITHIN_MS = 300_000
-"""An application that begins at TRIM_HORIZON begins to read within this time: what expires until
-then counts as expired before."""
+"""The time within which an application at TRIM_HORIZON starts to read: records that expire in it
+count as expired before."""
 
 
 @dataclass(frozen=True, slots=True)
 class WantedRecords:
-    """Which records are wanted of a shard of which none was read."""
+    """The records that are wanted of a shard that was never read."""
 
     nothing_before: AtTimestamp | None = None
-    """Nothing that is wanted arrived before this instant."""
+    """No wanted record arrived before this instant."""
     made_ms: int | None = None
-    """Without that: all that was kept at this instant is wanted; None: all that is kept now."""
+    """Otherwise, all records kept at this instant are wanted; None: all records kept now."""
     skipped_before_ms: int | None = None
-    """Of all that, the records that arrived before this (epoch ms) are not wanted."""
+    """Records that arrived before this (epoch ms) are not wanted in any case."""
 
     def not_before(self, bound_ms: int) -> WantedRecords:
-        """Of them, those that arrived at ``bound_ms`` (epoch ms) or later."""
+        """Return those that arrived at ``bound_ms`` (epoch ms) or later."""
         return replace(self, skipped_before_ms=bound_ms)
 
     def may_have_lost(self, now_ms: int, retention_ms: int) -> bool:
-        """Whether some of them may have expired, if the shard is old enough for that."""
+        """Return True if some of them may have expired, provided that the shard is old enough."""
         skipped_ms = self.skipped_before_ms
         if skipped_ms is not None and skipped_ms >= now_ms - retention_ms:
             return False
@@ -51,11 +51,11 @@ class WantedRecords:
 
 
 def wanted_records(lease: Lease, initial: Position) -> WantedRecords:
-    """Which records a lease wants whose checkpoint is a name.
+    """Return the records that a lease wants whose checkpoint is a sentinel.
 
-    ``initial``: the application's initial position, where a KCL's AT_TIMESTAMP begins. Of a lease
-    that tells nothing, a KCL's or an older version's, it is not known since when its shard may
-    have lost records. Such a lease of a shard without parents is that of a first start.
+    ``initial``: the application's initial position, where a KCL's AT_TIMESTAMP starts. A lease
+    without instants (a KCL's or an older version's) does not tell since when its shard may have
+    lost records. Such a lease of a shard without parents is that of a first start.
     """
     instant_ms = lease.timestamp_ms
     if instant_ms is None and lease.checkpoint.sequence_number == AT_TIMESTAMP:
@@ -69,7 +69,7 @@ def wanted_records(lease: Lease, initial: Position) -> WantedRecords:
 
 
 def last_known_position(lease: Lease) -> AfterRecord | AtTimestamp | None:
-    """The position that shows when the stream of a lease was there at last; None if none does."""
+    """Return the newest position at which the lease's stream is known to have existed, if any."""
     if isinstance(lease.known, AfterRecord):
         return lease.known
     instants = [lease.made_ms]
@@ -88,10 +88,10 @@ def new_lease(
     *,
     made_ms: int | None = None,
 ) -> Lease:
-    """The lease of a shard that has none, at a position that is a name.
+    """Return a new lease of a shard at an initial position.
 
     ``timestamp_ms``: the instant that LATEST stands for, so that a restart, or a reshard before
-    the first checkpoint, does not lose it; of no concern to the other positions. ``made_ms``: now.
+    the first checkpoint, does not lose it; ignored for other positions. ``made_ms``: now.
     """
     if isinstance(at, AtTimestamp):
         timestamp_ms = at.ms
@@ -110,7 +110,7 @@ def new_lease(
 
 @dataclass(frozen=True, slots=True)
 class LeaseStart:
-    """Where a shard begins of which neither it nor an ancestor has a lease."""
+    """The start of a shard when neither it nor any ancestor has a lease."""
 
     at: InitialPosition
     timestamp_ms: int | None = None
@@ -120,13 +120,13 @@ class LeaseStart:
     made_ms: int | None = None
     """See `Lease`; for all leases that are made."""
     known: AtTimestamp | None = None
-    """Of a lease at TRIM_HORIZON; see `Lease`."""
+    """The arrival times known for a lease at TRIM_HORIZON; see `Lease`."""
     is_now: bool = False
-    """LATEST means this moment: nothing older is wanted, of closed shards nothing at all."""
+    """True if LATEST means this moment: older records and closed shards are not wanted."""
 
     @property
     def instant(self) -> AtTimestamp | None:
-        """The instant since which records are wanted; None: all that are kept, or none so far."""
+        """The instant since which records are wanted; None: all kept records, or none so far."""
         if isinstance(self.at, AtTimestamp):
             return self.at
         if self.at is LATEST and self.timestamp_ms is not None and not self.is_now:
@@ -134,19 +134,19 @@ class LeaseStart:
         return None
 
     def may_have_lost(self, now_ms: int, retention_ms: int) -> bool:
-        """Whether records behind it may have expired by now, of shards that are old enough."""
+        """Return True if wanted records may have expired by now, in shards that are old enough."""
         known = self.instant or self.known
         return WantedRecords(known, self.made_ms).may_have_lost(now_ms, retention_ms)
 
     def lease(self, shard: Shard) -> Lease:
-        """The lease of a shard that begins there."""
+        """Return the lease of a shard that starts there."""
         lease = new_lease(shard, self.at, self.timestamp_ms, made_ms=self.made_ms)
         return replace(lease, application_ms=self.application_ms, known=self.known)
 
     def child(self, shard: Shard, not_before_ms: int | None = None) -> Lease:
-        """The lease of a shard whose parents are read to their ends.
+        """Return the lease of a shard whose parents are finished.
 
-        ``not_before_ms``: none of its records arrived before this; None: not known.
+        ``not_before_ms``: no record of the shard arrived before this; None: unknown.
         """
         lease = new_lease(shard, TRIM_HORIZON, made_ms=self.made_ms)
         known = ANY_AGE if not_before_ms is None else AtTimestamp(not_before_ms)
@@ -154,11 +154,11 @@ class LeaseStart:
 
 
 def application_start_ms(leases: Iterable[Lease]) -> int | None:
-    """The instant (epoch ms) at which the application began at LATEST, as its rows tell.
+    """Return the instant (epoch ms) at which the application began at LATEST, by its leases.
 
-    0: the rows say that it is not known. None: no row tells anything. Of several instants the
-    earliest counts, so that nothing is left out. A finished lease may be older than the last move
-    of the application to LATEST, and counts only where no other lease tells.
+    0: the leases say that it is unknown. None: no lease tells. Of several instants the earliest
+    counts, so that no record is skipped. A finished lease may be older than the application's last
+    reset to LATEST, and counts only if no other lease tells.
     """
     told: dict[bool, list[int]] = {True: [], False: []}
     for lease in leases:
@@ -170,21 +170,21 @@ def application_start_ms(leases: Iterable[Lease]) -> int | None:
 def lease_start(
     leases: Iterable[Lease], shards: Iterable[Shard], initial: InitialPosition, now_ms: int
 ) -> LeaseStart:
-    """Where a shard begins that should have a lease, and neither it nor an ancestor has one.
+    """Return the start of a shard that lacks a lease, when no ancestor has a lease either.
 
-    ``initial``: the application's initial position. At LATEST it is the application's first
-    instant, by the leases that there are. Where they do not tell it, nothing may be left out, so
-    the shard begins at TRIM_HORIZON.
+    ``initial``: the application's initial position. LATEST means the application's first instant,
+    by its leases. If they do not tell it, no record may be skipped, so the shard starts at
+    TRIM_HORIZON.
 
-    Only where every lease is a KCL's at LATEST, of a listed shard, LATEST means now: then nobody
-    has begun to read, and a KCL takes the word for the moment at which it begins.
+    Only if every lease is a KCL's at LATEST, of a listed shard, LATEST means now: then no worker
+    has started to read, and a KCL takes LATEST for the moment at which it starts.
     """
     leases = list(leases)
     first_ms = application_start_ms(leases)
     if isinstance(initial, AtTimestamp):
         return LeaseStart(initial, None, first_ms, now_ms)
     if initial is TRIM_HORIZON:
-        # All that was kept when the application began is wanted.
+        # All records that were kept when the application began are wanted.
         made_ms = min((one.made_ms for one in leases if one.made_ms is not None), default=None)
         known = ANY_AGE if made_ms is None else None
         return LeaseStart(initial, None, first_ms, made_ms or now_ms, known)
@@ -196,6 +196,6 @@ def lease_start(
 
 
 def _is_unread(leases: Iterable[Lease], shards: Iterable[Shard]) -> bool:
-    """Whether all leases are at a KCL's LATEST, of shards that are listed."""
+    """Return True if all leases are at a KCL's LATEST, of listed shards."""
     listed = {shard.id for shard in shards}
     return all(lease.checkpoint.is_latest and lease.shard_id in listed for lease in leases)

@@ -1,11 +1,11 @@
-"""Workers that do not know handoffs, told from others by how they renew their leases. Pure.
+"""Detects workers that do not support handoffs, by how they renew their leases. Pure.
 
-A KCL before 3.0 goes on renewing a lease that is asked for: to wait for its answer is in vain. No
-attribute names it. But each worker of this library, and of a KCL 3.x, writes ``throughputKBps``
-when it renews, and an older one leaves that attribute as it is.
+A KCL before 3.0 continues to renew a lease that another worker requests, so waiting for a handoff
+is in vain. No attribute names such a worker. But workers of this library and of a KCL 3.x write
+``throughputKBps`` when they renew, and an older KCL leaves that attribute as it is.
 
-Only a worker that processes records tells: a KCL 3.x (tried with 3.5.1) writes no rate either
-before a shard has its first record.
+Only workers that process records can be told apart: a KCL 3.x (tried with 3.5.1) writes no rate
+either before a shard has its first record.
 """
 
 from __future__ import annotations
@@ -17,48 +17,48 @@ from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 
 _RENEWALS = 3
-"""In a failover time; the same in every KCL."""
+"""The number of renewals in a failover time; the same in every KCL."""
 _WITHOUT_RATE = 3
-"""Renewals of a row without ``throughputKBps``, behind a checkpoint, that tell an older worker."""
+"""Renewals after a checkpoint, without ``throughputKBps``, that identify a legacy worker."""
 _SAME_RATE = 5
-"""Renewals that leave ``throughputKBps`` as it is, behind a checkpoint, and tell one."""
+"""Renewals after a checkpoint, with the same ``throughputKBps``, that identify one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tenure:
-    """One lease in the hands of one worker."""
+    """The time during which one worker renews one lease."""
 
     worker: str | None
-    """The worker that renews the lease; None where that cannot be told."""
+    """The worker that renews the lease; None if unknown."""
     owners: tuple[str | None, str | None]
     counter: int
     rate: float | None
     checkpoint: ExtendedSequenceNumber
-    """When the worker got the lease, or changed the rate."""
+    """The checkpoint when the worker acquired the lease, or changed the rate."""
     since: float | None = None
-    """When the checkpoint was first seen to have moved from there, by the observer's clock."""
+    """The time, by the observer's clock, at which the checkpoint was first seen to have moved."""
     moves: int = 0
-    """Looks since then at which the counter had moved."""
+    """Scans since then at which the counter had moved."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerVersions:
-    """What is known of the workers that own leases now."""
+    """The workers that own leases now, by their support for handoffs."""
 
     tenures: Mapping[str, Tenure] = field(default_factory=dict)
     """By lease key."""
     legacy: frozenset[str] = frozenset()
-    """Workers that do not know handoffs."""
+    """Workers that do not support handoffs."""
     modern: frozenset[str] = frozenset()
-    """Workers that have changed a rate, and are never taken for older ones."""
+    """Workers that have changed a rate, and so are never legacy ones."""
 
 
 def observe_renewals(
     known: WorkerVersions, leases: Iterable[Lease], now: float, failover_time: float
 ) -> WorkerVersions:
-    """What is known after one more look at the table, ``now`` (seconds).
+    """Return the workers' versions after one more scan of the table, at ``now`` (seconds).
 
-    A worker that owns no lease any more is forgotten.
+    A worker that no longer owns a lease is forgotten.
     """
     rows = [lease for lease in leases if not lease.is_finished]
     tenures: dict[str, Tenure] = {}
@@ -81,7 +81,7 @@ def observe_renewals(
 def _after(before: Tenure | None, row: Lease, now: float) -> Tenure:
     owners = (row.owner, row.checkpoint_owner)
     if before is None or not _is_same_hand(before, row):
-        # A KCL before 3.0 leaves checkpointOwner in a lease that it takes: it may be nobody's word.
+        # A KCL before 3.0 leaves checkpointOwner in a lease that it takes: it may mean nothing.
         worker = row.owner if row.checkpoint_owner is None else None
         return Tenure(worker, owners, row.counter, row.throughput_kbps, row.checkpoint)
     if before.rate != row.throughput_kbps:
@@ -93,17 +93,17 @@ def _after(before: Tenure | None, row: Lease, now: float) -> Tenure:
 
 
 def _is_same_hand(before: Tenure, row: Lease) -> bool:
-    """Whether the same worker renews the lease: it was left alone, or asked for."""
+    """Return True if the same worker renews the lease, requested by another one or not."""
     owner, checkpoint_owner = before.owners
     is_asked_for = checkpoint_owner is None and row.checkpoint_owner == owner is not None
     return is_asked_for or before.owners == (row.owner, row.checkpoint_owner)
 
 
 def _is_legacy(tenure: Tenure, now: float, failover_time: float) -> bool:
-    """Whether the renewals since a checkpoint should have written a rate, or another one.
+    """Return True if the renewals since a checkpoint should have written another rate.
 
-    Checkpoints move the counter, too: so the time of so many renewals must have passed. A rate of
-    0 tells nothing: that of a worker which fetched long ago what it processes now stays 0.
+    Checkpoints move the counter too, so the time of that many renewals must have passed. A rate of
+    0 tells nothing: it stays 0 while a worker processes records that it fetched long ago.
     """
     if tenure.since is None or tenure.rate == 0:
         return False

@@ -1,4 +1,4 @@
-"""Moving an application to another place while it runs: which leases change, and in what order."""
+"""The plan of an application reset: the leases that change, and their order. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _END = ExtendedSequenceNumber.of(SHARD_END)
 
 @dataclass(frozen=True, slots=True)
 class ShardCheckpoint:
-    """A place in one shard: all up to it is done."""
+    """A checkpoint in one shard: everything up to it is done."""
 
     shard_id: str
     at: ExtendedSequenceNumber
@@ -32,33 +32,33 @@ class ShardCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class LeaseReset:
-    """One step: create the lease, or reset the one that exists."""
+    """One step of a reset: creates a lease, or resets the existing one."""
 
     key: str
     at: ExtendedSequenceNumber
     timestamp_ms: int | None = None
     """The instant (epoch ms) that was asked for, if any; `at_checkpoint` puts a record there."""
     create: Lease | None = None
-    """The new lease, at that place; None where there is one."""
+    """The new lease; None if one exists."""
     lease: Lease | None = None
-    """The row to reset, as it was known; None where there is none."""
+    """The row to reset, as known; None if none exists."""
     child_ids: tuple[str, ...] = ()
-    """To be added to the row before it is reset to SHARD_END, if it does not have them."""
+    """The child ids to add to the row before its reset to SHARD_END."""
     note: str = ""
-    """What the operator should know."""
+    """A note for the operator."""
     now_ms: int | None = None
-    """The service's clock when the step was planned."""
+    """The service's clock at the time of the plan."""
     is_from_now: bool = False
-    """Whether ``at`` was found for LATEST: nothing that arrived before is to be read again."""
+    """True if ``at`` was found for LATEST: older records are not to be read again."""
 
     @property
     def written_ms(self) -> int | None:
-        """The instant to write: beside a name that needs one, and not beside a record's place."""
+        """The instant to store: with a sentinel that needs one, and not with a record."""
         return self.timestamp_ms if self.at.is_at_instant else None
 
     @property
     def began_ms(self) -> int | None:
-        """The application's first instant from then on, where it is moved to LATEST."""
+        """The application's first instant after a reset to LATEST."""
         return self.timestamp_ms if self.is_latest else None
 
     @property
@@ -72,19 +72,19 @@ def plan_reset(
     to: InitialPosition | ShardCheckpoint,
     now_ms: int,
 ) -> list[LeaseReset]:
-    """The steps that move an application, in the order to make them.
+    """Return the steps that move an application, in the order to write them.
 
     ``shards``: all that ListShards returns; ``now_ms``: the service's clock before that call.
 
-    - LATEST: open shards go on with what arrives from now on, then closed ones are done. In this
-      order: a crash on the way leaves no shard whose reader nobody starts.
-    - TRIM_HORIZON, or an instant: every listed shard begins there, parents first: a child waits
+    - LATEST: open shards resume with new records, then closed shards are finished. In this order,
+      a crash in between leaves no shard without a reader.
+    - TRIM_HORIZON, or an instant: every listed shard starts there, parents first: a child waits
       for parents that have leases.
-    - A place in one shard: only that lease moves.
+    - A checkpoint in one shard: only that lease changes.
 
-    Raises OptionError (an instant to come, a place that is none, an unknown shard, leases of other
-    streams) and InconsistentShardsError (the open shards do not tile the hash keys, or the list is
-    older than a lease).
+    Raises OptionError (an instant in the future, an invalid position, an unknown shard, leases of
+    other streams) and InconsistentShardsError (the open shards do not tile the hash keys, or the
+    listing is older than a lease).
     """
     lineage = Lineage.of(shards)
     leased = {lease.shard_id: lease for lease in leases}
@@ -93,8 +93,8 @@ def plan_reset(
         return [_move_one(to, leased, lineage, now_ms)]
     if isinstance(to, AtTimestamp) and to.ms > now_ms:
         raise OptionError(
-            f"{to} is still to come: the service's clock shows {now_ms}. To go on with what "
-            "arrives from now on, use LATEST."
+            f"{to} is in the future: the service's clock shows {now_ms}. To resume with new "
+            "records, use LATEST."
         )
     require_tiling(shard for shard in lineage.shards.values() if shard.is_open)
     _require_recent(leased, lineage)
@@ -116,7 +116,7 @@ def plan_reset(
 
 
 def at_checkpoint(move: LeaseReset, at: ExtendedSequenceNumber) -> LeaseReset:
-    """The same step to the place in the shard that its instant leads to."""
+    """Return the same step with the checkpoint that its instant leads to."""
     return replace(
         move,
         at=at,
@@ -126,10 +126,10 @@ def at_checkpoint(move: LeaseReset, at: ExtendedSequenceNumber) -> LeaseReset:
 
 
 def retried(move: LeaseReset, row: Lease | None) -> LeaseReset | None:
-    """The step to make instead of ``move``, which met ``row`` as it is now; None: none is needed.
+    """Return the step to write instead of ``move``, which met ``row``; None: no step is needed.
 
-    ``row`` is None if there is none any more. A shard that was read to its end meanwhile is left
-    alone where nothing of it was to be read again.
+    ``row`` is None if it was deleted. A shard that was finished meanwhile is left as it is if none
+    of its records were to be read again.
     """
     if row is not None:
         at_end = move.at.is_shard_end and set(move.child_ids) <= set(row.child_ids)
@@ -155,16 +155,16 @@ def retried(move: LeaseReset, row: Lease | None) -> LeaseReset | None:
 
 
 def _require_same_stream(leases: Iterable[Lease], lineage: Lineage) -> None:
-    """Raise OptionError for a table of several streams, and for one of another stream.
+    """Raise OptionError for a table of several streams, or of another stream.
 
-    Shards of all streams have the same names. Their hash ranges, which never change, differ unless
-    the streams were resharded alike; so this finds most mistakes, not all.
+    Shards of all streams have the same ids. Their hash ranges, which never change, differ unless
+    the streams were resharded alike, so this finds most mistakes, but not all.
     """
     for lease in leases:
         if lease.stream is not None:
             raise OptionError(
-                f"The lease {lease.key} is of an application that reads several streams; only one "
-                "that reads a single stream can be moved."
+                f"The lease {lease.key} belongs to an application that reads several streams; only "
+                "applications that read a single stream can be reset."
             )
         shard = lineage.shards.get(lease.shard_id)
         if shard is None or None in {lease.hash_range, shard.hash_range}:
@@ -172,23 +172,23 @@ def _require_same_stream(leases: Iterable[Lease], lineage: Lineage) -> None:
         if lease.hash_range != shard.hash_range:
             raise OptionError(
                 f"The lease {lease.key} is not of this stream: its shard has the hash keys "
-                f"{lease.hash_range}, and {shard.id} of the stream those of {shard.hash_range}. "
+                f"{lease.hash_range}, and {shard.id} of the stream has {shard.hash_range}. "
                 "Check the names of the application and of the stream."
             )
 
 
 def _require_recent(leased: Mapping[str, Lease], lineage: Lineage) -> None:
-    """Raise InconsistentShardsError for a list that does not know shards of which there are leases.
+    """Raise InconsistentShardsError for a listing that lacks newer shards that have leases.
 
-    It is behind, or the leases were read after a reshard. What it leaves out has not expired.
+    The listing is stale, or the leases were read after a reshard. These shards have not expired.
     """
     late = sorted(shard_id for shard_id in leased if lineage.is_behind(shard_id))
     if late:
         raise InconsistentShardsError(
-            f"There are leases of {', '.join(late)}, which came after all shards that ListShards "
-            f"tells, of which {max(lineage.shards)} is the last. The stream may be resharding: ask "
-            "again. If it was deleted, and another has its name now, the lease table is of the old "
-            "one: delete the table."
+            f"There are leases of {', '.join(late)}, which are newer than all listed shards; the "
+            f"newest listed shard is {max(lineage.shards)}. The stream may be resharding: try "
+            "again later. If the stream was deleted and created again, the lease table belongs to "
+            "the old stream: delete the table."
         )
 
 
@@ -212,13 +212,13 @@ def _is_done(lease: Lease, lineage: Lineage) -> bool:
 
 
 def _expired(leased: Mapping[str, Lease], lineage: Lineage) -> list[LeaseReset]:
-    """Leases of shards that the service does not keep any more: nothing of them can be read."""
+    """Return steps for leases of shards that the service no longer keeps."""
     return [
         _finish(
             lease,
             lineage,
-            f"{shard_id} is not listed any more: what was not read of it after "
-            f"{lease.checkpoint} is gone.",
+            f"{shard_id} is no longer listed: its unread records after {lease.checkpoint} are "
+            "lost.",
         )
         for shard_id, lease in sorted(leased.items())
         if shard_id not in lineage.shards and not lease.is_finished
@@ -231,13 +231,14 @@ def _move_one(
     sequence_number, sub = to.at.sequence_number, to.at.sub_sequence_number
     if not (sequence_number.isascii() and sequence_number.isdecimal()) or sub < 0:
         raise OptionError(
-            f"{to.at} is not a place in {to.shard_id}: it must be a record's sequence number "
+            f"{to.at} is not a position in {to.shard_id}: it must be a record's sequence number "
             "(digits) and a sub-sequence number from 0."
         )
     shard, lease = lineage.shards.get(to.shard_id), leased.get(to.shard_id)
     if shard is None:
         raise OptionError(
-            f"{to.shard_id} is not a shard of the stream, or not any more: its records are gone."
+            f"{to.shard_id} is not a shard of the stream, or has expired with its records. Check "
+            "the shard id."
         )
     if lease is None:
         create = replace(new_lease(shard, TRIM_HORIZON, made_ms=now_ms), checkpoint=to.at)
@@ -247,7 +248,7 @@ def _move_one(
     note = ""
     if lease.is_finished and begun:
         note = (
-            f"{shard.id} had ended. {', '.join(begun)} came after it and may be read at the "
-            "same time."
+            f"{shard.id} was finished. Its children {', '.join(begun)} may be read at the same "
+            "time."
         )
     return LeaseReset(lease.key, to.at, lease=lease, note=note, now_ms=now_ms)

@@ -1,4 +1,4 @@
-"""Which leases to create: for a new application, for shards that have none, for a shard's children.
+"""The leases to create: for a new application, for shards without one, for a shard's children.
 
 The rules are the KCL's (``HierarchicalShardSyncer``, ``ShutdownTask``).
 """
@@ -20,12 +20,12 @@ from sparkinesis.stream.shard import Lineage, Shard
 
 @dataclass(frozen=True, slots=True)
 class ShardEnd:
-    """What the reader of a shard saw at its end."""
+    """The times that the reader of a shard saw at its end."""
 
     seen_ms: int | None = None
-    """When (epoch ms, by the service's clock)."""
+    """The time at which the end was read (epoch ms, by the service's clock)."""
     not_before_ms: int | None = None
-    """The shards that follow have no record that arrived before this; None: not known."""
+    """No record of the children arrived before this; None: unknown."""
 
 
 UNSEEN = ShardEnd()
@@ -38,46 +38,48 @@ _TRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class ChildLeases:
-    """What to do about the children of a shard that has ended."""
+    """The leases to create for the children of a finished shard."""
 
     create: tuple[Lease, ...]
-    """May exist by then: another parent's owner creates the same."""
+    """Some may exist by then: another parent's owner creates the same."""
     wait_for: tuple[str, ...] = ()
-    """Shards whose leases are still to be created, before a child can get one. Ask again later."""
+    """Shards that need leases before a child can get one. Plan again later."""
 
 
 def by_birth(shards: Iterable[Shard]) -> list[Shard]:
-    """Parents before children, the order to create leases in.
+    """Return the shards with parents before children, the order in which to create leases.
 
-    A crash in between then leaves no child whose reader does not know of its parents.
+    A crash in between then leaves no child lease without those of its parents.
     """
     return sorted(shards, key=lambda s: (sequence_order(s.starting_sequence_number), s.id))
 
 
 def require_tiling(shards: Iterable[Shard]) -> None:
-    """Raise InconsistentShardsError unless each hash key is exactly one of these shards'."""
+    """Raise InconsistentShardsError unless each hash key belongs to exactly one shard."""
     expected, previous = 0, "the first hash key"
     for shard in sorted(shards, key=lambda s: (s.hash_range or (0, 0), s.id)):
         if shard.hash_range is None:
-            raise InconsistentShardsError(f"ListShards told no hash range of {shard.id}.")
+            raise InconsistentShardsError(
+                f"ListShards returned no hash range of {shard.id}. Try again later."
+            )
         first, last = shard.hash_range
         if first != expected:
             how = "a hole" if first > expected else "an overlap"
             raise InconsistentShardsError(
                 f"The listed shards do not tile the hash keys: between {previous} and {shard.id} "
-                f"there is {how} (a shard should begin at {expected}; this one does at {first}). "
-                "The stream may be resharding: ask again."
+                f"there is {how} (a shard should begin at {expected}; this one begins at {first}). "
+                "The stream may be resharding: try again later."
             )
         expected, previous = last + 1, shard.id
     if expected != MAX_HASH_KEY + 1:
         raise InconsistentShardsError(
-            f"The listed shards do not tile the hash keys: none has those from {expected} on, "
-            f"after {previous}. The stream may be resharding: ask again."
+            f"The listed shards do not tile the hash keys: no shard has the keys from {expected} "
+            f"on, after {previous}. The stream may be resharding: try again later."
         )
 
 
 def through_reshard(task: Callable[[], _T], wait: Callable[[float], object]) -> _T:
-    """What ``task`` returns, which lists shards; it is run again, a second later, a few times.
+    """Return what ``task`` returns, and retry it a few times, a second apart: it lists shards.
 
     Raises the `InconsistentShardsError` of the last try.
     """
@@ -92,12 +94,12 @@ def through_reshard(task: Callable[[], _T], wait: Callable[[float], object]) -> 
 def leases_for_empty_table(
     shards: Iterable[Shard], position: InitialPosition, timestamp_ms: int
 ) -> list[Lease]:
-    """A lease for each shard that was open at ``position``, in order of creation.
+    """Return a lease for each shard that was open at ``position``, in order of creation.
 
     ``shards``: those that ListShards returns with that position as ShardFilter. ``timestamp_ms``:
-    the service's clock before that call. Children of closed ones get theirs when these have ended:
-    also those that are in ``shards``, as where the position is the instant of a reshard, of which
-    ListShards tells both sides.
+    the service's clock before that call. Children of closed shards get leases when their parents
+    have ended, even if they are in ``shards``: at the instant of a reshard, ListShards returns
+    both generations.
 
     Raises InconsistentShardsError: the shards do not tile the hash keys.
     """
@@ -113,13 +115,13 @@ def leases_for_empty_table(
 def leases_for_partial_table(
     shards: Iterable[Shard], leases: Iterable[Lease], begin: LeaseStart, initial: InitialPosition
 ) -> list[Lease]:
-    """Leases that are missing beside those that exist, in order of creation.
+    """Return the missing leases of an application that has some, in order of creation.
 
-    ``shards``: all that ListShards returns, but for those that ended before the instant of
-    ``begin``, if it is one; listed before the leases were read. ``begin``: where shards begin that
-    come from none with a lease. ``initial``: the application's initial position.
+    ``shards``: all that ListShards returns, except for shards that ended before the instant of
+    ``begin``, if any; listed before the leases were read. ``begin``: the start of shards that have
+    no ancestor with a lease. ``initial``: the application's initial position.
 
-    An open shard that descends from a leased one gets none here: it comes when its parents end.
+    An open shard that descends from a leased one gets no lease here, but when its parents end.
 
     Raises InconsistentShardsError: an open shard has children.
     """
@@ -127,8 +129,8 @@ def leases_for_partial_table(
     for shard in lineage.shards.values():
         if shard.is_open and (children := lineage.children(shard.id)):
             raise InconsistentShardsError(
-                f"{shard.id} is listed as open, and {', '.join(children)} as what came from it. "
-                "The stream may be resharding: ask again."
+                f"{shard.id} is listed as open, and {', '.join(children)} as its children. The "
+                "stream may be resharding: try again later."
             )
     if initial is LATEST and not begin.is_now:
         missing = _unread_roots(lineage, leased)
@@ -138,10 +140,10 @@ def leases_for_partial_table(
 
 
 def _missing_by_kcl(lineage: Lineage, leased: set[str], *, is_latest: bool) -> set[str]:
-    """The shards that need a lease, by the KCL's rule.
+    """Return the shards that need a lease, by the KCL's rule.
 
-    At most one generation of ancestors is created. A shard of which only one side has a lease is
-    begun at its oldest ancestor at TRIM_HORIZON, so some may be read again.
+    At most one generation of ancestors is created. A shard with a lease on one side only starts at
+    its oldest ancestor at TRIM_HORIZON, so some records may be read again.
     """
     orphans = [s for s in lineage.open_shards() if s not in leased]
     missing: set[str] = set()
@@ -161,10 +163,10 @@ def _missing_by_kcl(lineage: Lineage, leased: set[str], *, is_latest: bool) -> s
 
 
 def _unread_roots(lineage: Lineage, leased: set[str]) -> set[str]:
-    """The shards with which to begin, so that nothing is left out of what leads to open shards.
+    """Return the oldest unread shards that lead to open shards, so that no record is skipped.
 
-    A shard is unread if neither it nor an ancestor has a lease, nor anything that came from it: the
-    leases of children are made when their parents have been read. Of these, the oldest.
+    A shard is unread if neither it, nor an ancestor, nor a descendant has a lease: the leases of
+    children are created when their parents have been read.
     """
     orphans = [s for s in lineage.open_shards() if s not in leased]
     unread: set[str] = set()
@@ -178,7 +180,7 @@ def _unread_roots(lineage: Lineage, leased: set[str]) -> set[str]:
 
 
 def _is_passed(shard_id: str, leased: Collection[str], lineage: Lineage) -> bool:
-    """Whether anything that came from a shard has a lease."""
+    """Return True if a descendant of the shard has a lease."""
     return any(descendant in leased for descendant in lineage.descendants([shard_id]))
 
 
@@ -192,19 +194,19 @@ def plan_children(
     broken: Iterable[str] = (),
     not_before_ms: int | None = None,
 ) -> ChildLeases:
-    """The leases of a shard's children, once it has ended; before its SHARD_END checkpoint.
+    """Return the leases for the children of an ended shard, before its SHARD_END checkpoint.
 
     ``children``: the ChildShards of the last GetRecords. ``leases`` and ``shards``: the whole table
     and all shards that did not end before the instant of ``begin``, the lease table read last.
-    ``shards`` is of use for merges only. The children begin at TRIM_HORIZON, wherever the
-    application began: all of them comes after its beginning. ``broken``: shards of which the table
-    has a lease that cannot be read. ``not_before_ms``: see `LeaseStart.child`.
+    ``shards`` matters for merges only. The children start at TRIM_HORIZON, wherever the
+    application began: all their records are newer. ``broken``: shards whose leases cannot be read.
+    ``not_before_ms``: see `LeaseStart.child`.
 
-    A merged child waits while its other parent has no lease, but will get one: an ancestor of it
-    has a lease. (The KCL draws lots here.) Where none will come, the leases of the other parent,
-    and of what that came from, are made here, before the child's: all of them is unread. Either
-    these shards came while nobody was there, or somebody has deleted a row. A listing from before
-    the merge may not know the other parent, nor what that came from: it is asked again.
+    A merged child waits while its other parent has no lease but will get one, because an ancestor
+    has a lease. (The KCL draws lots here.) If no lease will come, the leases of the other parent
+    and its ancestors are created here, before the child's: these shards are unread. Either they
+    appeared while no worker ran, or a row was deleted by hand. A listing from before the merge may
+    lack the other parent and its ancestors: the caller lists again.
 
     Raises InconsistentShardsError: a child does not name this parent.
     """
@@ -216,7 +218,7 @@ def plan_children(
         if parent.shard_id not in child.parents:
             raise InconsistentShardsError(
                 f"{parent.shard_id} has ended with {child.id} as a child, whose parents are "
-                f"{', '.join(child.parents) or 'not told'}."
+                f"{', '.join(child.parents) or 'unknown'}. Try again later."
             )
         if lineage.is_behind(child.id):
             late = {p for p in child.parents if p not in leased}
@@ -233,11 +235,11 @@ def plan_children(
 def _unread_leases(
     child: Shard, leased: Collection[str], lineage: Lineage, begin: LeaseStart
 ) -> list[Lease]:
-    """Leases of listed shards that led to this one, and of which nothing has been read.
+    """Return leases for the unread, listed ancestors of a shard.
 
-    None of them has a lease, nor does an ancestor, nor anything that came from them. The oldest of
-    them begin at ``begin``, and the others with their first records. Each has a lease, so that none
-    is begun before those that it came from are finished.
+    Neither they, nor their ancestors, nor their descendants have leases. The oldest start at
+    ``begin``, and the others with their first records. Each gets a lease, so that none starts
+    before its parents are finished.
     """
     found: set[str] = set()
     for parent in child.parents:
@@ -254,12 +256,12 @@ def _unread_leases(
 def orphaned_children(
     leases: Iterable[Lease], shards: Iterable[Shard], begin: LeaseStart
 ) -> list[Lease]:
-    """Leases of children whose parents have all been read, but whose creation was forgotten.
+    """Return leases for children whose parents are all finished, but that have no lease.
 
-    A KCL 1.x that dies after SHARD_END leaves such a table, and so does a hand that deletes a row.
-    Nobody visits a finished shard again, and `leases_for_partial_table` leaves them to their
-    parents. Leases of children are never cleaned up before those of all their parents, so what is
-    created here was not there before. ``shards`` and ``begin`` as in `plan_children`.
+    A KCL 1.x that dies after SHARD_END leaves such a table, and so does a row deleted by hand. No
+    worker visits a finished shard again, and `leases_for_partial_table` leaves children to their
+    parents. The leases of children are never deleted before those of all their parents, so these
+    leases did not exist before. ``shards`` and ``begin`` as in `plan_children`.
     """
     leased = {lease.shard_id: lease for lease in leases}
     lineage = Lineage.of(shards)
@@ -283,9 +285,9 @@ def orphaned_children(
 def expired_unread(
     missing: Iterable[Lease], leases: Iterable[Lease], shards: Iterable[Shard]
 ) -> list[tuple[str, tuple[str, ...]]]:
-    """Of leases that were missing, the shards whose parents have expired without any lease.
+    """Return the shards of missing leases whose parents have expired without any lease.
 
-    With each shard's id, those of the parents. ``leases``: those that there were.
+    Each shard's id comes with those of its parents. ``leases``: the existing leases.
     """
     missing = list(missing)
     there = {shard.id for shard in shards} | {lease.shard_id for lease in (*leases, *missing)}
@@ -296,12 +298,13 @@ def expired_unread(
 
 
 def is_to_come(shard_id: str, leased: Collection[str], lineage: Lineage) -> bool:
-    """Whether a shard without a lease will get one when an ancestor's end has been read.
+    """Return True if a shard without a lease will get one when an ancestor's end is read.
 
-    That is so while any ancestor has a lease: on the way from there to the shard is one without,
-    whose parents have leases. They are either being read, or their children were forgotten, which
-    `orphaned_children` mends. Only a hand deletes one on the way, which is as if it were forgotten.
-    The ancestor itself may have expired: its lease stays until those of its children are there.
+    That holds while any ancestor has a lease: between it and the shard lies a shard without a
+    lease whose parents have leases. The parents are either being read, or finished without child
+    leases, which `orphaned_children` repairs. A lease in between that was deleted by hand is
+    repaired the same way. The ancestor may have expired: its lease stays until its children have
+    leases.
     """
     line = {shard_id, *lineage.ancestors([shard_id])} & lineage.shards.keys()
     return shard_id not in leased and any(
@@ -310,7 +313,7 @@ def is_to_come(shard_id: str, leased: Collection[str], lineage: Lineage) -> bool
 
 
 def _ancestors_first(lineage: Lineage, shard_ids: Iterable[str], leased: set[str]) -> list[str]:
-    """These shards and their ancestors without leases, none before its parents."""
+    """Return these shards and their ancestors without leases, parents first."""
     graph: dict[str, list[str]] = {}
     todo = list(shard_ids)
     while todo:

@@ -1,7 +1,7 @@
-"""Which leases a worker goes for: adopts, takes, or steals. All workers decide alike, alone.
+"""The leases that a worker adopts, takes or steals. Each worker decides alone, by the same rules.
 
 The rules are those of the KCL 2.x (``DynamoDBLeaseTaker``), with its known weak spots mended: the
-first worker does not grab all new leases, and balance is reached in a few looks at the table.
+first worker does not grab all new leases, and balance is reached in a few scans of the table.
 """
 
 from __future__ import annotations
@@ -14,55 +14,57 @@ from dataclasses import dataclass
 from sparkinesis.lease.lease import Lease
 
 _LEFT_LYING = 2
-"""Looks after which a lease without a living owner that nobody has taken is anybody's.
+"""Scans after which any worker may take a lease that has no live owner.
 
-The KCL waits for three failover times (``veryOldLeaseDurationMultiplier``), and looks at the table
+The KCL waits for three failover times (``veryOldLeaseDurationMultiplier``), and scans the table
 once in two: a released lease that is a Java worker's share would lie idle for that long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What this worker has seen of a lease, by its own monotonic clock (seconds)."""
+    """The state of a lease as this worker saw it, by its own monotonic clock (seconds)."""
 
     counter: int
     since: float
-    """When the counter was first seen at this value."""
+    """The time at which the counter was first seen at this value."""
     owners: tuple[str | None, str | None]
     """Owner and checkpoint owner."""
     owners_since: float
     foreign_renewals: int = 0
-    """How often the counter moved while the lease was this worker's by name, but not held by it."""
+    """The number of times that the counter moved while the row named this worker as owner, but this
+    worker did not hold the lease."""
 
 
 @dataclass(frozen=True, slots=True)
 class TakeSettings:
-    """Durations are in seconds; see `WorkerOptions` for the defaults."""
+    """The settings for taking leases, in seconds; see `WorkerOptions` for the defaults."""
 
     failover_time: float
     max_leases: int
     max_leases_to_steal: int
     handoff_timeout: float
     scan_interval: float
-    """How long new leases are shared with workers that may be there: one look's interval."""
+    """The time between two scans. For so long a worker leaves part of new leases to others."""
 
 
 @dataclass(frozen=True, slots=True)
 class TakePlan:
-    """What to do now. Every list is disjoint from the others, and from the leases held."""
+    """The writes to make now. The lists are disjoint, and do not include held leases."""
 
     adopt: tuple[Lease, ...] = ()
-    """Mine by the table: handed over to me, or left by my earlier life. Take by counter."""
+    """The lease table already names this worker as owner: after a handoff or a restart. Take by
+    counter."""
     overdue: tuple[Lease, ...] = ()
-    """Being handed over to me by a worker that does not let go. Take by counter."""
+    """Handoffs to this worker whose owners did not release in time. Take by counter."""
     take: tuple[Lease, ...] = ()
-    """Candidates in order of preference: take until ``need`` were got."""
+    """Candidates in order of preference: take until ``need`` are acquired."""
     need: int = 0
     steal: tuple[Lease, ...] = ()
-    """Ask for the handoff of each."""
+    """Request the handoff of each."""
     seize: tuple[Lease, ...] = ()
-    """Owned by workers that do not know handoffs: take by counter, as these do."""
+    """Owned by workers that do not support handoffs: take by counter, as these workers do."""
     duplicate_worker_leases: tuple[Lease, ...] = ()
-    """Renewed by another process under my worker id; nothing else is planned then."""
+    """Leases that another process renews under this worker's id; nothing else is planned then."""
 
 
 def observe(
@@ -72,7 +74,7 @@ def observe(
     worker_id: str,
     held: Collection[str] = frozenset(),
 ) -> dict[str, Observation]:
-    """What is known after one more look; leases that are gone are forgotten.
+    """Return the observations after one more scan; deleted leases are forgotten.
 
     ``now`` is the time after the scan, so that no lease seems older than it is. ``held``: the keys
     of all leases that this worker held before the scan or holds after it.
@@ -103,7 +105,7 @@ def observe(
 
 
 def is_expired(observation: Observation, now: float, failover_time: float) -> bool:
-    """Whether the owner has shown no life for longer than ``failover_time`` seconds."""
+    """Return True if the owner has not renewed for longer than ``failover_time`` seconds."""
     return now - observation.since > failover_time
 
 
@@ -120,7 +122,7 @@ def plan_takes(
     busy: Collection[str] = frozenset(),
     legacy: Collection[str] = frozenset(),
 ) -> TakePlan:
-    """Decide on a snapshot, from `observe` of the same leases. Finished leases do not count.
+    """Return the plan for one scan, given `observe` of the same leases. Ignores finished leases.
 
     ``held``: keys of the leases that this worker holds. ``asked``: those that it asked the handoff
     of (``TakePlan.steal``) and did not get yet. ``busy``: shards that this worker does not read
@@ -136,8 +138,8 @@ def plan_takes(
     adopt = [row for row in stray if snapshot.is_adoptable(row)]
     room = max(0, settings.max_leases - len(held))
     if len(adopt) < sum(row.checkpoint_owner is None for row in stray):
-        # Whether somebody else bears my name is not clear yet. Taking more under it would make
-        # two workers at odds of what is still one.
+        # Another process may have this worker's id. Until that is clear, taking more leases
+        # could set two workers against each other.
         return TakePlan(adopt=tuple(adopt[:room]))
     counts = snapshot.counts()
     available = [row for row in rows if snapshot.is_available(row)]
@@ -156,7 +158,7 @@ def plan_takes(
 
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
-    """One snapshot, through the eyes of one worker."""
+    """One scan of the table, as one worker sees it."""
 
     rows: list[Lease]
     observations: Mapping[str, Observation]
@@ -168,10 +170,10 @@ class _Snapshot:
     legacy: Collection[str]
 
     def is_adoptable(self, row: Lease) -> bool:
-        """Of a lease that names this worker and is not held by it.
+        """Return True if this worker may adopt a lease that names it and that it does not hold.
 
-        One that was asked for and let go is taken up at once. Else there must have been time for
-        two renewals: somebody else may be alive under this worker's id.
+        A requested lease that was released is adopted at once. Otherwise the time of two renewals
+        must have passed: another process may be alive under this worker's id.
         """
         if row.checkpoint_owner is not None:
             return False
@@ -183,7 +185,7 @@ class _Snapshot:
             return False
         if row.owner is None or self._age(row) > self.settings.failover_time:
             return True
-        # The worker that asked for it does not take it: anybody may.
+        # The worker that requested the lease does not take it: any worker may.
         return self._is_late(row, 2)
 
     def is_overdue(self, row: Lease) -> bool:
@@ -192,7 +194,7 @@ class _Snapshot:
         return is_mine and is_late and not self.is_available(row)
 
     def _is_late(self, row: Lease, grace: int) -> bool:
-        """The KCL, too, gives a handoff a failover time more than its timeout."""
+        """Return True if a handoff is late; the KCL, too, allows a failover time more."""
         allowed = self.settings.handoff_timeout + grace * self.settings.failover_time
         waited = self.now - self.observations[row.key].owners_since
         return row.checkpoint_owner is not None and waited > allowed
@@ -201,22 +203,22 @@ class _Snapshot:
         return self.now - self.observations[row.key].since
 
     def is_very_old(self, row: Lease) -> bool:
-        """Whether nobody takes it whose share has room for it.
+        """Return True if no worker with room in its share has taken the lease for some scans.
 
-        A worker that has only just started counts for the shares of others, and cannot know for a
-        failover time which leases have expired. Those of a crash do not wait for it. Nor does a
-        released lease wait for a Java worker, which looks at the table every 20 seconds.
+        A worker that has just started counts in the shares of others, but cannot know for a
+        failover time which leases have expired. The leases of a crashed worker do not wait for it.
+        Nor does a released lease wait for a Java worker, which scans the table every 20 seconds.
         """
         alive = 0.0 if row.owner is None else self.settings.failover_time
         return self._age(row) > alive + _LEFT_LYING * self.settings.scan_interval
 
     def is_new(self, row: Lease) -> bool:
-        """Never owned, and only just created."""
+        """Return True for a lease that was just created and never owned."""
         is_unused = row.counter == 0 and row.owner is None
         return is_unused and self._age(row) < self.settings.scan_interval
 
     def counts(self) -> Counter[str]:
-        """Leases by owner; one that is being handed over is its new owner's already."""
+        """Count the leases by owner; a lease in handoff counts for its new owner."""
         counts = Counter({self.worker_id: 0})
         counts.update(row.owner for row in self.rows if row.owner and not self.is_available(row))
         return counts
@@ -225,11 +227,11 @@ class _Snapshot:
 def _plan_available(
     snapshot: _Snapshot, available: list[Lease], counts: Counter[str]
 ) -> tuple[list[Lease], int]:
-    """Candidates and how many to take of them.
+    """Return the candidates, and the number of them to take.
 
-    The target is the KCL's: leases by workers, rounded up. It counts only workers that own a
-    lease, as no others are known; so of new leases only half of the target is taken at first, and
-    the rest once others have scanned the table.
+    The target is the KCL's: leases divided by workers, rounded up. Only workers that own a lease
+    are known and count, so half of the target is taken of new leases at first, and the rest after
+    others have scanned the table.
     """
     have = counts[snapshot.worker_id]
     room = max(0, snapshot.settings.max_leases - have)
@@ -238,23 +240,23 @@ def _plan_available(
     new = sum(map(snapshot.is_new, available))
     sure = min(need, len(available) - new)
     need = sure + -(-(need - sure) // 2)
-    # Who should have taken these has no room, or died before anybody saw it: fairness can wait.
+    # The workers that should have taken these have no room or died: fairness can wait.
     very_old = sum(map(snapshot.is_very_old, available))
     return available, max(need, min(room, very_old))
 
 
 def _shuffled(candidates: list[Lease], snapshot: _Snapshot, rng: random.Random) -> list[Lease]:
-    """Very old ones first, new ones last; else at random, so that two workers seldom collide."""
+    """Order candidates: very old first, new last, else random: workers seldom collide."""
     shuffled = rng.sample(candidates, len(candidates))
     return sorted(shuffled, key=lambda row: (not snapshot.is_very_old(row), snapshot.is_new(row)))
 
 
 def _plan_steals(snapshot: _Snapshot, counts: Counter[str], rng: random.Random) -> list[Lease]:
-    """What to steal, so that all shares differ by 1 at most and nobody falls below its own.
+    """Return the leases to steal, so that shares differ by 1 at most and no worker loses its own.
 
-    All compute the same shares, and who gets which lease, from one snapshot: thieves that look at
-    the same time do not go for the same leases. Nobody knows of a worker without leases; it
-    chooses at random, and only half of its share at first, as there may be more like it.
+    From the same scan, all workers compute the same shares and the same recipients, so that workers
+    that scan at the same time do not steal the same leases. A worker without leases is not known to
+    others: it chooses at random, and only half of its share at first, since there may be more.
     """
     shares = _fair_shares(counts, len(snapshot.rows))
     surplus = _surplus(snapshot, counts, shares)
@@ -269,14 +271,14 @@ def _plan_steals(snapshot: _Snapshot, counts: Counter[str], rng: random.Random) 
 
 
 def _fair_shares(counts: Counter[str], leases: int) -> dict[str, int]:
-    """Shares that differ by 1 at most; the larger ones for who has most, so that least moves."""
+    """Return shares that differ by 1 at most; workers with most leases get the larger shares."""
     share, rest = divmod(leases, len(counts))
     by_count = sorted(counts, key=lambda who: (-counts[who], who))
     return {who: share + (place < rest) for place, who in enumerate(by_count)}
 
 
 def _surplus(snapshot: _Snapshot, counts: Counter[str], shares: dict[str, int]) -> list[Lease]:
-    """What workers have beyond their shares and are not handing over yet, the richest first."""
+    """Return the leases beyond their owners' shares and not in handoff, largest owners first."""
     owned: dict[str, list[Lease]] = {}
     for row in sorted(snapshot.rows, key=lambda row: row.key):
         if row.owner and row.checkpoint_owner is None and not snapshot.is_available(row):

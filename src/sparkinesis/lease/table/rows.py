@@ -1,7 +1,7 @@
-"""Rows that would be leases, were it not for a value that no KCL writes: edited by hand, mostly.
+"""Reads the rows of a lease table, and detects rows with values that no KCL writes.
 
-Such a row is neither read as something that it does not say, nor passed over as if its shard had
-no lease: the shard waits until the row is mended, and everybody who looks at the table says why.
+Such a row was usually edited by hand. It is not guessed at, and not ignored as if its shard had no
+lease: the shard waits until the row is repaired, and every reader of the table reports the reason.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from sparkinesis.stream.position import END_OF_TIME_MS
 _SHARD_ID = re.compile(r"(?:.*:)?shardId-[0-9]+", re.DOTALL)
 _SEQUENCE_NUMBER = re.compile(r"[0-9]{1,128}")
 _MOST = 2**62
-"""Numbers as large as this do not come about by counting, and soon none of Java's is larger."""
+"""The bound of valid numbers: no counter gets there, and Java's numbers end soon after."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokenLease:
-    """The key of a row that cannot be read as the lease that it must be, and why."""
+    """The key of a row that cannot be read as a lease, and the reason."""
 
     key: str
     why: str
 
     @property
     def is_single_stream(self) -> bool:
-        """Whether its application reads one stream: the key names none."""
+        """True if the application reads a single stream: the key names no stream."""
         return ":" not in self.key
 
     def __str__(self) -> str:
@@ -41,16 +41,16 @@ class BrokenLease:
 
 @dataclass(frozen=True, slots=True)
 class TableScan:
-    """What one look at a lease table found."""
+    """The rows that one scan of a lease table returned."""
 
     leases: tuple[Lease, ...] = ()
     broken: tuple[BrokenLease, ...] = ()
     has_entities: bool = False
-    """Whether a row has an ``entityType``: only a KCL 3.5 or later writes that."""
+    """True if a row has an ``entityType``: only a KCL 3.5 or later writes that."""
 
     @property
     def single_stream(self) -> TableScan:
-        """Without what belongs to an application that reads several streams."""
+        """The rows without those of an application that reads several streams."""
         return TableScan(
             tuple(one for one in self.leases if one.stream is None),
             tuple(one for one in self.broken if one.is_single_stream),
@@ -59,20 +59,20 @@ class TableScan:
 
 
 def read_rows(items: Iterable[Mapping[str, Any]]) -> TableScan:
-    """Read all rows of a table, as DynamoDB's API gives them; those that are no leases left out."""
+    """Read all rows of a table, as DynamoDB's API returns them; skip rows that are not leases."""
     items = list(items)
     rows = list(map(read_row, items))
     leases = [row for row in rows if isinstance(row, Lease)]
     broken = [row for row in rows if isinstance(row, BrokenLease)]
     if in_circles := circular_leases(leases):
-        why = "its parents (parentShardId) lead back to itself, so that it would wait for ever"
+        why = "its parents (parentShardId) form a circle, so that it would wait forever"
         broken += [BrokenLease(one.key, why) for one in leases if one.key in in_circles]
         leases = [one for one in leases if one.key not in in_circles]
     return TableScan(tuple(leases), tuple(broken), any("entityType" in item for item in items))
 
 
 def read_row(item: Mapping[str, Any]) -> Lease | BrokenLease | None:
-    """Read one row; None for one that is no lease, as of coordination or of another library."""
+    """Read one row; None for a row that is not a lease, such as one for coordination."""
     key, kind = _value(item, "leaseKey"), item.get("entityType", {"S": "LEASE"})
     why = next(_flaws(item), None)
     if why is None:
@@ -82,7 +82,7 @@ def read_row(item: Mapping[str, Any]) -> Lease | BrokenLease | None:
 
 
 def _flaws(item: Mapping[str, Any]) -> Iterator[str]:
-    """What no KCL writes of what reading the shard depends on; all else is mended by writing."""
+    """Yield the invalid values that reading the shard depends on; a write repairs all others."""
     for name, is_required in (("checkpoint", True), ("pendingCheckpoint", False)):
         if name not in item and not is_required:
             continue
@@ -129,7 +129,7 @@ def _told(item: Mapping[str, Any], name: str) -> str:
 
 
 def circular_leases(leases: Iterable[Lease]) -> frozenset[str]:
-    """Keys of the unfinished leases in a circle: each waits for the next one's end."""
+    """Return the keys of unfinished leases in circles, where each waits for the next to end."""
     unfinished = {(one.stream, one.shard_id): one for one in leases if not one.is_finished}
     graph = {
         place: {(one.stream, parent) for parent in one.parent_ids} & unfinished.keys()

@@ -1,4 +1,4 @@
-"""A KCL application's lease table in DynamoDB: the calls on it, each tried again for a while."""
+"""The calls on a KCL application's lease table in DynamoDB, each with retries."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ REFUSED = "ConditionalCheckFailedException"
 
 
 def _brief_retry() -> Retry:
-    # Whoever renews or checkpoints tries again itself, with more to know than a single call has.
+    # Renewals and checkpoints have retries of their own, which know more than a single call.
     return Retry(base=0.05, cap=1.0, give_up_after=3.0)
 
 
@@ -37,17 +37,17 @@ class LeaseTable(TableAddress):
 
     Safe to share between threads. All calls raise `LeaseTableError` if there is no such table,
     `AccessDeniedError`, `LeaseTableUnavailableError` once retries ran out, and `ServiceError` for
-    anything else. Writes also raise `LeaseChangedError`: the row is not as it was known, and
-    nothing was written. They return the row as it is then.
+    anything else. Writes also raise `LeaseChangedError` if the row has changed; nothing is
+    written then. They return the row after the write.
     """
 
     retry: Retry = field(default_factory=_brief_retry, compare=False, repr=False)
 
     def provision(self, options: ProvisionOptions, patience: Patience | None = None) -> bool:
-        """Create the table if it is missing, and wait until it can be used.
+        """Create the table if it is missing, and wait until it is usable.
 
-        Whether it was created, by this call. Raises `LeaseTableError`, before anything is written,
-        if there is a table of that name that is no lease table.
+        Returns True if this call created it. Raises `LeaseTableError`, before any write, if a table
+        of that name exists that is not a lease table.
         """
         return self._call(
             None,
@@ -57,16 +57,15 @@ class LeaseTable(TableAddress):
         )
 
     def leases(self, retry: Retry | None = None, *, consistent: bool = True) -> list[Lease]:
-        """All leases, by a Scan; rows that are none are left out.
+        """Return all leases, by a Scan; rows that are not leases are skipped.
 
-        Without ``consistent``, at half the price, a checkpoint may come back that was overwritten a
-        moment ago. Also raises `LeaseTableError` if one is broken: where a shard stands that is
-        not known, nothing can be said of the application.
+        Without ``consistent``, at half the price, a row may be as of a moment ago. Also raises
+        `LeaseTableError` if a row cannot be read: the position of its shard is then unknown.
         """
         return self._sound(self.scan(retry, consistent=consistent))
 
     def scan(self, retry: Retry | None = None, *, consistent: bool = True) -> TableScan:
-        """The same, with those that are broken told apart: for who goes on with all the others."""
+        """Return all leases and, apart from them, the rows that cannot be read."""
         items: list[Mapping[str, Any]] = []
         request: dict[str, Any] = {"TableName": self.name, "ConsistentRead": consistent}
         while True:
@@ -77,10 +76,10 @@ class LeaseTable(TableAddress):
             request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
 
     def single_stream_leases(self, *, consistent: bool = True) -> list[Lease]:
-        """The leases of an application that reads one stream: those that name none.
+        """Return the leases of an application that reads a single stream: those that name none.
 
-        The others are of an application that reads several, maybe none of them this one: as in the
-        KCL, a table written in one mode means nothing to the other. Raises as `leases` does.
+        Leases that name a stream belong to an application that reads several. As in the KCL, an
+        application of one mode ignores leases of the other. Raises what `leases` raises.
         """
         return self._sound(self.scan(consistent=consistent).single_stream)
 
@@ -93,15 +92,15 @@ class LeaseTable(TableAddress):
         more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
         return LeaseTableError(
             f"The {self} has leases that cannot be read: {', '.join(map(str, rows[:5]))}{more}. "
-            "Mend them by hand. Or delete them: within some minutes each shard is begun anew, "
-            "where the application once began or at its oldest record, so that what was processed "
-            "of it comes again."
+            "Repair the rows. Or delete them: within minutes each shard is read again, from the "
+            "application's initial position or its oldest record, so that processed records are "
+            "processed again."
         )
 
     def get(self, key: str, *, consistent: bool = True) -> Lease | None:
-        """One lease; None if there is no such row, or it is no lease.
+        """Return one lease; None if there is no such row, or the row is not a lease.
 
-        Also raises `LeaseTableError` if it is broken.
+        Also raises `LeaseTableError` if the row cannot be read.
         """
         row = self._row(key, consistent=consistent)
         if isinstance(row, BrokenLease):
@@ -118,7 +117,7 @@ class LeaseTable(TableAddress):
         return read_row(answer["Item"]) if answer.get("Item") else None
 
     def create(self, lease: Lease) -> bool:
-        """Whether the row is new: False, and nothing written, if there is one of that key."""
+        """Create a lease; return False, and write nothing, if a row with its key exists."""
         try:
             self._call(
                 "PutItem",
@@ -161,7 +160,7 @@ class LeaseTable(TableAddress):
         return self.write(requests.reset(lease, at, timestamp_ms, now_ms, began_ms))
 
     def delete(self, lease: Lease) -> bool:
-        """Delete a lease that is still finished, or else is still as known. False if it is not."""
+        """Delete a lease that is still finished, or unchanged; return False if it is neither."""
         try:
             self._call(
                 "DeleteItem", lambda client: client.delete_item(**requests.delete(lease, self.name))
@@ -171,10 +170,10 @@ class LeaseTable(TableAddress):
         return True
 
     def write(self, update: requests.Update, *, in_doubt: bool = False) -> Lease:
-        """Any of the writes above, by UpdateItem.
+        """Write an update by UpdateItem; return the row.
 
-        ``in_doubt``: it was sent before, and may have taken effect. A row as it leaves it is then
-        its own work.
+        ``in_doubt``: the update was sent before, and may have taken effect. A row in the state that
+        the update leaves then counts as success.
         """
 
         def send(client: Any) -> Mapping[str, Any]:
@@ -191,14 +190,14 @@ class LeaseTable(TableAddress):
         except _RefusedError as refused:
             return self._refused(update, refused.item, in_doubt)
         written = read_row(item)
-        # A row that was broken by hand meanwhile is still its owner's, whose next checkpoint mends
-        # it: as after a write of many, the rest of it is what was known.
+        # A row that was damaged by hand meanwhile still has its owner, whose next checkpoint
+        # repairs it. As after a batch, the rest of the row is taken as known.
         return written if isinstance(written, Lease) else update.after
 
     def try_write(
         self, update: requests.Update, *, in_doubt: bool = False
     ) -> Lease | SparkinesisError:
-        """The row, or the error that `write` raises."""
+        """Return the row, or the error that `write` raises."""
         try:
             return self.write(update, in_doubt=in_doubt)
         except SparkinesisError as error:
@@ -207,9 +206,9 @@ class LeaseTable(TableAddress):
     def write_batch(
         self, updates: Sequence[requests.Update]
     ) -> list[Lease | SparkinesisError | Failed]:
-        """Write 25 at most in one call: in the same order the row, or what came instead.
+        """Write at most 25 updates in one call; return the row or the failure of each, in order.
 
-        `LeaseChangedError` for what was refused; `Failed` for what the server did not do.
+        `LeaseChangedError` for a refused write, `Failed` for a write that the server did not make.
         """
         try:
             client = dynamodb_client(self.region, self.endpoint, self.credentials)
@@ -221,7 +220,7 @@ class LeaseTable(TableAddress):
         ]
 
     def error_of(self, failed: Failed) -> SparkinesisError:
-        """The error to raise for a statement of a batch that failed."""
+        """Return the error to raise for a failed statement of a batch."""
         return explain(failed.error, "PartiQLUpdate", self)
 
     def _result(
@@ -237,10 +236,10 @@ class LeaseTable(TableAddress):
     def _refused(
         self, update: requests.Update, item: Mapping[str, Any] | None, in_doubt: bool
     ) -> Lease:
-        """The row that an earlier try has left; else raises `LeaseChangedError`.
+        """Return the row if an earlier try has written it; else raise `LeaseChangedError`.
 
-        ``item``: the row by the refusal. Not all servers tell it: a refusal without one does not
-        say that the row is gone. Raises as `get` does where it is to be read then.
+        ``item``: the row in the refusal. Not all servers include the row, so a refusal without one
+        does not mean that the row was deleted: it is read then, which raises what `get` raises.
         """
         row = self._row(update.key, consistent=True) if item is None else read_row(item)
         if isinstance(row, Lease) and in_doubt and requests.has_landed(update, row):
@@ -254,10 +253,10 @@ class LeaseTable(TableAddress):
         if isinstance(row, Lease):
             now = f"its counter is {row.counter}, owner {row.owner}"
         else:
-            now = "it is gone" if row is None else row.why
+            now = "it was deleted" if row is None else row.why
             row = None
         return LeaseChangedError(
-            f"The lease {update.key!r} in the {self} is not as it was known: {now}. Nothing was "
+            f"The lease {update.key!r} in the {self} was changed meanwhile: {now}. Nothing was "
             "written.",
             row,
         )
@@ -265,7 +264,7 @@ class LeaseTable(TableAddress):
     def _call(
         self, operation: str | None, call: Callable[[Any], _T], retry: Retry | None = None
     ) -> _T:
-        """``operation``: None where the call is several, each of which it knows itself."""
+        """Make a call with retries; ``operation``: None for several calls that retry themselves."""
         try:
             client = dynamodb_client(self.region, self.endpoint, self.credentials)
             if operation is None:

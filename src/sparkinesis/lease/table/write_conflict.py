@@ -1,4 +1,4 @@
-"""What a refused write tells its sender: of a handoff, of its own earlier write, or of a loss."""
+"""Refused writes: tells a handoff request from an own earlier write and from a lost lease."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from sparkinesis.lease.table.requests import Update, has_landed
 
 
 class LeaseChangedError(SparkinesisError):
-    """A write was refused: the lease's row is not as it was known. Nothing was written.
+    """A write was refused because the lease's row has changed. Nothing was written.
 
-    ``row`` is the row as it is, None if it is gone or cannot be read.
+    ``row`` is the present row; None if it was deleted or cannot be read.
     """
 
     def __init__(self, message: str, row: Lease | None) -> None:
@@ -23,7 +23,7 @@ class LeaseChangedError(SparkinesisError):
 
 @dataclass(frozen=True, slots=True)
 class StillHeld:
-    """The lease is still the sender's: ``row`` is its row, to be written to again."""
+    """The sender still owns the lease; ``row`` is its present row, for the next try."""
 
     row: Lease
     landed: Update | None = None
@@ -32,17 +32,17 @@ class StillHeld:
 
 @dataclass(frozen=True, slots=True)
 class LeaseLoss:
-    """The lease is not the sender's any more."""
+    """The sender no longer owns the lease."""
 
     why: str
     to_duplicate_worker: bool = False
-    """Somebody writes under the sender's own worker id."""
+    """True if another process writes under the sender's worker id."""
 
 
 def resolve_conflict(
     known: Lease, row: Lease | None, worker_id: str, unanswered: Iterable[Update]
 ) -> StillHeld | LeaseLoss:
-    """Whose the lease is, after a write that relied on ``known`` met ``row``.
+    """Decide whether the sender still owns the lease, after a write for ``known`` met ``row``.
 
     The KCL also takes a counter that is one higher for its own write. Here it must be one of
     ``unanswered``, the sender's writes since ``known`` whose answers never came: otherwise a second
@@ -55,8 +55,8 @@ def resolve_conflict(
     if row.actual_owner != worker_id:
         return LeaseLoss(f"worker {row.actual_owner} has taken it")
     if row.counter == known.counter:
-        # A handoff was asked for. Or it was and is no more: the row that a refusal does not tell is
-        # read behind it, and may be as it was known.
+        # A handoff was requested, or the request was withdrawn: a row that a refusal does not
+        # include is read afterwards, and may be as known again.
         return StillHeld(row)
     for update in unanswered:
         if has_landed(update, row):

@@ -83,7 +83,7 @@ def test_to_an_instant() -> None:
         (key, esn(AT_TIMESTAMP), NOW) for key in "0123"
     ]
     assert [move.create and move.create.timestamp_ms for move in moves] == [NOW] * 4
-    with pytest.raises(OptionError, match="still to come"):
+    with pytest.raises(OptionError, match="is in the future"):
         plan_reset([], SHARDS, pos.AtTimestamp(NOW + 1), NOW)
 
 
@@ -92,7 +92,7 @@ def test_leases_of_shards_that_are_gone(to: InitialPosition) -> None:
     ended, unread = lease("00", SHARD_END), lease("01", "77")
     first, *others = plan_reset([unread, ended], SHARDS, to, NOW)
     assert replace(first, note="") == LeaseReset("01", esn(SHARD_END), lease=unread, now_ms=NOW)
-    assert first.note == "01 is not listed any more: what was not read of it after 77:0 is gone."
+    assert first.note == "01 is no longer listed: its unread records after 77:0 are lost."
     assert "00" not in {move.key for move in others}
     assert not any(move.note for move in others)
 
@@ -110,15 +110,15 @@ def test_to_a_place_in_one_shard() -> None:
     (move,) = plan_reset(
         [lease("1", SHARD_END), lease("3", "5")], SHARDS, ShardCheckpoint("1", esn("7")), 0
     )
-    assert move.note == "1 had ended. 3 came after it and may be read at the same time."
+    assert move.note == "1 was finished. Its children 3 may be read at the same time."
 
 
 @pytest.mark.parametrize(
     ("to", "message"),
     [
-        (ShardCheckpoint("2", esn("LATEST")), "LATEST is not a place in 2"),
-        (ShardCheckpoint("2", esn("12", -1)), "12:-1 is not a place in 2"),
-        (ShardCheckpoint("2", esn("x")), "x:0 is not a place in 2"),
+        (ShardCheckpoint("2", esn("LATEST")), "LATEST is not a position in 2"),
+        (ShardCheckpoint("2", esn("12", -1)), "12:-1 is not a position in 2"),
+        (ShardCheckpoint("2", esn("x")), "x:0 is not a position in 2"),
         (ShardCheckpoint("9", esn("12")), "9 is not a shard of the stream"),
     ],
 )
@@ -135,7 +135,7 @@ def test_a_list_that_cannot_be_right_moves_nothing() -> None:
 @pytest.mark.parametrize("to", [pos.LATEST, pos.TRIM_HORIZON, pos.AtTimestamp(1)])
 @pytest.mark.parametrize("at", ["TRIM_HORIZON", SHARD_END])
 def test_a_list_older_than_a_lease_moves_nothing(to: InitialPosition, at: str) -> None:
-    with pytest.raises(InconsistentShardsError, match=r"leases of 4, .* of which 3 is the last"):
+    with pytest.raises(InconsistentShardsError, match=r"leases of 4, .* newest listed shard is 3"):
         plan_reset([lease("3", SHARD_END, "4 5"), lease("4", at)], SHARDS, to, NOW)
 
 

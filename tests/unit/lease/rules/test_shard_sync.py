@@ -124,8 +124,8 @@ def test_an_empty_table_gets_all_shards_of_the_position(
 @pytest.mark.parametrize(
     ("ranges", "message"),
     [
-        ([], "none has those from 0 on"),
-        ([(0, 9)], "none has those from 10 on, after s0"),
+        ([], "no shard has the keys from 0"),
+        ([(0, 9)], "no shard has the keys from 10 on, after s0"),
         ([(1, MAX_HASH_KEY)], "between the first hash key and s0 there is a hole"),
         ([(0, 9), (11, MAX_HASH_KEY)], "between s0 and s1 there is a hole"),
         ([(0, 9), (9, MAX_HASH_KEY)], "between s0 and s1 there is an overlap"),
@@ -281,7 +281,7 @@ def test_a_long_history_is_no_problem() -> None:
 
 def test_an_open_shard_with_children_is_refused() -> None:
     shards = [Shard("0"), Shard("1", ("0",))]
-    with pytest.raises(InconsistentShardsError, match="0 is listed as open, and 1 as what came"):
+    with pytest.raises(InconsistentShardsError, match="0 is listed as open, and 1 as its children"):
         leases_for_partial_table(shards, [], LeaseStart(LATEST, NOW), LATEST)
 
 
