@@ -314,7 +314,9 @@ def test_a_row_that_cannot_be_a_record_stops_its_batch_before_anything_is_put(
     kinesis: Any, server: LocalServer, mode: str
 ) -> None:
     bad: Row = ("k" * 100, None, bytes((1 << 20) - 99))
-    with pytest.raises(RecordRefusedError, match="have 1,048,577 bytes, and the most is 1,048,576"):
+    with pytest.raises(
+        RecordRefusedError, match="have 1,048,577 bytes, but the limit is 1,048,576"
+    ):
         write(server.endpoint_url, [[*numbered(600, keys=5), bad]], **MODES[mode])
     assert server.kinesis.calls.count("PutRecords") == 0
 

@@ -91,7 +91,7 @@ def test_a_row_that_is_too_large_is_named(
     said = failure(lambda: rows.write.format("kinesis").options(**sink).mode("append").save())
     assert paragraph(said, "RecordRefusedError").startswith(
         "The record with partition key 'plane 1' cannot be put on stream 'copy': its data and key "
-        "have 1,048,577 bytes, and the most is 1,048,576."
+        "have 1,048,577 bytes, but the limit is 1,048,576."
     )
     assert server.kinesis.calls.count("PutRecords") == 0
 
@@ -108,4 +108,4 @@ def test_columns_that_cannot_be_written_are_named(
 def test_overwriting_is_refused(spark: SparkSession, sink: dict[str, str]) -> None:
     rows = flights(spark, 1)
     said = failure(lambda: rows.write.format("kinesis").options(**sink).mode("overwrite").save())
-    assert "A Kinesis stream can only be added to" in paragraph(said, "OptionError")
+    assert "a Kinesis stream can only be appended to" in paragraph(said, "OptionError")

@@ -1,0 +1,1 @@
+"""The Spark data source ``kinesis``: streaming and batch reads, and writes."""

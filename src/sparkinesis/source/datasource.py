@@ -1,7 +1,7 @@
 """``format("kinesis")``: the data source that Spark calls.
 
-For each query Spark starts several Python processes that ask for nothing but the schema or the
-options. What talks to AWS is imported where it is needed, so that those do not wait for it.
+For each query Spark starts several Python processes that only need the schema or the options.
+Modules that call AWS are imported inside functions, so that these processes start fast.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ SCHEMA = (
     "partitionKey STRING, data BINARY, stream STRING, shardId STRING, sequenceNumber STRING, "
     "approximateArrivalTimestamp TIMESTAMP, subSequenceNumber BIGINT, explicitHashKey STRING"
 )
-"""The columns; the first six are those of Databricks' Kinesis source."""
+"""The columns of a read; the first six have the names of Databricks' Kinesis source."""
 
 
 @dataclass
 class ShardPartition(InputPartition):
-    """One task: a range of one shard."""
+    """One task of a micro-batch: a range of one shard."""
 
     stream: str
     shard_range: ShardRange
     expected: int | None
-    """About how many records there are, if the planner knows; rows do not depend on it."""
+    """The approximate number of records, if the planner knows; it does not change the rows."""
     consumer_arn: str | None
-    """The consumer that reads it, if not by GetRecords; rows do not depend on it."""
+    """The consumer to subscribe as; None reads by GetRecords. It does not change the rows."""
 
 
 class KinesisDataSource(DataSource):
@@ -69,7 +69,7 @@ class KinesisDataSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         self._options = Options(options)
-        self._options.addresses()  # what is wrong with them is told at once
+        self._options.addresses()  # raises at once if they are wrong
 
     @classmethod
     def name(cls) -> str:
@@ -100,8 +100,8 @@ class KinesisDataSource(DataSource):
         options = write_options(self._options)
         if overwrite:
             raise OptionError(
-                f"A Kinesis stream can only be added to, and {options.address} would have to be "
-                'replaced. Write with mode("append"), and a streaming query with '
+                f"The mode overwrite would replace {options.address}, but a Kinesis stream can "
+                'only be appended to. Write with mode("append"); write a streaming query with '
                 'outputMode("append") or outputMode("update").'
             )
         check_schema(schema, ordered=options.ordered)
@@ -120,15 +120,15 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planner: SourcePlanner | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Where the options want to begin; the same for the same options, without any call."""
+        """Return the initial offset: a function of the options alone, without any call."""
         return to_json(dict.fromkeys(self._streams, self._options.initial_positions))
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Read what is there now, in as many batches as it takes, and then no more."""
+        """Plan as if nothing arrived after this instant; the query ends when it has read all."""
         self._plan().stop_at_present()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """What the options allow; Spark's limits say one thing only, so it may be half of it."""
+        """Return the options' limit; of two limits only rows, as Spark's type holds just one."""
         allowance = self._options.allowance
         if allowance.rows < math.inf:
             return ReadMaxRows(int(allowance.rows))
@@ -137,9 +137,9 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Where the batch that begins at ``start`` ends; ``start`` if there is nothing to read.
+        """Return the end of the batch that begins at ``start``; ``start`` if no record follows.
 
-        Limits in the options hold, unless Spark asks for all that is available.
+        The options' limits apply, unless Spark asks for everything available.
         """
         offset = from_json(self._streams, start)
         unlimited = isinstance(limit, ReadAllAvailable)
@@ -148,15 +148,15 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start if end is offset else to_json(end)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """How far behind the streams' tips the planned batch ends, for the query's progress.
+        """Return the lag behind each stream's tip at the planned batch's end, for the progress.
 
-        ``{"flights": {"millisBehindLatest": {"max": 1200, "mean": 300}}}``: Kinesis tells no latest
-        sequence number that this could be instead.
+        ``{"flights": {"millisBehindLatest": {"max": 1200, "mean": 300}}}``: a lag stands in for an
+        offset, because no Kinesis call returns the latest sequence number.
         """
         return dict(self._planner.lag) if self._planner and self._planner.lag else None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[ShardPartition]:
-        """One task for each shard that has something to read in (start, end]."""
+        """Return one task for each shard that has records to read in (start, end]."""
         since, until = from_json(self._streams, start), from_json(self._streams, end)
         planner = self._plan()
         expected, consumers = planner.expected(until), planner.consumers()
@@ -172,7 +172,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one task, in the shard's order. Runs on an executor."""
+        """Yield the rows of one task, in the shard's order. Runs on an executor."""
         from sparkinesis.source.reading.read_task import read_records  # noqa: PLC0415 - see above
 
         assert isinstance(partition, ShardPartition)
@@ -185,7 +185,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def stop(self) -> None:
-        """The query is over: deregister its consumers if it was told to."""
+        """End the query: deregister its consumers if the options say so."""
         if self._planner is not None:
             self._planner.stop()
 
@@ -200,7 +200,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _exit_on_sigterm() -> None:
-    """Spark 4.3 ends the process that plans a query by SIGTERM, which would leave out `stop`."""
+    """Exit normally on SIGTERM, by which Spark 4.3 ends the planning process, so `stop` runs."""
 
     def leave(*_: object) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # Spark sends it twice
@@ -218,21 +218,21 @@ class KinesisWriter(DataSourceArrowWriter):
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """The rows of one task. Runs on an executor."""
+        """Put the rows of one task. Runs on an executor."""
         return _write(self._options, iterator)
 
 
 class KinesisStreamWriter(DataSourceStreamArrowWriter):
     """Puts the rows of a streaming query, at least once each.
 
-    A micro-batch that is tried again is put again: Kinesis cannot take records back.
+    A retried micro-batch is put again, because Kinesis cannot remove records.
     """
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """The rows of one task. Runs on an executor."""
+        """Put the rows of one task. Runs on an executor."""
         return _write(self._options, iterator)
 
 

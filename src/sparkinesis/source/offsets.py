@@ -1,11 +1,11 @@
-"""The offsets that Spark's checkpoint holds, and what a batch between two of them reads.
+"""The offsets in Spark's checkpoint, and the shard ranges that a batch between two of them reads.
 
-An offset is JSON: ``{"flights": {"shardId-000000000000": "4966...@1763700000000", ...}}``: for each
-stream a position per shard (`sparkinesis.stream.position`). A stream that is not listed was added
-to the query later; the next offset lists it, so that where it begins is durable. The shard ``*``
-stands for every shard that is not listed; only the initial offset has it, and it makes that offset
-a function of the options alone. That matters because Spark does not store the initial offset: after
-a crash in the very first batch it asks for it again.
+An offset is JSON: ``{"flights": {"shardId-000000000000": "4966...@1763700000000", ...}}``: a
+position (`sparkinesis.stream.position`) for each shard of each stream. A stream that is not listed
+was added to the query later; the next offset lists it, which makes its start durable. The shard
+``*`` stands for every shard that is not listed. It makes the initial offset a function of the
+options alone. That matters because Spark does not store the initial offset: after a crash in the
+first batch Spark asks for it again.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from sparkinesis.stream.position import (
 ANY_SHARD = "*"
 
 Positions: TypeAlias = Mapping[str, Position]
-"""Where each shard stands, by shard id."""
+"""The position of each shard, by shard id."""
 
 
 Offset: TypeAlias = Mapping[str, Positions]
-"""Where each stream stands, by its name."""
+"""The positions of each stream, by its name."""
 
 
 def to_json(offset: Offset) -> dict[str, dict[str, str]]:
-    """The offset as Spark stores it; all sorted, so that equal offsets are equal as text."""
+    """Return the offset as Spark stores it, sorted, so that equal offsets are equal as text."""
     return {
         stream: {shard: str(offset[stream][shard]) for shard in sorted(offset[stream])}
         for stream in sorted(offset)
@@ -47,14 +47,14 @@ def to_json(offset: Offset) -> dict[str, dict[str, str]]:
 
 
 def from_json(streams: Iterable[str], offset: Any) -> dict[str, dict[str, Position]]:
-    """Read an offset of a query that reads ``streams``; it may lack some that were added since.
+    """Read an offset of a query that reads ``streams``; streams added since may be missing.
 
-    Raises `OffsetError` naming what is wrong with it.
+    Raises `OffsetError`, which names the mistake.
     """
-    advice = "Start the query with the checkpoint location it was written for, or with a new one."
+    advice = "Start the query with its own checkpoint location, or with a new one."
     if not isinstance(offset, dict) or not all(isinstance(v, dict) for v in offset.values()):
         raise OffsetError(
-            f"The checkpoint holds an offset that the kinesis source did not write. {advice}"
+            f"The offset in the checkpoint was not written by the kinesis source. {advice}"
         )
     read = set(streams)
     if not read.issuperset(offset):
@@ -72,37 +72,37 @@ def _positions(stream: str, texts: Mapping[str, Any], advice: str) -> dict[str, 
             positions[shard] = parse_position(text)
         except ValueError as error:
             raise OffsetError(
-                f"The checkpoint's position of shard {shard} of stream {stream!r} cannot be read: "
+                f"The checkpoint's position in shard {shard} of stream {stream!r} is not valid: "
                 f"{error}. {advice}"
             ) from None
     return positions
 
 
 def start_of(positions: Positions, shard_id: str) -> Position:
-    """Where reading a shard begins: a shard that is not listed is new, and read from its start."""
+    """Return the start of a shard; an unlisted shard is new, and read from its beginning."""
     return positions.get(shard_id, positions.get(ANY_SHARD, TRIM_HORIZON))
 
 
 def ranges(start: Positions, end: Positions) -> list[ShardRange]:
-    """What the batch (start, end] reads: a pure function of its two offsets, sorted by shard.
+    """Return the ranges that the batch (start, end] reads, sorted by shard. A pure function.
 
     A shard that ``end`` no longer lists was finished in an earlier batch. Raises `OffsetError` for
-    a batch that begins at LATEST, or where an application stands, and has rows: its beginning was
-    another when it was planned.
+    a batch with rows that begins at LATEST or at an application's checkpoints: it was planned with
+    another start.
     """
     found: list[ShardRange] = []
     for shard_id, until in sorted(end.items()):
         since = start_of(start, shard_id)
         initial = shard_id not in start and ANY_SHARD in start
-        if _is_of_another_beginning(since, until):
+        if _has_other_initial_position(since, until):
             raise OffsetError(
-                "The first batch of this checkpoint was planned with another initialPosition, and "
-                f"is not done: it ends in shard {shard_id} at {until}, and does not begin at "
-                f"{since}. Set the option initialPosition to what it was until that batch is "
-                "done, or start with a new checkpoint location."
+                "The option initialPosition was changed before the first batch of this checkpoint "
+                f"was finished: the batch ends in shard {shard_id} at {until}, and cannot begin at "
+                f"{since}. Restore the former initialPosition until that batch is finished, or "
+                "start with a new checkpoint location."
             )
         if since is SHARD_END or isinstance(since, FromApplication):
-            continue  # what resolves an application's positions reads nothing, as with LATEST
+            continue  # the batch that resolves LATEST or an application has no rows
         if isinstance(until, AfterRecord):
             if until.is_same_place(since):
                 continue
@@ -115,11 +115,11 @@ def ranges(start: Positions, end: Positions) -> list[ShardRange]:
     return found
 
 
-def _is_of_another_beginning(since: Position, until: Position) -> bool:
-    """Whether initialPosition was changed since this end was planned, as far as that shows.
+def _has_other_initial_position(since: Position, until: Position) -> bool:
+    """Tell if initialPosition was changed since this end was planned, as far as that shows.
 
-    LATEST is resolved to an instant, and an application's place has a sub-sequence number, which
-    the end of a batch has not.
+    LATEST is resolved to an instant. An application's checkpoint has a sub-sequence number, and the
+    end of a batch has none.
     """
     if isinstance(since, FromApplication):
         return isinstance(until, AfterRecord) and until.sub_sequence_number is None

@@ -132,7 +132,7 @@ def test_a_first_batch_that_is_not_done_is_not_begun_at_latest_instead() -> None
     world = World(history).run()
     assert check(world) == []
     (failure,) = world.failures
-    assert "another initialPosition" in str(failure.error)
+    assert "initialPosition was changed" in str(failure.error)
 
 
 def test_what_a_finished_shard_told_a_day_ago_is_not_believed() -> None:

@@ -46,7 +46,7 @@ def test_a_stream_that_was_added_may_be_missing() -> None:
 
 
 def test_a_damaged_position_is_named() -> None:
-    with pytest.raises(OffsetError, match=r"shard shardId-7 of stream 'flights' cannot be read"):
+    with pytest.raises(OffsetError, match=r"shard shardId-7 of stream 'flights' is not valid"):
         from_json(["flights"], {"flights": {"shardId-7": "nonsense"}})
 
 
@@ -107,7 +107,7 @@ def test_what_is_not_resolved_yet_reads_nothing() -> None:
 
 def test_a_first_batch_with_rows_is_not_begun_where_an_application_stands_instead() -> None:
     start = {ANY_SHARD: FromApplication("app")}
-    with pytest.raises(OffsetError, match=r"another initialPosition.* ends in shard a at"):
+    with pytest.raises(OffsetError, match=r"initialPosition was changed.* ends in shard a at"):
         ranges(start, {"a": AfterRecord("9")})
     # Where the application stands, its lease's sub-sequence number included.
     assert ranges(start, {"a": AfterRecord("9", sub_sequence_number=0), "b": SHARD_END}) == []
@@ -115,5 +115,5 @@ def test_a_first_batch_with_rows_is_not_begun_where_an_application_stands_instea
 
 @pytest.mark.parametrize("end", [AfterRecord("9"), SHARD_END])
 def test_a_first_batch_with_rows_is_not_begun_at_latest_instead(end: Position) -> None:
-    with pytest.raises(OffsetError, match=r"another initialPosition.* ends in shard a at"):
+    with pytest.raises(OffsetError, match=r"initialPosition was changed.* ends in shard a at"):
         ranges({ANY_SHARD: LATEST}, {"a": end})

@@ -1,4 +1,4 @@
-"""Plans a batch read: lists the shards, and finds a fixed end for those that are open."""
+"""Plans a batch read: lists the shards, and finds a fixed end for each open shard."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ReadTask:
-    """A range of one shard; nothing from the first record on that arrived at ``before_ms``."""
+    """A range of one shard, up to the first record that arrived at ``before_ms`` or later."""
 
     stream: str
     shard_range: ShardRange
@@ -30,9 +30,9 @@ class ReadTask:
 
 
 def plan_read(options: BatchReadOptions, filters: PushedFilters) -> list[ReadTask]:
-    """The tasks of a batch read, sorted by stream and shard. Ends are fixed from here on.
+    """Return the tasks of a batch read, with fixed ends, sorted by stream and shard.
 
-    Raises `DataLossError` for a start that has expired, and errors of the service.
+    Raises `DataLossError` if a start has expired, and errors of the service.
     """
     streams = sorted(name for name in options.reading.streams if filters.has_stream(name))
     if not streams:
@@ -64,7 +64,7 @@ def _plan_stream(options: BatchReadOptions, filters: PushedFilters, stream: str)
         to_plan = StreamReadOptions(replace(reading, fail_on_data_loss=fails), min_fetch_period=0.0)
         planner = StreamPlanner(client, to_plan, is_batch_read=True)
         planner.stop_at(until_ms)
-        # Beside the members, shards that came from one of them since the shards were listed.
+        # The planner may also return children that appeared since the shards were listed.
         tasks += [
             ReadTask(stream, found)
             for found in _with_ends(members, planner)
@@ -74,7 +74,7 @@ def _plan_stream(options: BatchReadOptions, filters: PushedFilters, stream: str)
 
 
 def _with_ends(members: list[ShardRead], planner: StreamPlanner) -> list[ShardRange]:
-    """The ranges up to the planner's last batch, one for each shard that has a record in them."""
+    """Return the ranges up to the planner's last batch, one for each shard with records."""
     found: dict[str, ShardRange] = {}
     initial = {shard_read.shard_id: shard_read.is_initial for shard_read in members}
     at: Positions = {shard_read.shard_id: shard_read.start for shard_read in members}
@@ -101,12 +101,12 @@ def _check_shards(
         return
     text = (
         f"The option {name} names shard {', '.join(gone)}, which {client.address} does not have. "
-        "Either it is a typing error, or the shard is of another stream, or its records were older "
-        "than the stream's retention period and what was to be read of it is lost."
+        "The name may be mistyped, or the shard is of another stream, or its records were older "
+        "than the stream's retention period and are lost."
     )
     if reading.fail_on_data_loss:
         raise ShardNotFoundError(
-            f"{text} Leave the shard out, or set the option failOnDataLoss to false to read what "
-            "is there."
+            f"{text} Leave the shard out, or set the option failOnDataLoss to false to read the "
+            "other shards."
         )
-    _log.warning("%s Reading what is there, as failOnDataLoss=false.", text)
+    _log.warning("%s Reading the other shards: failOnDataLoss=false.", text)

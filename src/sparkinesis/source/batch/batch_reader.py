@@ -1,4 +1,4 @@
-"""``spark.read.format("kinesis")``: what is between two positions, planned once, read by tasks."""
+"""The reader of ``spark.read.format("kinesis")``: plans once on the driver, reads in tasks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class BatchPartition(InputPartition):
-    """One task: a range of one shard, and no record from the first on that arrived too late."""
+    """One task of a batch read: a range of one shard, up to the first record that is too late."""
 
     stream: str
     shard_range: ShardRange
@@ -36,7 +36,7 @@ class KinesisBatchReader(DataSourceReader):
         self._filters = PushedFilters()
 
     def partitions(self) -> list[InputPartition]:
-        """One task for each shard that may have something to read. Calls the service."""
+        """Return one task for each shard that may have records to read. Calls the service."""
         from sparkinesis.source.batch.batch_planner import plan_read  # noqa: PLC0415 - with boto3
 
         return [
@@ -45,25 +45,25 @@ class KinesisBatchReader(DataSourceReader):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one task, in the shard's order. Runs on an executor."""
+        """Yield the rows of one task, in the shard's order. Runs on an executor."""
         from sparkinesis.source.reading.read_task import read_records, rows_before  # noqa: PLC0415 - with boto3
 
         if not isinstance(partition, BatchPartition):
-            return iter(())  # Spark's stand-in where there is nothing to read
+            return iter(())  # Spark's placeholder when there are no partitions
         reading = self._options.reading
         rows = read_records(reading, reading.streams[partition.stream], partition.shard_range)
         return rows if partition.before_ms is None else rows_before(rows, partition.before_ms)
 
 
 class FilteredBatchReader(KinesisBatchReader):
-    """One that filters are pushed down to, for `BatchReadOptions.filter_pushdown`.
+    """A batch reader with filter push-down, for `BatchReadOptions.filter_pushdown`.
 
-    A class of its own, because Spark refuses a reader that has ``pushFilters`` unless push-down is
-    enabled in the session.
+    This is a class of its own because Spark refuses a reader that has ``pushFilters`` unless
+    push-down is enabled in the session.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Read less where filters allow it; returns those that Spark still has to apply."""
+        """Use the filters to read less; return those that Spark still has to apply."""
         left = []
         for pushed in filters:
             self._filters, is_done = push_filter(self._filters, pushed)

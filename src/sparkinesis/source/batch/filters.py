@@ -1,9 +1,9 @@
-"""Which filters of a query make a batch read smaller: from Spark's filters to what is left to read.
+"""Translates Spark's pushed filters into the streams, shards and times that a batch read needs.
 
-Arrival times need not be in order within a shard. A lower bound holds all the same: nothing before
-the first record that arrived at an instant arrived at it or later. Behind an upper bound, records
-may follow that arrived before it, so it is moved up by as much as arrival times may be out of
-order. Filters on time therefore stay with Spark, which applies them to the rows.
+Arrival times may be out of order within a shard. A lower bound is exact all the same: no record
+before the first one that arrived at an instant arrived later than it. After an upper bound, records
+may follow that arrived before it, so the bound is moved up by `OUT_OF_ORDER_MS`. Spark therefore
+still applies filters on time to the rows.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from pyspark.sql.datasource import (
 )
 
 OUT_OF_ORDER_MS = 60_000
-"""How far arrival times may be out of order within a shard."""
+"""The assumed disorder of arrival times within a shard, at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class PushedFilters:
-    """What a query can have rows of; None stands for everything."""
+    """The filters of a query, as far as they reduce what is read; None: no filter."""
 
     streams: frozenset[str] | None = None
     shards: frozenset[str] | None = None
     start_ms: int | None = None
-    """Only what arrived at this epoch millisecond or later."""
+    """Read only records that arrived at this epoch millisecond or later."""
     before_ms: int | None = None
-    """Only what comes before the first record that arrived at this epoch millisecond or later."""
+    """Read only up to the first record that arrived at this epoch millisecond or later."""
 
     def has_stream(self, stream: str) -> bool:
         return self.streams is None or stream in self.streams
@@ -48,7 +48,7 @@ class PushedFilters:
 
 
 def push_filter(filters: PushedFilters, pushed: Filter) -> tuple[PushedFilters, bool]:
-    """What is filters under one more filter, and whether no row that is read can fail it."""
+    """Add one filter; the flag is True if Spark need not apply the filter to the rows."""
     column: tuple[str, ...] = getattr(pushed, "attribute", ())
     if column == ("approximateArrivalTimestamp",):
         return _push_time_filter(filters, pushed), False
@@ -69,7 +69,7 @@ def _both(present: frozenset[str] | None, values: Sequence[Any]) -> frozenset[st
 
 
 def _values(pushed: Filter) -> Sequence[Any] | None:
-    """The values of which the column must have one."""
+    """Return the values that the column may have; None for another kind of filter."""
     if isinstance(pushed, EqualTo | EqualNullSafe):
         return (pushed.value,)
     return pushed.value if isinstance(pushed, In) else None
@@ -79,7 +79,7 @@ def _push_time_filter(filters: PushedFilters, pushed: Filter) -> PushedFilters:
     values = _values(pushed)
     if values is None:
         values = (getattr(pushed, "value", None),)
-    # An instant without time zone is not one to compare with.
+    # A time without a zone cannot be compared with an instant.
     if not values or not all(isinstance(v, datetime) and v.tzinfo is not None for v in values):
         return filters
     first, last = min(values), max(values)

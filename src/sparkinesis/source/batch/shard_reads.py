@@ -1,12 +1,13 @@
-"""What a batch read reads of each shard: a pure decision over the shards and the options.
+"""Decides which part of each shard a batch read reads. Pure, over the shards and the options.
 
-Shards of all generations are read side by side. A position says what is done: a read begins behind
-its start and ends with its end, so that the end of one read is the start of the next.
+Shards of all generations are read in parallel. A position means that all records up to it are done:
+a read begins after its start and ends with its end, so the end of one read is the start of the
+next.
 
-A shard that a map does not list follows from those that it lists, as in an offset of a streaming
-query: what a listed shard came from is done (before a start), or read whole (before an end); what
-came from a listed shard is read whole (behind a start), or not at all (behind an end). A shard that
-is related to none is read from the oldest record, or up to the present.
+The position of a shard that a map does not list follows from the listed shards, as in an offset of
+a streaming query. An ancestor of a listed shard is done (in a start) or is read whole (in an end);
+a descendant is read whole (in a start) or not at all (in an end). A shard without a listed relative
+is read from its oldest record, or up to the present.
 """
 
 from __future__ import annotations
@@ -37,24 +38,24 @@ End: TypeAlias = AfterRecord | Literal[Sentinel.SHARD_END, Sentinel.LATEST]
 
 @dataclass(frozen=True, slots=True)
 class ShardRead:
-    """What is to be read of one shard: of the records behind ``start`` those up to the end."""
+    """The part of one shard to read: the records after ``start`` up to ``end``."""
 
     shard_id: str
     start: Start
     end: End
-    """LATEST: a record that is there now; which one has yet to be found out."""
+    """LATEST: the last record at present, which the planner has yet to find."""
     before_ms: int | None = None
-    """And none from the first record on that arrived at this epoch millisecond or later."""
+    """The read stops at the first record that arrived at this epoch millisecond or later."""
     is_initial: bool = False
-    """The start is as far back as records are kept: it cannot have expired."""
+    """True: the read starts at the oldest record kept, so the start cannot have expired."""
 
     def range(self, end: AfterRecord | Literal[Sentinel.SHARD_END]) -> ShardRange:
-        """The range that is read when this turns out to be its end."""
+        """Return the range that ends at ``end``."""
         return ShardRange(self.shard_id, self.start, end, self.is_initial)
 
 
 def unlisted(boundary: Positions, lineage: Lineage) -> tuple[str, ...]:
-    """Shards that a map stands in, and that the service does not list (any more)."""
+    """Return the shards of ``boundary`` that the service does not list, or no longer lists."""
     return tuple(
         sorted(
             shard
@@ -67,7 +68,7 @@ def unlisted(boundary: Positions, lineage: Lineage) -> tuple[str, ...]:
 def plan_shard_reads(
     lineage: Lineage, start: Positions, end: Positions, filters: PushedFilters, now_ms: int
 ) -> list[ShardRead]:
-    """What is to be read of a stream, sorted by shard; nothing where the end is not behind.
+    """Return the reads of a stream's shards, sorted by shard, without those known to be empty.
 
     ``now_ms``: no record has arrived after this epoch millisecond.
     """
@@ -94,10 +95,10 @@ def plan_shard_reads(
 def _complete(
     boundary: Positions, lineage: Lineage, *, before: Position, behind: Position, other: Position
 ) -> dict[str, Position]:
-    """A position for every listed shard."""
+    """Return a position for every shard that the service lists."""
     listed = set(boundary) - {ANY_SHARD}
     ancestors = lineage.ancestors(listed)
-    # LATEST is the present of a shard and of what came from it.
+    # LATEST is the present of a shard and of its descendants.
     descendants = lineage.descendants(s for s in listed if boundary[s] is not LATEST)
 
     def position(shard: str) -> Position:
@@ -113,7 +114,7 @@ def _complete(
 
 
 def _later(start: Start, start_ms: int | None) -> Start:
-    """The start, moved up to an instant; a sequence number cannot be compared with one."""
+    """Return the later of ``start`` and an instant; a sequence number stays as it is."""
     if start_ms is None or isinstance(start, AfterRecord):
         return start
     return AtTimestamp(max(start_ms, start.ms) if isinstance(start, AtTimestamp) else start_ms)
@@ -122,7 +123,7 @@ def _later(start: Start, start_ms: int | None) -> Start:
 def _end(end: Position, is_open: bool) -> End:
     if isinstance(end, AfterRecord):
         return end
-    # A closed shard can be read to its end. An open one has none yet.
+    # A closed shard is read to its end. An open shard has no end yet.
     return LATEST if is_open else SHARD_END
 
 
@@ -133,7 +134,7 @@ def _earlier(end: Position, before_ms: int | None) -> int | None:
 
 
 def _is_empty(shard_read: ShardRead, now_ms: int) -> bool:
-    """Whether the start is known to lie behind the end."""
+    """Tell if the start is known to lie after the end."""
     start, end = shard_read.start, shard_read.end
     if isinstance(start, AtTimestamp):
         return start.ms > now_ms or (
@@ -147,7 +148,7 @@ def _is_empty(shard_read: ShardRead, now_ms: int) -> bool:
 def open_ended(
     planned: Iterable[ShardRead],
 ) -> dict[tuple[int | None, bool], list[ShardRead]]:
-    """The reads whose end has yet to be found out, by ``before_ms`` and ``is_initial``."""
+    """Return the reads whose end has yet to be found, by ``before_ms`` and ``is_initial``."""
     groups: dict[tuple[int | None, bool], list[ShardRead]] = {}
     for shard_read in planned:
         if shard_read.end is LATEST:

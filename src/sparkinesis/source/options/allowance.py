@@ -1,4 +1,4 @@
-"""How much a batch may read."""
+"""The amount of records that one batch may read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What may be read: rows, and bytes of data as Kinesis stores it; infinity for no limit."""
+    """A limit in rows, and in bytes of data as Kinesis stores it; infinity for no limit."""
 
     rows: float = math.inf
     bytes: float = math.inf
@@ -18,7 +18,7 @@ class Allowance:
         return self.rows < math.inf or self.bytes < math.inf
 
     def share(self, part: float) -> Allowance:
-        """``part`` of it."""
+        """Return ``part`` of this allowance, for example 0.5 for half."""
         return Allowance(self.rows * part, self.bytes * part)
 
 

@@ -1,8 +1,9 @@
-"""Where a batch read begins or ends: the options ``startingPosition`` and ``endingPosition``.
+"""The start and end of a batch read: the options ``startingPosition`` and ``endingPosition``.
 
-One of three: a position for everything (``trim_horizon``, ``latest`` or an instant), a JSON map of
-shard id to position for the one stream that is read, or a JSON map of stream to such a map: the
-form of an offset (`sparkinesis.source.offsets`), so that the offset of a streaming query is one.
+An option's text has one of three forms: one position for all shards (``trim_horizon``, ``latest``
+or an instant); a JSON map of shard id to position, when one stream is read; or a JSON map of stream
+to such a map. The last form is that of an offset (`sparkinesis.source.offsets`), so the offset of a
+streaming query can be used as it is.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Boundary: TypeAlias = Position | Positions | Offset
 
 
 def boundary(default: Position) -> Callable[[str, str | None], Boundary]:
-    """Read the option's text; ``default`` where it is not given."""
+    """Return the parser of the option's text; it returns ``default`` if the option is missing."""
 
     def read(name: str, value: str | None) -> Boundary:
         if value is None:
@@ -33,9 +34,9 @@ def boundary(default: Position) -> Callable[[str, str | None], Boundary]:
 
 
 def boundary_by_stream(name: str, found: Boundary, streams: Iterable[str]) -> Offset:
-    """The boundary of each stream; a stream that a map leaves out has none. Raises `OptionError`.
+    """Return the boundary of each stream; streams missing in a map have none.
 
-    A position for all shards is that of the shard `ANY_SHARD`.
+    A position for all shards becomes that of the shard `ANY_SHARD`. Raises `OptionError`.
     """
     names = tuple(streams)
     if not isinstance(found, Mapping):
@@ -49,14 +50,15 @@ def boundary_by_stream(name: str, found: Boundary, streams: Iterable[str]) -> Of
             shards[key] = of_key
     if shards and len(names) > 1:
         raise OptionError(
-            f"The option {name} maps shards, but {len(names)} streams are read: say of which "
-            f'stream they are, as in {{"{names[0]}": {{"{next(iter(shards))}": "..."}}}}.'
+            f"The option {name} maps shards to positions, but the query reads {len(names)} "
+            "streams. Name the stream of the shards, for example "
+            f'{{"{names[0]}": {{"{next(iter(shards))}": "..."}}}}.'
         )
     unread = sorted(set(offset).difference(names))
     if unread:
         raise OptionError(
-            f"The option {name} names stream {', '.join(map(repr, unread))}, which is not read. "
-            f"The query reads {', '.join(map(repr, names))}."
+            f"The option {name} names stream {', '.join(map(repr, unread))}, which the query does "
+            f"not read. It reads {', '.join(map(repr, names))}."
         )
     return {names[0]: shards} if shards else offset
 
@@ -66,33 +68,35 @@ def _one(name: str, value: str) -> Position:
         return read_position(name, value)
     except OptionError as error:
         raise OptionError(
-            f"{error} Or a JSON map of shard to sequence number, such as "
+            f"{error} It also takes a JSON map of shard to sequence number, such as "
             '{"shardId-000000000000": "4966..."}.'
         ) from None
 
 
 def _read_map(name: str, value: str) -> Boundary:
     try:
-        found = json.loads(value, object_pairs_hook=_without_doubles)
+        found = json.loads(value, object_pairs_hook=_without_repeated_keys)
     except (ValueError, RecursionError) as error:
-        raise OptionError(f"The option {name} begins as JSON does, but is not: {error}.") from None
+        raise OptionError(
+            f"The option {name} starts with '{{' but is not valid JSON: {error}."
+        ) from None
     nested = [isinstance(positions, dict) for positions in found.values()]
     if any(nested) and not all(nested):
         raise OptionError(
-            f"The option {name} maps some keys to positions and some to maps. It takes a map of "
-            "shard to position, or a map of stream to such maps."
+            f"The option {name} maps some keys to positions and others to maps. It takes a map of "
+            "shard to position, or a map of stream to such maps, but not a mixture."
         )
     if nested and all(nested):
         return {stream: _positions(name, positions) for stream, positions in found.items()}
     return _positions(name, found)
 
 
-def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"{shown(twice)} stands in it twice")
+        raise ValueError(f"the key {shown(twice)} is repeated")
     return found
 
 
@@ -106,11 +110,11 @@ def _position(name: str, shard: str, text: Any) -> Position:
     try:
         position = parse_position(text)
         if isinstance(position, FromApplication):
-            raise ValueError(f"{text!r} is where a streaming query may begin")
+            raise ValueError(f"{text!r} is a start for streaming queries only")
         return position
     except ValueError as error:
         hint = " Put quotes around the sequence number." if isinstance(text, int) else ""
         raise OptionError(
-            f"The option {name} has a position of shard {shard[:200]} that cannot be read: "
+            f"The option {name} has a position for shard {shard[:200]} that cannot be parsed: "
             f"{error}.{hint}"
         ) from None

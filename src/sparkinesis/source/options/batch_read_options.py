@@ -12,18 +12,18 @@ from sparkinesis.source.options.read_options import ReadOptions, read_options
 
 @dataclass(frozen=True, slots=True)
 class BatchReadOptions:
-    """What a batch read asked for, checked. A stream that a boundary leaves out has none."""
+    """How a batch read works, checked. Streams missing in ``start`` or ``end`` are unbounded."""
 
     reading: ReadOptions
     start: Offset
     end: Offset
     filter_pushdown: bool
-    """Let filters narrow what is read. Off by default: Spark 4.3.0 keeps the narrowed plan on the
-    DataFrame that was loaded, and gives it to other queries on that DataFrame as well."""
+    """Use the query's filters to read less. Off by default: Spark 4.3.0 keeps the filtered plan on
+    the loaded DataFrame, and uses it for other queries on that DataFrame as well."""
 
 
 def batch_read_options(options: Options) -> BatchReadOptions:
-    """The options of ``read``. Raises `OptionError`, which names the option."""
+    """Check and return the options of ``read``. Raises `OptionError`, which names the option."""
     options.check_use(Use.READ)
     reading = read_options(options)
     start, end = (

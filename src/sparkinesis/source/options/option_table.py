@@ -1,7 +1,7 @@
-"""The options of ``format("kinesis")``: read and checked before anything is called.
+"""The table of all options of ``format("kinesis")``, parsed and checked before any call to AWS.
 
-Names are those of Databricks' Kinesis source where it has one; like all Spark options they are not
-case-sensitive. An option that belongs to another use of the source is refused, never ignored.
+Options are named as in Databricks' Kinesis source where it has them, and are not case-sensitive,
+like all Spark options. An option that does not apply to a query's use of the source is an error.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL
 
 
 class Use(Enum):
-    """What a query does with the source; an option is for one or more of them."""
+    """The ways to use the source; each option is for one or more of them."""
 
     READ_STREAM = "readStream"
     READ = "read"
@@ -59,7 +59,7 @@ _ANY_USE = frozenset(Use)
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """How an option's text is read (None: not given), and what it is for."""
+    """The parser of an option's text (None: not given), and the uses that take the option."""
 
     read: Callable[[str, str | None], Any]
     uses: frozenset[Use] = _READING
@@ -96,7 +96,7 @@ OPTIONS: Mapping[str, Option] = {
     "aggregation": Option(boolean(False), _WRITING),
     "aggregationMaxSize": Option(integer(51_200, 64, 1_048_576), _WRITING),
     "maxRecordSize": Option(integer(1_048_576, 1024, 10_485_760), _WRITING),
-    # Spark's own, which it hands to the sink of a streaming query.
+    # Spark's own options, which it passes to the sink of a streaming query.
     "checkpointLocation": Option(read_text, _WRITING),
     "queryName": Option(read_text, _WRITING),
 }
@@ -104,35 +104,35 @@ OPTIONS: Mapping[str, Option] = {
 _LISTS = {"streamName", "streamARN"}
 _MAPS = {"startingPosition", "endingPosition"}
 _LONGEST = 4_096
-"""Characters of a value that is neither a list nor a JSON map; the longest of an ARN is shorter."""
+"""The most characters of a value that is no list and no JSON map; every ARN is shorter."""
 
 _CREDENTIALS = re.compile(r"(aws|sts)*(access|secret|secretaccess)key(id)?|(aws|sts)*sessiontoken")
 
 
 class Options:
-    """All options of one query, each read and checked by itself. Raises `OptionError`."""
+    """All options of one query, each parsed and checked by itself. Raises `OptionError`."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         known = {name.lower(): name for name in OPTIONS}
         for name in options:
             if _CREDENTIALS.fullmatch(re.sub("[^a-z]", "", name.lower())):
                 raise OptionError(
-                    f"The option {name} is not taken: credentials in options end up in query plans "
+                    f"The option {name} is refused: credentials in options end up in query plans "
                     "and logs. Give the driver and the executors a role, a profile, or the "
-                    "environment variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. The option "
-                    "roleArn names a role to assume with those."
+                    "environment variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. To assume "
+                    "a role with those credentials, set the option roleArn."
                 )
             if name.lower() not in known:
                 raise OptionError(_unknown(name))
         self.given = {known[name.lower()]: name for name in options}
-        """Under its own name, how the user wrote each option that is given."""
+        """The name as the user wrote it, by the option's own name; only options that are given."""
         texts = {known[name.lower()]: text for name, text in options.items()}
         for name, text in texts.items():
             is_map = name in _MAPS and text.lstrip().startswith("{")
             if len(text) > _LONGEST and name not in _LISTS and not is_map:
                 raise OptionError(
-                    f"The option {self.given[name]} has {len(text):,} characters; no value that it "
-                    f"takes has more than {_LONGEST:,}."
+                    f"The option {self.given[name]} has {len(text):,} characters; it takes at most "
+                    f"{_LONGEST:,}."
                 )
         self._values = {
             name: option.read(self.given.get(name, name), texts.get(name))
@@ -143,7 +143,7 @@ class Options:
         return self._values[name]
 
     def check_use(self, use: Use) -> None:
-        """Refuse options that are for something else. Raises `OptionError`."""
+        """Raise `OptionError` if an option that is given does not apply to ``use``."""
         for name, written in self.given.items():
             if use not in OPTIONS[name].uses:
                 others = " and ".join(sorted(other.value for other in OPTIONS[name].uses))
@@ -154,7 +154,7 @@ class Options:
                 )
 
     def addresses(self) -> tuple[StreamAddress, ...]:
-        """The streams, in the order given. Raises `OptionError`."""
+        """Return the streams, in the order given. Raises `OptionError`."""
         credentials = self._credential_source()
         found = stream_addresses(
             self["streamName"], self["streamARN"], self["region"], self["endpoint"]
@@ -166,8 +166,8 @@ class Options:
             for name in ("roleExternalId", "roleSessionName", "stsEndpoint"):
                 if name in self.given:
                     raise OptionError(
-                        f"The option {self.given[name]} says how a role is assumed, but no role is "
-                        "named: set the option roleArn too."
+                        f"The option {self.given[name]} has no effect without a role to assume: "
+                        "set the option roleArn too."
                     )
         return CredentialSource(
             self["profile"],

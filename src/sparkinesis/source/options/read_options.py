@@ -1,4 +1,4 @@
-"""The options of reading: those of every read, and those of ``readStream``."""
+"""The options of every read, and those of ``readStream`` alone."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from sparkinesis.stream.reading.budget import Pace
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How streams are read, checked. Pickled to executors: never any credentials."""
+    """How streams are read, checked. Pickled to executors, so it never holds credentials."""
 
     addresses: tuple[StreamAddress, ...]
-    """At least one; names and regions: no two of one name, all in one region."""
+    """At least one stream; all in one region, and no two of the same name."""
     deaggregate: bool
-    """Unpack KPL aggregates into user records (default) or hand on the records as stored."""
+    """Unpack KPL aggregates into user records (default), or return records as stored."""
     fail_on_data_loss: bool
     max_records_per_fetch: int
     """``Limit`` of the readers' GetRecords calls, 1 to 10,000."""
@@ -34,11 +34,11 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class FanOut:
-    """Read as a registered consumer of each stream, by SubscribeToShard."""
+    """Enhanced fan-out: the query reads as a registered consumer of each stream."""
 
     consumer_name: str
     deregister: bool
-    """Deregister the consumer when the query stops."""
+    """True: the consumer is deregistered when the query stops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,25 +62,25 @@ class StreamReadOptions:
 
     @property
     def initial_positions(self) -> Positions:
-        """Where every stream of a query without a checkpoint begins."""
+        """The initial positions of every stream of a query without a checkpoint."""
         return {ANY_SHARD: self.initial_position}
 
 
 def read_options(options: Options) -> ReadOptions:
-    """What every way of reading takes. Raises `OptionError`."""
+    """Check and return the options that every read takes. Raises `OptionError`."""
     return ReadOptions(
         addresses=options.addresses(),
         deaggregate=options["deaggregate"],
         fail_on_data_loss=options["failOnDataLoss"],
         max_records_per_fetch=options["maxRecordsPerFetch"],
-        # A third for the planner, a third for the tasks of a machine, and a third for a task whose
-        # predecessor on the shard ran on another machine and cannot be counted: five a second hold.
+        # The limit of five calls a second is split in three: for the planner, for the tasks of one
+        # machine, and for a task that follows one on another machine, whose calls are not known.
         pace=Pace(options["shardCallsPerSecond"] / 3, options["shardBytesPerSecond"]),
     )
 
 
 def stream_read_options(options: Options) -> StreamReadOptions:
-    """The options of ``readStream``. Raises `OptionError`, which names the option."""
+    """Check and return the options of ``readStream``. Raises `OptionError`, which names it."""
     options.check_use(Use.READ_STREAM)
     return StreamReadOptions(
         reading=read_options(options),
@@ -96,32 +96,32 @@ def stream_read_options(options: Options) -> StreamReadOptions:
 def _dynamodb_endpoint(options: Options) -> str | None:
     given: str | None = options["dynamodbEndpoint"]
     if given is None:
-        # The local server is DynamoDB as well.
+        # The local server serves DynamoDB, too.
         return options["endpoint"] if is_loopback(options["endpoint"]) else None
     if not isinstance(options["initialPosition"], FromApplication):
         raise OptionError(
-            f"The option {options.given['dynamodbEndpoint']} says where the lease table of a KCL "
-            "application is, and goes with initialPosition=application:NAME only. Leave it out."
+            f"The option {options.given['dynamodbEndpoint']} is the URL of the lease table of a "
+            "KCL application, and applies to initialPosition=application:NAME only. Leave it out."
         )
     return given
 
 
 def _fan_out(options: Options) -> FanOut | None:
-    """What ``consumerMode=efo`` was given; None for polling. Raises `OptionError`."""
+    """Return the options of ``consumerMode=efo``; None for polling. Raises `OptionError`."""
     name: str | None = options["consumerName"]
     if options["consumerMode"] == "efo":
         if name is None:
             raise OptionError(
-                "The option consumerMode=efo needs the option consumerName, under which the query "
-                "is registered with its streams. Give each query a name of its own, and let it "
-                "keep that when it restarts: two queries of one name take each other's "
+                "The option consumerMode=efo needs the option consumerName, the name by which the "
+                "query is registered with its streams. Give each query a name of its own, and keep "
+                "the name over restarts: two queries of one name interrupt each other's "
                 "subscriptions."
             )
         return FanOut(name, options["requireConsumerDeregistration"])
     for other in ("consumerName", "requireConsumerDeregistration"):
         if other in options.given:
             raise OptionError(
-                f"The option {options.given[other]} is about a consumer with enhanced fan-out. "
-                "Leave it out, or set the option consumerMode to efo."
+                f"The option {options.given[other]} applies to enhanced fan-out only. Leave it "
+                "out, or set the option consumerMode to efo."
             )
     return None

@@ -15,8 +15,8 @@ def stream_addresses(
 ) -> tuple[StreamAddress, ...]:
     if (names is None) == (arns is None):
         raise OptionError(
-            "Say which stream is meant: give either the option streamName or the option streamARN"
-            + (", not both." if names is not None else ".")
+            "The stream to use is not clear. Give either the option streamName or the option "
+            + ("streamARN, not both." if names is not None else "streamARN.")
         )
     if arns is not None:
         found = [_by_arn(arn, region, endpoint) for arn in _listed("streamARN", arns)]
@@ -27,13 +27,14 @@ def stream_addresses(
     if len(regions) > 1:
         raise OptionError(
             f"The option streamARN names streams in {_and(sorted(map(str, regions)))}; one source "
-            "reads one region. Use a source for each region and union them."
+            "reads one region. Load a DataFrame for each region and union them."
         )
     twice = sorted({a.name for a in found if [b.name for b in found].count(a.name) > 1})
     if twice:
         raise OptionError(
-            f"The stream {_and(twice)} is named more than once. The column stream, and the offsets "
-            "in the checkpoint, tell streams apart by name: use a source for each."
+            f"The stream {_and(twice)} is named more than once. The column stream and the offsets "
+            "in the checkpoint identify a stream by its name. Load a DataFrame for each stream and "
+            "union them."
         )
     return tuple(found)
 
@@ -46,7 +47,7 @@ def _listed(option: Literal["streamName", "streamARN"], text: str) -> list[str]:
     parts = [part.strip() for part in text.split(",")]
     if not all(parts):
         raise OptionError(
-            f"The option {option} is {shown(text)}, which has an empty place in its list."
+            f"The option {option} is {shown(text)}, which has an empty entry between its commas."
         )
     return parts
 
@@ -61,7 +62,7 @@ def _by_arn(arn: str, region: str | None, endpoint: str | None) -> StreamAddress
     if region is not None and region != found["region"]:
         raise OptionError(
             f"The option streamARN names a stream in {found['region']}, but the option region "
-            f"is {region}. Leave out region: the ARN says it."
+            f"is {region}. Leave out the option region: the ARN contains it."
         )
     return StreamAddress(found["name"], arn, found["region"], endpoint)
 
@@ -70,11 +71,11 @@ def _by_name(name: str, region: str | None, endpoint: str | None) -> StreamAddre
     if not STREAM_NAME.fullmatch(name):
         raise OptionError(
             f"The option streamName is {shown(name)}; it takes the name of a stream, or several "
-            "with commas between: 1 to 128 letters, digits, '_', '.' and '-' each."
+            "names separated by commas: 1 to 128 letters, digits, '_', '.' and '-' each."
         )
     if region is not None and endpoint is None and region not in known_regions():
         raise OptionError(
-            f"The option region is {region!r}, in which Kinesis is not known to exist. "
+            f"The option region is {region!r}, and boto3 knows no Kinesis in that region. "
             f"{nearest_region(region)} If it is a new region, update boto3."
         )
     return StreamAddress(name, None, region, endpoint)

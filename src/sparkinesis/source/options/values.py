@@ -1,6 +1,6 @@
-"""What the value of one option may be: functions from its text to a value, or an `OptionError`.
+"""Parsers of single options: each returns the value of an option's text, or raises `OptionError`.
 
-Each takes the option's name, as the user wrote it, and its text, or None where it is not given.
+Each takes the option's name, as the user wrote it, and its text; None if the option is not given.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _EXTERNAL_ID = re.compile(r"[a-zA-Z0-9_+=,.@:/-]{2,1224}")
 
 
 _LONGEST = 3_652 * 86_400.0
-"""Seconds: what no wait and no retention comes near, and no clock fails to add."""
+"""Seconds: longer than any wait or retention, and short enough to add to any clock."""
 _LEAST_RATE, _MOST_RATE = 0.001, 10**12
 
 
@@ -66,7 +66,7 @@ def nearest_region(region: str) -> str:
 
 
 def known_regions() -> list[str]:
-    import botocore.session  # noqa: PLC0415 - slow, and most queries never come here
+    import botocore.session  # noqa: PLC0415 - slow, and most queries do not need it
 
     session = botocore.session.Session()
     return [
@@ -88,15 +88,15 @@ _APPLICATION = re.compile(r"application:(?P<name>.*)", re.IGNORECASE)
 
 
 def read_initial_position(name: str, value: str | None) -> Position:
-    """As `read_position`, or ``application:NAME``: where a KCL application stands."""
+    """Read a position as `read_position` does, or ``application:NAME`` of a KCL application."""
     found = _APPLICATION.fullmatch((value or "").strip())
     if found is None:
         return read_position(name, value, ", or application:NAME of a KCL application")
     if not TABLE_NAME.fullmatch(found["name"]):
         raise OptionError(
-            f"The option {name} is {value!r}; behind application: it takes the name of a KCL "
-            "application, which is that of its DynamoDB table: 3 to 255 letters, digits, '_', '.' "
-            "and '-'."
+            f"The option {name} is {value!r}; after application: it takes the name of a KCL "
+            "application, which is the name of its DynamoDB table: 3 to 255 letters, digits, "
+            "'_', '.' and '-'."
         )
     return FromApplication(found["name"])
 
@@ -125,8 +125,8 @@ def read_external_id(name: str, value: str | None) -> str | None:
     text = read_text(name, value)
     if text is not None and not _EXTERNAL_ID.fullmatch(text):
         raise OptionError(
-            f"The option {name}, which is not shown here, has {len(text)} characters; it takes 2 "
-            "to 1,224 letters, digits and characters of _+=,.@:/-."
+            f"The value of the option {name} (not shown here) has {len(text)} characters; it takes "
+            "2 to 1,224 letters, digits and characters of _+=,.@:/-."
         )
     return text
 
@@ -186,19 +186,19 @@ def integer(default: int, low: int, high: int) -> Callable[[str, str | None], in
 
 
 def age(name: str, value: str | None) -> float | None:
-    """Seconds; None when not given. A 0 needs no unit."""
+    """Return seconds; None if not given. 0 needs no unit."""
     if value is None:
         return None
     return 0.0 if value.strip() == "0" else duration(0.0)(name, value)
 
 
 def limit(name: str, value: str | None) -> float:
-    """A whole number above 0; infinity when not given."""
+    """Return a whole number above 0; infinity if not given."""
     return math.inf if value is None else integer(1, 1, 10**18)(name, value)
 
 
 def size(name: str, value: str | None) -> float:
-    """Bytes, as Spark writes sizes: a whole number and a unit; infinity when not given."""
+    """Return bytes, from a number and a unit as Spark writes sizes; infinity if not given."""
     if value is None:
         return math.inf
     found = _SIZE.fullmatch(value.strip().lower())
@@ -219,7 +219,7 @@ def rate(default: float) -> Callable[[str, str | None], float]:
         if not is_number or not _LEAST_RATE <= float(text) <= _MOST_RATE:
             raise OptionError(
                 f"The option {name} is {value!r}; it takes a number above 0, or unlimited for a "
-                f"local Kinesis without limits; {_LEAST_RATE} at least and {_MOST_RATE:,} at most."
+                f"local Kinesis without limits; from {_LEAST_RATE} to {_MOST_RATE:,}."
             )
         return float(text)
 

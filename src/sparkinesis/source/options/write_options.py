@@ -14,21 +14,21 @@ AGGREGATE_KEY_SIZE = 1
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How a stream is written, checked. Pickled to executors: never any credentials."""
+    """How a stream is written, checked. Pickled to executors, so it never holds credentials."""
 
     address: StreamAddress
     ordered: bool
     aggregation: bool
     aggregation_max_size: int
-    """Bytes of an aggregate at most."""
+    """The largest size of an aggregate, in bytes."""
     max_record_size: int
-    """Bytes of a record at most: its data and its partition key."""
+    """The largest size of a record in bytes: its data and its partition key."""
 
     @property
     def aggregate_size(self) -> int | None:
-        """Bytes of an aggregate at most, so that with its key it is no larger than a record may be.
+        """The largest size of an aggregate's data in bytes; None without aggregation.
 
-        None without aggregation.
+        With its partition key the aggregate still fits ``max_record_size``.
         """
         if not self.aggregation:
             return None
@@ -36,15 +36,15 @@ class WriteOptions:
 
 
 def write_options(options: Options) -> WriteOptions:
-    """The options of ``write`` and ``writeStream``. Raises `OptionError`, which names it."""
+    """Check and return the options of ``write`` and ``writeStream``. Raises `OptionError`."""
     options.check_use(Use.WRITE)
     addresses = options.addresses()
     if len(addresses) > 1:
         given = options.given.get("streamName") or options.given["streamARN"]
         names = ", ".join(address.name for address in addresses)
         raise OptionError(
-            f"The option {given} names {len(addresses)} streams to write to ({names}); it takes "
-            "exactly one. Write once for each stream."
+            f"The option {given} names {len(addresses)} streams ({names}), but a query writes to "
+            "one stream. Write once for each stream."
         )
     if "aggregationMaxSize" in options.given and not options["aggregation"]:
         raise OptionError("The option aggregationMaxSize needs the option aggregation=true.")

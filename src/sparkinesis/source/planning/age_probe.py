@@ -1,4 +1,4 @@
-"""Whether a shard is behind the bound of ``skipOlderThan``, seen by a page or two."""
+"""Compares a shard's next record with the bound of ``skipOlderThan``, by a page or two."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def next_record_is_older(
     position: AfterRecord,
     bound_ms: int,
 ) -> bool:
-    """Whether what follows ``position`` arrived before ``bound_ms`` (epoch ms).
+    """Return True if the record after ``position`` arrived before ``bound_ms`` (epoch ms).
 
-    True also when the record of the position itself is no longer kept: what followed is older still
-    than what is. False when the first record that arrived at the bound is not behind the position:
-    arrival times are out of order there, and going on at the bound would read records again.
+    Also True if the position's own record is no longer kept. False if the first record that arrived
+    at the bound does not follow the position: arrival times are out of order there, and a jump to
+    the bound would read records twice.
     """
     try:
         seen = _first(ShardCursor(client, budget, shard_id, position, inclusive=True), 2)
@@ -40,7 +40,7 @@ def next_record_is_older(
 
 
 def _first(cursor: ShardCursor, count: int) -> list[Record]:
-    """The records that a cursor meets first; fewer if it reaches the tip, or the end, before."""
+    """Return the cursor's first ``count`` records; fewer if it reaches the tip or the end."""
     seen: list[Record] = []
     while len(seen) < count and not cursor.at_end:
         page = cursor.fetch(count).page

@@ -1,4 +1,4 @@
-"""Where a KCL application stands in a stream: from its leases to positions. Pure, no I/O here."""
+"""The positions of a KCL application in a stream, from its leases. Pure functions, no I/O."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _INSTEAD = "Or set the option initialPosition to trim_horizon, latest or an inst
 def leases_of_stream(
     address: StreamAddress, leases: Iterable[Lease], table: TableAddress, *, alone: bool = True
 ) -> dict[str, Lease]:
-    """The leases of one stream, by shard id. Raises `LeaseTableError` when it has none.
+    """Return the leases of one stream, by shard id. Raises `LeaseTableError` if there are none.
 
-    ``alone``: the query reads no other stream. Leases without a stream identifier are of the one
-    stream that their application reads, which could be any.
+    ``alone``: the query reads no other stream. A lease without a stream identifier belongs to an
+    application that reads one stream, and does not name it.
     """
     of_stream = [lease for lease in leases if lease.stream and _is_of(lease, address)]
     if of_stream:
@@ -36,9 +36,10 @@ def leases_of_stream(
         if len(accounts) > 1:
             raise LeaseTableError(
                 f"The {table} holds leases of streams {address.name!r} in the accounts "
-                f"{' and '.join(sorted(accounts))}. Say which one is meant by the option streamARN."
+                f"{' and '.join(sorted(accounts))}. Name the stream by its ARN: use the option "
+                "streamARN instead of streamName."
             )
-        # A stream that was deleted and created anew leaves the leases of its former life behind.
+        # The table may still hold leases of a deleted stream of the same name.
         newest = max(lease.stream.creation_epoch for lease in of_stream if lease.stream)
         return {
             lease.shard_id: lease
@@ -48,8 +49,9 @@ def leases_of_stream(
     plain = {lease.shard_id: lease for lease in leases if lease.stream is None}
     if plain and not alone:
         raise LeaseTableError(
-            f"The {table} is of an application that reads one stream, and does not say which; the "
-            f"query reads {address.name!r} and others. Use a source for each stream and union them."
+            f"The {table} belongs to an application that reads one stream, and does not name that "
+            f"stream; the query reads {address.name!r} and others. Load a DataFrame for each "
+            "stream and union them."
         )
     if plain:
         return plain
@@ -60,8 +62,8 @@ def leases_of_stream(
             f"Check the name of the application in the option initialPosition. {_INSTEAD}"
         )
     raise LeaseTableError(
-        f"The {table} holds no leases: the application has not begun to read yet, or the table is "
-        f"not its lease table. Check its name in the option initialPosition. {_INSTEAD}"
+        f"The {table} holds no leases: the application has not started reading yet, or the table "
+        f"is not its lease table. Check its name in the option initialPosition. {_INSTEAD}"
     )
 
 
@@ -73,31 +75,30 @@ def resume(
     address: StreamAddress,
     table: TableAddress,
 ) -> dict[str, Position]:
-    """The position of every shard in which reading goes on; `plan` takes up their children.
+    """Return the position of every shard from which the query resumes; `plan` adds the children.
 
-    By the KCL's rules: a checkpoint LATEST was never advanced, and means from now on (``now_ms``,
-    the service's clock); children of a shard that is not finished wait for it. A shard that has no
-    lease, and does not come before or after one that has, was never read: it is read from its
-    start. Leases of shards that are no longer listed stay, unless nothing can be missing: their
-    loss is told like any other.
-    Raises `LeaseTableError`.
+    By the KCL's rules a checkpoint LATEST was never advanced, and means ``now_ms`` (the service's
+    clock); children of an unfinished shard wait for that shard. A shard without a lease, and
+    without a leased ancestor or descendant, was never read: the query reads it from its start.
+    Leases of shards that are no longer listed stay, unless nothing of them can be missing, so that
+    their loss is reported like any other. Raises `LeaseTableError`.
     """
     if not any(shard_id in lineage.shards for shard_id in leases):
         raise LeaseTableError(
-            f"The {table} holds leases of {', '.join(sorted(leases))}, and {address} has none of "
-            "these shards: the application reads another stream, or stood still for longer than "
-            "the stream keeps records. Check its name in the option initialPosition and the "
-            f"stream's in streamName. {_INSTEAD}"
+            f"The {table} holds leases of {', '.join(sorted(leases))}, but {address} has none of "
+            "these shards: the application reads another stream, or was stopped for longer than "
+            "the stream keeps records. Check the application's name in the option initialPosition "
+            f"and the stream's name in streamName. {_INSTEAD}"
         )
     timeless = sorted(
         s for s, lease in leases.items() if lease.lacks_instant and not lease.checkpoint.is_latest
     )
     if timeless:
         raise LeaseTableError(
-            f"The {table} does not tell where the application stands in {', '.join(timeless)} of "
-            f"{address}: it began at an instant, which a lease does not hold, and has no "
-            "checkpoint in them yet. Let it checkpoint once in every shard, or set the option "
-            "initialPosition to that instant."
+            f"The {table} holds no position of the application in {', '.join(timeless)} of "
+            f"{address}: the application started at an instant, which a lease does not store, and "
+            "has not checkpointed these shards yet. Let it checkpoint once in every shard, or set "
+            "the option initialPosition to that instant."
         )
     positions = {
         shard_id: _position(lease, now_ms, table)
@@ -105,14 +106,14 @@ def resume(
         if shard_id in lineage.shards or not (lease.is_finished or lease.checkpoint.is_latest)
     }
     unfinished = {shard for shard, position in positions.items() if position is not SHARD_END}
-    # Leases of children are there before their parent's last record is checkpointed.
+    # The KCL creates the leases of children before their parent's last record is checkpointed.
     for shard_id in lineage.descendants(unfinished & lineage.shards.keys()):
         if positions.get(shard_id) is TRIM_HORIZON:
             del positions[shard_id]
     unread = set(lineage.shards) - set(positions) - lineage.ancestors(positions)
-    led_to = unread | set(positions)
-    begun_anew = [s for s in unread if not led_to & set(lineage.shards[s].parents)]
-    return {**positions, **dict.fromkeys(begun_anew, TRIM_HORIZON)}
+    related = unread | set(positions)
+    never_read = [s for s in unread if not related & set(lineage.shards[s].parents)]
+    return {**positions, **dict.fromkeys(never_read, TRIM_HORIZON)}
 
 
 def _is_of(lease: Lease, address: StreamAddress) -> bool:
@@ -133,6 +134,6 @@ def _position(lease: Lease, now_ms: int, table: TableAddress) -> Position:
         raise LeaseTableError(
             f"The {table} has the checkpoint {at.sequence_number[:80]!r} (sub-sequence number "
             f"{at.sub_sequence_number}) in its lease {lease.key!r}, which no KCL writes. "
-            f"Mend or delete that lease. {_INSTEAD}"
+            f"Repair or delete that lease. {_INSTEAD}"
         ) from None
     return AtTimestamp(now_ms) if position is LATEST or position is None else position

@@ -1,8 +1,9 @@
-"""How long a shard's records take to reach an amount, from samples of how densely they arrived.
+"""Estimates when a shard's records reach an amount, from samples of their density over time.
 
-Kinesis counts nothing: to end a batch after an amount of records, the planner samples the records
-at a few instants, and this module says which instant to look at next, or where the amount is
-reached. A weight is an amount as a share of what is allowed: 1.0 is where to stop. Pure functions.
+Kinesis has no call that counts records. To end a batch after an amount of records, the planner
+samples the records at a few instants; this module computes which instant to sample next, or when
+the amount is reached. A weight is an amount as a share of the limit: a batch ends at weight 1.0.
+Pure functions.
 """
 
 from __future__ import annotations
@@ -13,25 +14,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 TOLERANCE = 0.03
-"""The weight by which the records between two windows may be misjudged."""
+"""The largest error, as a weight, that is accepted between two windows."""
 
 MIN_ERROR = 0.08
-"""Of what lies between two windows that look alike, the share that may be misjudged even so."""
+"""The assumed error of the records between two windows of the same density, as a share."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """All records that arrived from ``start`` to ``end`` (epoch ms) weigh ``weight``."""
+    """The weight of all records that arrived from ``start`` to ``end`` (epoch ms)."""
 
     start: float
     end: float
     weight: float
     density: float
-    """Weight per millisecond there, as far as it says something of what lies around."""
+    """Weight per millisecond, used to estimate the time around the window."""
 
 
 def add_window(windows: Sequence[Window], new: Window) -> list[Window]:
-    """The windows with one more, sorted by time, and cut so that none overlaps the next."""
+    """Return the windows with ``new``, sorted by time, and cut so that none overlaps the next."""
     found = sorted([*windows, new], key=lambda window: window.start)
     for place, (window, following) in enumerate(itertools.pairwise(found)):
         if window.end > following.start:
@@ -42,10 +43,10 @@ def add_window(windows: Sequence[Window], new: Window) -> list[Window]:
 
 
 def instant_at_weight(windows: Sequence[Window], goal: float = 1.0) -> float:
-    """The instant at which the records since the first window weigh ``goal``.
+    """Return the instant at which the records since the first window weigh ``goal``.
 
-    Between two windows the density changes evenly, after the last one it stays. Infinity when the
-    goal is never reached.
+    The density is assumed to change linearly between two windows, and to stay constant after the
+    last one. Infinity if the goal is never reached.
     """
     for window, following in itertools.zip_longest(windows, windows[1:]):
         if window.weight and window.weight >= goal:
@@ -61,7 +62,7 @@ def instant_at_weight(windows: Sequence[Window], goal: float = 1.0) -> float:
 
 
 def largest_error(windows: Sequence[Window], until: float) -> tuple[float, float]:
-    """The gap between windows that may be misjudged most before ``until``: (weight, its middle)."""
+    """Return the gap before ``until`` with the largest possible error: (weight, its middle)."""
     worst, middle = 0.0, until
     for window, following in itertools.pairwise(windows):
         if window.end >= until:
@@ -79,11 +80,11 @@ def _weight_between(window: Window, following: Window) -> float:
 
 
 def _reach_between(window: Window, following: Window, goal: float) -> float:
-    """Milliseconds after ``window`` at which the gap's records weigh ``goal``, by the trapezoid."""
+    """Return the milliseconds after ``window`` at which the gap's records weigh ``goal``."""
     gap = following.start - window.end
     slope = (following.density - window.density) / gap
     if abs(slope) * gap < 1e-9 * window.density:
         return goal / window.density
-    # density * x + slope * x^2 / 2 = goal
+    # The area of a trapezoid: density * x + slope * x^2 / 2 = goal.
     root = math.sqrt(max(window.density**2 + 2 * slope * goal, 0.0))
     return min(gap, (root - window.density) / slope)

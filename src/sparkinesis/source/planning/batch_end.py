@@ -1,10 +1,11 @@
-"""Where the next batch ends: a pure decision over the last offset and what was found since.
+"""Decides where the next batch ends, from the last offset and the findings of the probes.
 
-No I/O: `sparkinesis.source.planning.stream_planner` has the shards looked at; this module says
-which, and puts the offset together. A shard's children enter a batch only when every parent is
-finished and has no row in that same batch: a parent's rows are always in an earlier batch than its
-children's. Until then an offset holds the place of the parent's last record, with a time since
-which nothing may be gone: the end of a shard has no time, nor has the beginning of a child.
+Pure, no I/O: this module names the shards to probe and assembles the offset;
+`sparkinesis.source.planning.stream_planner` runs the probes. A shard's children enter a batch only
+when every parent is finished and has no row in that same batch, so a parent's rows are always in an
+earlier batch than its children's. Until then an offset holds the position of the parent's last
+record, which has a time, so that a loss can be detected. SHARD_END has no time, and neither has the
+TRIM_HORIZON of a child.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ FRESH_FOR_MS = 6 * 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class Quiet:
-    """The shard is open and no record follows; none had arrived before ``clear_until`` (ms)."""
+    """No record follows in an open shard; none had arrived before ``clear_until`` (epoch ms)."""
 
     clear_until: int | None = None
 
@@ -41,14 +42,14 @@ class Quiet:
 class Records:
     """Records follow; a batch may read up to ``end``, the sequence number of one of them.
 
-    ``clear_until`` (ms): no record behind ``end`` had arrived before, be it in the shard or, when
-    ``end`` is its last one, in its children.
+    ``clear_until`` (epoch ms): no record after ``end`` had arrived before this instant, neither in
+    the shard nor, if ``end`` is the shard's last record, in its children.
     """
 
     end: str
     clear_until: int | None = None
     arrived_ms: int | None = None
-    """When the record ``end`` arrived (epoch ms); None if the service does not tell."""
+    """The arrival time of the record ``end`` (epoch ms); None if the service gives none."""
     first: str | None = None
     """The sequence number of the first of these records."""
 
@@ -59,11 +60,11 @@ class Finished:
 
 
 Finding: TypeAlias = Quiet | Records | Finished
-"""What a look at a shard found behind a position."""
+"""The result of probing a shard behind a position."""
 
 
 def merged(finding: Finding, more: Finding) -> Finding:
-    """What two looks one after the other found, the second behind the end of the first."""
+    """Combine the findings of two probes, the second behind the end of the first."""
     if not isinstance(more, Records):
         return finding
     return replace(more, first=finding.first) if isinstance(finding, Records) else more
@@ -71,29 +72,29 @@ def merged(finding: Finding, more: Finding) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The offset so far, the shards that must be looked at before it is complete, and more."""
+    """The offset so far, and the shards to probe before it is complete."""
 
     end: Positions
     to_probe: Mapping[str, Position]
-    """Where to look: shards without a finding, with the position to look behind."""
+    """The shards without a finding, with the position to probe behind."""
     has_rows: bool
     childless: tuple[str, ...]
     """Finished shards whose children are not all known yet."""
 
 
 def plan(start: Positions, lineage: Lineage, findings: Mapping[str, Finding]) -> Plan:
-    """Put together the end of the batch that begins at ``start``.
+    """Assemble the end of the batch that begins at ``start``.
 
-    ``findings`` holds what was found behind each shard's place in ``start`` (behind TRIM_HORIZON
-    for a shard that ``start`` does not list). To be called again with more findings while
-    ``to_probe`` is not empty.
+    ``findings`` holds the finding behind each shard's position in ``start`` (behind TRIM_HORIZON
+    for a shard that ``start`` does not list). Call it again with more findings while ``to_probe``
+    is not empty.
     """
     end: dict[str, Position] = {}
     finished: set[str] = set()
     to_probe: dict[str, Position] = {}
     has_rows = False
     todo = deque(sorted(_listed(start, lineage)))
-    past: set[str] = set()  # what is taken up, and what lies behind: what led there
+    past: set[str] = set()  # shards taken up, and their ancestors
     _add_with_ancestors(past, todo, lineage)
     while todo:
         shard_id = todo.popleft()
@@ -110,7 +111,7 @@ def plan(start: Positions, lineage: Lineage, findings: Mapping[str, Finding]) ->
                 end[shard_id] = advanced(between_batches(position), found.clear_until)
             case Records():
                 has_rows = True
-                # A start that names a record tells what is missing by itself.
+                # A start at a record detects losses without the first record of the batch.
                 first = None if isinstance(position, AfterRecord) else found.first
                 end[shard_id] = AfterRecord(
                     found.end, found.clear_until, arrived_ms=found.arrived_ms, first=first
@@ -118,8 +119,8 @@ def plan(start: Positions, lineage: Lineage, findings: Mapping[str, Finding]) ->
             case Finished():
                 finished.add(shard_id)
                 end[shard_id] = SHARD_END
-                # A listed parent that is not finished is still to come: the other side of a
-                # merge. One that the service does not list any more has nothing left to read.
+                # The child of a merge waits for its other parent, while that parent is listed. A
+                # parent that the service no longer lists has nothing left to read.
                 new = [
                     child
                     for child in _children(shard_id, lineage)
@@ -137,11 +138,11 @@ def plan(start: Positions, lineage: Lineage, findings: Mapping[str, Finding]) ->
 
 
 def is_worth_storing(start: Positions, end: Positions) -> bool:
-    """Whether an offset without new rows moves far enough to be stored all the same.
+    """Tell if an offset without new rows is to be stored all the same.
 
-    A stored position grows old while nothing happens, and once its record has been trimmed nobody
-    could tell any more that nothing was lost. Where a query is to begin in any shard may lie before
-    the oldest record kept, so that nobody could tell either: what the first look found is stored.
+    A stored position grows old on a silent stream; once its record has been trimmed, a loss could
+    not be excluded. So the offset is stored again after `FRESH_FOR_MS`. An initial offset may lie
+    before the oldest record kept, which has the same effect, so the first findings are stored.
     """
     if set(start) == {ANY_SHARD}:
         return bool(end) and TRIM_HORIZON not in end.values()
@@ -150,7 +151,7 @@ def is_worth_storing(start: Positions, end: Positions) -> bool:
 
 
 def missing(start: Positions, lineage: Lineage) -> tuple[str, ...]:
-    """Shards that ``start`` stands in and the service no longer lists: what they held is lost."""
+    """Return the shards of ``start`` that the service no longer lists: their records are lost."""
     return tuple(
         sorted(
             shard
@@ -161,10 +162,10 @@ def missing(start: Positions, lineage: Lineage) -> tuple[str, ...]:
 
 
 def without_missing(start: Positions, lineage: Lineage) -> dict[str, Position]:
-    """Go on after a loss: leave out the missing shards and take up the oldest ones kept.
+    """Return ``start`` without the missing shards, and with the oldest unrelated shards.
 
-    Taken up, from TRIM_HORIZON, are listed shards that neither are nor descend from nor led to a
-    shard of ``start``.
+    Listed shards that are neither ancestors nor descendants of a shard of ``start`` are added at
+    TRIM_HORIZON, except those whose parents are added.
     """
     gone = missing(start, lineage)
     kept = {shard: position for shard, position in start.items() if shard not in gone}
@@ -177,9 +178,9 @@ def without_missing(start: Positions, lineage: Lineage) -> dict[str, Position]:
 
 
 def _known_until(positions: Positions) -> int | None:
-    """The oldest instant (epoch ms) from which on a position leaves open what arrived.
+    """Return the oldest instant (epoch ms) up to which every position is known to be complete.
 
-    A record's position without an instant, such as a KCL application's, leaves open all of time.
+    A record's position without an instant, such as a KCL application's, counts as 0.
     """
     instants = (
         position.ms if isinstance(position, AtTimestamp) else position.clear_until or 0
@@ -190,7 +191,7 @@ def _known_until(positions: Positions) -> int | None:
 
 
 def _children(shard_id: str, lineage: Lineage) -> tuple[str, ...]:
-    """All shards that came from a finished one; none while only some of them are known."""
+    """Return all children of a finished shard; none while only some of them are known."""
     return lineage.children_of_ended(shard_id) or ()
 
 
@@ -200,7 +201,7 @@ def _listed(start: Positions, lineage: Lineage) -> set[str]:
 
 
 def _add_with_ancestors(past: set[str], shards: Iterable[str], lineage: Lineage) -> None:
-    """Add shards to ``past``, which has the listed ancestors of each shard that it has."""
+    """Add shards and their listed ancestors to ``past``."""
     todo = list(shards)
     while todo:
         shard_id = todo.pop()

@@ -30,21 +30,21 @@ MIN_BURSTS = 4
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Records that follow one another from an instant (epoch ms) on, and what they weigh."""
+    """Consecutive records from an instant (epoch ms) on, with their weights."""
 
     start: float
     records: Sequence[Record]
     weights: Sequence[float]
     is_all: bool = False
-    """Nothing follows them: they reach the tip."""
+    """True: no record follows, the sample reaches the tip."""
 
     @property
     def window(self) -> Window | None:
-        """What the sample says of its time; None if its records came in too few bursts to tell.
+        """The sample as a window of time; None if its records arrived in too few bursts.
 
-        Of the last burst it may hold only a part. So its density is that from the first record up
-        to, and without, the last burst. A burst ends where the next record is further off than
-        records are on average.
+        The sample may hold only a part of its last burst, so its density is computed from the first
+        record up to the last burst, which is left out. A burst ends where the gap to the next
+        record is longer than average.
         """
         arrivals = sorted(arrival_ms(record) for record in self.records)
         first, last = arrivals[0], arrivals[-1]
@@ -58,7 +58,7 @@ class Sample:
         return Window(self.start, max(self.start, last), sum(self.weights), density)
 
     def last_until(self, instant: float) -> Record:
-        """The last record that arrived by ``instant``, or else the first one."""
+        """Return the last record that arrived by ``instant``, or else the first one."""
         found = self.records[0]
         for record in self.records:
             if arrival_ms(record) > instant:
@@ -69,7 +69,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class SampledEnd:
-    """``end`` is the last record of the slice; None: all there is up to the tip is within it."""
+    """The last record within the limit; None: all records up to the tip are within it."""
 
     end: Record | None
     weight: float
@@ -78,10 +78,11 @@ class SampledEnd:
 def sampled_end(
     first: Sample, tip: float, sample: Callable[[float, int], Sample | None], size: int
 ) -> SampledEnd | None:
-    """Where the records from ``first`` on weigh 1.0; None if samples do not tell.
+    """Return where the records from ``first`` on weigh 1.0; None if samples cannot decide it.
 
-    ``sample(instant, n)`` gives n records that arrived at ``instant`` or later, or None where there
-    is none; it is asked for nothing later than ``tip`` (epoch ms). Samples are of ``size`` records.
+    ``sample(instant, n)`` returns n records that arrived at ``instant`` or later, or None if there
+    are none; it is never called for an instant after ``tip`` (epoch ms). A sample has ``size``
+    records.
     """
     begin = first.window
     if begin is None or tip <= begin.end:
@@ -114,18 +115,18 @@ def sampled_end(
 
 
 def _window_at(at: float, tip: float, landed: Sample | None) -> Window | None:
-    """What a sample at ``at`` says; None if it does not tell."""
+    """Return the window of a sample at ``at``; None if it has too few bursts."""
     if landed is None:
         return Window(at, tip, 0.0, 0.0)
-    # A page may be short only because it is full: of bytes, not of records.
+    # A short page is not always the last one: its bytes may have reached the limit first.
     if landed.is_all:
-        total = sum(landed.weights)  # all up to the tip: nothing around it to tell of
+        total = sum(landed.weights)  # all records up to the tip
         return Window(at, max(at, tip), total, total / max(tip - at, 1.0))
     return landed.window
 
 
 def weigh(records: Sequence[Record], allowance: Allowance, *, deaggregate: bool) -> list[float]:
-    """What each record takes of the allowance, where 1.0 is all."""
+    """Return the weight of each record: its share of the allowance, where 1.0 is all of it."""
     rows = count_user_records(records) if deaggregate else [1] * len(records)
     return [
         max(count / allowance.rows, len(record.data) / allowance.bytes)
@@ -134,11 +135,11 @@ def weigh(records: Sequence[Record], allowance: Allowance, *, deaggregate: bool)
 
 
 def arrival_ms(record: Record) -> int:
-    """When a record arrived, in epoch milliseconds."""
+    """Return the arrival time of a record in epoch milliseconds."""
     return round((record.approximate_arrival_timestamp or 0.0) * 1000)
 
 
 def _weight(windows: Sequence[Window], tip: float) -> float:
-    """What everything up to ``tip`` weighs, to a hundredth: at most 1, or it would not all fit."""
+    """Return the weight of all records up to ``tip``, to a hundredth; at most 1."""
     hundredths = range(1, 100)
     return next((n / 100 for n in hundredths if instant_at_weight(windows, n / 100) >= tip), 1.0)

@@ -1,16 +1,18 @@
-"""Finds out, with few and cheap calls, what follows a position in a shard.
+"""Probes a shard: finds out, with few and cheap calls, which records follow a position.
 
-Kinesis has no call that tells a shard's latest sequence number. Two ways lead to one that exists:
+Kinesis has no call that returns a shard's latest sequence number. The prober finds one that exists
+in one of two ways:
 
-- read forward: the last record of a page. One call, exact, and on a slow shard nearly free;
-- jump: ask for the first record that arrived at an instant close to the tip (AT_TIMESTAMP, one
-  record). On a fast shard, or a backlog, this saves reading everything twice.
+- it reads forward, to the last record of a page. One call, exact, and nearly free on a slow shard;
+- it jumps to the first record that arrived at an instant close to the tip (AT_TIMESTAMP, one
+  record). On a fast shard, or in a backlog, this saves reading all records twice.
 
-When the jump finds nothing (a burst, then silence), a page is read forward. If that does not reach
-the tip either, the instant is moved back by halves, and the rest is read forward.
+If the jump finds no record (a burst, then silence), the prober reads a page forward. If that page
+does not reach the tip either, the prober moves the instant back by halves, and reads the rest
+forward.
 
-When a batch may read only so much, a small amount is counted by reading forward, and the end of a
-large one is found by samples (`sparkinesis.source.planning.sampling`).
+If the batch is limited, a small amount is counted by reading forward, and the end of a large one is
+found by samples (`sparkinesis.source.planning.sampling`).
 """
 
 from __future__ import annotations
@@ -43,31 +45,31 @@ from sparkinesis.stream.reading.retention import CLOCK_MARGIN_MS, RetentionCheck
 from sparkinesis.stream.shard import Shard
 
 CLOSE_TO_TIP_MS = 1_000
-"""A reader that is this close behind has caught up, as far as planning goes."""
+"""A lag up to this counts as caught up."""
 
 JUMP_SHORT_OF_TIP_MS = 250
-"""How far before the tip a jump aims: a busy shard has a record that young."""
+"""The distance of a jump to the tip: a busy shard has a record that young."""
 
 FIRST_LIMIT = 1_000
-"""Records to ask for by the first probe, which does not know yet whether the shard is busy."""
+"""The limit of the first call, before the prober knows if the shard is busy."""
 
 SMALL_PAGE = 256 * 1024
-"""Bytes since the last look up to which reading forward costs less than it saves in calls."""
+"""The most bytes since the last probe at which reading forward is worth the saved calls."""
 
 SAMPLE_LIMITS = (100, 1_000)
 """The fewest and the most records of a sample."""
 
 SAMPLES_IN_SLICE = 40
-"""How many samples a slice would hold: each is this part of what is read twice."""
+"""The size of a slice in samples, so that a sample reads a fortieth of the slice twice."""
 
 COUNTED_SHARE = 0.25
-"""When the first page is this part of what is allowed, or more, the rest is counted, too."""
+"""The share of the allowance from which on, if the first page has it, the rest is counted."""
 
 COUNTED_BYTES = 1_000_000
-"""A slice up to this size is counted: sampling it would take about as many bytes."""
+"""The largest slice that is counted: sampling it would read about as many bytes."""
 
 ROUNDING = 1e-9
-"""What sums of many small weights may be off by."""
+"""The largest rounding error of a sum of many small weights."""
 
 MAX_HALVINGS = 10
 MOST_EMPTY_PAGES = 5
@@ -75,25 +77,25 @@ MOST_EMPTY_PAGES = 5
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """What one look at a shard found; children when it reached the end of a closed shard."""
+    """The result of one probe; it has children if the probe reached the end of a closed shard."""
 
     finding: Finding
     children: tuple[Shard, ...] = ()
     taken: float = 0.0
-    """How much of the allowance the batch takes up by it; 1.0 is all."""
+    """The share of the allowance that the finding uses; 1.0 is all."""
     is_cut: bool = False
-    """More follows, and was left for the next batch only because of the allowance."""
+    """True: more records follow, and only the allowance leaves them for the next batch."""
     lag_ms: int = 0
-    """How far behind the tip of the shard the finding ends."""
+    """The lag behind the shard's tip at the end of the finding."""
     records: int | None = None
-    """About how many records the finding holds, where that is known."""
+    """The approximate number of records in the finding, if known."""
 
 
 class ShardProber:
-    """Looks at one shard, again and again, by one cursor; used by one thread at a time.
+    """Probes one shard repeatedly by one cursor; used by one thread at a time.
 
-    ``until_ms``: as if no record had arrived after this instant (epoch ms). ``deaggregate``: rows
-    are user records.
+    ``until_ms``: ignore records that arrived after this instant (epoch ms). ``deaggregate``: count
+    user records as rows.
     """
 
     def __init__(
@@ -116,23 +118,23 @@ class ShardProber:
         self._cursor: ShardCursor | None = None
         self._start_is_checked = False
         self._is_new = False
-        """The cursor stands where it was opened: it has not met a record, nor the tip."""
+        """True until the cursor has met a record or the tip."""
         self._last_result: ProbeResult | None = None
         self._first: str | None = None
-        """The sequence number of the first record that the present look has met."""
+        """The sequence number of the first record that the present probe has met."""
         self._limit = FIRST_LIMIT
 
     def use_check(self, check: RetentionCheck) -> None:
-        """From now on tell losses as ``check`` says: a shard begins, but does not stay, initial."""
+        """Replace the retention check: the initial start of a shard is checked less strictly."""
         self._check = check
 
     def probe(self, position: Position, allowance: Allowance = NO_LIMIT) -> ProbeResult:
-        """What follows ``position``, and how much of it is within ``allowance``: a record at least.
+        """Find the records that follow ``position``, within ``allowance`` but at least one.
 
-        Raises `DataLossError` when what followed the position was trimmed.
+        Raises `DataLossError` if records after the position were trimmed.
         """
         again = self._last_result
-        # What was within another allowance may not be within this one.
+        # A result for another allowance may exceed this one.
         is_stale = again is not None and again.taken > 0 and allowance.is_limited
         if self._cursor is None or is_stale or not _same_place(position, self._position):
             self._cursor = self._open(position, inclusive=True)
@@ -146,16 +148,16 @@ class ShardProber:
         try:
             result = self._examine_from_kept(self._cursor, allowance)
         except ExpiredIteratorError:
-            # Nobody has looked for minutes, or for days: see again whether the start is kept.
+            # The last probe was minutes or days ago: check again that the start is kept.
             self._cursor = None
             return self.probe(position, allowance)
         except Exception:
-            self._cursor = None  # it may stand behind records that no look has told of
+            self._cursor = None  # it may be past records that no probe has reported
             raise
         found = result.finding
         if isinstance(found, Records):
             result = replace(result, finding=replace(found, first=self._first))
-            # The cursor stands behind these records: there, most likely, the next look is wanted.
+            # The cursor is past these records, where the next probe most likely starts.
             self._position = AfterRecord(found.end)
             self._start_is_checked = True
             if self._cursor is not None and self._cursor.at_end:
@@ -199,11 +201,11 @@ class ShardProber:
         return self._approach_tip(cursor, found)
 
     def _conclude(self, cursor: ShardCursor, found: _Fetch, last: Record | None) -> ProbeResult:
-        """The look that ends with this page; ``last`` is the last record before it."""
+        """Return the result that ends with this page; ``last`` is the last record before."""
         if found.records:
             last = found.records[-1]
         if found.passed_until:
-            self._cursor = None  # it stands behind records that were not to be seen
+            self._cursor = None  # it is past records that must be ignored
             if last is None:
                 assert self._until_ms is not None
                 return ProbeResult(Quiet(self._until_ms - CLOCK_MARGIN_MS))
@@ -216,7 +218,7 @@ class ShardProber:
         return _ending_at(last, found.silent_until, found.lag_ms)
 
     def _examine_within(self, cursor: ShardCursor, allowance: Allowance) -> ProbeResult:
-        """As `_examine`, but no further than about what is allowed."""
+        """Examine as `_examine` does, but stop at about the allowance."""
         found = self._fetch_records(cursor, FIRST_LIMIT)
         if not found.records and not found.passed_until:
             return _without_records(cursor, found)
@@ -247,17 +249,17 @@ class ShardProber:
         last: Record | None,
         before: int,
     ) -> ProbeResult:
-        """The look that ends within this page, where its records weigh ``left``.
+        """Return the result that ends within this page, where the page's records weigh ``left``.
 
-        ``last`` is the last of the ``before`` records before the page; if there is none, the look
-        has one record at least.
+        ``last`` is the last of the ``before`` records before the page; without it the result has at
+        least one record.
         """
         sums = list(itertools.accumulate(weights, initial=0.0))
         count = bisect.bisect_right(sums, left + ROUNDING) - 1
         if count == 0 and last is None:
             count = 1
         end = found.records[count - 1] if count or last is None else last
-        self._cursor = None  # it stands behind records that are left for the next batch
+        self._cursor = None  # it is past records that are left for the next batch
         result = _ending_at(end, None, found.tip_ms - arrival_ms(end))
         taken = 1.0 - left + sums[count]
         return replace(result, taken=taken, is_cut=True, records=before + count)
@@ -265,7 +267,7 @@ class ShardProber:
     def _count_forward(
         self, cursor: ShardCursor, found: _Fetch, weight: float, allowance: Allowance
     ) -> ProbeResult:
-        """Read on from ``found``, which weighs ``weight``, and count to what is allowed."""
+        """Read forward from ``found``, which weighs ``weight``, and count up to the allowance."""
         count = len(found.records)
         while True:
             last = found.records[-1]
@@ -289,7 +291,7 @@ class ShardProber:
         weights: Sequence[float],
         allowance: Allowance,
     ) -> ProbeResult | None:
-        """The look that ends where samples say that the allowance is used up, if they do."""
+        """Return the result that ends where samples show the allowance used, if they do."""
         last = found.records[-1]
         tip = found.tip_ms - JUMP_SHORT_OF_TIP_MS
         if self._until_ms is not None:
@@ -319,14 +321,14 @@ class ShardProber:
         return replace(result, taken=ends.weight, is_cut=True, records=expected)
 
     def _fetch_records(self, cursor: ShardCursor, limit: int) -> _Fetch:
-        """The next records, past the empty pages that the service may give before the tip."""
+        """Fetch the next records, past the empty pages that the service may return."""
         tries: Iterable[int] = range(MOST_EMPTY_PAGES)
         if self._until_ms is not None or self._position is TRIM_HORIZON or self._is_new:
-            # That nothing was found yet says nothing, and a place without a time is not stored. Nor
-            # is where a cursor stands behind empty pages: the next one would meet them all again.
+            # Empty pages before the tip decide nothing: an offset stores neither a position without
+            # a time nor a cursor's place past empty pages, which the next cursor would meet again.
             tries = itertools.count()
         for _ in tries:
-            # One more, for the record AT which a cursor begins and which is dropped.
+            # One more record, as the record AT which the cursor begins is dropped.
             extra = 0 if self._start_is_checked else 1
             fetched = cursor.fetch(min(limit + extra, MAX_RECORDS_PER_CALL))
             records: Sequence[Record] | None = fetched.page.records
@@ -342,7 +344,7 @@ class ShardProber:
         return _Fetch(fetched, within, passed_until=len(within) < len(records or ()))
 
     def _approach_tip(self, cursor: ShardCursor, found: _Fetch) -> ProbeResult:
-        """The look that ends with a record close to the tip, which is far behind this page."""
+        """Return the result that ends with a record close to the tip, far after this page."""
         last = found.records[-1]
         if last.approximate_arrival_timestamp is None:
             return self._read_forward(cursor, last)[0]
@@ -352,7 +354,7 @@ class ShardProber:
         landed = self._jump(tip, last)
         if landed is not None:
             result = self._conclude(*landed, last)
-            self._limit = 1  # busy: next time, too, a jump will do
+            self._limit = 1  # a busy shard: the next probe jumps, too
             return result
         if _is_more_than_a_page(found):
             return self._halve(cursor, last, tip)
@@ -364,18 +366,18 @@ class ShardProber:
     def _jump(
         self, instant: int, last: Record, limit: int = 1
     ) -> tuple[ShardCursor, _Fetch] | None:
-        """The first records that arrived at ``instant`` or later, if they are behind ``last``."""
+        """Fetch the first records that arrived at ``instant`` or later, if they follow ``last``."""
         if instant <= arrival_ms(last):
             return None
         cursor = self._open(AtTimestamp(instant))
         found = self._fetch_records(cursor, limit)
-        # Arrival times need not be in order: a record that is not further on is none.
+        # Arrival times may be out of order, so the record found may not follow the last one.
         if not found.records or _order(found.records[0]) <= _order(last):
             return None
         return cursor, found
 
     def _halve(self, cursor: ShardCursor, last: Record, high: int) -> ProbeResult:
-        """The look that ends near the last record before ``high``: none arrived after it."""
+        """Return the result that ends near the last record before ``high`` (epoch ms)."""
         low = arrival_ms(last)
         for _ in range(MAX_HALVINGS):
             if high - low <= CLOSE_TO_TIP_MS:
@@ -393,7 +395,7 @@ class ShardProber:
         return self._read_forward(cursor, last)[0]
 
     def _read_forward(self, cursor: ShardCursor, last: Record) -> tuple[ProbeResult, Record | None]:
-        """The look that ends with the next page, and its last record if the tip is further on."""
+        """Return the result that ends with the next page, and its last record if more follow."""
         found = self._fetch_records(cursor, MAX_RECORDS_PER_CALL)
         result = self._conclude(cursor, found, last)
         is_over = cursor.at_end or found.passed_until or found.lag_ms == 0 or not found.records
@@ -402,16 +404,16 @@ class ShardProber:
 
 @dataclass(frozen=True, slots=True)
 class _Fetch:
-    """The page that a look ended with, and its records behind the position looked at."""
+    """The last page of a fetch, and its records after the position."""
 
     fetched: Fetched
     records: Sequence[Record]
     passed_until: bool
-    """Records were left out that arrived later than the look is to see."""
+    """True: records that arrived after ``until_ms`` were left out."""
 
     @property
     def children(self) -> tuple[Shard, ...]:
-        """What the last page of a closed shard announces."""
+        """The child shards that the last page of a closed shard names."""
         return tuple(shard_of(child) for child in self.fetched.page.child_shards or ())
 
     @property
@@ -420,23 +422,23 @@ class _Fetch:
 
     @property
     def tip_ms(self) -> int:
-        """When the shard's newest record arrived, as far as the page tells; epoch ms."""
+        """The arrival time of the shard's newest record, estimated by the page's lag; epoch ms."""
         return arrival_ms(self.fetched.page.records[-1]) + self.lag_ms
 
     @property
     def silent_until(self) -> int | None:
-        """No record behind this page had arrived before this instant, when it is at the tip."""
+        """The instant before which no record after this page arrived; None before the tip."""
         return None if self.lag_ms else self.fetched.service_time_ms - CLOCK_MARGIN_MS
 
 
 def _is_more_than_a_page(found: _Fetch) -> bool:
-    """Whether as many records follow as no page holds, if they arrive on as they did so far."""
+    """Tell if more than a page of records follows, at the rate of this page."""
     span = arrival_ms(found.records[-1]) - arrival_ms(found.records[0])
     return span > 0 and len(found.records) * found.lag_ms > MAX_RECORDS_PER_CALL * span
 
 
 def _up_to_instant(records: Sequence[Record], until_ms: int | None) -> Sequence[Record]:
-    """The records up to the first one that arrived later than ``until_ms``."""
+    """Return the records before the first one that arrived after ``until_ms``."""
     if until_ms is None:
         return records
     late = (at for at, record in enumerate(records) if arrival_ms(record) > until_ms)

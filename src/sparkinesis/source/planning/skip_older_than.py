@@ -1,8 +1,9 @@
-"""``skipOlderThan``: a query that starts, or resumes, behind a bound goes on at the bound.
+"""The option ``skipOlderThan``: a query that starts or resumes behind a bound jumps to it.
 
-The jump is an offset of its own, without rows, so it is in the checkpoint before anything is read
-from there. The shard ``*`` in it is where shards begin that are not listed: a child of a shard that
-ended before the bound must not be read from its start. Pure functions; no KCL has this.
+The jump is an offset of its own, without rows, so the checkpoint stores it before anything is read
+from there. Its shard ``*`` is the start of shards that are not listed: a child of a shard that
+ended before the bound must not be read from its beginning. Pure functions; the KCL has no such
+option.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from sparkinesis.stream.position import (
 
 
 def undecided_shards(start: Positions, bound_ms: int) -> dict[str, AfterRecord]:
-    """The shards of which only the next record tells whether they are behind the bound."""
+    """Return the shards that may be behind the bound; only their next record decides it."""
     return {
         shard: position
         for shard, position in start.items()
@@ -31,20 +32,18 @@ def undecided_shards(start: Positions, bound_ms: int) -> dict[str, AfterRecord]:
 def skip_older(
     start: Positions, bound_ms: int, behind: Container[str], *, has_closed: bool = False
 ) -> Positions:
-    """``start``, with nothing that arrived before ``bound_ms`` (epoch ms) left to read.
+    """Return ``start``, moved so that no record that arrived before ``bound_ms`` is left to read.
 
-    ``behind``: which of the `undecided_shards` have a record to come that arrived before the bound,
-    and none behind them that arrived later.
-    ``has_closed``: one of the `undecided_shards` is closed. ``start`` itself when there is nothing
-    to skip.
+    Returns ``start`` itself if nothing has to be skipped. ``bound_ms``: epoch ms. ``behind``: the
+    `undecided_shards` whose next record arrived before the bound, and where a jump to the bound
+    repeats no record. ``has_closed``: one of the `undecided_shards` is closed.
     """
     bound = AtTimestamp(bound_ms)
     moved = {
         shard: bound if _is_behind(shard, position, bound, behind) else position
         for shard, position in start.items()
     }
-    # The children of a finished shard, or of one that turns out to be, may have been there before
-    # the bound.
+    # The children of a finished or closed shard may have records from before the bound.
     if moved == start and SHARD_END not in start.values() and not has_closed:
         return start
     return {**moved, ANY_SHARD: bound}

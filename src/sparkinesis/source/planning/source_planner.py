@@ -1,4 +1,4 @@
-"""Plans the batches of one query: a planner for each of its streams, and one offset for all."""
+"""Plans the batches of a query: one planner for each stream, and one offset for all of them."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _log = logging.getLogger(__name__)
 Lag: TypeAlias = Mapping[str, Mapping[str, Mapping[str, int]]]
 
 FULL = 0.8
-"""A batch with this part of what is allowed, or more, says that there is a backlog."""
+"""The share of the allowance from which on a batch is taken as the sign of a backlog."""
 
 
 @dataclass(frozen=True, slots=True)
 class _PlannedBatch:
-    """What a plan found: where the batch ends, its part of what is allowed, and the lag then."""
+    """A planned batch: its end, its share of the allowance, and the lag at its end."""
 
     end: Offset
     taken: float
@@ -41,7 +41,7 @@ class _PlannedBatch:
 
 
 class _BackgroundPlan:
-    """A plan that is made by a thread of its own. The planners are that thread's until it ends."""
+    """A plan made ahead by its own thread, which owns the planners until it ends."""
 
     def __init__(
         self,
@@ -53,24 +53,24 @@ class _BackgroundPlan:
         self.allowance = allowance
         self._plan = plan
         self._batch: _PlannedBatch | None = None
-        # A daemon: a query that is stopped does not wait for a plan that nobody wants.
+        # A daemon thread: a query that stops does not wait for a plan that is not needed.
         self._thread = threading.Thread(target=self._run, name="plan-ahead", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         try:
             self._batch = self._plan(self.start, self.allowance)
-        except Exception:  # noqa: BLE001 - what is wrong is found again, and told, when it matters
+        except Exception:  # noqa: BLE001 - the next plan meets the error again, and raises it
             _log.debug("A batch could not be planned ahead.", exc_info=True)
 
     def wait(self) -> _PlannedBatch | None:
-        """The plan, once it is there; None if it failed."""
+        """Wait for the plan and return it; None if it failed."""
         self._thread.join()
         return self._batch
 
 
 class SourcePlanner:
-    """What the driver knows of a query's streams between two batches. Owned by one thread."""
+    """The planner of a query, which keeps its state between batches. Owned by one thread."""
 
     def __init__(self, options: StreamReadOptions, timing: Timing = MACHINE) -> None:
         self._initial = options.initial_positions
@@ -87,9 +87,10 @@ class SourcePlanner:
         }
 
     def consumers(self) -> Mapping[str, str]:
-        """By stream, the ARN of the consumer that reads it; none when the query polls.
+        """Return the ARN of the consumer of each stream; empty when the query polls.
 
-        The first call registers them, and waits until they are ACTIVE. Raises `ConsumerLimitError`.
+        The first call registers the consumers, and waits until they are ACTIVE. Raises
+        `ConsumerLimitError`.
         """
         if self._fan_out is not None and len(self._consumers) < len(self._clients):
             name = self._fan_out.consumer_name
@@ -102,7 +103,7 @@ class SourcePlanner:
         return self._consumers
 
     def stop(self) -> None:
-        """Plan no more, and deregister the query's consumers if it was told to."""
+        """Stop, and deregister the query's consumers if the options say so."""
         if self._fan_out is None or not self._fan_out.deregister or not self._has_registered:
             return
         name = self._fan_out.consumer_name
@@ -110,24 +111,27 @@ class SourcePlanner:
             try:
                 if stream in self._consumers:
                     deregister_consumer(client, self._consumers[stream])
-                # Not known when a stop comes while it is being created.
+                # The ARN is not known yet if the query stops while the consumer is created.
                 elif consumer := describe_consumer(client, name, client.stream_arn()):
                     deregister_consumer(client, consumer.arn)
             except SparkinesisError as error:
                 _log.warning(
-                    "The consumer %s of %s may stay registered: %s", name, client.address, error
+                    "The consumer %s of %s could not be deregistered: %s",
+                    name,
+                    client.address,
+                    error,
                 )
 
     def stop_at_present(self) -> None:
-        """From now on plan as if nothing arrived after this instant, and without pauses."""
+        """Plan from now on as if nothing arrived after this instant, and without pauses."""
         self._for_each(lambda stream: self._planners[stream].stop_at_present())
 
     def next_offset(self, start: Offset, allowance: Allowance = NO_LIMIT) -> Offset:
-        """Where the batch that begins at ``start`` ends; ``start`` itself when there is no row.
+        """Return the end of the batch that begins at ``start``; ``start`` itself without rows.
 
-        In a backlog the batch after it is planned while Spark runs this one.
+        In a backlog the next batch is planned while Spark runs this one.
         """
-        self.consumers()  # what is wrong with them is told before anything is planned
+        self.consumers()  # raises their errors before anything is planned
         batch = self._planned_ahead(start, allowance) or self._plan(start, allowance)
         if allowance.is_limited and batch.taken >= FULL:
             self._ahead = _BackgroundPlan(batch.end, allowance, self._plan)
@@ -135,12 +139,12 @@ class SourcePlanner:
         return batch.end
 
     def expected(self, end: Offset) -> Mapping[tuple[str, str], int | None]:
-        """By stream and shard, about how many records the batch has that was planned to ``end``."""
+        """Return the approximate number of records of the batch to ``end``, by stream and shard."""
         return self._planned.expected if self._planned and self._planned.end == end else {}
 
     @property
     def lag(self) -> Lag:
-        """By stream, how far behind its tip the last planned batch ends: max and mean of shards."""
+        """The lag behind the tip at the last batch's end, by stream: max and mean of shards."""
         return self._planned.lag if self._planned else {}
 
     def _planned_ahead(self, start: Offset, allowance: Allowance) -> _PlannedBatch | None:
@@ -149,13 +153,13 @@ class SourcePlanner:
             return None
         batch = ahead.wait()
         fits = ahead.start == start and ahead.allowance == allowance
-        # One that was not full would leave out what has arrived since.
+        # A batch that was not full would leave out the records that have arrived since.
         return batch if batch is not None and fits and batch.taken >= FULL else None
 
     def _plan(self, start: Offset, allowance: Allowance) -> _PlannedBatch:
         added = {name: self._initial for name in self._planners if name not in start}
         if added:
-            # Into the checkpoint first: where they begin must not hang on options at a replay.
+            # The checkpoint stores their start first: a replay must not depend on the options.
             return _PlannedBatch({**start, **added}, 0.0, {})
         taken = 0.0
         if allowance.is_limited:
@@ -171,7 +175,7 @@ class SourcePlanner:
         return _PlannedBatch(start if is_same else ends, taken, self._lags(), expected)
 
     def _plan_within(self, start: Offset, allowance: Allowance) -> tuple[Offset, float]:
-        """Streams share by their shards. Those that keep up come first, and leave what they can."""
+        """Divide the allowance by shards; streams that keep up come first and pass on the rest."""
         ends: dict[str, Positions] = {}
         left = 1.0
         names = sorted(self._planners, key=lambda name: self._planners[name].worst_lag_ms)
@@ -191,7 +195,7 @@ class SourcePlanner:
         }
 
     def _for_each(self, call: Callable[[str], _T]) -> Mapping[str, _T]:
-        """The result for each stream; several streams are looked at side by side."""
+        """Call for each stream, in parallel, and return the results."""
         if len(self._planners) == 1:
             return {name: call(name) for name in self._planners}
         with ThreadPoolExecutor(len(self._planners)) as pool:

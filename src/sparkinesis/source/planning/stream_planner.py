@@ -1,4 +1,4 @@
-"""Plans batches of one stream: looks at its shards and decides where the next batch ends."""
+"""Plans the batches of one stream: probes its shards and decides where the next batch ends."""
 
 from __future__ import annotations
 
@@ -47,29 +47,29 @@ from sparkinesis.stream.timing import MACHINE, Timing
 _log = logging.getLogger(__name__)
 
 STARTUP_RETRY = Retry(give_up_after=10.0)
-"""A wrong region or endpoint is told soon, before the query has worked once."""
+"""Gives up soon, so that a wrong region or endpoint fails the query at its start."""
 
 MAX_CONCURRENT_PROBES = 16
 
 MIN_REFILL = 0.05
-"""The part of a batch's allowance that is worth another probe, when some shards left it."""
+"""The unused share of a batch's allowance that is worth probing further."""
 
 MAX_REFILLS = 3
 
 MIN_PART = 0.01
-"""The part of the allowance that shards share when others have used it up: they go on, slowly."""
+"""The share of the allowance for shards when others have used it up, so that none starves."""
 
 LIST_SHARDS_INTERVAL = 5.0
-"""Seconds between two listings of the shards; ChildShards make them rare in the first place."""
+"""Seconds between two ListShards calls, at least; ChildShards make most of them unnecessary."""
 
 MAX_LISTINGS = 12
-"""Listings in a row, a minute in all, for the children of a closed shard before a query may end."""
+"""Consecutive listings, a minute in all, to find a closed shard's children at a query's end."""
 
 
 class StreamPlanner:
-    """What the driver knows of one stream between two batches. Owned by one thread.
+    """The planner of one stream, which keeps its state between batches. Owned by one thread.
 
-    It can always be thrown away: a new one finds out the same from the last offset.
+    The state is a cache: a new planner plans the same from the last offset.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class StreamPlanner:
         is_batch_read: bool = False,
         timing: Timing = MACHINE,
     ) -> None:
-        """``is_batch_read``: the start may leave out shards on purpose, and the read ends once."""
+        """``is_batch_read``: the start leaves out shards on purpose, and no later read follows."""
         self._client = client
         self._options = options
         self._is_batch_read = is_batch_read
@@ -95,47 +95,46 @@ class StreamPlanner:
         self._probers: dict[str, ShardProber] = {}
         self._lags: dict[str, int] = {}
         self._endless_since: dict[str, float] = {}
-        """Since when closed shards have had nothing to give, and no end."""
+        """The time since which closed shards have returned neither a record nor their end."""
         self._taken = 0.0
         self._expected: dict[str, int | None] = {}
         self._has_resumed = is_batch_read
-        """The offset that a query resumes from was looked at, and so is whole."""
+        """True: the offset that the query resumes from was checked for missing shards."""
         self._has_identified = is_batch_read
-        """The stream was looked at, and is the one that the positions are of."""
+        """True: the positions were checked to be of this stream, not of a deleted one."""
         self._created_ms = 0
-        """When the stream was created, in epoch ms; 0 if that was not asked for."""
+        """The creation time of the stream in epoch ms; 0 until it is known."""
 
     def stop_at_present(self) -> None:
-        """From now on plan as if nothing arrived after this instant, and without pauses."""
+        """Plan from now on as if nothing arrived after this instant, and without pauses."""
         self.stop_at(self._list()[1])
 
     def stop_at(self, ms: int) -> None:
-        """From now on plan as if nothing arrived after this epoch ms, and without pauses."""
+        """Plan from now on as if nothing arrived after this epoch ms, and without pauses."""
         self._until_ms = ms
         self._period = 0.0
 
     def next_offset(self, start: Positions, allowance: Allowance = NO_LIMIT) -> Positions:
-        """Where the batch that begins at ``start`` ends; ``start`` itself when there is no row.
+        """Return the end of the batch that begins at ``start``; ``start`` itself without rows.
 
-        Looks at most once in ``period`` seconds, and waits for that. The batch has about what is
-        allowed, if there is as much, and at least a record. What was found out without a row (a
-        shard closed, nothing arrived) enters the offset with the next row; or, on a stream that
-        stays silent, after six hours, so that a stored position never looks expired only because
-        nothing happened.
+        Waits until ``min_fetch_period`` seconds have passed since the last call. The batch has
+        about as many records as ``allowance``, if they exist, and at least one. Findings without a
+        row (a shard closed, nothing arrived) enter the offset with the next row; on a silent stream
+        after six hours, so that a stored position never seems expired because nothing happened.
         """
         self._wait_for_period()
         known = self._of_present_stream(start)
         if known is not start:
-            return known  # an offset without rows: no batch begins in another stream
+            return known  # an offset without rows: no batch begins in the deleted stream
         initial = start.get(ANY_SHARD)
         if initial is LATEST:
-            self._skip_older_than = None  # nothing can be older
+            self._skip_older_than = None  # no record can be older
             return self._resolve_latest()
         if isinstance(initial, FromApplication):
             return self._resolve_application(initial.name)
         if self._skip_older_than is not None:
             skipped = self._skip_older(start, self._skip_older_than)
-            self._skip_older_than = None  # once: what arrives while the query runs is read
+            self._skip_older_than = None  # once: records that arrive while the query runs are read
             if skipped is not start:
                 return skipped
         lineage = self._lineage or self._list_shards()
@@ -148,12 +147,12 @@ class StreamPlanner:
 
     @property
     def taken(self) -> float:
-        """How much of the allowance the last planned batch takes up; 1.0 is all."""
+        """The share of the allowance that the last planned batch uses; 1.0 is all."""
         return self._taken
 
     @property
     def expected(self) -> Mapping[str, int | None]:
-        """By shard, about how many records the last planned batch has; None: not known."""
+        """The approximate number of records of the last batch, by shard; None: not known."""
         return self._expected
 
     def _expect(self, shard_id: str, more: int | None) -> None:
@@ -174,8 +173,8 @@ class StreamPlanner:
         if pause > 0:
             self._timing.sleep(pause)
         if ITERATOR_LIFE_MS / 1000 < self._timing.clock() - self._polled_at < float("inf"):
-            # What was known of a finished shard may be days old, and its children's records gone,
-            # and so may shards that were announced, but never listed: see again what is kept.
+            # The last call may be days ago. Records and shards known then may no longer be kept, so
+            # everything is checked again.
             self._probers = {}
             self._announced = {}
             self._has_resumed = self._is_batch_read
@@ -185,13 +184,13 @@ class StreamPlanner:
         self._polled_at = self._timing.clock()
 
     def _resolve_latest(self) -> Positions:
-        """LATEST as something durable: the open shards, from the service's present time on."""
+        """Resolve LATEST to durable positions: the open shards, at the service's present time."""
         lineage, now_ms = self._list()
         self._wait_out_the_second()
         return {shard: AtTimestamp(now_ms) for shard in lineage.open_shards()}
 
     def _resolve_application(self, name: str) -> Positions:
-        """The place of a KCL application as something durable: it may checkpoint further on."""
+        """Resolve a KCL application's checkpoints to durable positions, as it may advance them."""
         address = self._client.address
         table = LeaseTable(
             name,
@@ -204,7 +203,7 @@ class StreamPlanner:
         own = leases_of_stream(
             address, leases, table, alone=len(self._options.reading.streams) == 1
         )
-        # After the leases: a shard that has one by then is listed, if it is still kept.
+        # Listed after the leases are read, so that every leased shard still kept is listed.
         lineage, now_ms = self._list()
         resumed = resume(own, lineage, now_ms, address=address, table=table)
         if AtTimestamp(now_ms) in resumed.values():
@@ -216,10 +215,10 @@ class StreamPlanner:
         lineage = self._list_until_complete(lineage, partial(missing, start))
         bound_ms = now_ms - round(seconds * 1000)
         if self._created_ms > bound_ms:
-            return start  # nothing in the stream is older than the stream
+            return start  # the stream is younger than the bound
         if bound_ms == now_ms:
-            self._timing.sleep(1.0)  # the bound is asked for below: see _wait_out_the_second
-        # What is lost with a shard that is gone is older than the bound, and not wanted.
+            self._timing.sleep(1.0)  # the probes ask for the bound: see _wait_out_the_second
+        # The records of a missing shard are older than the bound, so they are no loss.
         kept = without_missing(start, lineage) if missing(start, lineage) else start
         doubtful = undecided_shards(kept, bound_ms)
 
@@ -235,14 +234,14 @@ class StreamPlanner:
         skipped = skip_older(kept, bound_ms, behind, has_closed=closed)
         if skipped is not start:
             _log.warning(
-                "%s: what arrived before %s is skipped, as skipOlderThan says.",
+                "%s: records that arrived before %s are skipped because of skipOlderThan.",
                 self._client.address,
                 datetime.fromtimestamp(bound_ms / 1000, timezone.utc).isoformat(),
             )
         return skipped
 
     def _wait_out_the_second(self) -> None:
-        # The service refuses an instant in its future, and its clock is known to the second only.
+        # The service refuses instants in its future, and its clock is known to the second only.
         self._polled_at = self._timing.clock() + max(0.0, 1.0 - self._period)
 
     def _list_shards(self) -> Lineage:
@@ -257,7 +256,7 @@ class StreamPlanner:
         retry = STARTUP_RETRY if self._lineage is None else None
         shards, now_ms = self._client.list_shards(retry)
         listed = {shard.id for shard in shards}
-        # ListShards may lag behind what closed shards have announced.
+        # ListShards may lag behind the children that closed shards have announced.
         self._announced = {s: child for s, child in self._announced.items() if s not in listed}
         self._lineage = Lineage.of(shards).with_children(self._announced.values())
         return self._lineage, now_ms
@@ -265,7 +264,7 @@ class StreamPlanner:
     def _list_until_complete(
         self, lineage: Lineage, left_out: Callable[[Lineage], Sequence[str]]
     ) -> Lineage:
-        """What is listed, once none of the shards is ``left_out`` that the service has.
+        """Return the lineage, listed again until no existing shard is ``left_out``.
 
         ListShards may lag behind a reshard, or was not called since.
         """
@@ -278,7 +277,7 @@ class StreamPlanner:
                 break
             if has_waited:
                 _log.warning(
-                    "%s has shard %s, of which ListShards does not tell: waiting until it does.",
+                    "%s has shard %s, but ListShards does not return it yet. Waiting for it.",
                     self._client.address,
                     ", ".join(there[:10]),
                 )
@@ -287,9 +286,9 @@ class StreamPlanner:
         return lineage
 
     def _of_present_stream(self, start: Positions) -> Positions:
-        """``start``; or, if that is of a deleted stream of the same name, where this one begins.
+        """Return ``start``, or the present stream's start if ``start`` is of a deleted stream.
 
-        Costs a DescribeStreamSummary when a query goes on from an offset, and after each rest.
+        Calls DescribeStreamSummary when a query resumes from an offset, and after each long pause.
         Raises `DataLossError`.
         """
         stored = {shard: at for shard, at in start.items() if shard != ANY_SHARD}
@@ -303,9 +302,9 @@ class StreamPlanner:
         others = check.report_other_stream(stored, stream, self._skip_older_than)
         self._created_ms = stream.created_ms
         if not others:
-            self._has_identified = True  # offsets that follow are of the stream that is there
+            self._has_identified = True  # the offsets that follow are of the present stream
             return start
-        # An offset is of one stream: so are the positions without a time, such as SHARD_END.
+        # Positions without a time, such as SHARD_END, are of the deleted stream, too.
         lineage, _ = self._list()
         return without_missing({}, lineage)
 
@@ -315,10 +314,10 @@ class StreamPlanner:
         if not gone:
             return self._with_forgotten_shards(start, lineage)
         text = (
-            f"{self._client.address} no longer has shard {', '.join(gone)}, in which the query "
-            f"stands at {', '.join(str(start[shard]) for shard in gone)}: its records were older "
-            "than the stream's retention period, or the stream was deleted and created anew. What "
-            "followed in it is lost."
+            f"{self._client.address} no longer has shard {', '.join(gone)}, which the query has "
+            f"read up to {', '.join(str(start[shard]) for shard in gone)}: its records were older "
+            "than the stream's retention period, or the stream was deleted and created anew. The "
+            "records that followed in it are lost."
         )
         if self._options.reading.fail_on_data_loss:
             raise DataLossError(
@@ -329,15 +328,15 @@ class StreamPlanner:
         return without_missing(start, lineage)
 
     def _with_forgotten_shards(self, start: Positions, lineage: Lineage) -> Positions:
-        """Shards that an offset of ours would not leave out; it was edited by hand."""
+        """Add shards that are missing in an offset that was edited by hand."""
         if self._has_resumed or not start or ANY_SHARD in start:
             return start
-        self._has_resumed = True  # offsets that follow are of this planner's making
+        self._has_resumed = True  # this planner makes the offsets that follow
         whole = without_missing(start, lineage)
         if forgotten := sorted(set(whole) - set(start)):
             _log.warning(
-                "%s: the checkpoint does not tell where %s stands, and no shard that it tells of "
-                "came from there or led there: it is read from its start.",
+                "%s: the checkpoint has no position for shard %s, nor for its ancestors or "
+                "descendants. The shard is read from its start.",
                 self._client.address,
                 ", ".join(forgotten[:10]),
             )
@@ -356,7 +355,7 @@ class StreamPlanner:
             planned = plan(start, self._lineage, findings)
             wanted = planned.to_probe
             if not wanted and 1.0 - self._taken > MIN_REFILL and refills < MAX_REFILLS:
-                # What some shards left of the batch goes to those that have more.
+                # Shards with more records share what the others left of the allowance.
                 refills += 1
                 wanted = cut
             if wanted:
@@ -380,39 +379,38 @@ class StreamPlanner:
                 return planned
 
     def _end_without_children(self, childless: Sequence[str]) -> None:
-        """Log which shards' children are left out; raise `ServiceError` where nobody reads them."""
+        """Log the shards whose children are left out; a batch read raises `ServiceError`."""
         names = ", ".join(childless[:10])
         if self._is_batch_read:
             raise ServiceError(
-                f"{self._client.address}: shard {names} is closed, and ListShards has not shown "
-                f"for {MAX_LISTINGS * LIST_SHARDS_INTERVAL:.0f} seconds which shards follow. So "
-                "the rows of those shards would be missing from this read. Run the read again "
-                "once the reshard is over, or end it at a sequence number of that shard with the "
-                "option endingPosition."
+                f"{self._client.address}: shard {names} is closed, and ListShards has not returned "
+                f"its children for {MAX_LISTINGS * LIST_SHARDS_INTERVAL:.0f} seconds. Their rows "
+                "would be missing from this read. Run the read again once the reshard is complete, "
+                "or end it at a sequence number of that shard with the option endingPosition."
             )
         _log.warning(
-            "%s: %s is closed, and ListShards does not tell which shards follow. The next query "
+            "%s: shard %s is closed, and ListShards does not return its children. The next query "
             "that resumes from this checkpoint reads them.",
             self._client.address,
             names,
         )
 
     def _add_announced(self, lineage: Lineage, children: Sequence[Shard]) -> None:
-        """Take up what a closed shard has told of its children."""
+        """Add the children that a closed shard has announced."""
         new = [child.id for child in children if child.id not in lineage.shards]
         self._announced.update({child.id: child for child in children})
         lineage = lineage.with_children(children)
-        # The other parent of a merge may be a shard that came after the last listing: it must not
-        # look like one that is not kept any more, for which a child does not wait.
+        # The other parent of a merge may be younger than the last listing. It has to be listed: a
+        # child does not wait for a parent that is not listed, as if its records were all expired.
         self._lineage = self._list_until_complete(
             lineage, lambda known: known.unlisted_parents(new)
         )
 
     def _may_list(self, asked: int) -> bool:
-        """Whether to list the shards for children that a closed one did not name.
+        """Tell if the shards may be listed for children that a closed shard did not announce.
 
-        ``asked``: how often that was done for this batch. Once is enough for a query that goes on:
-        the next batch asks again. What was there at the start must be found before a query may end.
+        ``asked``: the number of such listings for this batch. One is enough while the query runs:
+        the next batch lists again. A query that is about to end has to find all of its shards.
         """
         if self._until_ms is None:
             return not asked and self._timing.clock() - self._listed_at >= LIST_SHARDS_INTERVAL
@@ -422,7 +420,7 @@ class StreamPlanner:
         self, shards: Mapping[str, Position], start: Positions, allowance: Allowance
     ) -> dict[str, ProbeResult]:
         for shard_id in shards:
-            # Where the user wants to begin may be older than the oldest record: no loss.
+            # An initial start may be older than the oldest record; that is no loss.
             is_stored = shard_id in start or ANY_SHARD not in start
             check = RetentionCheck(
                 self._client,
@@ -454,10 +452,10 @@ class StreamPlanner:
         return ShardBudget(self._options.reading.pace, self._timing.clock, self._timing.sleep)
 
     def _warn_of_missing_ends(self, found: Mapping[str, ProbeResult]) -> None:
-        """Tell of shards at whose tips nothing comes, although the last listing has them closed.
+        """Warn of closed shards that return neither records nor their end.
 
-        A query that stops at an instant does not wait for ends, nor tell of them: where it leaves
-        later records of a shard to the next query, the shard looks as quiet.
+        A query that stops at an instant does not wait for the ends of shards. It does not warn
+        either, because a shard whose later records are left to the next query looks the same.
         """
         assert self._lineage is not None
         if self._until_ms is not None:

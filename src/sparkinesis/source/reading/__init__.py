@@ -1,0 +1,1 @@
+"""Reading of one shard range by a Spark task, with GetRecords or a subscription."""

@@ -1,10 +1,10 @@
-"""Reading a range by a subscription (enhanced fan-out), and by GetRecords where there can be none.
+"""A cursor that reads a range by a subscription (enhanced fan-out), with GetRecords as fallback.
 
-Spark gives a shard's next range to any Python worker of any executor, so no subscription outlives
-its range: kept, it would mostly be in the wrong process, and go on receiving there. But a consumer
-may subscribe to a shard only once in five seconds. A range that comes sooner, or whose subscription
-is interrupted, is read by GetRecords from the exact position: nobody waits, and the rows are the
-same.
+Spark gives a shard's next range to any Python worker of any executor. So a subscription ends with
+its range: an open one would mostly be in the wrong process, and would keep receiving there. But a
+consumer may subscribe to a shard only once in five seconds. A range that starts sooner, or whose
+subscription is interrupted, is read by GetRecords from the exact position: the task does not wait,
+and the rows are the same.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from sparkinesis.stream.reading.range import cut_at_end
 _log = logging.getLogger(__name__)
 
 AFTER_REFUSAL = 1.0
-"""Seconds to the next call when another machine's task has subscribed: one call a second is free
-(API reference), and how long ago that was is not known."""
+"""Seconds until the next call after a refusal: another machine's task has subscribed, at an unknown
+time. One call a second is within the quota (API reference)."""
 
 AFTER_LOSS = 60.0
-"""Seconds to the next call when there is no such consumer, which a new query only registers."""
+"""Seconds until the next call if the consumer does not exist; only a new query registers it."""
 
 
 class SubscribeLimiter:
-    """Says whether a subscription to a shard may be asked for now, by what its machine knows.
+    """Limits the SubscribeToShard calls of one machine for a shard and consumer.
 
-    ``slot``: the shard's and consumer's; None: ask always, for a Kinesis without limits.
+    ``slot``: the state shared on the machine; None: no limit, for a Kinesis without limits.
     """
 
     def __init__(
@@ -54,31 +54,31 @@ class SubscribeLimiter:
         self._clock = clock
 
     def try_acquire(self) -> bool:
-        """Whether to ask, which counts as asked. Never waits."""
+        """Return True and count a call if one is allowed now. Never waits."""
         if self._slot is None:
             return True
         with self._slot:
             now = self._clock()
-            # Before a reboot the clock was ahead: such an instant says nothing.
+            # An instant too far ahead is from before a reboot, which resets the clock.
             if 0 < self._slot.free_at - now <= AFTER_LOSS:
                 return False
             self._slot.free_at = now + BETWEEN_SUBSCRIPTIONS
             return True
 
     def delay_next(self, seconds: float) -> None:
-        """The answer that has just come allows the next call that much later."""
+        """Allow the next call only after ``seconds`` from now."""
         if self._slot is not None:
             with self._slot:
                 self._slot.free_at = self._clock() + seconds
 
 
 class SubscribedCursor:
-    """Fetches a shard's pages as `ShardCursor` does, the first of them from a subscription.
+    """Fetches a shard's pages as `ShardCursor` does, but starts with a subscription.
 
-    It begins AT ``position`` (inclusive). ``poll`` gives the cursor that goes on, at a position and
-    whether inclusive. The subscription is ended once ``end`` has come: what the service sends while
-    the caller works on the last rows is paid for. `fetch` is for one thread at a time, `stop` for
-    any.
+    It begins AT ``position`` (inclusive). ``poll`` opens the GetRecords cursor that continues, at a
+    position and inclusive or not. The subscription ends as soon as ``end`` is received, because all
+    that the service sends afterwards is billed. `fetch` is for one thread at a time, `stop` for any
+    thread.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class SubscribedCursor:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.at_end = False
-        """True once the shard is closed and every record of it was fetched."""
+        """True once the shard is closed and all of its records are fetched."""
         self._client = client
         self._limiter = limiter
         self._consumer_arn = consumer_arn
@@ -113,9 +113,10 @@ class SubscribedCursor:
         self._has_begun = False
 
     def fetch(self, limit: int = MAX_RECORDS_PER_CALL) -> Fetched:
-        """The next event as a page, or the next page (``limit``). Not to be called `at_end`.
+        """Return the next event as a page, or the next page of at most ``limit`` records.
 
-        Raises `AccessDeniedError` when the consumer may not be used, and what GetRecords raises.
+        Must not be called once `at_end` is True. Raises `AccessDeniedError` if the consumer may not
+        be used, and the errors of GetRecords.
         """
         if not self._has_begun:
             self._has_begun = True
@@ -126,7 +127,7 @@ class SubscribedCursor:
                 return self._early_filter.apply(fetched)
             self._end_subscription()
         if self._is_stopped:
-            return Fetched(Page([]), 0, 0)  # nobody waits for it any more
+            return Fetched(Page([]), 0, 0)  # the caller has stopped and ignores the page
         if self._polling is None:
             self._polling = self._poll(self._position, self._inclusive)
         fetched = self._polling.fetch(limit)
@@ -134,7 +135,7 @@ class SubscribedCursor:
         return self._early_filter.apply(fetched)
 
     def stop(self) -> None:
-        """End the subscription at once, and a `fetch` that waits for it."""
+        """End the subscription at once, and with it a `fetch` that waits."""
         with self._lock:
             self._is_stopped = True
             if self._subscription is not None:
@@ -160,7 +161,7 @@ class SubscribedCursor:
                 subscription.close()
 
     def _next_event(self, subscription: Subscription) -> Fetched | None:
-        """None: the rest is to be had by GetRecords."""
+        """Return the next event; None if GetRecords has to read the rest."""
         try:
             received = subscription.next_event()
         except (ClientError, BotoCoreError, CorruptEventStreamError) as error:
@@ -171,7 +172,7 @@ class SubscribedCursor:
         event = received.event
         self.at_end = ends_shard(event)
         if not event.records and not event.millis_behind_latest and not self.at_end:
-            # The end of the range is known to exist, and is not there: GetRecords tells why.
+            # At the tip without the end of the range, which exists: GetRecords finds the reason.
             return None
         if event.records:
             self._position = AfterRecord(event.records[-1].sequence_number)
@@ -189,10 +190,12 @@ class SubscribedCursor:
                 self._subscription = None
 
     def _raise_or_log(self, error: ClientError | BotoCoreError | CorruptEventStreamError) -> None:
-        """Raise what GetRecords would not tell; anything else is told by GetRecords, or passes."""
+        """Raise `AccessDeniedError`, which GetRecords would not meet; log any other error."""
         where = f"shard {self._shard_id} of {self._client.address}"
         if isinstance(error, CorruptEventStreamError):
-            _log.warning("A subscription to %s broke: %s Going on by GetRecords.", where, error)
+            _log.warning(
+                "A subscription to %s failed: %s Continuing with GetRecords.", where, error
+            )
             return
         explained = explain(error, OPERATION, self._client.address, self._shard_id, self._position)
         if isinstance(explained, AccessDeniedError):
@@ -200,12 +203,12 @@ class SubscribedCursor:
         if error_code(error) == "ResourceNotFoundException":
             self._limiter.delay_next(AFTER_LOSS)
             _log.warning(
-                "There is no subscription to %s for %s. If the consumer was deregistered, restart "
-                "the query to register it again; until then it reads by GetRecords. The service "
-                "said: %s",
+                "Cannot subscribe to %s as %s. If the consumer was deregistered, restart the query "
+                "to register it again; until then the query reads by GetRecords. The service's "
+                "answer: %s",
                 where,
                 self._consumer_arn,
                 words(error),
             )
             return
-        _log.info("Going on by GetRecords in %s: %s", where, words(error))
+        _log.info("Continuing with GetRecords in %s: %s", where, words(error))

@@ -1,0 +1,1 @@
+"""Writing: rows are checked and put on a stream by Spark tasks."""

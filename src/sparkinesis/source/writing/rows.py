@@ -1,4 +1,4 @@
-"""The columns that a query writes: checked as a schema up front, then as Arrow batches."""
+"""Checks the columns of a query that writes, and turns its Arrow batches into user records."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SHOWN = 80
 
 
 def check_schema(schema: StructType, *, ordered: bool) -> None:
-    """Refuse columns that cannot be written. Raises `OptionError`, which names them all."""
+    """Raise `OptionError` if columns cannot be written; it names all of them."""
     known = {name.lower(): name for name in COLUMNS}
     names = [known.get(field.name.lower()) for field in schema.fields]
     problems = []
@@ -33,18 +33,18 @@ def check_schema(schema: StructType, *, ordered: bool) -> None:
         if name is None:
             problems.append(f"the column {field.name} is unknown")
         elif names.count(name) > 1:
-            problems.append(f"the column {field.name} is there more than once")
+            problems.append(f"the column {field.name} appears more than once")
         elif not isinstance(field.dataType, StringType) and not (
             name == "data" and isinstance(field.dataType, BinaryType)
         ):
             problems.append(f"the column {field.name} is {kind}, not {COLUMNS[name]}")
     if ordered and not problems and "partitionKey" not in names:
-        problems.append("ordered=true keeps the order of each partitionKey, which is missing")
+        problems.append("ordered=true needs the column partitionKey, which is missing")
     if problems:
         raise OptionError(
-            f"The rows cannot be written to Kinesis: {'; '.join(problems)}. It takes data "
-            "(BINARY or STRING) and, where wanted, partitionKey and explicitHashKey (STRING): "
-            "select these, cast, before the write, for instance "
+            f"The rows cannot be written to Kinesis: {'; '.join(problems)}. A write takes the "
+            "column data (BINARY or STRING) and the optional columns partitionKey and "
+            "explicitHashKey (STRING). Select and cast them before the write, for example "
             'selectExpr("id AS partitionKey", "to_json(struct(*)) AS data").'
         )
 
@@ -52,10 +52,10 @@ def check_schema(schema: StructType, *, ordered: bool) -> None:
 def user_records(
     batch: pa.RecordBatch, stream: str, max_size: int, random_key: Callable[[], str]
 ) -> Iterator[OutgoingRecord]:
-    """The user records of a batch, in order; ``random_key`` where a row has no partition key.
+    """Return the user records of a batch, in order; ``random_key`` makes missing partition keys.
 
-    All rows are checked first, so that an error comes before any record does. ``max_size`` is in
-    bytes of data and partition key together. Raises `RecordRefusedError`.
+    Checks all rows first, so that an error is raised before any record is put. ``max_size`` is the
+    largest size in bytes of data and partition key together. Raises `RecordRefusedError`.
     """
     columns = dict(zip(map(str.lower, batch.schema.names), batch.columns, strict=True))
     none = pa.nulls(batch.num_rows, pa.string())
@@ -72,7 +72,7 @@ def user_records(
 
 
 def _check_text(column: pa.Array, name: str, stream: str) -> None:
-    """Spark's STRING may hold any bytes, for instance those that a BINARY was cast from."""
+    """Raise `RecordRefusedError` if a STRING is not UTF-8; it may be cast from any BINARY."""
     try:
         column.validate(full=True)
     except pa.ArrowInvalid:
@@ -80,7 +80,7 @@ def _check_text(column: pa.Array, name: str, stream: str) -> None:
         shown = next(text[:_SHOWN] for text in raw if text and not _is_text(text))
         raise RecordRefusedError(
             f"A record cannot be put on stream {stream!r}: its {name} begins with {shown!r}, which "
-            "is not text in UTF-8, as Kinesis takes it. If it was cast from BINARY, use hex() or "
+            "is not valid UTF-8, which Kinesis requires. If it was cast from BINARY, use hex() or "
             "base64() instead. No record of its Arrow batch was put."
         ) from None
 
@@ -108,20 +108,22 @@ def _check(data: pa.Array, keys: pa.Array, hash_keys: pa.Array, stream: str, lim
     refuse(
         pc.or_(pc.equal(lengths, 0), pc.greater(lengths, _MAX_KEY_LENGTH)),
         lambda row: (
-            f"the key has {lengths[row]} characters, and Kinesis takes 1 to {_MAX_KEY_LENGTH}."
+            f"the key has {lengths[row]} characters, but Kinesis takes 1 to {_MAX_KEY_LENGTH}."
         ),
     )
     refuse(
         data.is_null(),
-        lambda _: "its data is null. Filter such rows out, or give them data, which may be empty.",
+        lambda _: (
+            "its data is null. Filter out rows with null data, or replace null by empty data."
+        ),
     )
     sizes = pc.add(pc.binary_length(data), pc.binary_length(keys))
     refuse(
         pc.greater(sizes, limit),
         lambda row: (
-            f"its data and key have {sizes[row].as_py():,} bytes, and the most is {limit:,}. Make "
-            "the data smaller, for instance by compressing it, or, if the stream's maximum record "
-            "size is larger, raise the option maxRecordSize to it."
+            f"its data and key have {sizes[row].as_py():,} bytes, but the limit is {limit:,}. Make "
+            "the data smaller, for example by compression. If the stream's maximum record size is "
+            "larger, set the option maxRecordSize to that size."
         ),
     )
     digits = pc.match_substring_regex(hash_keys, r"^(0|[1-9][0-9]{0,38})$")
@@ -132,7 +134,7 @@ def _check(data: pa.Array, keys: pa.Array, hash_keys: pa.Array, stream: str, lim
     refuse(
         pc.or_(pc.invert(digits), too_large),
         lambda row: (
-            f"its explicitHashKey is {hash_keys[row].as_py()[:_SHOWN]!r}, and Kinesis takes a "
+            f"its explicitHashKey is {hash_keys[row].as_py()[:_SHOWN]!r}, but Kinesis takes a "
             "whole number in decimal from 0 to 2**128 - 1, without leading zeros."
         ),
     )

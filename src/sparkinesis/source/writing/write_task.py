@@ -1,4 +1,4 @@
-"""A task's work: put the rows that Spark gives as Arrow batches."""
+"""A write task on an executor: puts the rows that Spark passes as Arrow batches."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def write_batches(
     new_key: Callable[[], str] = random_key,
     retry: Retry = RETRY,
 ) -> None:
-    """Return when every row is stored, at least once. Runs on an executor.
+    """Put all rows, and return when every row is stored at least once. Runs on an executor.
 
-    Raises `RecordRefusedError` for a row that cannot be a record, and the errors of `Putter`. The
-    rows of earlier Arrow batches may be stored by then: a task that is tried again puts them again.
+    Raises `RecordRefusedError` for a row that cannot be a record, and the errors of `Putter`. By
+    then rows of earlier Arrow batches may be stored; a retried task puts them again.
     """
     plan = PutPlan(ordered=options.ordered, aggregate_size=options.aggregate_size)
     with Putter(options.address, plan, retry) as putter:

@@ -71,14 +71,14 @@ def test_every_offset_of_a_streaming_query_is_a_boundary(offset: Any) -> None:
     ("value", "said"),
     [
         ("yesterday", "takes latest, trim_horizon or an instant"),
-        ("yesterday", 'Or a JSON map of shard to sequence number, such as {"shardId'),
+        ("yesterday", 'It also takes a JSON map of shard to sequence number, such as {"shardId'),
         ("2026-11-21T08:30:00", "without a time zone"),
-        ('{"a": "7"', "begins as JSON does, but is not"),
+        ('{"a": "7"', "starts with '{' but is not valid JSON"),
         ('{"a": 7}', "Put quotes around the sequence number"),
-        ('{"a": null}', "a position of shard a that cannot be read"),
+        ('{"a": null}', "a position for shard a that cannot be parsed"),
         ('{"a": "nonsense"}', "'nonsense' is not a position"),
-        ('{"a": "7", "s": {}}', "some keys to positions and some to maps"),
-        ('{"q": {"a": "7"}}', "names stream 'q', which is not read. The query reads 's'."),
+        ('{"a": "7", "s": {}}', "some keys to positions and others to maps"),
+        ('{"q": {"a": "7"}}', "names stream 'q', which the query does not read. It reads 's'."),
     ],
 )
 @pytest.mark.parametrize("option", ["startingPosition", "endingPosition"])
@@ -92,7 +92,9 @@ def test_a_mistake_is_explained_in_one_paragraph(option: str, value: str, said: 
 
 
 def test_shards_alone_do_not_say_of_which_stream() -> None:
-    with pytest.raises(OptionError, match=r'of which stream they are, as in \{"s": \{"a": '):
+    with pytest.raises(
+        OptionError, match=r'Name the stream of the shards, for example \{"s": \{"a": '
+    ):
         parse({"a": "7"}, streams="s,t")
 
 

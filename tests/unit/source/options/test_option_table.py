@@ -185,7 +185,7 @@ def test_an_option_for_another_use_is_refused(name: str) -> None:
         ({}, "either the option streamName or the option streamARN"),
         ({"streamName": "a", "streamARN": ARN}, "not both"),
         ({"streamName": "a b"}, "1 to 128 letters, digits"),
-        ({"streamName": "a,,b"}, "an empty place in its list"),
+        ({"streamName": "a,,b"}, "an empty entry"),
         ({"streamName": "a,b,a"}, "stream a is named more than once"),
         ({"streamARN": f"{ARN},{ARN.replace('eu-west', 'us-east')}"}, "reads one region"),
         ({"streamName": " "}, "streamName is empty"),
@@ -229,7 +229,7 @@ def test_an_option_for_another_use_is_refused(name: str) -> None:
         ({"streamName": "a", "consumerName": "a"}, "set the option consumerMode to efo"),
         (
             {"streamName": "a", "requireconsumerderegistration": "true"},
-            "requireconsumerderegistration is about a consumer with enhanced fan-out",
+            "requireconsumerderegistration applies to enhanced fan-out only",
         ),
     ],
 )

@@ -98,12 +98,12 @@ def test_a_shard_that_is_gone_is_missed_only_if_it_was_not_finished() -> None:
 
 
 def test_an_instant_that_no_lease_holds_is_an_error_that_says_so() -> None:
-    with pytest.raises(LeaseTableError, match=r"where the application stands in c1 of .*'flights'"):
+    with pytest.raises(LeaseTableError, match=r"position of the application in c1 of .*'flights"):
         positions(SPLIT, lease("p", "SHARD_END"), lease("c1", "AT_TIMESTAMP"), lease("c2", "9"))
 
 
 def test_shards_that_the_stream_never_had_are_of_another_stream() -> None:
-    with pytest.raises(LeaseTableError, match=r"leases of x, y, and stream 'flights' .* has none"):
+    with pytest.raises(LeaseTableError, match=r"leases of x, y, but stream 'flights' .* has none"):
         positions(SPLIT, lease("x", "5"), lease("y", "5"))
 
 

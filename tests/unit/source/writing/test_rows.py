@@ -46,19 +46,21 @@ def test_schemas_that_can_be_written(columns: dict[str, str]) -> None:
         ({"data": "binary", "partitionKey": "long"}, "partitionKey is BIGINT, not STRING"),
         ({"data": "binary", "explicitHashKey": "binary"}, "explicitHashKey is BINARY, not STRING"),
         ({"data": "binary", "shardId": "string"}, "the column shardId is unknown"),
-        ({"data": "binary", "DATA": "binary"}, "the column DATA is there more than once"),
+        ({"data": "binary", "DATA": "binary"}, "the column DATA appears more than once"),
     ],
 )
 def test_columns_that_cannot_be_written_are_named(columns: dict[str, str], said: str) -> None:
     with pytest.raises(OptionError) as caught:
         check_schema(schema(**columns), ordered=False)
     assert said in str(caught.value)
-    assert "It takes data (BINARY or STRING)" in str(caught.value)
+    assert "A write takes the column data (BINARY or STRING)" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_order_needs_a_key() -> None:
-    with pytest.raises(OptionError, match="order of each partitionKey, which is missing"):
+    with pytest.raises(
+        OptionError, match="ordered=true needs the column partitionKey, which is missing"
+    ):
         check_schema(schema(data="binary"), ordered=True)
 
 
@@ -91,7 +93,7 @@ def test_data_may_be_text_and_all_other_columns_missing() -> None:
             f"key '{'k' * 80}'... cannot be put on stream 's': the key has 257",
         ),
         (("k", None, None), "key 'k' cannot be put on stream 's': its data is null"),
-        (("ü", None, bytes(999)), "have 1,001 bytes, and the most is 1,000"),
+        (("ü", None, bytes(999)), "have 1,001 bytes, but the limit is 1,000"),
         (("k", "-1", b""), "its explicitHashKey is '-1'"),
         (("k", "", b""), "its explicitHashKey is ''"),
         (("k", "007", b""), "without leading zeros"),
@@ -113,7 +115,7 @@ def test_a_key_that_is_no_text_is_named(column: str) -> None:
     )
     with pytest.raises(RecordRefusedError) as caught:
         user_records(batch, "s", 100, str)
-    assert f"its {column} begins with b'\\xff', which is not text in UTF-8" in str(caught.value)
+    assert f"its {column} begins with b'\\xff', which is not valid UTF-8" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -145,7 +147,7 @@ def test_an_aggregate_with_its_key_is_no_larger_than_a_record_may_be() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"streamName": "a,b"}, "it takes exactly one"),
+        ({"streamName": "a,b"}, "a query writes to one stream"),
         ({"initialPosition": "latest"}, "is for readStream, not for write and writeStream"),
         ({"aggregationMaxSize": "100"}, "needs the option aggregation=true"),
         ({"aggregation": "true", "aggregationMaxSize": "2000000"}, "from 64 to 1048576"),
@@ -161,5 +163,5 @@ def test_a_bad_option_is_explained(given: dict[str, str], said: str) -> None:
 def test_replacing_is_refused() -> None:
     source = KinesisDataSource({"streamName": "flights"})
     for writer in (source.writer, source.streamWriter):
-        with pytest.raises(OptionError, match=r'can only be added to.*mode\("append"\)'):
+        with pytest.raises(OptionError, match=r'can only be appended to.*mode\("append"\)'):
             writer(SPARK_SCHEMA, True)
