@@ -1,4 +1,4 @@
-"""Asks for the lags of an application's leases over and over, at a pace its consumers can spare."""
+"""Reads the lags of an application's leases repeatedly, at a rate that spares its consumers."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class LagWatch:
             self._learn(lease.key, lag, began)
 
     def _next(self) -> Lease | None:
-        """The lease whose turn it is, when it is; None: there are no more."""
+        """Wait for the next lease that is due, and return it; None at the end."""
         with self._changed:
             while not self._is_over:
                 pause = None

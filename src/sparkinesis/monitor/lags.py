@@ -1,4 +1,4 @@
-"""Looks at a lease table for a while, and at how far behind the stream its checkpoints are."""
+"""Watches a lease table for a while, and reads the lags of its leases."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry
 
 _LOOKS = 1.0
-"""Seconds between two looks."""
+"""Seconds between two scans."""
 _THREADS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """How far a checkpoint is behind the tip of its shard."""
+    """The lag of a checkpoint behind the tip of its shard."""
 
     millis_behind_latest: int | None = None
-    """None where it is not known."""
+    """None if unknown."""
     why: str = ""
-    """Why it is not known, if something is amiss."""
+    """The reason why the lag is unknown; empty if there is no error."""
 
 
 def watch_table(
@@ -41,7 +41,7 @@ def watch_table(
     clock: Callable[[], float] = time.monotonic,
     wait: Callable[[float], object] = time.sleep,
 ) -> WatchedTable:
-    """Look at the table every second, for ``seconds``; 0: once.
+    """Scan the table every second for ``seconds``; 0: once.
 
     Raises `LeaseTableError`, `AccessDeniedError` and `LeaseTableUnavailableError`.
     """

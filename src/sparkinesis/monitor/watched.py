@@ -1,6 +1,6 @@
-"""What a lease table shows of a running application, without any wall clock. Pure.
+"""The state of a running application by several scans of its lease table. Pure; no wall clock.
 
-Whether an owner lives shows in its lease's counter, as to the workers themselves.
+A moving counter shows that an owner is alive, as it does to the workers themselves.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SHORT_REASONS = (EXPIRED, GONE, AT_SHARD_END)
 
 
 class LeaseState(Enum):
-    """What is going on with a lease."""
+    """The state of a lease."""
 
     UNOWNED = "unowned"
     HELD = "held"
@@ -54,7 +54,7 @@ def _state(lease: Lease, unfinished: Collection[tuple[StreamIdentifier | None, s
 
 @dataclass(frozen=True, slots=True)
 class WatchedTable:
-    """A lease table as several looks showed it. Instants are of the watcher's monotonic clock."""
+    """A lease table by several scans. Times are those of the watcher's monotonic clock."""
 
     leases: tuple[Lease, ...] = ()
     """At the last look."""
@@ -70,13 +70,13 @@ class WatchedTable:
 
     @property
     def seconds(self) -> float:
-        """From the first look to the last."""
+        """The seconds from the first scan to the last."""
         return 0.0 if self.began is None else self.at - self.began
 
     def after_scan(
         self, leases: Iterable[Lease], now: float, broken: tuple[BrokenLease, ...] = ()
     ) -> WatchedTable:
-        """With another look at the table."""
+        """Return the table after another scan."""
         rows = tuple(sorted(leases, key=lambda lease: lease.key))
         counters = {lease.key: lease.counter for lease in self.leases}
         moved = {row.key: now for row in rows if counters.get(row.key, row.counter) != row.counter}

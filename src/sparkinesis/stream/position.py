@@ -1,9 +1,9 @@
-"""Positions: where reading a shard goes on.
+"""Positions: the points from which reading a shard resumes.
 
 A position says what is *done*. Its text form is what offsets in a Spark checkpoint hold:
 
 ==========================  ======================================================================
-``TRIM_HORIZON``            nothing is done: go on with the oldest record kept
+``TRIM_HORIZON``            nothing is done: resume with the oldest record kept
 ``AT_TIMESTAMP:<ms>``       all that arrived before this epoch millisecond is done
 ``<sequence number>``       everything up to and including that record is done
 ``<sequence number>@<ms>``  the same, and no later record arrived before this epoch millisecond
@@ -64,12 +64,12 @@ class AtTimestamp:
 
     @classmethod
     def of(cls, instant: datetime) -> AtTimestamp:
-        """That of an aware datetime, to the nearest millisecond."""
+        """Return the position of an aware datetime, to the nearest millisecond."""
         return cls(round(instant.timestamp() * 1000))
 
     @property
     def instant(self) -> datetime:
-        """In UTC."""
+        """The instant as a datetime in UTC."""
         # Not a float of seconds: that would round the millisecond.
         instant = datetime.fromtimestamp(self.ms // 1000, timezone.utc)
         return instant.replace(microsecond=self.ms % 1000 * 1000)
@@ -102,7 +102,7 @@ class AfterRecord:
         return self.sequence_number + "".join(f"{s}{part}" for s, part in given if part is not None)
 
     def is_same_place(self, other: object) -> bool:
-        """Whether the same is done; what is known about arrival times and batches may differ."""
+        """Return True if the same records are done; arrival times and batches may differ."""
         return (
             isinstance(other, AfterRecord)
             and self.sequence_number == other.sequence_number
@@ -112,7 +112,7 @@ class AfterRecord:
 
 @dataclass(frozen=True, slots=True)
 class FromApplication:
-    """Begin where the KCL application ``name`` stands, by its lease table of the same name."""
+    """The position of the KCL application ``name``, by its lease table of the same name."""
 
     name: str
 
@@ -167,7 +167,7 @@ def advanced(position: Position, clear_until: int | None) -> Position:
 
 
 _SIGNS = ":@~^"
-"""Of the optional parts behind a sequence number, in the order in which they follow it."""
+"""The signs of the optional parts behind a sequence number, in their order."""
 
 _AFTER_RECORD = re.compile(
     r"([0-9]{1,128})(?::([0-9]{1,18}))?(?:@([0-9]{1,15}))?(?:~([0-9]{1,15}))?(?:\^([0-9]{1,128}))?"

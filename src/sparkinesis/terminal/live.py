@@ -11,7 +11,7 @@ from sparkinesis.terminal.view import View, render, summary_line
 
 
 def can_update(console: Console) -> bool:
-    """Whether the console is a terminal that can be written over."""
+    """Return True if the console is a terminal that can be overwritten."""
     return console.is_terminal and not console.is_dumb_terminal
 
 

@@ -252,7 +252,7 @@ def test_a_refusal_without_a_row_tells_the_row_that_refuses(
         table.write(requests.renew(old))
     assert caught.value.row == new
     table.delete(new)
-    with pytest.raises(LeaseChangedError, match="it is gone") as caught:
+    with pytest.raises(LeaseChangedError, match="it was deleted") as caught:
         table.write(requests.renew(new))
     assert caught.value.row is None
 

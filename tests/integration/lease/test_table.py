@@ -128,7 +128,7 @@ def test_what_is_guarded_by_owners_is_refused_to_others(table: LeaseTable) -> No
 
 @pytest.mark.parametrize("name", WRITES)
 def test_a_write_creates_no_row(table: LeaseTable, name: str) -> None:
-    with pytest.raises(LeaseChangedError, match="it is gone") as caught:
+    with pytest.raises(LeaseChangedError, match="it was deleted") as caught:
         WRITES[name](table, lease("s"))
     assert caught.value.row is None
     assert table.leases() == []

@@ -39,12 +39,12 @@ _CODES = {
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A statement that was not written, as far as its answers tell."""
+    """A statement that was not executed, as far as its answers show."""
 
     error: ClientError | BotoCoreError
     """The statement's own, in the shape of a call's; or the call's, of which it was a part."""
     is_in_doubt: bool = False
-    """Whether a try of it may have taken effect all the same."""
+    """True if a try of the statement may have taken effect nevertheless."""
 
 
 def batches_of(items: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
@@ -55,9 +55,9 @@ def batches_of(items: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
 def write_batch(
     client: Any, table: str, updates: Sequence[Update], retry: Retry
 ) -> list[Lease | Failed]:
-    """In the order of ``updates``, 25 at most: the row as it is then, or what came instead.
+    """Execute at most 25 updates; return the row or the failure of each, in order.
 
-    Raises nothing. Statements that failed in passing are tried again, those only.
+    Raises nothing. Only statements with transient failures are retried.
     """
     outcomes: list[Lease | Failed | None] = [None] * len(updates)
 
@@ -82,7 +82,7 @@ def write_batch(
 
 
 def is_unsettled(outcome: Lease | Failed | None) -> bool:
-    """Whether a statement is still to be sent: not sent yet, or failed in passing."""
+    """Return True if a statement is not sent yet, or failed with a transient error."""
     return outcome is None or (isinstance(outcome, Failed) and is_retryable(outcome.error))
 
 

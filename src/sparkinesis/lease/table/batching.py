@@ -1,4 +1,4 @@
-"""Whether the writes of a worker share calls: only where the server can do that, and does it right.
+"""Batched writes of a worker, used only if the server supports batches correctly.
 
 Servers that speak DynamoDB's API may lack BatchExecuteStatement, fail in it, or answer success for
 a statement whose condition does not hold, so that a lease which is another worker's by now would
@@ -42,7 +42,7 @@ class Suspicion:
 
     failed: Failed
     is_for_good: bool
-    """Whether the worker never tries batches again."""
+    """True if the worker never tries batches again."""
     cleared_by: type[SparkinesisError] | None = None
     """The error of a single write that tells that the matter is not batches."""
 
@@ -66,14 +66,14 @@ def suspect(results: Sequence[Result]) -> Suspicion | None:
 
 
 def _is_unable(error: ClientError | BotoCoreError) -> bool:
-    """Whether a server answers so that does not know the call. Not for want of table or rights."""
+    """Return True if the error says that the server does not know the call or its statements."""
     code = error_code(error)
     is_elses = code == "ResourceNotFoundException" or code in ACCESS_DENIED
     return isinstance(error, ClientError) and not is_elses and not is_retryable(error)
 
 
 def _is_servers(error: ClientError | BotoCoreError) -> bool:
-    """Whether the server says that it has failed itself (5xx)."""
+    """Return True for a failure of the server itself (5xx)."""
     if not isinstance(error, ClientError):
         return False
     status: int = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
@@ -91,7 +91,7 @@ class Batching:
         self._clock = clock
         self._lock = threading.Lock()
         self._is_proven = False
-        """Whether the server was seen to refuse a statement whose condition does not hold."""
+        """True once the server has refused a statement whose condition does not hold."""
         self._is_over = False
         self._alone_until: float | None = None
         """None while batches work, as far as is known."""
@@ -132,7 +132,7 @@ class Batching:
             return not self._is_over and (until is None or self._clock() >= until)
 
     def _probe(self, leases: Iterable[Lease]) -> None:
-        """Find out whether a statement is refused whose condition does not hold."""
+        """Send a statement whose condition does not hold, which the server must refuse."""
         self._suspicion = None
         update = next((one for one in map(requests.probe, leases) if one is not None), None)
         if update is None:
@@ -200,5 +200,5 @@ class Batching:
 
 
 def _is_answered(result: Lease | SparkinesisError) -> bool:
-    """Whether a single write was done, or refused for the row's sake."""
+    """Return True if a single write was made, or refused because of the row."""
     return isinstance(result, Lease | LeaseChangedError)

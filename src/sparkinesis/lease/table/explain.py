@@ -1,4 +1,4 @@
-"""Errors of DynamoDB, told so that they teach: what, on which table, what to do."""
+"""Translates errors of DynamoDB: what happened, on which table, and what to do."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NEEDED = (
 def explain(
     error: ClientError | BotoCoreError, operation: str, table: TableAddress
 ) -> SparkinesisError:
-    """The error to raise for ``error``, as one paragraph without the service's traceback."""
+    """Return the error to raise for ``error``, as one paragraph without a second traceback."""
     code = error_code(error)
     said = words(error)
     call = f"{operation} on the {table}"

@@ -387,7 +387,7 @@ def delete(lease: Lease, table: str) -> dict[str, Any]:
 
 
 def has_landed(update: Update, row: Lease) -> bool:
-    """Whether ``row`` is what ``update`` leaves. Ask only of an update whose answer was lost.
+    """Return True if ``row`` is what ``update`` leaves. For updates whose answers were lost only.
 
     Since then, the lease may also have been asked for, or asked for no more, which leaves the
     counter alone.
