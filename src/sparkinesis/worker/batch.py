@@ -25,12 +25,12 @@ class UserRecord(msgspec.Struct, frozen=True, gc=False):
 
     data: bytes
     partition_key: str | None
-    """None for a record that was put without a key, on a stream that distributes records itself."""
+    """The key; None if put without one, on a stream that distributes records itself."""
     sequence_number: str
     sub_sequence_number: int
     """0 to n-1 for the user records of an aggregated record; 0 for any other record."""
     approximate_arrival_timestamp: datetime | None
-    """In UTC, to the millisecond; None if the service gave no time."""
+    """The time in UTC, to the millisecond; None if the service gave none."""
     explicit_hash_key: str | None
     shard_id: str
 

@@ -35,7 +35,7 @@ class Failure:
 
     fingerprint: str
     what: str
-    """What failed at the last occurrence, with shard and records."""
+    """The action that failed at the last occurrence, with shard and records."""
     error: str
     """Type and message of the last occurrence."""
     traceback: str

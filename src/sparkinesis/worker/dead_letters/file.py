@@ -37,7 +37,7 @@ class DeadLetterFile:
     error: str | None
     traceback: str | None
     failed_at: datetime | None
-    """In UTC, by the clock of the worker's machine; None in older files."""
+    """The time in UTC, by the clock of the worker's machine; None in older files."""
 
 
 def file_name(name: str) -> str:

@@ -64,7 +64,7 @@ class Contents:
     """The files of a dead-letter directory."""
 
     letters: Sequence[Letter] = ()
-    """In the order in which their records were put."""
+    """The letters, in the order in which their records were put."""
     unreadable: Sequence[Unreadable] = ()
 
 

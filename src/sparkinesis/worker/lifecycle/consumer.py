@@ -91,7 +91,7 @@ class ShardConsumer:
         self._processor: RecordProcessor | None = None
         self._checkpointer: Checkpointer | None = None
         self._deliverer: Deliverer | None = None
-        """None until the processor is initialized."""
+        """The deliverer; None until the processor is initialized."""
         self._shard_ended_was_called = False
         """True once ``shard_ended`` was called, which may checkpoint everything."""
         self._failures = 0

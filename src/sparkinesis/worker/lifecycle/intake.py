@@ -1,4 +1,4 @@
-"""From a shard's pages to batches: the one way that records take to a record processor.
+"""Intake: makes batches of a shard's pages, the only way of records to a record processor.
 
 A batch is made in three steps: take the next page, as much of it as there is memory for; select
 the records that are to be delivered; unpack them. `Intake.take` is these three steps.
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Progress:
-    """How far a shard was read. Replaced page by page; the old one is restored after an error."""
+    """A position up to which a shard was read. Replaced by each page; restored after an error."""
 
     reached: ReadProgress
     """The position at which retrieval began, or resumes after an error."""
@@ -119,7 +119,7 @@ class Intake:
 
     @property
     def shard_end(self) -> ShardEnd:
-        """What is known at the end of the shard of the times at which its children begin.
+        """The bounds, at the end of the shard, for the times at which its children begin.
 
         No record of a child arrived before the last record of this shard. The time at which the
         reader reached the tip says nothing of the children: a closed shard has a tip as well.

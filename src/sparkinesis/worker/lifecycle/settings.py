@@ -26,7 +26,7 @@ class ConsumerSettings:
     factory: ProcessorFactory
     on_error: OnError
     initial: Position
-    """Where to begin in a shard whose lease does not say."""
+    """The position at which a shard begins whose lease does not give one."""
     started_ms: int
     """The service's clock when the worker started (epoch ms)."""
     service_time_ms: Callable[[], int]

@@ -1,4 +1,4 @@
-"""Where reading a shard begins: at its checkpoint, or at ``skip_older_than``'s bound. Pure.
+"""The start of reading a shard: its checkpoint, or ``skip_older_than``'s bound. Pure.
 
 A resumed shard is read AT the checkpoint's record, which may hold user records that are not yet
 processed (KCL section "ExtendedSequenceNumber"); the processed ones are dropped.

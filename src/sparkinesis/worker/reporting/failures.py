@@ -50,7 +50,7 @@ class Failures:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._seen: dict[str, Failure] = {}
-        """By fingerprint, in order of the last occurrence."""
+        """Failures by fingerprint, in order of the last occurrence."""
 
     def note(self, shard_id: str | None, what: str, error: BaseException) -> Failure:
         """Count an error, and return its failure so far, with count 1 for a new one.

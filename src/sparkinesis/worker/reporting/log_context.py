@@ -16,7 +16,7 @@ _T = TypeVar("_T")
 LOG_FORMAT = (
     "%(asctime)s %(levelname)s [%(application)s %(worker)s %(shard)s] %(name)s: %(message)s"
 )
-"""For a handler with the filter `LogContext`."""
+"""The format for a handler with the filter `LogContext`."""
 
 _QUIET = ("boto3", "botocore", "urllib3")
 """Loggers that would log each request, with its signature, below WARNING."""

@@ -25,7 +25,7 @@ class FetchedPage:
     at_shard_end: bool
     """True for the last page of a shard that has ended."""
     fetched_at: float
-    """By the worker's clock (seconds)."""
+    """The time of the fetch, by the worker's clock (seconds)."""
     hold: Hold | None = None
     """The memory that the page takes, until `release`; None: the memory is not counted."""
 

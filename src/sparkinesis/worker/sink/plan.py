@@ -22,7 +22,7 @@ LONGEST_NAME = 255
 """Bytes of a file's or directory's name on nearly all file systems."""
 
 _ESCAPED = {*map(chr, range(0x20)), *"\"#%'*/:=?\\\x7f{[]^"}
-"""As in Spark's ``ExternalCatalogUtils.escapePathName``, and NUL."""
+"""The characters of Spark's ``ExternalCatalogUtils.escapePathName``, and NUL."""
 
 
 @dataclass(frozen=True)

@@ -266,7 +266,7 @@ def _of_pyarrow(filesystem: object) -> fs.FileSystem:
 
 
 def _inner(filesystem: fs.FileSystem, path: str) -> tuple[fs.FileSystem, str]:
-    """What a sub-tree is a part of: a local one has to be known as such."""
+    """Return the file system below sub-trees, so that a local one is recognised."""
     while isinstance(filesystem, fs.SubTreeFileSystem):
         path = f"{filesystem.base_path.rstrip('/')}/{path.lstrip('/')}"
         filesystem = filesystem.base_fs
