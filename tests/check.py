@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = Path("src", "sparkinesis")
 
 
-def test_of(path: Path) -> Path | None:
+def its_test(path: Path) -> Path | None:
     """Return the test of a file (paths below the root), or None if it has none of its own."""
     if path.name.startswith("test_"):
         return path
@@ -33,7 +33,7 @@ def commands(path: Path) -> list[list[str]]:
         [python, "-m", "ruff", "format", "--check", name],
         [python, "-m", "mypy", name],
     ]
-    test = test_of(path)
+    test = its_test(path)
     if test is not None:
         # A long test that is named is run.
         found.append([python, "-m", "pytest", "-q", "-m", "long or not long", str(test)])
@@ -50,7 +50,7 @@ def main(arguments: list[str]) -> int:
         for command in commands(path)
         if subprocess.run(command, cwd=ROOT, check=False).returncode
     ]
-    if test_of(path) is None:
+    if its_test(path) is None:
         print(f"{path} has no unit test of its own.")
     return 1 if failed else 0
 

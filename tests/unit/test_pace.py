@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests import check, pace
+from tests.pace import Deadline
+
+
+def test_a_deadline_is_put_off_while_the_machine_is_slower(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pace, "AT_START", 2.0)
+    monkeypatch.setattr(pace, "slowness", lambda: 5.0)
+    now = 100.0
+    deadline = Deadline(10.0, lambda: now)
+    now = 120.0
+    assert not deadline.has_passed()
+    now = 149.0
+    assert not deadline.has_passed(), "the machine is five times slower by now"
+    monkeypatch.setattr(pace, "slowness", lambda: 1.0)
+    now = 151.0
+    assert deadline.has_passed()
+
+
+def test_an_idle_machine_is_not_faster_than_itself() -> None:
+    assert pace.slowness() >= 1.0
+    assert pace.seconds(3.0) >= 3.0
+
+
+@pytest.mark.parametrize(
+    ("path", "test"),
+    [
+        ("src/sparkinesis/lease/rules/taker.py", "tests/unit/lease/rules/test_taker.py"),
+        ("tests/unit/test_pace.py", "tests/unit/test_pace.py"),
+        ("src/sparkinesis/__init__.py", None),
+        ("tests/pace.py", None),
+    ],
+)
+def test_a_file_is_checked_by_the_test_at_its_path(path: str, test: str | None) -> None:
+    assert check.its_test(Path(path)) == (None if test is None else Path(test))
