@@ -88,7 +88,7 @@ class Event(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 def is_empty_at_tip(fetched: Page | Event) -> bool:
-    """Whether a page or an event has no records because the reader is at the shard's tip."""
+    """True if a page or an event has no records because the reader is at the shard's tip."""
     return not fetched.records and not fetched.millis_behind_latest
 
 

@@ -203,7 +203,7 @@ class StreamClient:
         return str(iterator)
 
     def has_shard(self, shard_id: str) -> bool:
-        """Whether the shard still exists. Asks for an iterator, since ListShards may lag behind."""
+        """True if the shard still exists. Asks for an iterator, since ListShards may lag behind."""
         if not _SHARD_ID.fullmatch(shard_id):
             return False
         try:

@@ -50,7 +50,7 @@ class EventStreamDecoder:
 
     @property
     def is_between_messages(self) -> bool:
-        """Whether all bytes fed so far belong to complete messages."""
+        """True if all bytes fed so far belong to complete messages."""
         return not self._size
 
     def feed(self, data: bytes | memoryview) -> Iterator[Message]:

@@ -82,7 +82,7 @@ class UserRecordColumns:
 
 
 def is_aggregated(data: bytes) -> bool:
-    """Whether ``data`` starts like an aggregated record, which may still be malformed."""
+    """True if ``data`` starts like an aggregated record, which may still be malformed."""
     return data.startswith(MAGIC) and len(data) > ENVELOPE_SIZE
 
 

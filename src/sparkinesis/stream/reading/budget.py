@@ -35,7 +35,7 @@ class Pace:
 
     @property
     def is_limited(self) -> bool:
-        """Whether calls or bytes have a limit."""
+        """True if calls or bytes have a limit."""
         return bool(self.calls_per_second or self.bytes_per_second)
 
     @property

@@ -113,7 +113,7 @@ class EarlyRecordFilter:
 
 
 def _may_be_since(record: Record, since_ms: int) -> bool:
-    """Whether a record may have arrived at ``since_ms`` (epoch ms) or later.
+    """True if a record may have arrived at ``since_ms`` (epoch ms) or later.
 
     True also for a record without an arrival time, and for one in the second of ``since_ms`` whose
     time has whole seconds only.

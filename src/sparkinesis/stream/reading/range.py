@@ -62,7 +62,7 @@ class Cursor(Protocol):
 
     @property
     def at_end(self) -> bool:
-        """Whether the shard is closed and all its records have been fetched."""
+        """True if the shard is closed and all its records have been fetched."""
 
     def fetch(self, limit: int) -> Fetched:
         """Return the next page, of at most ``limit`` records if the cursor supports limits."""

@@ -50,7 +50,7 @@ ITERATOR_LIFE_MS = 300_000
 
 
 def may_have_lost(position: Position, now_ms: int, retention_ms: int) -> bool:
-    """Whether records after ``position`` may have expired, if retention was never shorter.
+    """True if records after ``position`` may have expired, if retention was never shorter.
 
     Retention removes records by arrival time: no record is lost while the stream keeps all records
     that may have arrived after the position.
@@ -64,7 +64,7 @@ def may_have_lost(position: Position, now_ms: int, retention_ms: int) -> bool:
 
 
 def is_kept(position: Position, now_ms: int, retention_ms: int) -> bool:
-    """Whether the stream still keeps the position's own record, if retention was never shorter.
+    """True if the stream still keeps the position's own record, if retention was never shorter.
 
     False if the position does not hold its record's arrival time.
     """
@@ -74,7 +74,7 @@ def is_kept(position: Position, now_ms: int, retention_ms: int) -> bool:
 
 
 def has_lost(position: Position, now_ms: int, retention_ms: int) -> bool:
-    """Whether records after ``position`` may be lost, given that its own record is missing.
+    """True if records after ``position`` may be lost, given that its own record is missing.
 
     ``retention_ms``: the stream's present retention period. If that period should have kept the
     record, the period was shorter in between. Its length is unknown, but no stream keeps records
@@ -88,7 +88,7 @@ def has_lost(position: Position, now_ms: int, retention_ms: int) -> bool:
 
 
 def is_of_another_stream(position: Position, created_ms: int) -> bool:
-    """Whether a stored ``position`` is older than the stream, which was created at ``created_ms``.
+    """True if a stored ``position`` is older than the stream, which was created at ``created_ms``.
 
     Such a position belongs to a deleted stream of the same name. A starting instant that a user
     chose is not a stored position, and may be older than the stream. False for a position that
@@ -106,7 +106,7 @@ def is_of_another_stream(position: Position, created_ms: int) -> bool:
 
 
 def holds_more(record: Record, done: AfterRecord) -> bool:
-    """Whether ``record``, the record of the position ``done``, holds user records after ``done``.
+    """True if ``record``, the record of the position ``done``, holds user records after ``done``.
 
     A KCL resumes in the same way: it reads AT the checkpoint's sequence number, and drops the user
     records up to the checkpoint's sub-sequence number (0 for a record that is not aggregated).
@@ -155,7 +155,7 @@ class ReadProgress:
         return ReadProgress(position, now_ms)
 
     def may_have_missed(self, fetched: Fetched) -> bool:
-        """Whether records may be missing between this position and the page fetched from it.
+        """True if records may be missing between this position and the page fetched from it.
 
         The caller then reads AT the position again, and passes the page to
         `RetentionCheck.check_start`.
@@ -303,7 +303,7 @@ class RetentionCheck:
         _log.warning("%s Resuming from the oldest record kept.", error)
 
     def _has_older(self, shard_id: str, start: Position) -> bool:
-        """Whether the shard still has a record from before ``start``, and so all records since.
+        """True if the shard still has a record from before ``start``, and so all records since.
 
         Costs one GetShardIterator and usually one GetRecords.
         """
