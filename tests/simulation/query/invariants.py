@@ -50,7 +50,7 @@ def queries_fail_for_a_reason(world: World) -> Iterator[str]:
         cause = error.__cause__ if isinstance(error, JobFailedError) else error
         if type(cause).__name__ == "TaskFailedError" or isinstance(cause, DataLossError):
             continue
-        if "lies in its future" in str(cause):
+        if "is in the future" in str(cause):
             continue
         if isinstance(cause, OffsetError) and _begins_elsewhere(world, failure.at):
             continue
