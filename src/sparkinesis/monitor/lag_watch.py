@@ -62,7 +62,7 @@ class LagWatch:
             self._changed.notify_all()
 
     def ask_for(self, leases: Iterable[Lease]) -> None:
-        """From now on ask for these; others are forgotten. Their lags are those of these rows."""
+        """Replace the leases to ask for; others are forgotten. Lags are for these rows."""
         mine = {lease.key: lease for lease in of_stream(leases, self._client.address.name)}
         with self._changed:
             new = [key for key in mine if key not in self._leases and key not in self._busy]

@@ -40,7 +40,7 @@ def printable(text: str) -> str:
 
 
 def _common(names: list[str]) -> str:
-    """What two or more names all begin with, up to a separator."""
+    """Return the common start of two or more names, up to a separator."""
     if len(names) < 2:
         return ""
     first, last = min(names), max(names)

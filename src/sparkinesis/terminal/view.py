@@ -1,4 +1,4 @@
-"""What `sparkinesis top` and a fleet's `watch` show, and how it fits into a terminal. Pure.
+"""The view of `sparkinesis top` and a fleet's `watch`, fitted into a terminal. Pure.
 
 Shards and owners take a line each while there is room, and stand side by side where there is not.
 """
@@ -19,7 +19,7 @@ from rich.text import Text
 from sparkinesis.terminal.names import printable, short_owners, short_shards
 
 LATE_MS, VERY_LATE_MS = 10_000, 60_000
-"""Where a lag is marked, with ``!`` and ``!!``."""
+"""The lags that are marked with ``!`` and ``!!``."""
 
 _GAP = "  "
 _OWNER_CELL = 39
@@ -36,7 +36,7 @@ class ShardRow:
     owner: str | None
     state: str
     millis_behind: int | None
-    """None where it is not known."""
+    """The lag in milliseconds; None if unknown."""
     rate: float | None
     """In the view's unit; None where there is none: the state is shown instead if room is short."""
     note: str = ""
@@ -78,7 +78,7 @@ class View:
 
     @property
     def rate(self) -> float | None:
-        """Of all owners; None where none is known."""
+        """The rate of all owners; None if none is known."""
         return total(row.rate for row in self.owners)
 
 
@@ -153,7 +153,7 @@ class _Table(NamedTuple):
     states: Sequence[str]
     """In the order of the worst."""
     across: int
-    """How many cells fit side by side."""
+    """The number of cells that fit side by side."""
 
     @property
     def as_lines(self) -> int:
@@ -193,7 +193,7 @@ class _Table(NamedTuple):
 
 
 def _tables(view: View, width: int, room: int, gap: list[Text]) -> list[Text]:
-    """Where both do not fit, shards come before owners, who keep a quarter of the room."""
+    """Lay out both tables; if they do not fit, owners keep a quarter of the room."""
     names = short_owners(
         {row.owner for row in view.owners} | {s.owner for s in view.shards if s.owner}
     )

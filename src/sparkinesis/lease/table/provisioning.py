@@ -17,7 +17,7 @@ _USABLE = {"ACTIVE", "UPDATING"}
 
 
 class ProvisionOptions(Protocol):
-    """What `sparkinesis.worker.options.LeaseTableOptions` says of a table to create."""
+    """The options of a table to create; `sparkinesis.worker.options.LeaseTableOptions` has them."""
 
     @property
     def billing_mode(self) -> str: ...
@@ -35,7 +35,7 @@ class ProvisionOptions(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How to wait for a table that is being created. Seconds; the limit is the KCL's."""
+    """The waits for a table that is being created, in seconds; the limit is the KCL's."""
 
     interval: float = 1.0
     give_up_after: float = 600.0

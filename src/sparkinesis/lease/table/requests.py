@@ -36,7 +36,7 @@ class Update:
     after: Lease
     """The row that it leaves, if the row was as known before."""
     expected: Mapping[str, AttributeValue | None]
-    """What the row must hold; None: the attribute must be absent. The row itself must exist."""
+    """The attributes that the row must hold; None: must be absent. The row itself must exist."""
     set: Mapping[str, AttributeValue]
     add: Sequence[str] = ()
     """Numbers to raise by one."""
@@ -250,7 +250,7 @@ def checkpoint(
 
 
 def fix_instant(lease: Lease, timestamp_ms: int) -> Update:
-    """What instant its checkpoint, a sentinel, stands for. What was prepared stays so.
+    """Store the instant of a sentinel checkpoint. A prepared checkpoint stays.
 
     A KCL wrote the checkpoint, maybe long ago: when the application began is not known.
     """
@@ -291,7 +291,7 @@ def prepare(lease: Lease, pending: PendingCheckpoint) -> Update:
 
 
 def add_children(lease: Lease, child_ids: Sequence[str]) -> Update:
-    """What the shard's end announced. No proof of ownership, as in the KCL: it is true anyway."""
+    """Store the children of an ended shard. Needs no ownership, as in the KCL."""
     children = tuple(sorted(set(child_ids)))
     if not children:
         raise ValueError(f"no children to add to {lease.key}")
@@ -299,7 +299,7 @@ def add_children(lease: Lease, child_ids: Sequence[str]) -> Update:
 
 
 def add_hash_range(lease: Lease, hash_range: tuple[int, int]) -> Update:
-    """For a lease of a KCL too old to write it."""
+    """Store the hash range in a lease whose KCL was too old to write it."""
     first, last = hash_range
     return Update(
         replace(lease, hash_range=hash_range),
