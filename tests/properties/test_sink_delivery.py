@@ -202,13 +202,25 @@ def place(server: LocalServer) -> dict[str, str]:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_real_shards_limits_are_outlasted(mode: str) -> None:
-    """1,000 records and 1 MiB a second: the writer offers more than that to one hot shard."""
-    with LocalServer(port=0, limits=True) as server:
+    """1,000 records and 1 MiB a second, by a clock that moves only while the writer pauses."""
+    clock = ManualClock()
+
+    def pass_time(seconds: float) -> None:
+        clock.advance(math.ceil(seconds * 1000))
+
+    retry = Retry(clock=lambda: clock() / 1000, sleep=pass_time)
+    with LocalServer(port=0, limits=True, clock=clock) as server:
         kinesis = server.client("kinesis")
         kinesis.create_stream(StreamName="s", ShardCount=2)
+        clock.advance(60_000)
         rows = numbered(4000, keys=250, size=1500)
-        write(server.endpoint_url, in_parts(rows, 1000), **MODES[mode])
+        write_batches(
+            write_options(Options({**place(server), **MODES[mode]})),
+            [arrow(part) for part in in_parts(rows, 1000)],
+            retry=retry,
+        )
         server.kinesis.limits = None
+        clock.advance(60_000)
         found = read_back(server)
         put = sum(call.records for call in server.kinesis.calls.select("PutRecords"))
         calls = server.kinesis.calls.count("PutRecords")
@@ -262,9 +274,9 @@ def test_it_gives_up_when_nothing_is_taken_and_says_why(kinesis: Any, server: Lo
         )
     said = str(caught.value)
     assert "PutRecords failed on stream 's'" in said
-    assert "none of the 700 records" in said
+    assert "none of this task's 700 remaining records" in said
     assert "ProvisionedThroughputExceededException (" in said
-    assert "more shards" in said
+    assert "add shards" in said
     assert "\n" not in said
 
 

@@ -298,8 +298,13 @@ def test_a_server_that_refuses_for_no_reason_is_not_asked_without_end(
     server.calls.clear()
     renewer.renew_all()
     assert 0 < server.calls["UpdateItem"] + server.calls[BATCH] <= 2 * REFUSALS
-    assert "2 of 2 leases could not be renewed now: refused, although" in caplog.text
-    with pytest.raises(LeaseTableError, match="it refuses the write, although the row is as"):
+    assert (
+        "2 of 2 leases could not be renewed now, and will be retried: refused, although"
+        in caplog.text
+    )
+    with pytest.raises(
+        LeaseTableError, match="the server refuses the write, although the row meets"
+    ):
         held[0].checkpoint(AT)
     server.errors.clear()
     held[0].checkpoint(AT)

@@ -71,7 +71,7 @@ def test_a_second_worker_of_the_same_id_is_refused_before_it_takes_anything(
     first = start(application(worker_id="same", processor=lambda: Journaling(journal)))
     journal.wait(lambda: len(journal.calls("initialize")) == 2)
     twin = Journal()
-    with pytest.raises(DuplicateWorkerIdError, match=r"'same'.*Nothing was taken"):
+    with pytest.raises(DuplicateWorkerIdError, match=r"'same'.*No lease was taken"):
         launch(application(worker_id="same", processor=lambda: Journaling(twin)))
     assert not first.wait(0)
     put_at(kinesis, stream, b"x")
