@@ -6,6 +6,7 @@ Each takes the option's name, as the user wrote it, and its text; None if the op
 from __future__ import annotations
 
 import difflib
+import functools
 import math
 import re
 from collections.abc import Callable
@@ -65,15 +66,17 @@ def nearest_region(region: str) -> str:
     return f"Did you mean {near[0]}?" if near else "It looks like eu-west-1."
 
 
-def known_regions() -> list[str]:
+@functools.cache
+def known_regions() -> tuple[str, ...]:
+    """Return the regions in which botocore's endpoint data has Kinesis; read once a process."""
     import botocore.session  # noqa: PLC0415 - slow, and most queries do not need it
 
     session = botocore.session.Session()
-    return [
+    return tuple(
         region
         for partition in session.get_available_partitions()
         for region in session.get_available_regions("kinesis", partition_name=partition)
-    ]
+    )
 
 
 def read_endpoint(name: str, value: str | None) -> str | None:
