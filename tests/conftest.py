@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
 if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
@@ -41,6 +43,13 @@ def _scope(path: str) -> str:
     if path.startswith("tests/spark/") and "spark: SparkSession" in (_ROOT / path).read_text():
         return _SPARK_SESSION
     return path
+
+
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.load_profile("repeatable")
+# Hypothesis also draws constants that it finds in the source of all modules that are loaded, so
+# that a test's examples would depend on the tests that the same process ran before.
+providers._get_local_constants = lambda: providers._local_constants
 
 
 def pytest_configure() -> None:

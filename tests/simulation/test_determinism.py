@@ -59,15 +59,35 @@ def test_the_same_history_is_the_same_world_in_any_process() -> None:
         "with quiet_logging():\n"
         "    print(digest(World(EVENTFUL).run()))"
     )
+    printed = {_print_of(program, hash_seed=seed) for seed in ("1", "2")}
+    assert printed == {digest(World(EVENTFUL).run())}
+
+
+def test_drawn_histories_do_not_depend_on_the_modules_that_are_loaded() -> None:
+    """Hypothesis draws constants of loaded modules, too, unless tests/conftest.py prevents it."""
+    program = (
+        "import hashlib, tests.conftest\n"
+        "from hypothesis import given\n"
+        "from tests.simulation.drawn import drawn\n"
+        "from tests.simulation.query.histories import histories\n"
+        "seen = hashlib.sha256()\n"
+        "@drawn(histories=40)\n"
+        "@given(history=histories())\n"
+        "def draw(history): seen.update(repr(history).encode())\n"
+        "draw()\n"
+        "print(seen.hexdigest())"
+    )
+    more = "import sparkinesis.local, tests.simulation.world\n" + program
+    assert _print_of(program) == _print_of(more)
+
+
+def _print_of(program: str, hash_seed: str = "0") -> str:
+    """Return what ``program`` prints in a new process."""
     root = Path(__file__).parents[2]
-    told = {
-        subprocess.run(
-            [sys.executable, "-c", program],
-            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": f"{root / 'src'}:{root}"},
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout.strip()
-        for seed in ("1", "2")
-    }
-    assert told == {digest(World(EVENTFUL).run())}
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": f"{root / 'src'}:{root}"},
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.strip()
