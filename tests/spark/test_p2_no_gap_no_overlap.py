@@ -111,7 +111,7 @@ class Progress:
 
 
 @pytest.mark.parametrize(
-    ("interruptions", "reshard_every"), [(6, 60), pytest.param(20, 150, marks=pytest.mark.long)]
+    ("interruptions", "reshard_every"), [(4, 20), pytest.param(20, 150, marks=pytest.mark.long)]
 )
 def test_p2_every_user_record_exactly_once_through_interrupted_batches(
     server: LocalServer, stream_name: str, tmp_path: Path, interruptions: int, reshard_every: int
@@ -139,7 +139,8 @@ def test_p2_every_user_record_exactly_once_through_interrupted_batches(
 
     kills = 0
     interrupted: Counter[str] = Counter()
-    while interrupted.total() < interruptions:
+    least = max(1, interruptions // 4)
+    while interrupted.total() < interruptions or min(interrupted[m] for m in MODES) < least:
         modes = chosen()
         with started(modes) as process:
             for written in progress.values():
@@ -163,8 +164,7 @@ def test_p2_every_user_record_exactly_once_through_interrupted_batches(
         assert set(counts) == set(range(producers[stream].put)), "a record was lost"
         assert set(counts.values()) == {1}, "a record was delivered twice"
         assert list(written.folder.glob("differs-*")) == [], "a replayed batch gave other rows"
-        assert producers[stream].reshards >= interruptions // 4
-    assert all(interrupted[mode] >= interruptions // 4 for mode in MODES)
+        assert producers[stream].reshards >= least
     assert sum(c.records for c in server.kinesis.calls.select("SubscribeToShardEvent"))
     put = sum(producer.put for producer in producers.values())
     print(f"{kills} kills, {dict(interrupted)} interrupted, {put} user records")
