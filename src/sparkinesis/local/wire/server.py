@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import socket
 import threading
 from types import TracebackType
@@ -74,12 +75,17 @@ class LocalServer:
     def client(self, service: str, region: str = DEFAULT_REGION, **options: Any) -> Any:
         """Return a boto3 client for this endpoint, with credentials.
 
-        The client is closed when the server stops. `options` are passed to `boto3.Session.client`.
+        The client is closed when the server stops. `options` are passed to botocore's
+        `Session.create_client`, as by boto3.
         """
-        import boto3  # noqa: PLC0415 - half a second that starting a server does not need
+        import botocore.session  # noqa: PLC0415 - half a second that a server does not need
 
-        session = boto3.Session("local", "local", region_name=region)
-        client = session.client(service, endpoint_url=self.endpoint_url, **options)
+        session = botocore.session.Session()
+        session.register_component("data_loader", _loader())
+        session.set_credentials("local", "local")
+        client = session.create_client(
+            service, region_name=region, endpoint_url=self.endpoint_url, **options
+        )
         self._clients.append(client)
         return client
 
@@ -119,6 +125,14 @@ class LocalServer:
         trace: TracebackType | None,
     ) -> None:
         self.stop()
+
+
+@functools.cache
+def _loader() -> Any:
+    """Return the loader of botocore's data files that all clients share. It keeps parsed files."""
+    from botocore.loaders import create_loader  # noqa: PLC0415 - as botocore in `client`
+
+    return create_loader()
 
 
 class _Host:

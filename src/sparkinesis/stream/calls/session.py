@@ -1,17 +1,18 @@
-"""botocore sessions and boto3 clients that use the credentials of a `CredentialSource`."""
+"""botocore sessions and clients that use the credentials of a `CredentialSource`."""
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-import boto3
 import botocore.session
 from botocore.config import Config
 from botocore.credentials import CredentialResolver, DeferredRefreshableCredentials
+from botocore.loaders import create_loader
 
 from sparkinesis.stream.address import is_loopback
 from sparkinesis.stream.credentials import CredentialSource
@@ -69,9 +70,8 @@ def open_client(
     read_timeout: float = 30,
     max_pool_connections: int = 64,
 ) -> Any:
-    """Return a boto3 client without retries of its own; see `open_session` and `Retry`."""
-    session = open_session(source, region, endpoint)
-    return boto3.Session(botocore_session=session).client(
+    """Return a botocore client without retries of its own; see `open_session` and `Retry`."""
+    return open_session(source, region, endpoint).create_client(
         service,
         endpoint_url=endpoint,
         config=Config(
@@ -90,7 +90,18 @@ def _session(source: CredentialSource, region: str | None, endpoint: str | None)
         region = "us-east-1"
     if region is not None:
         session.set_config_variable("region", region)
+    session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
     return session
+
+
+@functools.cache
+def _loader(data_path: str | None) -> Any:
+    """Return the loader of botocore's data files that all sessions of this process share.
+
+    A loader keeps what it has parsed. With one for each session, a client costs a quarter of a
+    second of computing, most of it for the endpoints of all services.
+    """
+    return create_loader(data_path)
 
 
 @dataclass(frozen=True)
