@@ -9,7 +9,7 @@ SECONDS ?= 60
 MINUTES ?= 20
 SEED ?=
 FILE ?=
-# Two processes for each core, and the 15 slowest tests at the end; see tests/conftest.py.
+# A process for each core, and the 15 slowest tests at the end; see tests/conftest.py.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadscope --no-loadscope-reorder --durations=15
 
 .PHONY: help demo active-users test test-long check simulate soak interop-emulators lint bench format lock clean

@@ -74,9 +74,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Return two processes for each core: half of the tests wait more than they compute."""
+    """Return a process for each core: with more, Spark's JVMs slow down all that wait for them."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return min(max(2 * (cores or 1), _LEAST_PROCESSES), _MOST_PROCESSES)
+    return min(max(cores or 1, _LEAST_PROCESSES), _MOST_PROCESSES)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -18,22 +18,22 @@ _MOST = 12.0
 """A machine slower than that is given up on: a test that hangs should end in some minutes."""
 
 
-def _work() -> int:
+def _work(rounds: int = 1) -> int:
     total = 0
-    for number in range(_ROUNDS):
+    for number in range(rounds * _ROUNDS):
         total += number * number % 7
     return total
 
 
-def slowness() -> float:
+def slowness(rounds: int = 1) -> float:
     """Return how much longer than on an idle core a short computation takes now; 1 or more."""
     began = time.perf_counter()
-    _work()
-    return min(_MOST, max(1.0, (time.perf_counter() - began) / _IDLE_SECONDS))
+    _work(rounds)
+    return min(_MOST, max(1.0, (time.perf_counter() - began) / (rounds * _IDLE_SECONDS)))
 
 
-AT_START = max(slowness() for _ in range(4))
-"""Measured when a process begins its tests: all processes of the run are at work then."""
+AT_START = slowness(rounds=16)
+"""Measured when a process begins its tests: over several turns that a busy core shares out."""
 
 
 def seconds(idle: float) -> float:
