@@ -164,7 +164,7 @@ __all__ = [
     "register",
 ]
 
-_LATER = {
+_LAZY = {
     "fleet.fleet": ("Fleet",),
     "fleet.status": (
         "FleetShard",
@@ -226,16 +226,14 @@ _LATER = {
         "ShardStatus",
     ),
 }
-"""Inner modules and their public names, imported on first use.
-
-A Spark query needs none of them, and each of Spark's Python processes would wait for their import.
-"""
+"""Inner modules and their public names. Imported lazily: a Spark query needs none of them, and
+importing them would slow down each of Spark's Python processes."""
 
 
 def __getattr__(name: str) -> object:
     from importlib import import_module  # noqa: PLC0415
 
-    for module, names in _LATER.items():
+    for module, names in _LAZY.items():
         if name in names:
             return getattr(import_module(f"sparkinesis.{module}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -32,6 +32,9 @@
     └── LocalServerError
 
 All of them are imported from ``sparkinesis``.
+
+A docstring that says "raises service errors" means the errors of calls to AWS: `ServiceError` with
+its subclasses, `AccessDeniedError`, `StreamNotFoundError` and `LeaseTableError`.
 """
 
 from __future__ import annotations
@@ -47,22 +50,27 @@ class SparkinesisError(Exception):
     """The base class of every error that sparkinesis raises on purpose."""
 
 
-# --- Calls to AWS
+# --- Options
 
 
 @public
 class OptionError(SparkinesisError, ValueError):
-    """An option is unknown, is missing, or has an unusable value. No call was made.
+    """An option is unknown, is missing, or has an unusable value. Nothing was written.
 
     The message names the option and its allowed values, or the nearest option that exists.
     """
 
 
+# --- Calls to AWS
+
+
 @public
 class ServiceError(SparkinesisError):
-    """A call to AWS failed, and every retry failed as well, or no retry can help.
+    """A call to AWS failed: no retry can help, or all retries failed.
 
-    The message quotes the service. Run the query or the worker again once the service answers.
+    Also raised if the answers cannot be used: they are not valid, or a closed shard never ends, or
+    its children are never listed. The message quotes the service, if it gave a reason. Run the
+    query or the worker again once the service answers.
     """
 
 
@@ -70,8 +78,8 @@ class ServiceError(SparkinesisError):
 class LeaseTableUnavailableError(ServiceError):
     """DynamoDB throttles calls or cannot be reached, and every retry failed.
 
-    The same call may succeed later. The KCL calls this ``ThrottlingException`` and
-    ``KinesisClientLibDependencyException``.
+    The same call may succeed later. This error is not a `LeaseTableError`. The KCL calls it
+    ``ThrottlingException`` and ``KinesisClientLibDependencyException``.
     """
 
 
@@ -104,10 +112,10 @@ class StreamNotFoundError(SparkinesisError):
 
 @public
 class DataLossError(SparkinesisError):
-    """Records were removed from the stream before they were read.
+    """Records may have been lost: they expired, or their stream was deleted, before they were read.
 
-    The message names the shard and the position, and the option that continues with the oldest
-    record that is left.
+    The message names the shard and the position, and the option that lets the query continue from
+    the oldest record kept. A worker logs the loss and continues.
     """
 
 
@@ -131,7 +139,11 @@ class OffsetError(SparkinesisError, ValueError):
 
 @public
 class ExpiredIteratorError(SparkinesisError):
-    """A shard iterator is older than five minutes. Get a new one after the last record read."""
+    """A shard iterator is older than five minutes.
+
+    A user meets this error only if a single call takes that long: queries and workers replace
+    expired iterators by themselves.
+    """
 
 
 @public
@@ -160,7 +172,7 @@ class ConsumerLimitError(SparkinesisError):
 
 @public
 class RecordRefusedError(SparkinesisError, ValueError):
-    """A row cannot become a record: it is too large, or its key or data is invalid or missing.
+    """When writing a DataFrame: a row is too large, or its key or data is invalid or missing.
 
     No record of the row's Arrow batch was put.
     """
@@ -168,7 +180,7 @@ class RecordRefusedError(SparkinesisError, ValueError):
 
 @public
 class RecordTooLargeError(SparkinesisError, ValueError):
-    """A user record does not fit into an aggregated record of the requested maximum size.
+    """From `aggregate()`: a user record does not fit into an aggregated record of ``max_size``.
 
     Raise ``max_size``, or put the record without aggregation.
     """
@@ -181,16 +193,17 @@ class RecordTooLargeError(SparkinesisError, ValueError):
 class LeaseTableError(SparkinesisError):
     """A KCL application's lease table is missing, or its rows cannot be used.
 
-    The message says which table and row, and how to repair them.
+    The message says which table and row, and how to repair them. A table that does not answer is a
+    `LeaseTableUnavailableError`, which is not a `LeaseTableError`.
     """
 
 
 @public
 class LeaseLostError(SparkinesisError):
-    """The lease belongs to another worker, or has expired, so no checkpoint can be made.
+    """The lease belongs to another worker, has expired or was released: no checkpoint can be made.
 
-    Stop processing the shard: another worker continues from the last checkpoint. The KCL calls
-    this ``ShutdownException``.
+    Stop processing the shard: the lease's next owner continues from the last checkpoint. The KCL
+    calls this ``ShutdownException``.
     """
 
 
@@ -198,8 +211,9 @@ class LeaseLostError(SparkinesisError):
 class UnfinishedResetError(SparkinesisError):
     """A reset moved some leases of the application, but not all of them.
 
-    Run the same reset again to move the others. ``written`` and ``left`` hold the moves that were
-    made and those that were not.
+    Run the same reset again to move the others. ``written`` has the resets that were made, and
+    ``left`` those of the shards that are still to be reset. Each has the attribute ``key``, the key
+    of its lease.
     """
 
     def __init__(self, message: str, written: Sequence[Any] = (), left: Sequence[Any] = ()) -> None:
@@ -218,27 +232,31 @@ class DuplicateWorkerIdError(SparkinesisError):
 
 @public
 class CheckpointError(SparkinesisError, ValueError):
-    """The position is beyond the delivered records, or before the last checkpoint.
+    """The position cannot be checkpointed. Nothing was written.
 
-    Nothing was written. Use ``checkpointer.reset`` to process records again.
+    The position is beyond the delivered records or before the last checkpoint, or is not a position
+    of a record. To process records again, use ``checkpointer.reset``. ``reset`` raises this error
+    for an invalid position, and in ``shard_ended``.
     """
 
 
 @public
 class ProcessorError(SparkinesisError, TypeError):
-    """The record processor cannot be used, or one of its methods returned unfinished work.
+    """The record processor cannot be used.
 
-    Unfinished work is a coroutine or a generator, from a method that is ``async def`` or has a
-    ``yield``. No record of the call is checkpointed or skipped, whatever ``on_error`` says: the
+    It has no usable methods, or one of its methods returned a coroutine or a generator instead of
+    finishing. No record of that call is checkpointed or skipped, whatever ``on_error`` says: the
     worker ends and raises this error.
     """
 
 
 @public
 class SinkUnavailableError(SparkinesisError):
-    """The storage of a sink cannot be reached or refuses files. The rows stay in memory.
+    """The storage of a sink, or of dead letters, cannot be reached or refuses files.
 
-    The checkpoint that follows the rows was not written. The same call may succeed later.
+    The checkpoint that covers a sink's rows was not written. The rows stay in memory, and the same
+    call may succeed later. If ``process_records`` raises this error, the rows that the call wrote
+    are dropped, and its records are delivered again.
     """
 
 

@@ -50,8 +50,7 @@ def plan_application_reset(
     older. This takes a few GetShardIterator and GetRecords calls for each shard.
 
     Raises `OptionError` (see `plan_reset`; also for a sequence number that the shard does not
-    know), `LeaseTableError`, `InconsistentShardsError`, and service errors, `AccessDeniedError`
-    among them.
+    know), `InconsistentShardsError`, and service errors.
     """
 
     def plan() -> list[LeaseReset]:

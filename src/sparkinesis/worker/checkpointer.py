@@ -1,4 +1,4 @@
-"""The checkpoints of a record processor: the check of each, and its write to the lease table.
+"""The checkpoints of a record processor: checks each checkpoint and writes it.
 
 Follows the KCL's ``ShardRecordProcessorCheckpointer``, with three differences: a checkpoint of a
 user record keeps the sub-sequence number; the end of the shard is recognised before positions are
@@ -94,7 +94,7 @@ def _check(wanted: ExtendedSequenceNumber) -> None:
 
 @public
 class PreparedCheckpoint:
-    """A checkpoint that was prepared, the first of its two phases; `checkpoint` is the second."""
+    """A checkpoint after its first phase; `checkpoint` runs the second."""
 
     def __init__(
         self,
@@ -121,8 +121,8 @@ class Checkpointer:
     `LeaseLostError` if another worker has the lease; stop processing.
     `LeaseTableUnavailableError` if DynamoDB does not answer; retry.
     `AccessDeniedError` or `LeaseTableError` if DynamoDB refuses.
-    `SinkUnavailableError` if the rows in the shard's sinks, which are stored before the
-    checkpoint, cannot be stored; retry.
+    `SinkUnavailableError` if the shard's sinks cannot store their rows, so that no checkpoint is
+    written; retry.
     """
 
     def __init__(
@@ -132,7 +132,11 @@ class Checkpointer:
         sinks: ShardSinks | None = None,
         place_at: Callable[[int], ExtendedSequenceNumber | None] = lambda _: None,
     ) -> None:
-        """``place_at``: gives the checkpoint for an instant (epoch ms); None: the instant."""
+        """Make a checkpointer.
+
+        place_at: returns the checkpoint that stands for an instant (epoch ms), or None to store the
+        instant itself.
+        """
         start = held.lease.checkpoint
         self.sinks = sinks or ShardSinks()
         self._held = held
@@ -190,11 +194,11 @@ class Checkpointer:
     def reset(self, to: str | datetime) -> None:
         """Move this shard to ``"LATEST"``, ``"TRIM_HORIZON"`` or an instant (an aware datetime).
 
-        Records that were fetched already are dropped. Delivery continues there, to the same
-        processor. Other shards are not moved: `sparkinesis reset` moves all shards.
+        Delivery continues at the new position, to the same processor; records that were fetched
+        before are dropped. Other shards are not moved: `sparkinesis reset` moves all shards.
 
-        If a Java KCL may share the lease table, the last record before the instant is found, by a
-        few calls that read the stream, and written instead; raises service errors, too.
+        If a Java KCL may share the lease table, the last record before the instant is stored
+        instead. Finding it reads the stream, and may raise service errors.
         """
         try:
             target = parse_initial_position(to)
@@ -242,7 +246,9 @@ class Checkpointer:
             return None if is_moving or permitted.last != permitted.largest else permitted.last
 
     def commit(self, at: ExtendedSequenceNumber, arrived_ms: int | None = None) -> None:
-        """Write a checkpoint that was resolved. Checked again: others may have been written since.
+        """Write a checkpoint that was resolved.
+
+        It is checked again, because other checkpoints may have been written since.
 
         arrived_ms: the arrival time of its record (epoch ms); None: looked up.
         """
@@ -272,7 +278,7 @@ class Checkpointer:
     def _flush(self, doing: str) -> None:
         """Store the rows in the sinks: no checkpoint may be ahead of them."""
         if self.sinks.has_rows:
-            # Without the lease, rows would be stored that another worker stores, too.
+            # Without the lease, this would store rows that the next owner stores again.
             self._held.require_held(doing)
             permitted = self._permitted
             self.sinks.flush(permitted.last, permitted.end or permitted.largest)
@@ -295,7 +301,7 @@ class Checkpointer:
             self._batch = None
 
     def take_back(self, until: ExtendedSequenceNumber) -> None:
-        """Permit checkpoints up to ``until`` only, since processing the rest failed."""
+        """Permit checkpoints up to ``until`` only, because processing the rest failed."""
         with self._lock:
             if self._reset_to is None:
                 until = max(until, self._permitted.last)

@@ -18,7 +18,7 @@ _CONSUMER_ARN = re.compile(
 )
 
 LONGEST = 3_652 * 86_400.0
-"""Seconds (ten years): longer than any wait, and short enough for every clock to add."""
+"""Seconds (ten years): longer than any wait, and small enough to add to any clock."""
 
 Bytes: TypeAlias = int
 
@@ -62,9 +62,11 @@ class LeaseTableOptions:
 
     billing_mode: BillingMode = "PAY_PER_REQUEST"
     read_capacity: int = 10
-    """Capacity units a second; for PROVISIONED only (KCL ``initialLeaseTableReadCapacity``)."""
+    """Default: 10. Capacity units a second; for PROVISIONED only (KCL
+    ``initialLeaseTableReadCapacity``)."""
     write_capacity: int = 10
-    """Capacity units a second; for PROVISIONED only (KCL ``initialLeaseTableWriteCapacity``)."""
+    """Default: 10. Capacity units a second; for PROVISIONED only (KCL
+    ``initialLeaseTableWriteCapacity``)."""
     point_in_time_recovery: bool = False
     """Default: False. True switches point-in-time recovery on at each start, for an existing table
     too, as the KCL does (``leaseTablePitrEnabled``). False never switches it off."""
@@ -72,7 +74,7 @@ class LeaseTableOptions:
     """Default: False. True protects a new table from deletion (KCL
     ``leaseTableDeletionProtectionEnabled``)."""
     tags: tuple[tuple[str, str], ...] = ()
-    """Pairs of key and value for a new table (KCL ``tags``). Default: none."""
+    """Default: none. Pairs of key and value for a new table (KCL ``tags``)."""
 
     def __post_init__(self) -> None:
         if self.billing_mode not in ("PAY_PER_REQUEST", "PROVISIONED"):
@@ -96,11 +98,11 @@ class FanOutOptions:
     """Options of enhanced fan-out: the registered consumer that an application's workers share."""
 
     consumer_name: str | None = None
-    """The consumer's name (KCL ``fanoutConfig.consumerName``). The consumer is registered if the
-    stream has none of that name. Default: the application's name."""
+    """Default: the application's name. The consumer's name (KCL ``fanoutConfig.consumerName``). The
+    consumer is registered if the stream has none of that name."""
     consumer_arn: str | None = None
-    """The ARN of an existing consumer (KCL ``fanoutConfig.consumerArn``). With an ARN, no consumer
-    is registered or described. Default: none."""
+    """Default: none. The ARN of an existing consumer (KCL ``fanoutConfig.consumerArn``). With an
+    ARN, no consumer is registered or described."""
     fall_back_to_polling: bool = False
     """Default: False, which raises an error. True polls with GetRecords when registering the
     consumer is refused: the stream has its maximum of consumers, or the credentials lack the
@@ -174,21 +176,21 @@ class WorkerOptions:
     ``failoverTimeMillis``). All workers of an application must have the same value. Shorter:
     quicker failover, more calls to DynamoDB."""
     max_leases: int = 2**31 - 1
-    """The most shards that this worker reads (KCL ``maxLeasesForWorker``). Default: unlimited."""
+    """Default: unlimited. The most shards that this worker reads (KCL ``maxLeasesForWorker``)."""
     max_leases_to_steal: int = 2**31 - 1
-    """The most leases to steal at one time (KCL ``maxLeasesToStealAtOneTime``). Default: unlimited;
-    the KCL's default of 1 balances slowly."""
+    """Default: unlimited. The most leases to steal at one time (KCL ``maxLeasesToStealAtOneTime``).
+    The KCL's default of 1 balances slowly."""
     handoff_timeout: float = 30.0
     """Default: 30 s. The time in which the owner of a stolen lease may finish its batch and
     checkpoint (KCL ``gracefulLeaseHandoffTimeoutMillis``)."""
     retrieval: Literal["polling", "efo"] = "polling"
-    """Default: "polling", by GetRecords calls. "efo" (enhanced fan-out) has the service push the
-    records to a registered consumer, which has 2 MiB a second of each shard to itself, and is
+    """Default: "polling", which fetches by GetRecords. With "efo" (enhanced fan-out), the service
+    pushes records to a registered consumer. The consumer has its own 2 MiB/s per shard, and is
     billed. The KCL's default is enhanced fan-out."""
     fan_out: FanOutOptions = DEFAULT_FAN_OUT
     """The registered consumer; for ``retrieval="efo"`` only."""
     max_records: int = MAX_RECORDS_PER_CALL
-    """The most records of one GetRecords call, 1 to 10,000 (KCL ``maxRecords``). Default: 10,000.
+    """Default: 10,000. The most records of one GetRecords call, 1 to 10,000 (KCL ``maxRecords``).
     With enhanced fan-out, the service alone chooses how many records come at once."""
     idle_time: float = 1.0
     """Default: 1 s. The wait between two GetRecords calls at the tip of a shard (KCL
@@ -196,31 +198,30 @@ class WorkerOptions:
     wait."""
     max_held_bytes: Bytes = DEFAULT_HELD_BYTES
     """Default: 512 MiB. The most memory for records that wait for record processors or are being
-    processed, of all shards of all workers in this process that give the same number. Unpacked
-    records count with the memory that they take as Python objects. A shard without records always
-    gets a little memory, so that no shard waits for another shard's processor. The KCL has no such
-    limit."""
+    processed. Workers of one process with the same value share one limit, over all of their shards.
+    Unpacked records count with the memory that they take as Python objects. A shard without records
+    always gets a little memory, so that no shard waits for another shard's processor. The KCL has
+    no such limit."""
     max_pages_ahead: int = 4
-    """The most GetRecords answers or events that may wait for a shard's record processor before
-    fetching pauses (KCL ``maxPendingProcessRecordsInput``). Default: 4."""
+    """Default: 4. The most GetRecords answers or events that may wait for a shard's record
+    processor before fetching pauses (KCL ``maxPendingProcessRecordsInput``)."""
     max_bytes_ahead: Bytes = 8 * _MIB
-    """The same limit in bytes of data (KCL ``maxByteSize``; ``maxCacheByteSize`` in 1.x). Default:
-    8 MiB."""
+    """Default: 8 MiB. The same limit in bytes of data (KCL ``maxByteSize``; ``maxCacheByteSize`` in
+    1.x)."""
     max_records_ahead: int = 30_000
-    """The same limit in records, as the stream stores them (KCL ``maxRecordsCount``). Default:
-    30,000."""
+    """Default: 30,000. The same limit in records, as the stream stores them (KCL
+    ``maxRecordsCount``)."""
     call_even_for_empty_batches: bool = False
     """Default: False. True calls ``process_records`` also with a batch without records, so that a
     processor can act on time (KCL ``callProcessRecordsEvenForEmptyRecordList``)."""
     deaggregate: bool = True
     """Default: True. Unpack the user records of KPL aggregated records."""
     hash_range_filter: bool = False
-    """Default: False. True drops user records of KPL aggregated records whose keys lie outside of
-    the shard's hash range, for KPL producers that send such records again after a reshard. The KCL
-    always does so, and drops the whole aggregated record. All other records are delivered, whatever
-    their keys: records that are not aggregated or are damaged, all records with
-    ``deaggregate=False``, and all records of a stream that distributes records itself.
-    ``worker.status()`` counts the dropped records."""
+    """Default: False. True drops user records with keys outside the shard's hash range, from KPL
+    aggregates only, for KPL producers that send these user records again after a reshard. (The KCL
+    always drops the whole aggregate.) All other records are delivered, whatever their keys: records
+    that are not aggregated or are damaged, all records with ``deaggregate=False``, and all records
+    of a stream that distributes records itself. ``worker.status()`` counts the dropped records."""
     skip_older_than: float | None = None
     """Default: None, deliver everything. A number skips records that arrived longer ago than this;
     0 skips records that arrived before the worker started. The KCL has no such option."""
@@ -250,7 +251,7 @@ class WorkerOptions:
     ``cleanupLeasesUponShardCompletion``)."""
     shutdown_timeout: float = 30.0
     """Default: 30 s. The time in which record processors may finish after SIGTERM or SIGINT.
-    ``Worker.shutdown`` takes another value."""
+    ``Worker.shutdown(timeout)`` overrides it."""
     table: LeaseTableOptions = field(default_factory=LeaseTableOptions)
     """The properties of a lease table that is created."""
 
@@ -274,7 +275,7 @@ class WorkerOptions:
         if self.retrieval not in ("polling", "efo"):
             raise OptionError(f"retrieval is {self.retrieval!r}; it must be 'polling' or 'efo'.")
         if self.retrieval != "efo" and self.fan_out != DEFAULT_FAN_OUT:
-            raise OptionError("fan_out is for retrieval='efo' only: give that, too.")
+            raise OptionError("fan_out works only with retrieval='efo'. Set both.")
         if self.skip_older_than is not None:
             _at_least(self, "skip_older_than", 0)
         if self.processing_time_limit is not None:
@@ -316,8 +317,9 @@ class WorkerOptions:
     def taker_interval(self) -> float:
         """The time between two reads of the lease table.
 
-        The KCL reads once in two failover times, so that failover after a crash takes up to three
-        of them. With half a renew interval, a released lease is taken within one renew interval.
+        The KCL reads once every two failover times, so that failover after a crash takes up to
+        three of them. With half a renew interval, a released lease is taken within one renew
+        interval.
         """
         return self.renew_interval / 2
 

@@ -36,7 +36,8 @@ class ProcessorShard:
     checkpoint: ExtendedSequenceNumber
     """The shard's last checkpoint: delivery begins behind it."""
     pending_checkpoint: PendingCheckpoint | None = None
-    """A checkpoint that was prepared and not committed: commit it, or roll it back."""
+    """A checkpoint that was prepared and not committed: commit it, or ignore it and undo your own
+    work."""
     request_shutdown: Callable[[], None] = field(default=lambda: None, repr=False, compare=False)
     """Begins a graceful shutdown of the worker, with all of its shards; returns at once."""
     sinks: ShardSinks = field(default_factory=ShardSinks, repr=False, compare=False)
@@ -57,12 +58,12 @@ class ProcessorShard:
 
         Call it in `initialize`. Nothing is written yet.
 
-        path: a local directory, or a URI that pyarrow knows (file, s3, s3a, gs, abfs, hdfs), or
-        that fsspec knows if it is installed; with ``filesystem``, a path within that.
+        path: a local directory, or a URI that pyarrow knows (file, s3, s3a, gs, abfs, hdfs) or, if
+        fsspec is installed, that fsspec knows. With ``filesystem``: a path in that file system.
         partition_by: columns (integers, booleans, strings or dates) that become directories
         ``name=value``, as Spark's do, and are left out of the files.
-        max_bytes: the sink is due when it holds this many bytes in memory; a file has fewer.
-        Default: 64 MiB.
+        max_bytes: the sink is due when it holds this many bytes in memory; files on disk are
+        smaller. Default: 64 MiB.
         max_age: the sink is due when it has held a row for this many seconds. Default: 60.
         filesystem: a file system of pyarrow or fsspec, with its own credentials and settings.
         compression: the codec's Parquet name; None: no compression. Default: zstd.
@@ -85,10 +86,10 @@ class RecordProcessor:
     """Processes the records of one shard. A new instance is made each time a lease is acquired.
 
     The life cycle is that of the KCL's ``ShardRecordProcessor``: `initialize` once, then
-    `process_records` for batch after batch, then one of `lease_lost` and `shard_ended`. Calls for
-    a shard never overlap and never come from two threads at once; different shards run
-    concurrently. No record of a shard's children is delivered, on any worker, before the parent's
-    `shard_ended` has checkpointed.
+    `process_records` for batch after batch, then either `lease_lost` or `shard_ended`
+    (`shutdown_requested` may precede `lease_lost`). Calls for a shard never overlap and never come
+    from two threads at once; different shards run concurrently. No record of a shard's children is
+    delivered, on any worker, before the parent's `shard_ended` has checkpointed.
 
     Each method must have done its work when it returns. A class with a method that is ``async def``
     or has a ``yield`` is refused (`ProcessorError`). A call that returns a coroutine or a generator
@@ -117,7 +118,7 @@ class RecordProcessor:
         checkpointer.checkpoint()
 
     def shutdown_requested(self, checkpointer: Checkpointer) -> None:
-        """Checkpoint for the last time: the worker shuts down, or the shard moves to another one.
+        """Checkpoint for the last time: the worker shuts down, or another worker gets the shard.
 
         `lease_lost` follows.
         """
@@ -130,7 +131,7 @@ _REQUIRED = ("initialize", "process_records", "lease_lost", "shard_ended", "shut
 
 
 def check_factory(factory: object) -> None:
-    """Raise `ProcessorError` if ``factory`` visibly cannot make record processors."""
+    """Raise `ProcessorError` if ``factory`` can be seen, without a call, not to make processors."""
     if isinstance(factory, RecordProcessor):
         raise ProcessorError(
             f"The processor is an instance of {type(factory).__name__}. Each shard needs one of "

@@ -52,12 +52,12 @@ STARTUP_RETRY = Retry(give_up_after=10.0)
 MAX_CONCURRENT_PROBES = 16
 
 MIN_REFILL = 0.05
-"""The unused share of a batch's allowance that is worth probing further."""
+"""The unused share of a batch's allowance that is worth another probe."""
 
 MAX_REFILLS = 3
 
 MIN_PART = 0.01
-"""The share of the allowance for shards when others have used it up, so that none starves."""
+"""The minimum share of the allowance for the remaining shards, so that none starves."""
 
 LIST_SHARDS_INTERVAL = 5.0
 """Seconds between two ListShards calls, at least; ChildShards make most of them unnecessary."""
@@ -80,7 +80,11 @@ class StreamPlanner:
         is_batch_read: bool = False,
         timing: Timing = MACHINE,
     ) -> None:
-        """``is_batch_read``: the start leaves out shards on purpose, and no later read follows."""
+        """Make a planner.
+
+        is_batch_read: shards missing from the start are left out on purpose, and no later read
+        catches up.
+        """
         self._client = client
         self._options = options
         self._is_batch_read = is_batch_read
@@ -115,12 +119,12 @@ class StreamPlanner:
         self._period = 0.0
 
     def next_offset(self, start: Positions, allowance: Allowance = NO_LIMIT) -> Positions:
-        """Return the end of the batch that begins at ``start``; ``start`` itself without rows.
+        """Return the end of the batch from ``start``, or ``start`` itself if there are no new rows.
 
         Waits until ``min_fetch_period`` seconds have passed since the last call. The batch has
-        about as many records as ``allowance``, if they exist, and at least one. Findings without a
-        row (a shard closed, nothing arrived) enter the offset with the next row; on a silent stream
-        after six hours, so that a stored position never seems expired because nothing happened.
+        about as many records as ``allowance``, if they exist, and at least one. Findings without
+        rows (a shard closed, nothing arrived) are stored with the next row, or after six hours of
+        silence: otherwise the stored position would look expired.
         """
         self._wait_for_period()
         known = self._of_present_stream(start)
@@ -190,7 +194,10 @@ class StreamPlanner:
         return {shard: AtTimestamp(now_ms) for shard in lineage.open_shards()}
 
     def _resolve_application(self, name: str) -> Positions:
-        """Resolve a KCL application's checkpoints to durable positions, as it may advance them."""
+        """Resolve a KCL application's checkpoints to fixed positions.
+
+        The positions are stored, because the application may move its checkpoints.
+        """
         address = self._client.address
         table = LeaseTable(
             name,
@@ -266,7 +273,7 @@ class StreamPlanner:
     ) -> Lineage:
         """Return the lineage, listed again until no existing shard is ``left_out``.
 
-        ListShards may lag behind a reshard, or was not called since.
+        The listing may lag behind a reshard, or may be older than it.
         """
         has_waited = False
         while shards := left_out(lineage):
@@ -355,7 +362,7 @@ class StreamPlanner:
             planned = plan(start, self._lineage, findings)
             wanted = planned.to_probe
             if not wanted and 1.0 - self._taken > MIN_REFILL and refills < MAX_REFILLS:
-                # Shards with more records share what the others left of the allowance.
+                # Probe shards with more records again, with the allowance that others did not use.
                 refills += 1
                 wanted = cut
             if wanted:
@@ -400,8 +407,8 @@ class StreamPlanner:
         new = [child.id for child in children if child.id not in lineage.shards]
         self._announced.update({child.id: child for child in children})
         lineage = lineage.with_children(children)
-        # The other parent of a merge may be younger than the last listing. It has to be listed: a
-        # child does not wait for a parent that is not listed, as if its records were all expired.
+        # The other parent of a merge may be younger than the last listing. List it first: an
+        # unlisted parent counts as expired, and the child would not wait for it.
         self._lineage = self._list_until_complete(
             lineage, lambda known: known.unlisted_parents(new)
         )
@@ -469,7 +476,9 @@ class StreamPlanner:
             elif now - self._endless_since.setdefault(shard_id, now) >= WARN_AFTER:
                 self._endless_since[shard_id] = float("inf")  # once is enough
                 warn_missing_end(
-                    self._client.address, shard_id, "What follows it is not read until it ends."
+                    self._client.address,
+                    shard_id,
+                    "Its child shards are not read until the server reports its end.",
                 )
 
     def _keep_only(self, end: Positions) -> None:

@@ -35,8 +35,7 @@ SHORTEST_RETENTION_MS = 24 * HOUR_MS
 """The shortest retention period of any stream (Kinesis quotas)."""
 
 CLOCK_MARGIN_MS = 60_000
-"""The assumed disorder of arrival times and difference of clocks when an offset records that a
-shard had no more records."""
+"""Allowance for unordered arrival times and clock skew, subtracted from each "no records until"."""
 
 _MOST_EMPTY_PAGES = 5
 
@@ -50,10 +49,11 @@ ITERATOR_LIFE_MS = 300_000
 
 
 def may_have_lost(position: Position, now_ms: int, retention_ms: int) -> bool:
-    """True if records after ``position`` may have expired, if retention was never shorter.
+    """True if records after ``position`` may have expired.
 
-    Retention removes records by arrival time: no record is lost while the stream keeps all records
-    that may have arrived after the position.
+    Assumes that the period was never shorter than ``retention_ms``. Retention removes records by
+    arrival time: no record is lost while the stream keeps all records that may have arrived after
+    the position.
     """
     horizon = now_ms - retention_ms
     if isinstance(position, AtTimestamp):
@@ -64,9 +64,10 @@ def may_have_lost(position: Position, now_ms: int, retention_ms: int) -> bool:
 
 
 def is_kept(position: Position, now_ms: int, retention_ms: int) -> bool:
-    """True if the stream still keeps the position's own record, if retention was never shorter.
+    """True if the stream still keeps the position's own record.
 
-    False if the position does not hold its record's arrival time.
+    Assumes that the period was never shorter than ``retention_ms``. False if the position does not
+    hold its record's arrival time.
     """
     if not isinstance(position, AfterRecord) or position.arrived_ms is None:
         return False
@@ -77,8 +78,9 @@ def has_lost(position: Position, now_ms: int, retention_ms: int) -> bool:
     """True if records after ``position`` may be lost, given that its own record is missing.
 
     ``retention_ms``: the stream's present retention period. If that period should have kept the
-    record, the period was shorter in between. Its length is unknown, but no stream keeps records
-    for less than `SHORTEST_RETENTION_MS`, so all records that arrived within that time exist.
+    record, the period was shorter for a time since then. Its length is unknown, but no stream keeps
+    records for less than `SHORTEST_RETENTION_MS`, so all records that arrived within that time
+    exist.
     """
     if not is_kept(position, now_ms, retention_ms):
         return may_have_lost(position, now_ms, retention_ms)
@@ -117,7 +119,10 @@ def holds_more(record: Record, done: AfterRecord) -> bool:
 
 
 def user_records_done(first: Record, start: Position) -> int:
-    """Return the number of user records in ``first``, read AT ``start``, that ``start`` covers."""
+    """Return how many user records of ``first`` are already done at ``start``.
+
+    ``first``: the first record of a read AT ``start``.
+    """
     if not isinstance(start, AfterRecord) or start.sub_sequence_number is None:
         return 0
     is_start = first.sequence_number == start.sequence_number
@@ -175,7 +180,7 @@ class RetentionCheck:
     on_loss: Callable[[str], None] | None = None
     """Called with the text of each loss, in place of the error or the log."""
     logs_doubt: bool = False
-    """Also log a warning if it is unknown whether retention was shorter in between."""
+    """Also log a warning if retention may have been shorter for a time since the position."""
     describe: Callable[[], StreamSummary] | None = None
     """Returns the stream's summary, which many checks may share; None: calls the client."""
 
@@ -235,9 +240,8 @@ class RetentionCheck:
     def report_missing_end(self, wanted: ShardRange, fetched: Fetched) -> None:
         """Report a range whose end record is missing. Raises `DataLossError`.
 
-        Reports nothing if the range starts at an instant after which no record has expired, and no
-        plan saw a record in the range: then the end arrived before the start, and a user chose
-        both for a batch read.
+        Reports nothing if no plan saw a record in the range, and nothing after its starting instant
+        can have expired: the user chose an end that lies before the start.
         """
         stream = self._summary()
         if (
@@ -303,7 +307,7 @@ class RetentionCheck:
         _log.warning("%s Resuming from the oldest record kept.", error)
 
     def _has_older(self, shard_id: str, start: Position) -> bool:
-        """True if the shard still has a record from before ``start``, and so all records since.
+        """True if the shard has a record older than ``start``, and so has lost nothing after it.
 
         Costs one GetShardIterator and usually one GetRecords.
         """
