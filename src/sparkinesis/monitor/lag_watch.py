@@ -15,16 +15,17 @@ from sparkinesis.stream.calls.client import StreamClient
 
 _THREADS = 8
 _EVERY = 5.0
-"""Seconds between two questions about a shard, at least: one of its five GetRecords a second."""
+"""Least seconds between two reads of a shard's lag, each one of its five GetRecords a second."""
 _SHARDS_PER_SECOND = 40
+"""The most lags that are read a second, for all shards together."""
 _KEPT_FOR = 30.0
-"""Seconds that a lag is told for while asking again fails, as by throttling."""
+"""Seconds for which the last known lag is returned while new reads fail, as by throttling."""
 
 
 class LagWatch:
-    """The lags of one stream's leases, as last asked for; a context manager.
+    """Keeps the lags of one stream's leases up to date; a context manager.
 
-    Any thread may call. The threads that ask end with the process, without being waited for.
+    Any thread may call. The threads that read lags are daemons: the process does not wait for them.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class LagWatch:
         # Guarded by the condition:
         self._leases: dict[str, Lease] = {}
         self._due: deque[tuple[float, str]] = deque()
-        """When to ask again for each lease that is not being asked for, the next one first."""
+        """The time of each lease's next read, and its key; excludes leases that are being read."""
         self._busy: set[str] = set()
         self._known: dict[str, tuple[Lag, float]] = {}
         self._error: Exception | None = None
@@ -62,7 +63,7 @@ class LagWatch:
             self._changed.notify_all()
 
     def ask_for(self, leases: Iterable[Lease]) -> None:
-        """Replace the leases to ask for; others are forgotten. Lags are for these rows."""
+        """Replace the leases whose lags are read; all other lags are dropped."""
         mine = {lease.key: lease for lease in of_stream(leases, self._client.address.name)}
         with self._changed:
             new = [key for key in mine if key not in self._leases and key not in self._busy]
@@ -73,9 +74,10 @@ class LagWatch:
             self._changed.notify_all()
 
     def known(self, timeout: float | None = 0.0) -> Mapping[str, Lag]:
-        """The lags by lease key, once all are known, or after ``timeout`` seconds (None: never).
+        """Return the lags by lease key, once all are known, or after ``timeout`` seconds.
 
-        Raises `StreamNotFoundError` and `AccessDeniedError`.
+        Without a timeout (None), waits as long as it takes. Raises `StreamNotFoundError` and
+        `AccessDeniedError`.
         """
         with self._changed:
             self._changed.wait_for(
@@ -91,7 +93,7 @@ class LagWatch:
             began = self._clock()
             try:
                 lag = lag_of(self._client, lease)
-            except Exception as error:  # noqa: BLE001 - raised where the lags are wanted
+            except Exception as error:  # noqa: BLE001 - raised by `known`
                 with self._changed:
                     self._error = error
                     self._is_over = True

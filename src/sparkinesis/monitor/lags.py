@@ -1,4 +1,4 @@
-"""Watches a lease table for a while, and reads the lags of its leases."""
+"""Scans a lease table repeatedly, and reads the lags of its leases."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Lag:
     """The lag of a checkpoint behind the tip of its shard."""
 
     millis_behind_latest: int | None = None
-    """None if unknown."""
+    """The lag in milliseconds; None if unknown."""
     why: str = ""
     """The reason why the lag is unknown; empty if there is no error."""
 
@@ -51,7 +51,7 @@ def watch_table(
         looked = clock()
         scan = table.scan(consistent=False)
         watched = watched.after_scan(scan.leases, looked, scan.broken)
-        # A large table is looked at less often.
+        # The scan of a large table takes long, so it is repeated less often.
         pause = max(_LOOKS, 4 * (clock() - looked))
         left = began + seconds - clock()
         if left <= 0:
@@ -60,10 +60,10 @@ def watch_table(
 
 
 def lag_client(address: StreamAddress, give_up_after: float = 20.0) -> StreamClient:
-    """A client that never makes more than two calls of a kind a second for a shard.
+    """Return a client that calls each operation at most twice a second for a shard.
 
-    Its retries are half a second apart at least: consumers of the shard need the other calls.
-    ``give_up_after``: seconds that a call is tried for.
+    Its retries are at least half a second apart: consumers of the shard need the other calls.
+    ``give_up_after``: seconds after which a call is no longer retried.
     """
     return StreamClient(
         address, Retry(base=0.5, cap=5.0, give_up_after=give_up_after, uniform=lambda _, high: high)
@@ -71,7 +71,7 @@ def lag_client(address: StreamAddress, give_up_after: float = 20.0) -> StreamCli
 
 
 def lags(client: StreamClient, leases: Iterable[Lease]) -> dict[str, Lag]:
-    """The lag of each lease of the stream, by its key: one GetShardIterator and GetRecords each.
+    """Return the lags of the stream's leases by key, by GetShardIterator and GetRecords for each.
 
     Raises `StreamNotFoundError` and `AccessDeniedError`.
     """
@@ -82,17 +82,17 @@ def lags(client: StreamClient, leases: Iterable[Lease]) -> dict[str, Lag]:
 
 
 def of_stream(leases: Iterable[Lease], stream: str | None) -> list[Lease]:
-    """The leases of a stream's shards, in the table of an application that may read several."""
+    """Return the leases of one stream's shards; the application may read several streams."""
     return [one for one in leases if one.stream is None or one.stream.name == stream]
 
 
 def lag_of(client: StreamClient, lease: Lease) -> Lag:
-    """The lag of a lease of the client's stream; raises as `lags` does.
+    """Return the lag of a lease of the client's stream. Raises what `lags` raises.
 
-    Of whole records: those left in an aggregated record that is done in part do not count.
-    At the tip, the service says 0 with the very page that holds the last record. Nobody has
-    processed that, so it counts from its arrival. All of a closed shard may be done, and its lease
-    not be finished: then what follows lies in other shards, and how much that is, is not known.
+    The lag counts whole records: the user records left in a partly processed aggregate do not
+    count. The service reports 0 already with the page that holds the last record. That record is
+    not processed yet, so its age is the lag. A closed shard may be processed to its end although
+    its lease is not finished: the next records are in other shards, and the lag is unknown.
     """
     position = lag_position(lease)
     if position is None:

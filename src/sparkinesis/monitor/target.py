@@ -1,4 +1,4 @@
-"""The position to which an operator moves an application, as text. Pure."""
+"""Parses the position to which an operator moves an application. Pure."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _ONE_SHARD = (
 def parse_target(text: str) -> InitialPosition | ShardCheckpoint:
     """Read ``latest``, ``trim_horizon``, an instant, or ``SHARD=SEQUENCE_NUMBER[:SUB]``.
 
-    See `parse_initial_position` for the first three. Without a sub-sequence number only the first
-    user record of the record is done, as in the KCL. Raises `OptionError`.
+    See `parse_initial_position` for the first three. Without a sub-sequence number, only the first
+    user record of the record counts as done, as in the KCL. Raises `OptionError`.
     """
     text = text.strip()
     if len(text) > _LONGEST:

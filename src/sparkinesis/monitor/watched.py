@@ -1,6 +1,6 @@
 """The state of a running application by several scans of its lease table. Pure; no wall clock.
 
-A moving counter shows that an owner is alive, as it does to the workers themselves.
+An owner is alive if the counters of its leases move. Workers use the same rule.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sparkinesis.stream.position import SHARD_END, AfterRecord, Position
 
 EXPIRED, GONE, AT_SHARD_END = "expired", "shard is gone", "at shard end"
 SHORT_REASONS = (EXPIRED, GONE, AT_SHARD_END)
-"""Why a lag is not known, in so few words that they fit in its column."""
+"""The reasons for an unknown lag that are short enough for the lag's column."""
 
 
 class LeaseState(Enum):
@@ -27,14 +27,14 @@ class LeaseState(Enum):
     UNOWNED = "unowned"
     HELD = "held"
     HANDED_OVER = "handed over"
-    """Still read by ``checkpoint_owner``, and asked for by ``owner``."""
+    """Still read by ``checkpoint_owner``, and requested by ``owner``."""
     WAITING_FOR_PARENTS = "waiting for parents"
-    """Held; its shard is read once those that it came from are finished."""
+    """Held; its shard is read once the parents of the shard are finished."""
     FINISHED = "finished"
 
 
 def lease_states(leases: Iterable[Lease]) -> dict[str, LeaseState]:
-    """The state of each lease of a table, by its key."""
+    """Return the state of each lease of a table, by lease key."""
     leases = list(leases)
     unfinished = {(one.stream, one.shard_id) for one in leases if not one.is_finished}
     return {one.key: _state(one, unfinished) for one in leases}
@@ -57,16 +57,17 @@ class WatchedTable:
     """A lease table by several scans. Times are those of the watcher's monotonic clock."""
 
     leases: tuple[Lease, ...] = ()
-    """At the last look."""
+    """The leases at the last scan."""
     began: float | None = None
+    """The time of the first scan."""
     at: float = 0.0
-    """The last look."""
+    """The time of the last scan."""
     moved_at: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
-    """When a higher counter was first seen, by lease key; none for a counter that stood still."""
+    """The time at which the counter last moved, by lease key; no entry if it never moved."""
     found_at: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
-    """The first look that showed a lease, by its key."""
+    """The time of the first scan that showed a lease, by lease key."""
     broken: tuple[BrokenLease, ...] = ()
-    """At the last look."""
+    """The rows that could not be read at the last scan."""
 
     @property
     def seconds(self) -> float:
@@ -86,23 +87,23 @@ class WatchedTable:
         return WatchedTable(rows, began, now, {**before, **moved}, found, broken)
 
     def renewed_ago(self, key: str) -> float | None:
-        """Seconds since a counter was last seen to have moved, at the last look; None: it did not.
+        """Return the seconds from a counter's last move to the last scan; None if it never moved.
 
-        A counter that moves between two looks is seen at the second.
+        A counter that moves between two scans moves at the time of the second.
         """
         moved_at = self.moved_at.get(key)
         return None if moved_at is None else self.at - moved_at
 
     def still_for(self, key: str) -> float:
-        """Seconds that a counter stood still, as far as it was watched, at the last look."""
+        """Return the seconds up to the last scan in which a lease's counter did not move."""
         return self.at - self.moved_at.get(key, self.found_at[key])
 
 
 def unread_hash_keys(watched: WatchedTable) -> dict[str, Hole]:
-    """Hash keys for which no lease is left to read, by stream; "" where a table has only one.
+    """Return hash keys that no unfinished lease covers, by stream; "" if the table has only one.
 
-    A stream is left out while one of its leases cannot be read, or does not tell its hash keys: it
-    may be the one.
+    A stream is left out if one of its unfinished leases has no hash range, and all streams are left
+    out if a row cannot be read: that lease may cover the keys.
     """
     by_stream: dict[str, list[Lease]] = {}
     for lease in watched.leases:
@@ -118,10 +119,10 @@ def unread_hash_keys(watched: WatchedTable) -> dict[str, Hole]:
 
 
 def lag_position(lease: Lease) -> Position | None:
-    """The position whose distance to the tip is the lease's lag; None where there is none.
+    """Return the position whose distance to the tip is the lease's lag; None if it has no lag.
 
-    There is none for a finished shard, and for an instant that is known to a KCL's configuration
-    only. LATEST without its instant means from now on.
+    A finished shard has no lag, and neither has an instant that only a KCL's configuration holds.
+    LATEST without its instant means from now on.
     """
     position = lease.position()
     if isinstance(position, AfterRecord):
@@ -130,7 +131,7 @@ def lag_position(lease: Lease) -> Position | None:
 
 
 def short_checkpoint(place: ExtendedSequenceNumber) -> str:
-    """A checkpoint for a narrow column: the last ten of up to 56 digits; sentinels as they are."""
+    """Return a checkpoint for a narrow column: the last ten of up to 56 digits, or a sentinel."""
     digits = place.sequence_number
     if place.is_sentinel or len(digits) <= 12:
         return str(place)

@@ -1,4 +1,4 @@
-"""Views one after the other in the same place, on a terminal that can do that."""
+"""Shows a view on a terminal and updates it in place."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def can_update(console: Console) -> bool:
 
 
 def print_line(view: View, console: Console) -> None:
-    """The view in one plain line, however long."""
+    """Print the view as one plain line of any length."""
     console.print(summary_line(view), soft_wrap=True, markup=False, highlight=False)
     console.file.flush()
 
@@ -24,8 +24,8 @@ def print_line(view: View, console: Console) -> None:
 class LiveView:
     """A terminal's alternate screen; a context manager, for one thread.
 
-    Each view covers the whole screen, and so whatever else was written there. The last one is
-    printed on the ordinary screen at the end.
+    Each view covers the whole screen, including the output of others. The last view is printed on
+    the ordinary screen at the end.
     """
 
     def __init__(self, console: Console) -> None:
@@ -56,5 +56,5 @@ class LiveView:
         self._live.stop()
         if self._last is not None:
             width, height = self._console.size
-            # A line is left for the prompt.
+            # One line stays free for the prompt.
             self._console.print(render(self._last, width, height - 1))

@@ -1,4 +1,4 @@
-"""Names of shards and owners, so short that a screen holds hundreds. Pure."""
+"""Shortens the names of shards and owners, so that a screen holds hundreds. Pure."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from collections.abc import Collection, Mapping
 _SHARD = re.compile(r"shardId-0*(\d+)")
 _SEPARATORS = ":/._- "
 _LONGEST = 6
-"""Characters of a short owner."""
+"""The most characters of a shortened owner."""
 
 
 def short_shards(names: Collection[str]) -> Mapping[str, str]:
-    """Shard ids or lease keys by their numbers: ``shardId-000000000012`` is 12."""
+    """Return short names of shard ids or lease keys: ``shardId-000000000012`` becomes 12."""
     numbers = {name: _SHARD.sub(r"\1", printable(name)) for name in names}
     start = _common(list(numbers.values()))
     return {name: number[len(start) :] for name, number in numbers.items()}
 
 
 def short_owners(names: Collection[str]) -> Mapping[str, str]:
-    """Names of at most six characters.
+    """Return a name of at most six characters for each owner.
 
-    As they are, or without what all of them begin and end with; else w1, w2, ... in their order.
+    Uses the names as they are, or without their common start and end. If these are too long or not
+    unique, the owners are named w1, w2, ... in their order.
     """
     ordered = sorted(names)
     plain = [printable(name) for name in ordered]
@@ -35,7 +36,7 @@ def short_owners(names: Collection[str]) -> Mapping[str, str]:
 
 
 def printable(text: str) -> str:
-    """Text from elsewhere, which cannot move a terminal's cursor."""
+    """Replace control characters by spaces, so that foreign text cannot move the cursor."""
     return "".join(one if one.isprintable() else " " for one in text)
 
 

@@ -1,4 +1,4 @@
-"""A table on a terminal, or in a pipe: aligned, and coloured on a terminal only."""
+"""Prints an aligned table on a terminal or into a pipe; colours appear on a terminal only."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from rich.text import Text
 
 
 def print_table(rows: Sequence[Mapping[str, str]], console: Console) -> Console:
-    """Print rows that all have the columns of the first. On a terminal, long values are folded.
+    """Print rows with the columns of the first row.
 
-    In a pipe, each row is one line, however long.
+    Long values are folded on a terminal. In a pipe, each row is one line of any length.
     """
     if not console.is_terminal:
         console.width = 10_000

@@ -1,6 +1,6 @@
 """The view of `sparkinesis top` and a fleet's `watch`, fitted into a terminal. Pure.
 
-Shards and owners take a line each while there is room, and stand side by side where there is not.
+Each shard and each owner has a line of its own while there is room; otherwise several share a line.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from rich.text import Text
 from sparkinesis.terminal.names import printable, short_owners, short_shards
 
 LATE_MS, VERY_LATE_MS = 10_000, 60_000
-"""The lags that are marked with ``!`` and ``!!``."""
+"""The smallest lags that are marked with ``!`` and with ``!!``."""
 
 _GAP = "  "
 _OWNER_CELL = 39
-"""The least width of an owner that has no line of its own: two fit into 80 columns."""
+"""The least width of an owner that shares a line: two fit into 80 columns."""
 _LAG, _RATE = 6, 8
 
 
@@ -38,10 +38,10 @@ class ShardRow:
     millis_behind: int | None
     """The lag in milliseconds; None if unknown."""
     rate: float | None
-    """In the view's unit; None where there is none: the state is shown instead if room is short."""
+    """The rate in the view's unit; None if unknown: short rows then show the state."""
     note: str = ""
     is_amiss: bool = False
-    """Something is wrong that shows in no lag: it comes first."""
+    """True for a fault that the lag does not show; the row comes first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class OwnerRow:
     owner: str
     shards: int
     millis_behind: int | None
-    """The largest of its shards'."""
+    """The largest lag of the owner's shards."""
     rate: float | None
     note: str = ""
     is_amiss: bool = False
@@ -67,9 +67,9 @@ class View:
     owners: tuple[OwnerRow, ...] = ()
     shards: tuple[ShardRow, ...] = ()
     messages: tuple[str, ...] = ()
-    """The most important first: those at the end are left out if room is short."""
+    """The messages, most important first; the last ones are left out if room is short."""
     is_partial: bool = False
-    """There are records of which no shard here tells: the lag of all may be larger."""
+    """True if some records belong to no shard in the view, so that the real lag may be larger."""
 
     @property
     def millis_behind(self) -> int | None:
@@ -78,23 +78,23 @@ class View:
 
     @property
     def rate(self) -> float | None:
-        """The rate of all owners; None if none is known."""
+        """The rate of all owners; None if no rate is known."""
         return total(row.rate for row in self.owners)
 
 
 def largest(lags: Iterable[int | None]) -> int | None:
-    """The largest of the known lags; None where none is known."""
+    """Return the largest known lag; None if no lag is known."""
     return max((lag for lag in lags if lag is not None), default=None)
 
 
 def total(rates: Iterable[float | None]) -> float | None:
-    """The sum of the known rates; None where none is known."""
+    """Return the sum of the known rates; None if no rate is known."""
     known = [rate for rate in rates if rate is not None]
     return sum(known) if known else None
 
 
 def behind(millis: int | None) -> str:
-    """A lag in at most six characters."""
+    """Return a lag as text of at most six characters."""
     if millis is None:
         return "-"
     seconds = millis / 1000
@@ -107,12 +107,12 @@ def behind(millis: int | None) -> str:
 
 
 def summary_line(view: View) -> str:
-    """The view in one line."""
+    """Return the view as one line."""
     return f"{_plain(view.title)}: {_plain(view.summary)}; {', '.join(_figures(view))}"
 
 
 def render(view: View, width: int, height: int) -> Group:
-    """The view as at most ``height`` lines of at most ``width`` columns."""
+    """Return the view as at most ``height`` lines of at most ``width`` columns."""
     head = [
         Text.assemble((_plain(view.title), "bold"), f"{_GAP}{_plain(view.summary)}"),
         Text(_GAP.join(_figures(view))),
@@ -135,23 +135,23 @@ def render(view: View, width: int, height: int) -> Group:
 
 
 _Cell: TypeAlias = "list[str | tuple[str, str]]"
-"""Text, and coloured text."""
+"""Pieces of a line: plain text, or a text with its colour."""
 
 
 class _Table(NamedTuple):
-    """Rows that may be laid out as a line each, or side by side."""
+    """The rows of a table, in two layouts: one row per line, or several cells per line."""
 
     heading: str
-    """Above lines."""
+    """The heading of the layout with one row per line."""
     lines: Sequence[_Cell]
     title: str
-    """Above cells."""
+    """The heading of the layout with cells."""
     cells: Sequence[_Cell]
-    """In the same order, all as wide."""
+    """The rows as cells of one width, in the order of `lines`."""
     cells_of_worst: Sequence[_Cell]
-    """For a screen that does not hold all."""
+    """The cells with the worst first, for a screen that does not hold all of them."""
     states: Sequence[str]
-    """In the order of the worst."""
+    """The states of the rows, in the order of `cells_of_worst`."""
     across: int
     """The number of cells that fit side by side."""
 
@@ -164,7 +164,7 @@ class _Table(NamedTuple):
         return math.ceil(len(self.cells) / self.across) + 1 if self.cells else 0
 
     def fit(self, room: int) -> list[Text]:
-        """Within ``room`` lines: all rows if they fit, else the worst, and how many are left."""
+        """Return at most ``room`` lines: all rows, or the worst and a count of the rest."""
         if not self.lines or room < 1:
             return []
         if self.as_lines <= room:
@@ -257,7 +257,7 @@ def _shard_table(view: View, names: Mapping[str, str], width: int) -> _Table:
 
 def _owner_table(view: View, names: Mapping[str, str], width: int) -> _Table:
     short = _widest([*(names[row.owner] for row in view.owners), "owner"])
-    # A name that is short already needs no legend.
+    # The full names are shown only if one of them was shortened.
     is_legend = any(names[row.owner] != row.owner for row in view.owners)
     full = _widest(row.owner for row in view.owners) if is_legend else 0
     full = min(full, max(0, width - short - _LAG - _RATE - 20))
@@ -309,14 +309,14 @@ _Rank: TypeAlias = "tuple[bool, int, int, str]"
 
 
 def _worst_first(row: ShardRow | OwnerRow) -> _Rank:
-    """What is amiss and has no lag, then by lag, then what has none; otherwise by name."""
+    """Sort rows: faults without a lag, then the largest lags, then unknown lags; ties by name."""
     lag = -1 if row.millis_behind is None else row.millis_behind
     name = row.shard if isinstance(row, ShardRow) else row.owner
     return (not (row.is_amiss and lag < 0), -lag, len(name), name)
 
 
 def _late_first(row: ShardRow) -> _Rank:
-    """The same, but shards that are hardly late keep their places, so that one can watch them."""
+    """Sort like `_worst_first`, but keep shards with small lags in place, for easy watching."""
     first, lag, length, name = _worst_first(row)
     return (first, lag if lag <= -LATE_MS else 0, length, name)
 
@@ -341,7 +341,7 @@ def _number(count: int, what: str) -> str:
 
 
 def _lag(row: ShardRow | OwnerRow, width: int) -> tuple[str, str]:
-    """Three columns of space and sign, then the lag, in its colour."""
+    """Return a sign in three columns and the lag in ``width`` columns, and their colour."""
     lag = row.millis_behind
     sign = "!!" if row.is_amiss and lag is None else _sign(lag)
     colour = {"": "green", "!": "yellow", "!!": "red"}[sign]
