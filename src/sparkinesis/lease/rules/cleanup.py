@@ -16,7 +16,7 @@ def deletable(leases: Iterable[Lease], listed_shards: Iterable[Shard] | None) ->
     ``LeaseCleanupManager``, a finished lease is deleted when all its children are being read (their
     checkpoints are neither TRIM_HORIZON nor AT_TIMESTAMP) and its parents' leases are deleted. It
     is also deleted when the service lists neither its shard, nor an ancestor, nor a child that has
-    no lease. An unfinished lease stays even if its shard is gone: that loss must be reported.
+    no lease. An unfinished lease stays even if its shard has expired: that loss must be reported.
     """
     leased = {lease.shard_id: lease for lease in leases}
     lineage = Lineage.of(listed_shards or ())

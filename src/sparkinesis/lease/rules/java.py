@@ -1,7 +1,7 @@
 """Detects a Java KCL that may share a lease table. Pure.
 
-A KCL before 3.5 writes no attribute that this library does not write, too. So an owner whose
-worker id was not generated here may be a Java KCL, and both must understand what is written.
+A KCL before 3.5 writes only attributes that this library writes, too. So every owner whose worker
+id was not generated here may be a Java KCL, which must understand the rows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``java.util.Random``, as far as agreeing with Java workers on a shuffle needs it.
+"""The part of ``java.util.Random`` that a shuffle needs, so that Java workers get the same order.
 
 Its algorithm is part of Java's documented API: a linear congruential generator of 48 bits.
 """
@@ -30,7 +30,7 @@ class JavaRandom:
         while True:
             bits = self._next_31_bits()
             value = bits % bound
-            # The incomplete last block of `bound` numbers is left out, or low ones come up more.
+            # Skip the incomplete last block of `bound` numbers, which would favour low numbers.
             if bits - value + bound <= 1 << 31:
                 return value
 

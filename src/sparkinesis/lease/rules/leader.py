@@ -15,8 +15,8 @@ def leader(leases: Iterable[Lease], expired: Container[str] = ()) -> str | None:
     """Return the worker that leads by this snapshot; None if no lease has an owner: any may lead.
 
     The leader is the one that a KCL 2.x elects: the first of all owners, sorted, after a shuffle
-    with a fixed seed. Unlike there, finished leases do not count, and neither do leases whose keys
-    are in ``expired``: both may name a dead worker, and then no worker would lead.
+    with a fixed seed. Unlike in the KCL, finished leases do not count, and neither do leases whose
+    keys are in ``expired``: both may name a dead worker, and then no worker would lead.
 
     Two workers may see different snapshots, so two may lead for a while. The leader's work is
     correct even then: it creates only leases that do not exist.

@@ -21,13 +21,13 @@ ANY_AGE = AtTimestamp(0)
 """The arrival times known for a lease whose shard may have lost records of any age."""
 
 STARTS_WITHIN_MS = 300_000
-"""The time within which an application at TRIM_HORIZON starts to read: records that expire in it
-count as expired before."""
+"""The time that an application at TRIM_HORIZON takes to start reading. Records that expire within
+it count as expired before."""
 
 
 @dataclass(frozen=True, slots=True)
 class WantedRecords:
-    """The records that are wanted of a shard that was never read."""
+    """The records that a lease wants from a shard that was never read."""
 
     nothing_before: AtTimestamp | None = None
     """No wanted record arrived before this instant."""
@@ -37,11 +37,11 @@ class WantedRecords:
     """Records that arrived before this (epoch ms) are not wanted in any case."""
 
     def not_before(self, bound_ms: int) -> WantedRecords:
-        """Return those that arrived at ``bound_ms`` (epoch ms) or later."""
+        """Return the wanted records that arrived at ``bound_ms`` (epoch ms) or later."""
         return replace(self, skipped_before_ms=bound_ms)
 
     def may_have_lost(self, now_ms: int, retention_ms: int) -> bool:
-        """Return True if some of them may have expired, provided that the shard is old enough."""
+        """Return True if some wanted records may have expired, if the shard is old enough."""
         skipped_ms = self.skipped_before_ms
         if skipped_ms is not None and skipped_ms >= now_ms - retention_ms:
             return False
@@ -51,11 +51,11 @@ class WantedRecords:
 
 
 def wanted_records(lease: Lease, initial: Position) -> WantedRecords:
-    """Return the records that a lease wants whose checkpoint is a sentinel.
+    """Return the records that a lease with a sentinel as its checkpoint wants.
 
-    ``initial``: the application's initial position, where a KCL's AT_TIMESTAMP starts. A lease
-    without instants (a KCL's or an older version's) does not tell since when its shard may have
-    lost records. Such a lease of a shard without parents is that of a first start.
+    ``initial``: the application's initial position, where a KCL's AT_TIMESTAMP starts. If a lease
+    has no instants (a KCL's or an older version's), the age of the records that its shard may have
+    lost is unknown. If the shard has no parents either, the lease is one of a first start.
     """
     instant_ms = lease.timestamp_ms
     if instant_ms is None and lease.checkpoint.sequence_number == AT_TIMESTAMP:
@@ -156,15 +156,15 @@ class LeaseStart:
 def application_start_ms(leases: Iterable[Lease]) -> int | None:
     """Return the instant (epoch ms) at which the application began at LATEST, by its leases.
 
-    0: the leases say that it is unknown. None: no lease tells. Of several instants the earliest
+    0: the leases say that it is unknown. None: no lease has it. The earliest of several instants
     counts, so that no record is skipped. A finished lease may be older than the application's last
-    reset to LATEST, and counts only if no other lease tells.
+    reset to LATEST, and counts only if no other lease has the instant.
     """
-    told: dict[bool, list[int]] = {True: [], False: []}
+    by_finished: dict[bool, list[int]] = {True: [], False: []}
     for lease in leases:
         if lease.began_ms is not None:
-            told[lease.is_finished].append(lease.began_ms)
-    return min(told[False] or told[True], default=None)
+            by_finished[lease.is_finished].append(lease.began_ms)
+    return min(by_finished[False] or by_finished[True], default=None)
 
 
 def lease_start(
@@ -173,11 +173,12 @@ def lease_start(
     """Return the start of a shard that lacks a lease, when no ancestor has a lease either.
 
     ``initial``: the application's initial position. LATEST means the application's first instant,
-    by its leases. If they do not tell it, no record may be skipped, so the shard starts at
+    by its leases. If no lease has it, no record may be skipped, so the shard starts at
     TRIM_HORIZON.
 
-    Only if every lease is a KCL's at LATEST, of a listed shard, LATEST means now: then no worker
-    has started to read, and a KCL takes LATEST for the moment at which it starts.
+    LATEST means now only if every lease belongs to a listed shard and is at LATEST without an
+    instant, as a KCL writes it. Then no worker has started to read, and a KCL takes LATEST for the
+    moment at which it starts.
     """
     leases = list(leases)
     first_ms = application_start_ms(leases)

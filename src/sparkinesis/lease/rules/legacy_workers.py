@@ -1,11 +1,11 @@
 """Detects workers that do not support handoffs, by how they renew their leases. Pure.
 
-A KCL before 3.0 continues to renew a lease that another worker requests, so waiting for a handoff
-is in vain. No attribute names such a worker. But workers of this library and of a KCL 3.x write
+A KCL before 3.0 continues to renew a lease that another worker requests, and never hands it over.
+No attribute identifies these workers. But workers of this library and of a KCL 3.x write
 ``throughputKBps`` when they renew, and an older KCL leaves that attribute as it is.
 
-Only workers that process records can be told apart: a KCL 3.x (tried with 3.5.1) writes no rate
-either before a shard has its first record.
+Only workers that process records can be distinguished: before a shard has its first record, a KCL
+3.x (tried with 3.5.1) writes no rate either.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class WorkerVersions:
     """The workers that own leases now, by their support for handoffs."""
 
     tenures: Mapping[str, Tenure] = field(default_factory=dict)
-    """By lease key."""
+    """The tenures by lease key."""
     legacy: frozenset[str] = frozenset()
     """Workers that do not support handoffs."""
     modern: frozenset[str] = frozenset()
@@ -103,7 +103,7 @@ def _is_legacy(tenure: Tenure, now: float, failover_time: float) -> bool:
     """Return True if the renewals since a checkpoint should have written another rate.
 
     Checkpoints move the counter too, so the time of that many renewals must have passed. A rate of
-    0 tells nothing: it stays 0 while a worker processes records that it fetched long ago.
+    0 proves nothing: it stays 0 while a worker processes records that it fetched long ago.
     """
     if tenure.since is None or tenure.rate == 0:
         return False

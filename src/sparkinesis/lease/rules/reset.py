@@ -37,7 +37,7 @@ class LeaseReset:
     key: str
     at: ExtendedSequenceNumber
     timestamp_ms: int | None = None
-    """The instant (epoch ms) that was asked for, if any; `at_checkpoint` puts a record there."""
+    """The requested instant (epoch ms), if any; `at_checkpoint` replaces it by a record."""
     create: Lease | None = None
     """The new lease; None if one exists."""
     lease: Lease | None = None
@@ -49,11 +49,11 @@ class LeaseReset:
     now_ms: int | None = None
     """The service's clock at the time of the plan."""
     is_from_now: bool = False
-    """True if ``at`` was found for LATEST: older records are not to be read again."""
+    """True if ``at`` is a record found for LATEST: older records are not to be read again."""
 
     @property
     def written_ms(self) -> int | None:
-        """The instant to store: with a sentinel that needs one, and not with a record."""
+        """The instant to store; None unless ``at`` is a sentinel that needs an instant."""
         return self.timestamp_ms if self.at.is_at_instant else None
 
     @property
@@ -116,7 +116,7 @@ def plan_reset(
 
 
 def at_checkpoint(move: LeaseReset, at: ExtendedSequenceNumber) -> LeaseReset:
-    """Return the same step with the checkpoint that its instant leads to."""
+    """Return the same step with the checkpoint that was found for its instant."""
     return replace(
         move,
         at=at,

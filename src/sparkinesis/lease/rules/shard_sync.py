@@ -25,7 +25,7 @@ class ShardEnd:
     seen_ms: int | None = None
     """The time at which the end was read (epoch ms, by the service's clock)."""
     not_before_ms: int | None = None
-    """No record of the children arrived before this; None: unknown."""
+    """The time (epoch ms) before which no record of the children arrived; None: unknown."""
 
 
 UNSEEN = ShardEnd()
@@ -33,7 +33,7 @@ UNSEEN = ShardEnd()
 _T = TypeVar("_T")
 
 _TRIES = 5
-"""Listings to ask for while a reshard makes them contradict themselves."""
+"""Tries of a task while a reshard makes the listings of shards contradict themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +41,15 @@ class ChildLeases:
     """The leases to create for the children of a finished shard."""
 
     create: tuple[Lease, ...]
-    """Some may exist by then: another parent's owner creates the same."""
+    """The leases to create; some may exist by then, as another parent's owner creates them, too."""
     wait_for: tuple[str, ...] = ()
-    """Shards that need leases before a child can get one. Plan again later."""
+    """Shards that need leases before a child can get one: plan again later."""
 
 
 def by_birth(shards: Iterable[Shard]) -> list[Shard]:
     """Return the shards with parents before children, the order in which to create leases.
 
-    A crash in between then leaves no child lease without those of its parents.
+    In this order, a crash in between leaves no child lease without the leases of its parents.
     """
     return sorted(shards, key=lambda s: (sequence_order(s.starting_sequence_number), s.id))
 
@@ -79,7 +79,7 @@ def require_tiling(shards: Iterable[Shard]) -> None:
 
 
 def through_reshard(task: Callable[[], _T], wait: Callable[[float], object]) -> _T:
-    """Return what ``task`` returns, and retry it a few times, a second apart: it lists shards.
+    """Return the result of ``task``, which lists shards; retry it a few times, a second apart.
 
     Raises the `InconsistentShardsError` of the last try.
     """
@@ -148,7 +148,7 @@ def _missing_by_kcl(lineage: Lineage, leased: set[str], *, is_latest: bool) -> s
     orphans = [s for s in lineage.open_shards() if s not in leased]
     missing: set[str] = set()
     is_descendant: dict[str, bool] = dict.fromkeys(leased, True)
-    begins: set[str] = set()  # Oldest ancestors that reading must begin with.
+    begins: set[str] = set()  # The oldest ancestors, at which reading must begin.
     for shard_id in _ancestors_first(lineage, orphans, leased):
         known = lineage.shards[shard_id].parents
         parents = [p for p in known if p in leased or p in lineage.shards]
@@ -291,10 +291,10 @@ def expired_unread(
     """
     missing = list(missing)
     there = {shard.id for shard in shards} | {lease.shard_id for lease in (*leases, *missing)}
-    gone = [
+    expired = [
         (lease.shard_id, tuple(p for p in lease.parent_ids if p not in there)) for lease in missing
     ]
-    return [(shard_id, parents) for shard_id, parents in gone if parents]
+    return [(shard_id, parents) for shard_id, parents in expired if parents]
 
 
 def is_to_come(shard_id: str, leased: Collection[str], lineage: Lineage) -> bool:

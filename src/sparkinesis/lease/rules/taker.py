@@ -1,7 +1,7 @@
 """The leases that a worker adopts, takes or steals. Each worker decides alone, by the same rules.
 
-The rules are those of the KCL 2.x (``DynamoDBLeaseTaker``), with its known weak spots mended: the
-first worker does not grab all new leases, and balance is reached in a few scans of the table.
+The rules are those of the KCL 2.x (``DynamoDBLeaseTaker``), with two improvements: the first worker
+does not take all new leases, and balance is reached in a few scans of the table.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LEFT_LYING = 2
 """Scans after which any worker may take a lease that has no live owner.
 
 The KCL waits for three failover times (``veryOldLeaseDurationMultiplier``), and scans the table
-once in two: a released lease that is a Java worker's share would lie idle for that long."""
+only every two failover times: a released lease in a Java worker's share would be idle that long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,8 @@ class Observation:
     """Owner and checkpoint owner."""
     owners_since: float
     foreign_renewals: int = 0
-    """The number of times that the counter moved while the row named this worker as owner, but this
-    worker did not hold the lease."""
+    """The number of times that the counter moved while the row named this worker as owner although
+    this worker did not hold the lease."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class TakeSettings:
     max_leases_to_steal: int
     handoff_timeout: float
     scan_interval: float
-    """The time between two scans. For so long a worker leaves part of new leases to others."""
+    """The time between two scans. New leases younger than this are partly left to others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def observe(
     ``now`` is the time after the scan, so that no lease seems older than it is. ``held``: the keys
     of all leases that this worker held before the scan or holds after it.
 
-    Unlike in the KCL, a new lease without owner is first seen now, not ages ago.
+    Unlike in the KCL, a new lease without an owner counts as first seen now, not as very old.
     """
     seen = {}
     for lease in leases:
@@ -124,11 +124,11 @@ def plan_takes(
 ) -> TakePlan:
     """Return the plan for one scan, given `observe` of the same leases. Ignores finished leases.
 
-    ``held``: keys of the leases that this worker holds. ``asked``: those that it asked the handoff
-    of (``TakePlan.steal``) and did not get yet. ``busy``: shards that this worker does not read
-    now; one of them without an owner does not keep the worker from stealing others. ``legacy``:
-    workers that do not know handoffs (`sparkinesis.lease.rules.legacy_workers`). Needs an
-    observation of each lease.
+    ``held``: keys of the leases that this worker holds. ``asked``: keys of the leases that it has
+    requested (``TakePlan.steal``) but does not hold yet. ``busy``: shards that this worker must not
+    read now; an unowned lease of a busy shard does not keep the worker from stealing others.
+    ``legacy``: workers that do not support handoffs (`sparkinesis.lease.rules.legacy_workers`).
+    Each lease needs an observation.
     """
     rows = [lease for lease in leases if not lease.is_finished]
     stray = [row for row in rows if row.actual_owner == worker_id and row.key not in held]
@@ -230,8 +230,8 @@ def _plan_available(
     """Return the candidates, and the number of them to take.
 
     The target is the KCL's: leases divided by workers, rounded up. Only workers that own a lease
-    are known and count, so half of the target is taken of new leases at first, and the rest after
-    others have scanned the table.
+    are known and count. So a worker takes only half of its need in new leases at first, and the
+    rest after others have scanned the table.
     """
     have = counts[snapshot.worker_id]
     room = max(0, snapshot.settings.max_leases - have)
@@ -256,7 +256,8 @@ def _plan_steals(snapshot: _Snapshot, counts: Counter[str], rng: random.Random) 
 
     From the same scan, all workers compute the same shares and the same recipients, so that workers
     that scan at the same time do not steal the same leases. A worker without leases is not known to
-    others: it chooses at random, and only half of its share at first, since there may be more.
+    the others: it chooses at random, and only half of its share at first, as there may be more
+    workers without leases.
     """
     shares = _fair_shares(counts, len(snapshot.rows))
     surplus = _surplus(snapshot, counts, shares)

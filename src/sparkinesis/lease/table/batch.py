@@ -1,6 +1,6 @@
-"""Many conditional writes in one call: BatchExecuteStatement, each statement on its own terms.
+"""Sends many independent conditional writes in one call, BatchExecuteStatement.
 
-The service charges for each what an UpdateItem costs; saved are requests, their signatures, and
+The service charges each statement like an UpdateItem. A batch saves requests, their signatures, and
 the time to wait for them.
 """
 
@@ -34,7 +34,7 @@ _CODES = {
     "ResourceNotFound": "ResourceNotFoundException",
     "ValidationError": "ValidationException",
 }
-"""A statement's error codes, and what UpdateItem calls the same."""
+"""A statement's error codes, and UpdateItem's names for the same errors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Failed:
     """A statement that was not executed, as far as its answers show."""
 
     error: ClientError | BotoCoreError
-    """The statement's own, in the shape of a call's; or the call's, of which it was a part."""
+    """The statement's own error, in the shape of a call's; or the error of the whole call."""
     is_in_doubt: bool = False
     """True if a try of the statement may have taken effect nevertheless."""
 
@@ -76,7 +76,7 @@ def write_batch(
             if isinstance(outcome, Failed) and is_retryable(outcome.error):
                 raise outcome.error
 
-    with suppress(ClientError, BotoCoreError):  # each statement has noted its own
+    with suppress(ClientError, BotoCoreError):  # each failed outcome holds its error
         retry.call(send)
     return [outcome for outcome in outcomes if outcome is not None]
 
@@ -89,9 +89,9 @@ def is_unsettled(outcome: Lease | Failed | None) -> bool:
 def outcome_of(
     update: Update, response: Mapping[str, Any], *, was_in_doubt: bool
 ) -> Lease | Failed:
-    """The outcome of a statement by its part of the answer.
+    """Return the outcome of a statement by its part of the answer.
 
-    ``was_in_doubt``: an earlier try may have taken effect. A refusal then may be of its own making.
+    ``was_in_doubt``: an earlier try may have taken effect, which may be why this one is refused.
     """
     said = response.get("Error")
     if said is None:
@@ -112,14 +112,14 @@ def _execute(client: Any, statements: Sequence[Mapping[str, Any]]) -> Sequence[M
     answer = client.batch_execute_statement(Statements=statements)
     responses: Sequence[Mapping[str, Any]] = answer.get("Responses") or ()
     if len(responses) != len(statements):
-        # A server that is not DynamoDB: what it has done of them nobody knows.
+        # This server is not DynamoDB. Any of the statements may have been executed.
         said = f"{len(responses)} answers came for {len(statements)} statements"
         raise _client_error("IncompleteAnswer", said, 500)
     return responses
 
 
 def _as_client_error(error: Mapping[str, Any]) -> ClientError:
-    """A statement's error in the shape of a call's, for what is to be done about both."""
+    """Return a statement's error in the shape of a call's, so that both are handled alike."""
     code = error["Code"]
     status = 500 if code == "InternalServerError" else 400
     more = {"Item": error["Item"]} if error.get("Item") else {}

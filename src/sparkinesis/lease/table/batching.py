@@ -1,9 +1,9 @@
 """Batched writes of a worker, used only if the server supports batches correctly.
 
-Servers that speak DynamoDB's API may lack BatchExecuteStatement, fail in it, or answer success for
-a statement whose condition does not hold, so that a lease which is another worker's by now would
-count as renewed. A probe tells before the first batch. Later on, a write that succeeds alone
-although its batch has failed tells that batches are at fault, and not the service as a whole.
+Some servers with DynamoDB's API lack BatchExecuteStatement, fail in it, or report success for a
+statement whose condition does not hold. A lease that another worker has taken would then count as
+renewed. A probe before the first batch detects these servers. Later, if a batch fails and one of
+its writes succeeds alone, the fault lies in batches and not in the service as a whole.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ from sparkinesis.stream.calls.retry import error_code, is_retryable
 _log = logging.getLogger(__name__)
 
 BATCHES_AGAIN = 600.0
-"""Seconds until batches that were not permitted, or failed, are tried again."""
+"""Seconds after which batches that were not permitted, or failed, are tried again."""
 
 _UNABLE = frozenset({"UnknownOperationException", "InvalidAction", "ValidationException"})
-"""Codes of a server that does not know the call, or its statements: it will not learn them."""
+"""Codes of a server that does not know the call or its statements; retries are useless."""
 
 Result = Lease | SparkinesisError | Failed
 
 
 @dataclass(frozen=True, slots=True)
 class Suspicion:
-    """Something that speaks against batches, to be confirmed by a write that succeeds alone."""
+    """A sign that the server cannot write batches; a write that succeeds alone confirms it."""
 
     failed: Failed
     is_for_good: bool
     """True if the worker never tries batches again."""
     cleared_by: type[SparkinesisError] | None = None
-    """The error of a single write that tells that the matter is not batches."""
+    """The error of a single write that refutes the suspicion."""
 
 
 def suspect(results: Sequence[Result]) -> Suspicion | None:
-    """The suspicion that the results of one batch raise. Pure.
+    """Return the suspicion that the results of one batch raise, if any. Pure.
 
-    Throttling, time-outs and broken connections raise none: they would meet a single write, too.
+    Throttling, time-outs and broken connections raise none: single writes fail by them, too.
     """
     failed = [result for result in results if isinstance(result, Failed)]
     for one in failed:
@@ -94,15 +94,15 @@ class Batching:
         """True once the server has refused a statement whose condition does not hold."""
         self._is_over = False
         self._alone_until: float | None = None
-        """None while batches work, as far as is known."""
+        """The time at which batches are tried again; None while batches work."""
         self._suspicion: Suspicion | None = None
-        """Raised by a probe that failed."""
+        """The suspicion that a failed probe raised."""
 
     def size(self, leases: Sequence[Lease]) -> int:
-        """The most writes that a call may take now: `BATCH`, or 1.
+        """Return the most writes that one call may hold now: `BATCH`, or 1.
 
-        ``leases``: those that are to be written to, one of which serves for the probe, which is
-        sent when there are two for the first time. Until it is answered, each goes alone.
+        ``leases``: the leases to write. If there are two or more, one of them serves for the probe.
+        Until the server has passed the probe, each lease is written alone.
         """
         if not self._are_tried():
             return 1
@@ -111,7 +111,7 @@ class Batching:
         return BATCH if self._is_proven else 1
 
     def write(self, updates: Sequence[Update]) -> list[Lease | SparkinesisError]:
-        """Write each: in the same order the row, or the error that `LeaseTable.write` raises."""
+        """Write the updates; return, in order, the rows or the errors of `LeaseTable.write`."""
         if len(updates) == 1 or not self._are_tried():
             return [self._alone(update) for update in updates]
         results = self._table.write_batch(updates)
@@ -159,14 +159,14 @@ class Batching:
     def _each_alone(
         self, updates: Sequence[Update], results: Sequence[Result], suspicion: Suspicion
     ) -> list[Result]:
-        """Write what has failed again, each by a call of its own."""
+        """Retry the failed writes of a batch, each by a call of its own."""
         outcomes = list(results)
         for i, (update, failed) in enumerate(zip(updates, results, strict=True)):
             if not isinstance(failed, Failed):
                 continue
             outcomes[i] = alone = self._table.try_write(update, in_doubt=failed.is_in_doubt)
             if suspicion.cleared_by is not None and isinstance(alone, suspicion.cleared_by):
-                break  # an outage, or no right to write at all: 24 more calls would meet the same
+                break  # an outage, or no permission to write: 24 more calls would fail, too
             if _is_answered(alone):
                 self._confirm(suspicion)
         return outcomes

@@ -1,7 +1,6 @@
-"""boto3's DynamoDB client, with an own decoding of Scan answers.
+"""boto3's DynamoDB client, with a faster decoder for Scan answers.
 
-A worker scans its table every few seconds; botocore's parser would walk every attribute of every
-row.
+A worker scans its table every few seconds. botocore's parser visits every attribute of every row.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ _READ_TIMEOUT = 5.0
 """Seconds. A renewal that hangs must leave time for another within the failover time."""
 
 _BINARY = "pendingCheckpointState"
-"""The one attribute of a lease that is binary, which JSON has in base64."""
+"""The only binary attribute of a lease; JSON holds it in base64."""
 
 
 @functools.lru_cache(maxsize=16)
 def dynamodb_client(region: str | None, endpoint: str | None, credentials: CredentialSource) -> Any:
-    """One client, and so one pool of connections, per process, region, endpoint and role."""
+    """Return the client, with its connection pool, of this process, region, endpoint and role."""
     client = open_client("dynamodb", credentials, region, endpoint, read_timeout=_READ_TIMEOUT)
     client.meta.events.register("before-parse.dynamodb.Scan", _decode_scan)
     return client
@@ -33,7 +32,7 @@ def dynamodb_client(region: str | None, endpoint: str | None, credentials: Crede
 def _decode_scan(
     response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any
 ) -> None:
-    """Decode the rows ourselves and leave botocore's parser an empty document.
+    """Decode the rows here, and leave an empty document for botocore's parser.
 
     ``before-parse`` is botocore's own hook for custom parsing.
     """

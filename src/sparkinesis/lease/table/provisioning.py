@@ -1,4 +1,4 @@
-"""Creating a lease table, and making sure that a table is one."""
+"""Creates a lease table, or checks that an existing table is a lease table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _USABLE = {"ACTIVE", "UPDATING"}
 
 
 class ProvisionOptions(Protocol):
-    """The options of a table to create; `sparkinesis.worker.options.LeaseTableOptions` has them."""
+    """The options of a table to create; see `sparkinesis.worker.options.LeaseTableOptions`."""
 
     @property
     def billing_mode(self) -> str: ...
@@ -51,10 +51,10 @@ def provision(
     retry: Retry,
     patience: Patience,
 ) -> bool:
-    """Create ``table`` if it is missing, and wait until it can be used. Whether this created it.
+    """Create ``table`` if it is missing, and wait until it is usable. Return True if created here.
 
-    Raises `LeaseTableError` for a table that is no lease table, or does not become usable, and
-    botocore's errors, those of the calls made.
+    Raises `LeaseTableError` for a table that is not a lease table or does not become usable, and
+    botocore's errors for failed calls.
     """
     description = _describe(client, table, retry)
     created = False
@@ -69,7 +69,7 @@ def provision(
 
 
 def creation(name: str, options: ProvisionOptions) -> dict[str, Any]:
-    """The arguments of CreateTable."""
+    """Return the arguments of CreateTable."""
     request: dict[str, Any] = {
         "TableName": name,
         "KeySchema": [{"AttributeName": "leaseKey", "KeyType": "HASH"}],
@@ -89,7 +89,7 @@ def creation(name: str, options: ProvisionOptions) -> dict[str, Any]:
 
 
 def keys_of(description: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """Name, type (S, N, B) and role (HASH, RANGE) of each attribute of the primary key."""
+    """Return name, type (S, N, B) and role (HASH, RANGE) of each attribute of the primary key."""
     types = {a["AttributeName"]: a["AttributeType"] for a in description["AttributeDefinitions"]}
     return [
         (key["AttributeName"], types[key["AttributeName"]], key["KeyType"])
@@ -114,7 +114,7 @@ def _create(client: Any, table: TableAddress, options: ProvisionOptions, retry: 
     try:
         retry.call(lambda: client.create_table(**creation(table.name, options)))
     except ClientError as error:
-        # Another worker was faster, which is what was wanted.
+        # Another worker was faster: the table exists.
         if error_code(error) == "ResourceInUseException":
             return False
         raise
@@ -150,7 +150,7 @@ def _wait(client: Any, table: TableAddress, retry: Retry, patience: Patience) ->
 
 
 def _recoverable(client: Any, table: TableAddress, retry: Retry, patience: Patience) -> None:
-    """Switch point-in-time recovery on, at each start, as the KCL does."""
+    """Enable point-in-time recovery. The KCL does so at each start, too."""
     deadline = patience.clock() + patience.give_up_after
     while True:
         try:
@@ -161,7 +161,7 @@ def _recoverable(client: Any, table: TableAddress, retry: Retry, patience: Patie
                 )
             )
         except ClientError as error:
-            # Of a table that is seconds old.
+            # The service refuses the call for a table that is seconds old.
             passing = error_code(error) == "ContinuousBackupsUnavailableException"
             if not passing or patience.clock() >= deadline:
                 raise

@@ -1,10 +1,10 @@
-"""The conditional writes to a lease's row: what each demands of the row, and what it leaves. Pure.
+"""Builds the conditional writes to a lease's row, with the condition and effect of each. Pure.
 
 Conditions and effects are those of the KCL's ``DynamoDBLeaseRefresher`` and
-``DynamoDBLeaseSerializer`` (3.x). Ours are `reset`, `withdraw_handoff`, the attributes that
-`sparkinesis.lease.lease` names, and that what an owner writes demands the owners that it knows
-beside the counter: a lease that was deleted by hand and made anew counts from the start, and may be
-another worker's at the very number that its old owner knows.
+``DynamoDBLeaseSerializer`` (3.x), with these additions: `reset`, `withdraw_handoff`, the attributes
+that `sparkinesis.lease.lease` names, and the owners in the conditions of an owner's writes. A lease
+that was deleted by hand and created again counts from 0, so the counter alone could match although
+another worker owns the lease.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from sparkinesis.stream.position import AfterRecord, AtTimestamp
 AttributeValue: TypeAlias = Mapping[str, Any]
 
 _NO_COUNTER = -1
-"""Counters begin at 0, and are raised only."""
+"""A counter that no lease has: counters begin at 0 and only rise."""
 
 _PENDING = ("pendingCheckpoint", "pendingCheckpointSubSequenceNumber", "pendingCheckpointState")
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """A write to one existing row, in one piece or not at all.
+    """An atomic write to one existing row.
 
-    Attributes that it does not name stay as they are, whoever wrote them.
+    Attributes that the update does not name keep their values.
     """
 
     after: Lease
-    """The row that it leaves, if the row was as known before."""
+    """The row after the write, if the row before it was as known."""
     expected: Mapping[str, AttributeValue | None]
-    """The attributes that the row must hold; None: must be absent. The row itself must exist."""
+    """The values that the row must have; None: must be absent. The row itself must exist."""
     set: Mapping[str, AttributeValue]
     add: Sequence[str] = ()
     """Numbers to raise by one."""
@@ -47,7 +47,7 @@ class Update:
         return self.after.key
 
     def request(self, table: str) -> dict[str, Any]:
-        """The arguments of UpdateItem. Its answer holds the whole row, a refusal the old one."""
+        """Return UpdateItem's arguments; the answer holds the new row, a refusal the old one."""
         values = {f":{name}": value for name, value in self.set.items()}
         clauses = []
         if self.set:
@@ -77,12 +77,12 @@ class Update:
         return {**request, "ExpressionAttributeValues": values} if values else request
 
     def statement(self, table: str) -> dict[str, Any]:
-        """The same as a statement of BatchExecuteStatement (PartiQL).
+        """Return the same write as a statement of BatchExecuteStatement (PartiQL).
 
-        Only of updates that set: PartiQL could not add to a number without knowing it.
+        Updates that raise a number have no statement: PartiQL needs the number's value for that.
         """
         assert not self.add
-        # An UPDATE of PartiQL creates no row: that of a missing one fails its condition.
+        # PartiQL's UPDATE creates no row: for a missing row, its condition fails.
         words = [f'UPDATE "{table}"', *(f"SET {name}=?" for name in self.set)]
         words += [f"REMOVE {name}" for name in self.remove]
         parameters = [*self.set.values(), {"S": self.key}]
@@ -101,9 +101,10 @@ class Update:
 
 
 def renew(lease: Lease, known: AfterRecord | AtTimestamp | None = None) -> Update:
-    """Show that the owner lives. Refused once somebody asked for the lease, until that is known.
+    """Return a renewal, which shows that the owner is alive.
 
-    ``known``: what is known by now of arrival times at the checkpoint; None: nothing new.
+    The write is refused if a handoff was requested that ``lease`` does not show yet. ``known``: new
+    arrival times known at the checkpoint; None: nothing new.
     """
     changes: dict[str, AttributeValue] = {"leaseCounter": _number(lease.counter + 1)}
     after = replace(lease, counter=lease.counter + 1)
@@ -114,10 +115,10 @@ def renew(lease: Lease, known: AfterRecord | AtTimestamp | None = None) -> Updat
 
 
 def with_throughput(update: Update, kbps: float) -> Update:
-    """The same write, which tells the rate of its owner, too.
+    """Return the same write, which also stores the owner's rate.
 
-    Every owner's write does: an owner that leaves the rate alone is taken for a KCL before 3.0
-    (`sparkinesis.lease.rules.legacy_workers`).
+    Every write of an owner stores the rate: an owner that leaves it unchanged looks like a KCL
+    before 3.0 (`sparkinesis.lease.rules.legacy_workers`).
     """
     rounded = Decimal(str(kbps)).quantize(Decimal("0.000001"), ROUND_HALF_UP)
     return replace(
@@ -128,7 +129,7 @@ def with_throughput(update: Update, kbps: float) -> Update:
 
 
 def take(lease: Lease, worker_id: str) -> Update:
-    """Make a lease, whose owner is gone or is stolen from, this worker's."""
+    """Take a lease whose owner has died, or steal a lease, for this worker."""
     switches = _switches(lease, worker_id)
     return Update(
         replace(
@@ -146,7 +147,7 @@ def take(lease: Lease, worker_id: str) -> Update:
 
 
 def assign(lease: Lease, new_owner: str) -> Update:
-    """Give a lease to another worker: what its owner does at the end of a handoff."""
+    """Assign a lease to another worker; its owner does so at the end of a handoff."""
     switches = _switches(lease, new_owner)
     return Update(
         replace(
@@ -164,7 +165,7 @@ def assign(lease: Lease, new_owner: str) -> Update:
 
 
 def initiate_handoff(lease: Lease, new_owner: str) -> Update:
-    """Ask the owner for a lease: it goes on as ``checkpointOwner`` until it lets go."""
+    """Request a lease: its owner stays ``checkpointOwner`` until it releases the lease."""
     if lease.owner is None or lease.checkpoint_owner is not None:
         raise ValueError(f"{lease.key} has no owner to ask, or was asked already")
     return Update(
@@ -175,7 +176,7 @@ def initiate_handoff(lease: Lease, new_owner: str) -> Update:
 
 
 def withdraw_handoff(lease: Lease) -> Update:
-    """Ask for it no more: it is its ``checkpointOwner``'s again, who need not have noticed."""
+    """Withdraw the request for a lease: its ``checkpointOwner`` becomes the owner again."""
     if lease.checkpoint_owner is None:
         raise ValueError(f"{lease.key} was not asked for")
     return Update(
@@ -187,7 +188,7 @@ def withdraw_handoff(lease: Lease) -> Update:
 
 
 def evict(lease: Lease) -> Update:
-    """Let go of a lease. One that was asked for goes to whoever asked."""
+    """Release a lease; if a worker has requested it, that worker becomes its owner."""
     is_asked_for = lease.checkpoint_owner is not None
     return Update(
         replace(
@@ -210,21 +211,21 @@ def checkpoint(
     known: AfterRecord | None = None,
     moved_ms: int | None = None,
 ) -> Update:
-    """Everything up to ``at`` is done; what was prepared is settled by that.
+    """Return a checkpoint: everything up to ``at`` is done. Removes a prepared checkpoint.
 
-    ``known``: the record of ``at``, with its arrival time. ``moved_ms``: now, where the record
-    processor moves its shard.
+    ``known``: the record of ``at``, with its arrival time. ``moved_ms``: the present time, if the
+    record processor moves its shard to another position.
 
-    The application's first instant stays in the row: a row of an older version has it in its
-    checkpoint at LATEST only.
+    The application's first instant stays in the row. A row of an older version holds that instant
+    only in its checkpoint at LATEST.
     """
-    changes, gone = _place(at, timestamp_ms, known)
+    changes, removed = _place(at, timestamp_ms, known)
     application_ms, made_ms = lease.began_ms, lease.made_ms
     if moved_ms is not None:
         made_ms = moved_ms
         changes["leaseTimestamp"] = _number(moved_ms)
         if application_ms is None:
-            application_ms = 0  # the instant of the row will not be the application's
+            application_ms = 0  # the row will no longer hold the application's first instant
     if application_ms is not None and application_ms != lease.application_ms:
         changes["applicationTimestamp"] = _number(application_ms)
     return Update(
@@ -245,16 +246,16 @@ def checkpoint(
             **changes,
             "ownerSwitchesSinceCheckpoint": _number(0),
         },
-        remove=(*_PENDING, *gone),
+        remove=(*_PENDING, *removed),
     )
 
 
 def fix_instant(lease: Lease, timestamp_ms: int) -> Update:
     """Store the instant of a sentinel checkpoint. A prepared checkpoint stays.
 
-    A KCL wrote the checkpoint, maybe long ago: when the application began is not known.
+    A KCL wrote the checkpoint, maybe long ago, so the application's first instant is unknown.
     """
-    changes, gone = _place(lease.checkpoint, timestamp_ms)
+    changes, removed = _place(lease.checkpoint, timestamp_ms)
     application_ms = lease.application_ms
     if application_ms is None:
         application_ms = 0
@@ -269,12 +270,12 @@ def fix_instant(lease: Lease, timestamp_ms: int) -> Update:
         ),
         _as_known(lease),
         {"leaseCounter": _number(lease.counter + 1), **changes},
-        remove=gone,
+        remove=removed,
     )
 
 
 def prepare(lease: Lease, pending: PendingCheckpoint) -> Update:
-    """The first phase of a checkpoint in two."""
+    """Return the first phase of a two-phase checkpoint."""
     changes: dict[str, AttributeValue] = {
         "leaseCounter": _number(lease.counter + 1),
         "pendingCheckpoint": {"S": pending.at.sequence_number},
@@ -315,15 +316,15 @@ def reset(
     now_ms: int | None = None,
     began_ms: int | None = None,
 ) -> Update:
-    """An operator's: begin at ``at``, whoever has the lease now.
+    """Return an operator's reset of a lease to ``at``. It ends the ownership of any worker.
 
-    ``now_ms``: the service's clock. ``began_ms``: the application's first instant from now on; that
-    of LATEST, where this is not given.
+    ``now_ms``: the service's clock. ``began_ms``: the application's first instant from now on;
+    default: the instant of LATEST, if ``at`` is LATEST.
 
-    The counter goes up by two. By one, a Java owner that lives would take it for its own write,
-    whose answer was lost.
+    The counter rises by two: after a rise by one, a live Java owner would mistake the reset for its
+    own write whose answer was lost.
     """
-    changes, gone = _place(at, timestamp_ms)
+    changes, removed = _place(at, timestamp_ms)
     application_ms, made_ms = lease.began_ms, lease.made_ms
     if at.is_latest:
         application_ms = timestamp_ms
@@ -354,16 +355,16 @@ def reset(
             **changes,
             "ownerSwitchesSinceCheckpoint": _number(0),
         },
-        remove=("leaseOwner", "checkpointOwner", *_PENDING, *gone),
+        remove=("leaseOwner", "checkpointOwner", *_PENDING, *removed),
     )
 
 
 def probe(lease: Lease) -> Update | None:
-    """A write that has to be refused, and changes nothing where it is not.
+    """Return a write that the server must refuse; None if the lease's hash range is unknown.
 
-    For a server that may not heed conditions: the counter is one that no lease has, and what is set
-    is the first hash key of the shard, to what it is. That never changes, whoever writes meanwhile.
-    None where the lease's hash keys are not known.
+    It tests whether a server checks conditions: it expects a counter that no lease has. If the
+    server executes it, nothing changes: it sets the first hash key, which never changes, to its
+    present value.
     """
     if lease.hash_range is None:
         return None
@@ -375,7 +376,7 @@ def probe(lease: Lease) -> Update | None:
 
 
 def delete(lease: Lease, table: str) -> dict[str, Any]:
-    """The arguments of DeleteItem: of a finished lease while it is finished, else as known."""
+    """Return DeleteItem's arguments: the lease must still be finished, or else be unchanged."""
     name = "checkpoint" if lease.is_finished else "leaseCounter"
     value = {"S": lease.checkpoint.sequence_number} if lease.is_finished else _number(lease.counter)
     return {
@@ -387,10 +388,9 @@ def delete(lease: Lease, table: str) -> dict[str, Any]:
 
 
 def has_landed(update: Update, row: Lease) -> bool:
-    """Return True if ``row`` is what ``update`` leaves. For updates whose answers were lost only.
+    """Return True if ``row`` shows that ``update``, whose answer was lost, took effect.
 
-    Since then, the lease may also have been asked for, or asked for no more, which leaves the
-    counter alone.
+    A handoff may have been requested or withdrawn since: neither changes the counter.
     """
     return _fenced(update.after) == _fenced(row)
 
@@ -409,7 +409,7 @@ def _owners(lease: Lease) -> dict[str, AttributeValue | None]:
 
 
 def _switches(lease: Lease, new_owner: str) -> tuple[str, ...]:
-    """The attribute to raise, if this makes another worker than before read the shard."""
+    """Return the attribute to raise if the shard gets another reader than before."""
     others = {lease.owner, lease.checkpoint_owner} - {None, new_owner}
     return ("ownerSwitchesSinceCheckpoint",) if others else ()
 
@@ -417,21 +417,21 @@ def _switches(lease: Lease, new_owner: str) -> tuple[str, ...]:
 def _place(
     at: ExtendedSequenceNumber, timestamp_ms: int | None, known: AfterRecord | None = None
 ) -> tuple[dict[str, AttributeValue], tuple[str, ...]]:
-    """The attributes of a checkpoint: those to set, and those that the new one does not have."""
+    """Return the attributes of a checkpoint to set, and the names of those to remove."""
     changes: dict[str, AttributeValue] = {
         "checkpoint": {"S": at.sequence_number},
         "checkpointSubSequenceNumber": _number(at.sub_sequence_number),
     }
-    gone = []
+    removed = []
     if timestamp_ms is None:
-        gone.append("checkpointTimestamp")
+        removed.append("checkpointTimestamp")
     else:
         changes["checkpointTimestamp"] = _number(timestamp_ms)
     if known is None:
-        gone.append("checkpointPosition")
+        removed.append("checkpointPosition")
     else:
         changes["checkpointPosition"] = {"S": str(known)}
-    return changes, tuple(gone)
+    return changes, tuple(removed)
 
 
 def _number(value: int) -> AttributeValue:

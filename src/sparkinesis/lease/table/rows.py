@@ -1,7 +1,8 @@
 """Reads the rows of a lease table, and detects rows with values that no KCL writes.
 
-Such a row was usually edited by hand. It is not guessed at, and not ignored as if its shard had no
-lease: the shard waits until the row is repaired, and every reader of the table reports the reason.
+Usually, someone has edited the row by hand. The row is neither guessed at, nor ignored as if its
+shard had no lease: the shard waits until the row is repaired, and every reader of the table reports
+the reason.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from sparkinesis.stream.position import END_OF_TIME_MS
 _SHARD_ID = re.compile(r"(?:.*:)?shardId-[0-9]+", re.DOTALL)
 _SEQUENCE_NUMBER = re.compile(r"[0-9]{1,128}")
 _MOST = 2**62
-"""The bound of valid numbers: no counter gets there, and Java's numbers end soon after."""
+"""The bound of valid numbers: no counter gets there, and Java's ``long`` ends at 2**63."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ REFUSED = "ConditionalCheckFailedException"
 
 
 def _brief_retry() -> Retry:
-    # Renewals and checkpoints have retries of their own, which know more than a single call.
+    # Brief, because renewals and checkpoints are retried by their callers, who know the deadline.
     return Retry(base=0.05, cap=1.0, give_up_after=3.0)
 
 
@@ -208,7 +208,7 @@ class LeaseTable(TableAddress):
     ) -> list[Lease | SparkinesisError | Failed]:
         """Write at most 25 updates in one call; return the row or the failure of each, in order.
 
-        `LeaseChangedError` for a refused write, `Failed` for a write that the server did not make.
+        A refused write gives `LeaseChangedError`; a write that the server did not make, `Failed`.
         """
         try:
             client = dynamodb_client(self.region, self.endpoint, self.credentials)
@@ -244,7 +244,7 @@ class LeaseTable(TableAddress):
         row = self._row(update.key, consistent=True) if item is None else read_row(item)
         if isinstance(row, Lease) and in_doubt and requests.has_landed(update, row):
             return row
-        # `from None`: the refusal is no error of its own.
+        # `from None`: the refusal adds nothing to the error.
         raise self._changed(update, row) from None
 
     def _changed(

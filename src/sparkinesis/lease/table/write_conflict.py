@@ -1,4 +1,4 @@
-"""Refused writes: tells a handoff request from an own earlier write and from a lost lease."""
+"""Interprets refused writes: a handoff request, an own earlier write, or a lost lease. Pure."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def resolve_conflict(
 ) -> StillHeld | LeaseLoss:
     """Decide whether the sender still owns the lease, after a write for ``known`` met ``row``.
 
-    The KCL also takes a counter that is one higher for its own write. Here it must be one of
+    The KCL takes any counter that is one higher for its own write. Here, the row must match one of
     ``unanswered``, the sender's writes since ``known`` whose answers never came: otherwise a second
-    worker of the same id would go unnoticed, and both would read the shard.
+    worker with the same id would stay unnoticed, and both would read the shard.
     """
     if row is None:
-        return LeaseLoss("its row was deleted from the lease table, or is no lease any more")
+        return LeaseLoss("its row was deleted from the lease table, or is no longer a lease")
     if row.actual_owner is None:
         return LeaseLoss("it was released or reset by somebody else")
     if row.actual_owner != worker_id:
@@ -62,8 +62,8 @@ def resolve_conflict(
         if has_landed(update, row):
             return StillHeld(row, update)
     if row.owner not in {worker_id, known.owner}:
-        # A KCL before 3.0, which knows nothing of handoffs, takes by the counter alone and leaves
-        # checkpointOwner in the row: it still names this worker.
+        # A KCL before 3.0 does not know handoffs: it takes a lease by the counter alone and leaves
+        # checkpointOwner, which still names this worker, in the row.
         return LeaseLoss(f"worker {row.owner} has taken it")
     return LeaseLoss(
         f"another process writes to it as worker {worker_id} too: its counter is {row.counter}, "
