@@ -54,7 +54,7 @@ def checkpoint_at(
 
 
 def _last_before(probe: _ShardProbe) -> Record | None:
-    """Return the record before the first one since the instant; None if there is none."""
+    """Return the record before the first one since the instant; None if no record is older."""
     oldest = probe.probe(TRIM_HORIZON, 1).last
     if oldest is None:
         return None

@@ -69,7 +69,7 @@ class LeaseCoordinator:
         """Leases that this worker has requested or tried to take, but does not hold yet, and their
         previous owners."""
         self._is_in_doubt = False
-        """True if a call for one of these failed that may have taken effect nevertheless."""
+        """True if a failed write to one of these leases may have taken effect nevertheless."""
         self._row_problems = RowProblems(table)
         self.snapshot = Snapshot()
         self.duplicate_worker_leases: tuple[str, ...] = ()
@@ -90,7 +90,7 @@ class LeaseCoordinator:
         Writes nothing.
         """
         leases = self._scan(consistent=True).leases
-        # Observed from now on, so that a lease that is not renewed can be taken sooner.
+        # Observing starts now, so that a lease that is not renewed can be taken sooner.
         self._observations = observe({}, leases, self._clock(), self._worker_id)
         before = self._counters(leases)
         if not before:
@@ -226,8 +226,8 @@ class LeaseCoordinator:
         return None
 
     def _write_request(self, row: Lease, write: Callable[[Lease, str], Lease]) -> Lease:
-        # Noted before the write: if its answer is lost, the table may name this worker as owner,
-        # and the lease would otherwise be left to expire.
+        # Note the request before the write: if the answer is lost, the table may name this worker
+        # as owner, and without the note the lease would be left to expire.
         was_asked = row.key in self._asked
         self._asked.setdefault(row.key, row.owner)
         try:
@@ -243,9 +243,9 @@ class LeaseCoordinator:
     def withdraw_requests(self) -> None:
         """Withdraw this worker's requests for leases that it does not hold yet, before it ends.
 
-        A lease that its owner has not released stays with the owner: released later, to a worker
-        that has ended, it would have to expire. For the thread that takes leases, or after its
-        end. Raises what `take` raises.
+        A lease that its owner has not released then stays with the owner. Otherwise the owner would
+        release it to a worker that has ended, and it would have to expire. Call this from the
+        thread that takes leases, or after that thread has ended. Raises what `take` raises.
         """
         trouble: LeaseTableError | None = None
         for key in list(self._asked):
@@ -289,6 +289,6 @@ class LeaseCoordinator:
         return all(row is None or row.is_finished for row in rows)
 
     def seem_finished(self, shard_ids: Sequence[str]) -> bool:
-        """Return the same by the last scan: a hint to call `are_finished`."""
+        """Return the same by the last scan, which may be outdated; `are_finished` confirms it."""
         unfinished = {row.shard_id for row in self.snapshot.leases if not row.is_finished}
         return unfinished.isdisjoint(shard_ids)

@@ -1,4 +1,4 @@
-"""A lease that this worker holds: the writes that it allows, and until when."""
+"""A lease that this worker holds: the writes to its row, and whether it may still write."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ KNOWN_EVERY_MS = 300_000
 """Arrival times are written only if they are this much newer than those in the row."""
 
 REFUSALS = 10
-"""Consecutive tries of one write. Each handoff request, or its withdrawal, costs one."""
+"""The most consecutive tries of one write. Each handoff request or withdrawal costs a try."""
 
 
 class HeldLease:
-    """A lease from the moment that this worker acquires it until it is lost or released.
+    """A lease from the moment when this worker acquires it until it is lost or released.
 
     Its identity serves as the KCL's concurrency token: a shard that is lost and acquired again has
     another `HeldLease`, so that a processor of the first cannot checkpoint under the second. Safe
@@ -46,8 +46,8 @@ class HeldLease:
         self.throughput_kbps: float | None = None
         """The measured rate, set by the worker; stored with each write of the owner."""
         self.known: tuple[ExtendedSequenceNumber, AfterRecord | AtTimestamp] | None = None
-        """A checkpoint and the arrival times known there; set by the reader, and stored now and
-        then with a renewal."""
+        """A checkpoint and the arrival times known at it; set by the reader, and stored with some
+        renewals."""
         self.key = lease.key
         self.shard_id = lease.shard_id
         self._lease = lease
@@ -91,7 +91,7 @@ class HeldLease:
     def is_held(self) -> bool:
         """Return True if the lease is not lost or released, and was renewed in the failover time.
 
-        The time counts from before the write was sent: no worker can have seen the write earlier.
+        The failover time starts when the renewal was sent: no worker can have seen it earlier.
         """
         return self._lost is None and self._clock() - self._renewed_at <= self._failover_time
 
@@ -155,11 +155,11 @@ class HeldLease:
             except LeaseChangedError as refused:
                 self._reconcile(refused.row)
                 raise self._lost_error("add children") from None
-            # Not the whole row: this write does not prove that this worker still owns the lease.
+            # Only the children: this write does not prove that this worker still owns the lease.
             self._lease = requests.add_children(self._lease, row.child_ids).after
 
     def release(self) -> None:
-        """Release the lease: to the worker that requested it, else to any. It is held no longer.
+        """Release the lease to the worker that requested it, else to any worker.
 
         Writes nothing if the lease is not held. Raises `LeaseTableUnavailableError`; the lease then
         expires before another worker takes it.
@@ -168,7 +168,7 @@ class HeldLease:
             if not self.is_held():
                 self._end(LeaseLoss("it was given up"))
                 return
-            # Before the write: once others may read the shard, this object must allow no write.
+            # End before the write: once others may read the shard, no more writes are allowed.
             self._end(LeaseLoss("it was given up"))
             try:
                 self._table.write(self._release_update(self._lease))
@@ -236,8 +236,8 @@ class HeldLease:
         at, known = self.known
         if at != self._lease.checkpoint:
             return None
-        told_ms = _clear_until(self._lease.known) or self._lease.timestamp_ms or 0
-        return known if (_clear_until(known) or 0) >= told_ms + KNOWN_EVERY_MS else None
+        stored_ms = _clear_until(self._lease.known) or self._lease.timestamp_ms or 0
+        return known if (_clear_until(known) or 0) >= stored_ms + KNOWN_EVERY_MS else None
 
     def _forget_arrivals(self) -> None:
         """Drop the known arrival times: they may be wrong at the new position.
@@ -256,7 +256,7 @@ class HeldLease:
         return requests.evict(row)
 
     def _write(self, doing: str, build: Callable[[Lease], Update | None]) -> None:
-        """Write the update that ``build`` makes of the known row; None: write nothing."""
+        """Write the update that ``build`` returns for the known row; None: write nothing."""
         with self._lock:
             for _ in range(REFUSALS):
                 self.require_held(doing)

@@ -71,7 +71,7 @@ class Lease:
     checkpoint: ExtendedSequenceNumber
     """Everything up to the checkpoint is done."""
     stream: StreamIdentifier | None = None
-    """None in the table of an application that reads one stream."""
+    """The stream; None in the table of an application that reads a single stream."""
     parent_ids: tuple[str, ...] = ()
     """The shard ids of the parents, sorted (shard ids even if the key is longer)."""
     owner: str | None = None
@@ -94,7 +94,7 @@ class Lease:
     """The arrival times known at the checkpoint. For a record: its arrival, and the time until
     which no record followed. For a sentinel: an instant before which no unread record arrived."""
     application_ms: int | None = None
-    """The instant (epoch ms) at which the application began at LATEST; None: the row does not tell;
+    """The instant (epoch ms) at which the application began at LATEST; None: not in the row;
     0: the instant is unknown, and no record may be skipped."""
     made_ms: int | None = None
     """The time (epoch ms) at which the lease was created or last reset."""
@@ -102,8 +102,8 @@ class Lease:
     def position(self) -> AfterRecord | AtTimestamp | Sentinel | None:
         """The position that the checkpoint stands for, with its instant or its arrival times.
 
-        LATEST is the position of a row that a Java KCL wrote at LATEST: without an instant. None is
-        that of AT_TIMESTAMP without an instant, which only the KCL's configuration tells.
+        LATEST is the position of a row that a Java KCL wrote at LATEST, without an instant. None is
+        the position of AT_TIMESTAMP without an instant, which only the KCL's configuration holds.
         Raises ValueError for a checkpoint that is neither a sequence number nor a sentinel.
         """
         at = self.checkpoint
@@ -116,9 +116,9 @@ class Lease:
 
     @property
     def began_ms(self) -> int | None:
-        """The application's first instant; None if the row does not tell.
+        """The application's first instant; None if the row does not hold it.
 
-        A row of an older version tells it until the first checkpoint.
+        A row of an older version holds it until the first checkpoint.
         """
         if self.application_ms is not None:
             return self.application_ms

@@ -28,7 +28,7 @@ class LeaseRenewer:
     """The leases that a worker holds.
 
     ``failover_time`` is in seconds; ``clock`` is monotonic. Call `renew_all` from one thread, three
-    times within the failover time; the rest is safe from any.
+    times within the failover time; call the other methods from any thread.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class LeaseRenewer:
         with self._lock:
             all_held = list(self._held.values())
         self._lose_expired(all_held)
-        # The longest without a renewal first, since a round may take long.
+        # Leases with the oldest renewals come first, since a round may take long.
         due = sorted((one for one in all_held if one.is_held()), key=lambda one: one.renewed_at)
         batches = list(batches_of(due, self._batching.size([one.lease for one in due])))
         failures: Counter[str] = Counter()

@@ -39,7 +39,7 @@ class RowProblems:
         self._broken = found
 
     def report_refusal(self, key: str, error: SparkinesisError) -> None:
-        """Log a write to a row that the service refuses for good."""
+        """Log a write to a row that the service refuses permanently."""
         if self._refused.get(key) != (why := str(error)):
             _log.error("The lease %s cannot be written and is skipped: %s", key, why)
         self._refused[key] = why

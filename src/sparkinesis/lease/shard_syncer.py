@@ -52,29 +52,29 @@ class ShardSyncSettings:
 
 
 _FRESH = 2.0
-"""Seconds before the end of a shard from which on a listing may already show the end."""
+"""A listing made up to this many seconds before a shard's end was seen may show the end."""
 _ASK_AGAIN = (1.0, 30.0)
 """Seconds between ListShards calls for a shard's children: the first pause, and the longest."""
-_WORTH_A_WORD = 60.0
+_WARN_AFTER = 60.0
 """Seconds without children in ListShards after which a warning is logged."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Unlisted:
-    """A shard that has ended, and whose children are not known yet."""
+    """A shard that has ended but whose children are not known yet."""
 
     since: float
     """The time at which its end was seen."""
     due: float
-    """The time from which on a listing may show the children."""
+    """The time of the oldest listing that may show the children."""
     pause: float = _ASK_AGAIN[0]
-    """Seconds between that listing and the next."""
+    """Seconds from that listing to the next."""
 
 
 class ShardSyncer:
     """Creates, audits and deletes the leases of one application.
 
-    `sync` is for the start, `step` for one thread, and `create_child_leases` for any thread.
+    Call `sync` at the start, `step` from one thread, and `create_child_leases` from any thread.
     """
 
     def __init__(
@@ -97,11 +97,11 @@ class ShardSyncer:
         self._wait = wait
         self._confidence = Confidence()
         self._waits: dict[str, tuple[float, tuple[str, ...]]] = {}
-        """By ended shard: the time of the last full check, and the leases its children wait for."""
+        """Each ended shard: time of the last full check, and the leases that its children need."""
         self._listing = ShardListing(client, clock)
         self._unlisted: dict[str, _Unlisted] = {}
-        """By the lease key of an ended shard."""
-        self._has_told_java = False
+        """The ended shards whose children are not known yet, by lease key."""
+        self._has_logged_java_note = False
         """True once the log has the note for operators of Java workers."""
         self._next_audit = clock() + settings.audit_interval
         self._next_cleanup = clock() + settings.cleanup_interval
@@ -117,14 +117,14 @@ class ShardSyncer:
 
     def _sync(self) -> None:
         scan = self._table.scan(consistent=True).single_stream
-        self._look_for_another_stream(scan.leases)
+        self._check_for_recreated_stream(scan.leases)
         if not scan.leases and not scan.broken:
             self._begin()
         elif find_hole(scan.leases) is not None and not scan.broken:
-            # An unreadable lease hides which shard it is for, and so which leases are missing.
+            # With an unreadable lease, it is unknown which leases are missing.
             self._fill_holes()
 
-    def _look_for_another_stream(self, leases: Iterable[Lease]) -> None:
+    def _check_for_recreated_stream(self, leases: Iterable[Lease]) -> None:
         """Log a warning about leases of a deleted stream of the same name."""
         by_shard = {one.shard_id: one for one in leases}
         positions = {
@@ -170,7 +170,7 @@ class ShardSyncer:
         self._create_late(missing, leases, shards, begin)
 
     def _lease_start(self, leases: Sequence[Lease]) -> tuple[LeaseStart, list[Shard]]:
-        """Return where a shard without a lease starts, and the shards to consider."""
+        """Return the start of shards without leases, and the shards to consider."""
         first_ms = application_start_ms(leases)
         since: AtTimestamp | None = None
         if isinstance(self._initial, AtTimestamp):
@@ -198,15 +198,15 @@ class ShardSyncer:
     ) -> None:
         """Create missing leases of an application that began earlier, and log the records lost."""
         self._create(missing)
-        gone = expired_unread(missing, leases, shards)
-        if not gone or begin.is_now:
+        expired = expired_unread(missing, leases, shards)
+        if not expired or begin.is_now:
             return
         stream = self._client.describe()
-        # The shortest period counts: the stream's own may have been shorter for a while, and
-        # nothing that is left of those shards would show it.
+        # The shortest possible retention counts: the stream's own may have been that short for a
+        # while, and nothing that is left of the expired shards would show it.
         if not begin.may_have_lost(stream.service_time_ms, SHORTEST_RETENTION_MS):
             return
-        for shard_id, parents in gone:
+        for shard_id, parents in expired:
             _log.warning(
                 "The parents of %s of %s had no lease, and they have expired: %s. The stream keeps "
                 "records for %g hours. Records in those shards, if any, were removed unread. "
@@ -237,8 +237,8 @@ class ShardSyncer:
                 for lease in leases
             ]
         begins = any(lease.checkpoint.sequence_number == AT_TIMESTAMP for lease in leases)
-        if begins and not self._has_told_java:
-            self._has_told_java = True
+        if begins and not self._has_logged_java_note:
+            self._has_logged_java_note = True
             _log.info(
                 "The leases of the %s start at an instant (AT_TIMESTAMP). A Java KCL that shares "
                 "the table before each shard has a checkpoint must be configured to start at the "
@@ -307,8 +307,8 @@ class ShardSyncer:
     ) -> bool:
         """Create the leases of a finished shard's children, and store their ids in its lease.
 
-        ``children``: those that the end of the shard named; empty if it named none, as some servers
-        do and the service may (ChildShards is optional). ListShards is called then.
+        ``children``: the ChildShards at the end of the shard. They may be empty, as ChildShards is
+        optional and some servers leave it out; ListShards is called then.
 
         Returns False, so call again: another parent of a merged child will get a lease, but has
         none yet, or the children are not listed yet.
@@ -345,7 +345,7 @@ class ShardSyncer:
         self._create_late(plan.create, [parent.lease, *scan.leases], shards, begin)
         if plan.wait_for:
             if not broken:
-                # Otherwise they wait forever: if the child has its lease, no audit finds a hole.
+                # Without this they wait forever: if the child has a lease, no audit finds a hole.
                 forgotten = orphaned_children(scan.leases, shards, begin)
                 self._create_late(forgotten, scan.leases, shards, begin)
             self._waits[parent.key] = (self._clock(), plan.wait_for)
@@ -360,10 +360,10 @@ class ShardSyncer:
         return True
 
     def _listed_children(self, parent: HeldLease) -> Sequence[Shard] | None:
-        """Return the children of an ended shard by ListShards; None: not listed yet.
+        """Return the children of an ended shard by ListShards; None if they are not listed yet.
 
-        One call serves all shards that end at about the same time, and the pauses grow while the
-        listing lags behind.
+        One call serves all shards that end at about the same time. The pauses grow while ListShards
+        does not show the end.
         """
         key, now = parent.key, self._clock()
         ended = self._unlisted.setdefault(key, _Unlisted(since=now, due=now - _FRESH))
@@ -381,7 +381,7 @@ class ShardSyncer:
         pause = min(2 * ended.pause, _ASK_AGAIN[1])
         self._unlisted[key] = _Unlisted(ended.since, now + ended.pause, pause)
         waited = now - ended.since
-        if waited >= _WORTH_A_WORD > waited - ended.pause:
+        if waited >= _WARN_AFTER > waited - ended.pause:
             _log.warning(
                 "%s of %s ended %.0f s ago without naming its children, and ListShards does not "
                 "show its end yet. The children are not read until it does.",
@@ -394,9 +394,9 @@ class ShardSyncer:
     def _still_waits(self, key: str) -> bool:
         """Return True if the leases that an ended shard's children wait for still do not exist.
 
-        A cheap check that is valid for a while only: whether the leases will ever exist takes a
-        scan of the whole table.
+        This check is cheap, but valid for a while only: a scan of the whole table is needed to know
+        if the leases will ever exist.
         """
-        looked_at, shard_ids = self._waits.get(key, (0.0, ()))
-        is_recent = self._clock() - looked_at < self._settings.cleanup_interval
+        checked_at, shard_ids = self._waits.get(key, (0.0, ()))
+        is_recent = self._clock() - checked_at < self._settings.cleanup_interval
         return bool(shard_ids) and is_recent and not any(map(self._table.get, shard_ids))
