@@ -16,10 +16,10 @@ from sparkinesis.errors import OptionError, SchemaMismatchError
 Rows: TypeAlias = "pa.RecordBatch | pa.Table | Sequence[Mapping[str, object]]"
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
-"""The directory of rows without a value, in Spark as in Hive; an empty string counts as none."""
+"""The directory of rows whose value is null or empty, as in Spark and Hive."""
 
 LONGEST_NAME = 255
-"""Bytes of a file's or directory's name on nearly all file systems."""
+"""The most bytes of a file's or directory's name on nearly all file systems."""
 
 _ESCAPED = {*map(chr, range(0x20)), *"\"#%'*/:=?\\\x7f{[]^"}
 """The characters of Spark's ``ExternalCatalogUtils.escapePathName``, and NUL."""
@@ -27,7 +27,7 @@ _ESCAPED = {*map(chr, range(0x20)), *"\"#%'*/:=?\\\x7f{[]^"}
 
 @dataclass(frozen=True)
 class SinkPlan:
-    """The settings of a sink, except its storage. Raises `OptionError` for unusable ones."""
+    """The settings of a sink, except its storage. Invalid settings raise `OptionError`."""
 
     schema: pa.Schema
     partition_by: Sequence[str]
@@ -43,7 +43,7 @@ class SinkPlan:
             raise OptionError(f"max_bytes is {self.max_bytes!r}; it must be a number, at least 1.")
         if not _is_number(self.max_age) or not self.max_age >= 0:
             raise OptionError(f"max_age is {self.max_age!r}; it must be seconds, at least 0.")
-        try:  # the schema alone, without a row: what fails here would fail in each file
+        try:  # a file without rows: a schema that fails here would fail in each file
             empty = self.file_schema.empty_table()
             pq.write_table(empty, pa.BufferOutputStream(), compression=self.compression)
         except (pa.ArrowException, TypeError, AttributeError) as error:
@@ -60,8 +60,8 @@ class SinkPlan:
     def fit(self, rows: Rows) -> pa.Table:
         """Return ``rows`` as a table of the schema.
 
-        A key that a mapping lacks is null; an Arrow column that is not there, or not in the schema,
-        is refused, as is a value that cannot be cast without loss. Raises `SchemaMismatchError`.
+        A key that a mapping lacks becomes null. Raises `SchemaMismatchError` for a missing Arrow
+        column, a column that is not in the schema, and a value that cannot be cast without loss.
         """
         if isinstance(rows, pa.RecordBatch):
             rows = pa.Table.from_batches([rows])
@@ -90,10 +90,10 @@ class SinkPlan:
         return pa.Table.from_arrays(columns, schema=self.schema)
 
     def split(self, table: pa.Table) -> list[tuple[str, pa.Table]]:
-        """The rows of each directory (relative; "" if there are no partitions), in their order.
+        """Return the rows of each directory (relative; "" without partitions), in their order.
 
-        Without an object for each row. Raises `SchemaMismatchError` for a value that makes a
-        directory's name too long.
+        Creates no Python object per row. Raises `SchemaMismatchError` for a value that makes the
+        name of a directory too long.
         """
         if not len(table):
             return []
@@ -106,7 +106,7 @@ class SinkPlan:
             level = pc.dictionary_encode(column, null_encoding="encode")
             levels.append((name, level.indices, level.dictionary.cast(pa.string())))
             code = pc.add(pc.multiply(code, len(level.dictionary)), level.indices)
-            # Anew each time: the product of three columns' numbers of values may not fit.
+            # Encode again after each column: the product of three cardinalities may overflow.
             code = pc.dictionary_encode(code).indices.cast(pa.int64())
         order = pc.sort_indices(code)
         rows = table.drop_columns([*self.partition_by]).take(order)
@@ -171,7 +171,7 @@ class SinkPlan:
 
 
 def directory(name: str, value: str | None) -> str:
-    """The directory of a column's value. Raises `SchemaMismatchError` if its name is too long."""
+    """Return the directory of a column's value; raise `SchemaMismatchError` if it is too long."""
     made = f"{_escape(name)}={_escape(value) if value else NULL}"
     if len(made.encode()) > LONGEST_NAME:
         raise SchemaMismatchError(
@@ -213,9 +213,10 @@ def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
 
 
 def _check_storable(column: pa.ChunkedArray, field: pa.Field) -> None:
-    """Arrow takes what Parquet refuses: nulls within nested values, seconds that are too many.
+    """Raise `SchemaMismatchError` for values that Arrow accepts and Parquet refuses.
 
-    Once taken, they would hold up each checkpoint.
+    These are nulls within nested values, and seconds out of range. Kept in memory, they would block
+    every checkpoint.
     """
     is_of_seconds = pa.types.is_timestamp(field.type) and field.type.unit == "s"
     if not is_of_seconds and not pa.types.is_nested(field.type):

@@ -30,14 +30,14 @@ DEFAULT_MAX_AGE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Rows of one call of `ParquetSink.write`, for one directory."""
+    """The rows of one directory from one call of `ParquetSink.write`."""
 
     directory: str
     rows: pa.Table
     size: int
     since: float
     call: int | None
-    """The call of ``process_records`` that wrote them, if its own thread did."""
+    """The call of ``process_records`` whose own thread wrote the rows; None for other threads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +77,13 @@ class ParquetSink:
 
     @property
     def buffered_bytes(self) -> int:
-        """The size of these rows in memory."""
+        """The size in bytes of the rows that are in memory only."""
         with self._sinks.lock:
             return sum(piece.size for piece in self._pieces)
 
     @property
     def is_due(self) -> bool:
-        """True once ``max_bytes`` or ``max_age`` is reached: time for a checkpoint."""
+        """True once ``max_bytes`` or ``max_age`` is reached, which calls for a checkpoint."""
         with self._sinks.lock:
             if not self._pieces:
                 return False
@@ -94,12 +94,12 @@ class ParquetSink:
         """Keep rows in memory, to be stored before the next checkpoint.
 
         rows: a ``pyarrow.RecordBatch``, a ``pyarrow.Table``, or a list of dicts, in which a missing
-        key is null. Write rows only of records that the current call of ``process_records`` was
-        given: if the call fails, its rows are dropped, and its records are delivered again. Write
-        all rows of a call at once: each write takes about 1 KB more for each column.
+        key is null. Write only rows of the records in the current call of ``process_records``: if
+        the call fails, its rows are dropped, and its records are delivered again. Write all rows of
+        a call at once: each write costs about 1 KB more per column.
 
-        Raises `SchemaMismatchError` if the rows do not fit (none is kept), and `LeaseLostError`
-        after the lease was lost or released.
+        Raises `SchemaMismatchError` if the rows do not fit the schema (then no row is kept), and
+        `LeaseLostError` after the lease was lost or released.
         """
         found = self._plan.split(self._plan.fit(rows))
         with self._sinks.lock:
@@ -132,7 +132,7 @@ class ParquetSink:
         files = []
         for place, tables in places.items():
             rows = pa.concat_tables(tables).replace_schema_metadata(metadata)
-            # One write may be many times the limit.
+            # A single write may exceed max_bytes many times.
             step = math.ceil(len(rows) / max(1, math.ceil(rows.nbytes / self._plan.max_bytes)))
             for start in range(0, len(rows), step):
                 name = f"part-{self._labels['shard']}-{unique()}.parquet"
@@ -154,7 +154,7 @@ class ParquetSink:
 
     @contextlib.contextmanager
     def storing(self) -> Iterator[None]:
-        """Turns whatever a file system raises into `SinkUnavailableError`."""
+        """Turn any error of the file system into `SinkUnavailableError`."""
         try:
             yield
         except Exception as error:
@@ -168,7 +168,7 @@ class ParquetSink:
 class ShardSinks:
     """All sinks of one shard, for one acquisition of its lease. May be used from any thread.
 
-    clock: monotonic, in seconds. unique: a text that no other file's name has ever had.
+    clock: monotonic, in seconds. unique: returns a text that no other file's name has ever had.
     """
 
     def __init__(
@@ -204,8 +204,8 @@ class ShardSinks:
     def present_call(self) -> int | None:
         """The number of this thread's current or last call of ``process_records``.
 
-        None in other threads: their rows may be of records that are not delivered again when the
-        call fails.
+        None in other threads: if the call fails, the records of their rows may not be delivered
+        again.
         """
         return self._calls if threading.get_ident() == self._caller else None
 
@@ -222,9 +222,9 @@ class ShardSinks:
                 sink.take_back(self._calls)
 
     def flush(self, after: ExtendedSequenceNumber, until: ExtendedSequenceNumber) -> None:
-        """Store all rows, which are of the records behind ``after`` up to ``until``.
+        """Store all rows: those of the records after ``after``, up to and including ``until``.
 
-        Raises `SinkUnavailableError`; the rows are kept then, and some may be stored twice.
+        Raises `SinkUnavailableError`; then the rows are kept, and some may be stored twice later.
         """
         span = {"after": str(after), "until": str(until)}
         with self.lock:

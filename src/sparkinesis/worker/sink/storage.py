@@ -1,4 +1,4 @@
-"""The storage of a sink's or of dead letters' files: a visible file is complete and durable."""
+"""The storage of files of a sink or of dead letters. A visible file is complete and durable."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from pyarrow import fs
 from sparkinesis.errors import OptionError, SinkUnavailableError
 
 _PASSWORD = re.compile(r"[^/@:]*:(?!\d+/).*@", re.DOTALL)
-"""Behind ``://``; a number and a slash would be a port. Secret keys often have characters, such as
-a slash, that a URI has to escape: if it does not, it is cut in the middle of the secret."""
+"""User and password after ``://``; a number and a slash there would be a port. The pattern accepts
+unescaped slashes, which secret keys often have: a URI parser would cut the secret in the middle."""
 _OF_PYARROW = {
     *("file", "local", "mock", "s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs"),
 }
-"""Schemes that pyarrow has file systems for."""
+"""The schemes for which pyarrow has file systems."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Storage:
 
     filesystem: fs.FileSystem
     root: str
-    """Within the file system."""
+    """The path of the directory within the file system."""
     name: str
     """The name for logs and errors, without secrets."""
 
@@ -57,11 +57,11 @@ class Storage:
         self.filesystem.move(self._hidden(path), self._at(path))
 
     def settle(self, paths: Iterable[str]) -> None:
-        """Make sure that the moves to ``paths`` survive a power failure."""
+        """Sync the directories of ``paths``, so that moves to them survive a power failure."""
         if self._is_local:
             files = [Path(self._at(path)) for path in paths]
             for folder in {parent for file in files for parent in file.parents}:
-                # Up to the root: any of them may be new.
+                # Sync up to the root: any of the directories may be new.
                 with contextlib.suppress(PermissionError):
                     _sync(folder)
 
@@ -73,7 +73,7 @@ class Storage:
     def put(self, path: str, table: pa.Table, unique: str) -> None:
         """Write or replace the file ``path`` (relative), so that it survives a power failure.
 
-        unique: makes a hidden name that no other writer has.
+        unique: a text that makes the hidden name differ from other writers' names.
         """
         staged = f"{path}.{unique}"
         try:
@@ -99,7 +99,7 @@ class Storage:
         return sorted(n for n in names if n.endswith(".parquet") and not n.startswith("."))
 
     def read(self, path: str, columns: Sequence[str] | None = None) -> pa.Table:
-        """Read a file's rows and metadata; of the given columns, or of all."""
+        """Read a file's metadata and rows, in the given columns or in all."""
         with self.filesystem.open_input_file(self._at(path)) as file:
             return pq.ParquetFile(file).read(columns=columns)
 
@@ -111,7 +111,7 @@ class Storage:
         self.settle([path, to])
 
     def delete(self, path: str) -> None:
-        """Delete a file for good."""
+        """Delete a file, so that the deletion survives a power failure."""
         self.filesystem.delete_file(self._at(path))
         self.settle([path])
 
@@ -129,7 +129,7 @@ class Storage:
         try:
             return self.filesystem.open_output_stream(path)
         except FileNotFoundError:
-            # Not each time: where directories do not exist, making one is a call for nothing.
+            # Only after a failure: storages without directories would waste a call each time.
             self.filesystem.create_dir(str(PurePosixPath(path).parent), recursive=True)
             return self.filesystem.open_output_stream(path)
 
@@ -142,9 +142,9 @@ class Storage:
 
 
 def open_storage(path: str | os.PathLike[str], filesystem: object | None = None) -> Storage:
-    """Return the storage that a user names. Nothing is written.
+    """Return the storage at a user's path. Writes nothing.
 
-    Raises `OptionError`, and `SinkUnavailableError` if a client of it cannot be made.
+    Raises `OptionError`, and `SinkUnavailableError` if the storage's client cannot be made.
     """
     text = _checked(path, filesystem)
     if filesystem is not None:
@@ -172,7 +172,7 @@ def check_place(path: str | os.PathLike[str], filesystem: object | None = None) 
 
 
 def is_local(path: str | os.PathLike[str], filesystem: object | None = None) -> bool:
-    """True if a path that `check_place` accepts is on disks of this machine."""
+    """Return True if a path that `check_place` accepts is on a disk of this machine."""
     if filesystem is not None:
         return isinstance(_inner(_of_pyarrow(filesystem), "")[0], fs.LocalFileSystem)
     scheme, separator, _ = os.fspath(path).partition("://")
@@ -180,7 +180,7 @@ def is_local(path: str | os.PathLike[str], filesystem: object | None = None) -> 
 
 
 def _checked(path: object, filesystem: object | None) -> str:
-    """The path as text. Raises `OptionError`."""
+    """Return the path as text. Raises `OptionError`."""
     text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not text or not isinstance(text, str) or "\0" in text:
         raise OptionError(
@@ -202,7 +202,7 @@ def _checked(path: object, filesystem: object | None) -> str:
 def _by_uri(uri: str) -> Storage:
     name = _redacted(uri)
     scheme, _, rest = uri.partition("://")
-    # The names that Hadoop has for S3.
+    # s3a and s3n are Hadoop's names for S3.
     known = f"s3://{rest}" if scheme in {"s3a", "s3n"} else uri
     try:
         try:
@@ -231,7 +231,7 @@ def _by_fsspec(uri: str, name: str) -> tuple[fs.FileSystem, str]:
 
 
 def _check_fsspec(scheme: str, name: str) -> None:
-    """Raise `OptionError` for a scheme that only fsspec may know, and does not."""
+    """Raise `OptionError` unless fsspec knows the scheme, which pyarrow does not know."""
     try:
         from fsspec import get_filesystem_class  # noqa: PLC0415
     except ImportError:
@@ -261,7 +261,7 @@ def _of_pyarrow(filesystem: object) -> fs.FileSystem:
         )
     protocol = getattr(filesystem, "protocol", "")
     if "file" in ((protocol,) if isinstance(protocol, str) else protocol):
-        return fs.LocalFileSystem()  # which we know to be one, and what it needs to last
+        return fs.LocalFileSystem()  # this module knows how to make local files durable
     return fs.PyFileSystem(fs.FSSpecHandler(filesystem))
 
 
@@ -276,7 +276,7 @@ def _inner(filesystem: fs.FileSystem, path: str) -> tuple[fs.FileSystem, str]:
 
 
 def _redacted(uri: str) -> str:
-    """Without user, password and query."""
+    """Return the URI without user, password and query."""
     scheme, _, rest = uri.partition("://")
     parts = urlsplit(f"{scheme}://{_PASSWORD.sub('', rest, count=1)}")
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
@@ -291,7 +291,7 @@ def _sync(path: Path) -> None:
     try:
         os.fsync(opened)
     except OSError as error:
-        if error.errno != errno.EINVAL:  # a file system that cannot
+        if error.errno != errno.EINVAL:  # the file system does not support fsync
             raise
     finally:
         os.close(opened)
