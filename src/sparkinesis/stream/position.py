@@ -1,6 +1,6 @@
 """Positions: the points from which reading a shard resumes.
 
-A position says what is *done*. Its text form is what offsets in a Spark checkpoint hold:
+A position says what is *done*. Offsets in a Spark checkpoint hold its text form:
 
 ==========================  ======================================================================
 ``TRIM_HORIZON``            nothing is done: resume with the oldest record kept
@@ -9,11 +9,11 @@ A position says what is *done*. Its text form is what offsets in a Spark checkpo
 ``<sequence number>@<ms>``  the same, and no later record arrived before this epoch millisecond
 ``<sequence number>:<n>``   everything before that record is done, and the user records 0 to n of
                             that record
-``APPLICATION:<name>``      what that KCL application has done; in an initial offset only
+``APPLICATION:<name>``      all that this KCL application has done; only in an initial offset
 ``SHARD_END``               the shard is closed and all of it is done
 ==========================  ======================================================================
 
-Optional parts follow a sequence number, each behind a sign of its own, in this order:
+Optional parts follow a sequence number, each after its own sign, in this order:
 
 =========  =======================================================================================
 ``:<n>``   the last user record that is done (above)
@@ -22,10 +22,10 @@ Optional parts follow a sequence number, each behind a sign of its own, in this 
 ``^<sn>``  in the end of a batch: ``<sn>`` is the first record of the batch in this shard
 =========  =======================================================================================
 
-The time behind ``@`` is what tells an expired position from a merely old one: when the record of
-the sequence number has been trimmed, but everything since that time is still kept, nothing is lost.
-The time behind ``~`` tells whether retention, as it is now, is why the record is gone. The record
-behind ``^`` is there where the start of the batch names no record: a replay looks for it.
+The time after ``@`` distinguishes an expired position from one that is only old: if the record of
+the sequence number was trimmed, but all records since that time are still kept, nothing is lost.
+The time after ``~`` shows if the present retention explains why the record was removed. The record
+after ``^`` is stored if the start of the batch names no record: a replay looks for that record.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ LATEST: Final = Sentinel.LATEST
 SHARD_END: Final = Sentinel.SHARD_END
 
 END_OF_TIME_MS: Final = 253_402_300_800_000
-"""The year 10000 in epoch milliseconds, which no instant reaches."""
+"""The start of the year 10000 in epoch milliseconds: all instants are before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class AtTimestamp:
-    """Begin with the first record that arrived at ``ms`` (epoch milliseconds) or later."""
+    """The position of the first record that arrived at ``ms`` (epoch milliseconds) or later."""
 
     ms: int
 
@@ -70,7 +70,7 @@ class AtTimestamp:
     @property
     def instant(self) -> datetime:
         """The instant as a datetime in UTC."""
-        # Not a float of seconds: that would round the millisecond.
+        # A float of seconds would round the millisecond.
         instant = datetime.fromtimestamp(self.ms // 1000, timezone.utc)
         return instant.replace(microsecond=self.ms % 1000 * 1000)
 
@@ -80,14 +80,14 @@ class AtTimestamp:
 
 @dataclass(frozen=True, slots=True)
 class AfterRecord:
-    """Everything up to and including the record ``sequence_number`` is done.
+    """The position after the record ``sequence_number``: everything up to it is done.
 
     ``clear_until``: no record after it arrived before this epoch millisecond; None if unknown.
-    ``sub_sequence_number``: the last user record of that record that is done, from 0; what a KCL
-    application has checkpointed. None, as in all ends of batches: all of the record is done.
-    ``arrived_ms``: when the record itself arrived, in epoch milliseconds; None if unknown.
-    ``first``: the sequence number of the first record of the batch that ends here, where the start
-    of the batch names no record; else None. It says nothing about the position.
+    ``sub_sequence_number``: the last user record of that record that is done, from 0, as a KCL
+    application checkpoints it. None, as in all ends of batches: all of the record is done.
+    ``arrived_ms``: the time at which the record arrived, in epoch milliseconds; None if unknown.
+    ``first``: the sequence number of the first record of the batch that ends here, if the start of
+    the batch names no record; else None. It does not affect the position.
     """
 
     sequence_number: str
@@ -135,27 +135,27 @@ InitialPosition: TypeAlias = AtTimestamp | Literal[Sentinel.TRIM_HORIZON] | Lite
 class ShardRange:
     """The records of a shard after ``start``, up to and including ``end``.
 
-    A start inside a record, whose remaining user records are to come, has that record as the first.
+    If the start lies inside a record, the remaining user records of that record come first.
     """
 
     shard_id: str
     start: Position
     end: AfterRecord | Literal[Sentinel.SHARD_END]
     is_initial: bool = False
-    """The start is where the user wants to begin, as far back as records are kept."""
+    """True if the start is the user's initial position, which may be older than kept records."""
     first: str | None = None
-    """The sequence number of the first record that the plan saw in it, where the plan tells."""
+    """The sequence number of the first record that the plan saw in the range; None if unknown."""
 
 
 def between_batches(position: Position) -> Position:
-    """The same place, without what belongs to the batch that ended there."""
+    """Return the same position without the attributes of the batch that ended there."""
     if isinstance(position, AfterRecord) and position.first is not None:
         return replace(position, first=None)
     return position
 
 
 def advanced(position: Position, clear_until: int | None) -> Position:
-    """The same place, with what is now known: no record arrived before ``clear_until``."""
+    """Return the same position with news: no later record arrived before ``clear_until``."""
     if clear_until is None:
         return position
     if isinstance(position, AfterRecord):
@@ -207,11 +207,11 @@ _NAMED: dict[str, InitialPosition] = {
 def parse_initial_position(value: object, others: str = "") -> InitialPosition:
     """Read a position as users write it: ``latest``, ``trim_horizon`` or an instant.
 
-    Names are in any case, and ``earliest`` means TRIM_HORIZON. An instant is an aware datetime, or
-    its ISO 8601 text with a time zone; fractions of a millisecond are dropped.
+    Names may be in any case, and ``earliest`` means TRIM_HORIZON. An instant is an aware datetime,
+    or an ISO 8601 text with a time zone; fractions of a millisecond are dropped.
 
-    Raises ValueError with a text that follows the value in a sentence. ``others``: the values that
-    the caller accepts besides, for that text.
+    Raises ValueError with a text that continues a sentence after the value. ``others``: more values
+    that the caller accepts, for that text.
     """
     text = value.strip() if isinstance(value, str) else ""
     if text.lower() in _NAMED:
@@ -240,10 +240,10 @@ def parse_initial_position(value: object, others: str = "") -> InitialPosition:
 
 
 def iterator_type(position: Position, inclusive: bool) -> dict[str, Any]:
-    """GetShardIterator's arguments for what follows ``position``.
+    """Return GetShardIterator's arguments for reading from ``position``.
 
-    ``inclusive`` begins AT the record of an `AfterRecord` position. Raises ValueError for SHARD_END
-    and for an application's name.
+    ``inclusive``: begin with the record of an `AfterRecord` position. Raises ValueError for
+    SHARD_END and for an application's name.
     """
     if isinstance(position, AfterRecord):
         inclusive = inclusive or position.sub_sequence_number is not None
@@ -264,12 +264,12 @@ _STARTING_POSITION = {
 
 
 def starting_position(position: Position, inclusive: bool) -> dict[str, Any]:
-    """SubscribeToShard's StartingPosition: the same values under other names."""
+    """Return SubscribeToShard's StartingPosition: the same values under other names."""
     words = iterator_type(position, inclusive)
     return {_STARTING_POSITION[name]: value for name, value in words.items()}
 
 
 def sequence_order(sequence_number: str) -> tuple[int, str]:
-    """A key that sorts sequence numbers as numbers, without making an int of 56 digits."""
+    """Return a key that sorts sequence numbers as numbers, without an int of 56 digits."""
     digits = sequence_number.lstrip("0")
     return len(digits), digits

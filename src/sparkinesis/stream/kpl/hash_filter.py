@@ -52,6 +52,6 @@ def _is_within(key: str, explicit_hash_key: str | None, hash_range: tuple[int, i
     try:
         place = hash_key(key, explicit_hash_key)
     except ValueError:
-        return True  # not a number
+        return True  # the explicit hash key is not a number
     # No shard owns a hash key outside of the key space, so no producer puts that record again.
     return hash_range[0] <= place <= hash_range[1] or not 0 <= place <= MAX_HASH_KEY

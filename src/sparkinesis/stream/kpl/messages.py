@@ -4,8 +4,9 @@ A record whose data is ``MAGIC + message + MD5(message)``, where the message is 
 `AggregatedRecord`, holds many user records. The source of the format is ``aggregation-format.md``
 of the KPL.
 
-The message types are built here and not by protoc, so that any version of the protobuf runtime can
-read them; and in their own descriptor pool, so that they do not conflict with other libraries.
+The message types are built at run time and not by protoc, so that they work with any version of the
+protobuf runtime. Their descriptor pool is separate, so that they do not conflict with other
+libraries.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ _SCHEMA: dict[str, list[tuple[str, Field.Label.ValueType, Field.Type.ValueType |
         ("records", _REPEATED, _BYTES),
     ],
 }
-"""The proto2 messages. A field's number is its place, from 1; a type in quotes is a message."""
+"""The proto2 messages. A field's number is its index plus 1; a type in quotes is a message."""
 
 
 def _message_types() -> dict[str, Any]:

@@ -36,15 +36,15 @@ from sparkinesis.stream.page import Record
 np: Any = importlib.import_module("numpy") if importlib.util.find_spec("numpy") else None
 
 _CHUNK_SIZE = 1 << 20
-"""Bytes of records to unpack at a time, so that they stay in the processor's cache."""
+"""Bytes of records that are unpacked at a time, so that they stay in the processor's cache."""
 
 _MIN_SIZE_FOR_THREAD = 1 << 18
-"""Bytes of records from which a second thread saves more time than it costs."""
+"""The least bytes of records for which a second thread saves more time than it costs."""
 
 _KEY_TAG, _HASH_KEY_TAG, _DATA_TAG = 0x08, 0x10, 0x1A
 """The bytes before a user record's fields in its message."""
 _MAX_VARINT = 4
-"""Bytes of the longest number to read in bulk; no page has 2**28 bytes."""
+"""The most bytes of a number that is read in bulk; no page has 2**28 bytes."""
 _HEADER_SIZE = 3 * (1 + _MAX_VARINT)
 """The most bytes before a user record's data."""
 
@@ -82,7 +82,7 @@ class UserRecordColumns:
 
 
 def is_aggregated(data: bytes) -> bool:
-    """True if ``data`` starts like an aggregated record, which may still be malformed."""
+    """Return True if ``data`` starts like an aggregated record, which may still be malformed."""
     return data.startswith(MAGIC) and len(data) > ENVELOPE_SIZE
 
 
@@ -129,12 +129,12 @@ def _open(data: bytes) -> _Envelope | None:
 
 @functools.cache
 def _thread_pool(_: int) -> ThreadPoolExecutor:
-    """Return this process's threads that open aggregates. The id is a key: forks lose threads."""
+    """Return a process's threads that open aggregates; the process id is the cache's key."""
     return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="kpl")
 
 
 def _open_all(records: Sequence[Record]) -> list[_Envelope | None]:
-    """`_open` each record. MD5 takes half of the time without the GIL, so two threads share it."""
+    """Open each record. MD5 takes half of the time and releases the GIL: two threads share it."""
     if sum(len(record.data) for record in records) < _MIN_SIZE_FOR_THREAD:
         return [_open(record.data) for record in records]
     middle = len(records) // 2
@@ -143,7 +143,7 @@ def _open_all(records: Sequence[Record]) -> list[_Envelope | None]:
 
 
 _Parsed = tuple[int, int | None, bytes]
-"""A user record: the index of its partition key, that of its explicit hash key or None, data."""
+"""A user record: the index of its partition key, of its explicit hash key or None, its data."""
 
 
 def _parse(envelope: _Envelope) -> list[_Parsed] | None:
@@ -223,8 +223,8 @@ def _unpack(records: Sequence[Record], first: int) -> UserRecordColumns:
         return _columns_one_by_one(records, envelopes, first)
     columns = _columns_at_once(records, envelopes, first)
     if not isinstance(columns, UserRecordColumns):
-        # The protobuf runtime has the last word on what is not in the usual form: tags, unknown
-        # fields and another order are fine, all else is malformed.
+        # The protobuf runtime decides about messages in another form: tags, unknown fields and
+        # another order are valid, and everything else is malformed.
         for place in columns:
             envelope = envelopes[place]
             envelopes[place] = None if envelope is None else _canonical(envelope)
@@ -236,7 +236,7 @@ def _unpack(records: Sequence[Record], first: int) -> UserRecordColumns:
 def _columns_one_by_one(
     records: Sequence[Record], envelopes: Sequence[_Envelope | None], first: int
 ) -> UserRecordColumns:
-    """The columns, a user record at a time: without numpy, and to test against."""
+    """Return the columns, built one user record at a time: without numpy, and for tests."""
     source: list[int] = []
     partition_keys: list[str | None] = []
     data: list[bytes] = []
@@ -297,7 +297,7 @@ def _columns_at_once(
             explicit_hash_keys += envelope.explicit_hash_keys
             payloads += envelope.messages
     rows = len(payloads)
-    payloads.append(bytes(_HEADER_SIZE))  # so that a header may be looked for in the last message
+    payloads.append(bytes(_HEADER_SIZE))  # a header may be read beyond the last message
     payload = pa.array(payloads, pa.binary())
     _, offset_buffer, byte_buffer = payload.buffers()
     offsets = np.frombuffer(offset_buffer, np.int32, rows + 1).astype(np.int64)
