@@ -33,7 +33,7 @@ def lease_object(
 
 
 def lag_text(lag: Lag | None) -> str:
-    """The lag for a column: a duration, a short reason, "unknown", or "-" where there is none."""
+    """The lag for a column: a duration, a short reason, "unknown", or "-" if there is no lag."""
     if lag is None or (lag.millis_behind_latest is None and not lag.why):
         return "-"
     if lag.millis_behind_latest is None:

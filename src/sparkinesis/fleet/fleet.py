@@ -246,7 +246,7 @@ class Fleet:
             _log.exception("Fleet of %s: failed by an unexpected error", self._application.name)
             self._roster = self._roster.failed(describe(error))
             self._publish_failure()
-        self._control.close()  # remaining workers see that their driver is gone, and shut down
+        self._control.close()  # remaining workers see that their driver has ended, and shut down
         atexit.unregister(self._at_exit)
 
     def _loop(self) -> None:

@@ -80,7 +80,7 @@ class SparkJobs:
             if local := re.fullmatch(r"local(?:\[[^,\]]*(?:,\s*(\d+)\s*)?\])?", master):
                 return int(local[1] or 1)  # local Spark ignores the option
             return int(self._spark.conf.get("spark.task.maxFailures", "4") or 4)
-        except Exception as error:  # noqa: BLE001 - a server may refuse to tell
+        except Exception as error:  # noqa: BLE001 - a server may refuse the question
             _log.debug("Spark does not report spark.task.maxFailures: %s", error)
             return 4
 

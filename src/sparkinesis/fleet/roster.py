@@ -307,7 +307,7 @@ class Roster:
         return roster
 
     def _reconcile_slot(self, number: int, now: float, actions: list[Action]) -> Roster:
-        """Keep one worker of a slot at work; tell the others to stand by."""
+        """Keep one worker of a slot at work; order the others to stand by."""
         slot = self.slots[number]
         here = [m for m in self._connected() if m.slot == number and m.job == slot.job]
         here.sort(key=lambda member: member.joined)

@@ -103,6 +103,6 @@ class FleetStatus:
 
     @property
     def millis_behind_latest(self) -> int | None:
-        """The largest value of all shards; None if none is known."""
+        """Return the largest known value of all shards; None if no value is known."""
         known = [s.millis_behind_latest for s in self.shards if s.millis_behind_latest is not None]
         return max(known, default=None)

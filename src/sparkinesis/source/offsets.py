@@ -116,7 +116,7 @@ def ranges(start: Positions, end: Positions) -> list[ShardRange]:
 
 
 def _has_other_initial_position(since: Position, until: Position) -> bool:
-    """Tell if initialPosition was changed since this end was planned, as far as that shows.
+    """Return True if initialPosition is known to have changed since this end was planned.
 
     LATEST is resolved to an instant. An application's checkpoint has a sub-sequence number, and the
     end of a batch has none.

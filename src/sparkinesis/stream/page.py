@@ -27,7 +27,7 @@ class Record(msgspec.Struct, frozen=True, gc=False, rename="pascal", kw_only=Tru
 
     data: bytes
     partition_key: str | None = None
-    """None for a record that was put without a key, which only streams with
+    """The partition key; None for a record put without a key, which only streams with
     RecordDistributionStrategy AUTO accept."""
     sequence_number: str
     approximate_arrival_timestamp: _EpochSeconds | None = None
@@ -68,7 +68,7 @@ class Page(msgspec.Struct, frozen=True, rename="pascal"):
 
     records: list[Record]
     next_shard_iterator: str | None = None
-    """None on the last page of a closed shard."""
+    """The iterator of the next page; None on the last page of a closed shard."""
     millis_behind_latest: _Millis | None = None
     child_shards: list[ChildShard] | None = None
     """Set on the last page of a closed shard only."""

@@ -174,7 +174,7 @@ class Application:
         memory: the budget for records in memory; None: one budget for all workers of this process
         with the same ``max_held_bytes``.
 
-        Creates the lease table if there is none. Raises `StreamNotFoundError`, `LeaseTableError`,
+        Creates the lease table if it is missing. Raises `StreamNotFoundError`, `LeaseTableError`,
         `AccessDeniedError` and `ServiceError`.
         """
         rng = timing.new_rng()

@@ -97,7 +97,7 @@ class Record:
 
     @property
     def explicit_hash_key(self) -> str | None:
-        """The explicit hash key, which amazon_kclpy does not provide; None if there is none."""
+        """The explicit hash key, which amazon_kclpy does not provide; None if not set."""
         return self._explicit_hash_key
 
     @property

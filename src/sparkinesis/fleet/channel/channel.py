@@ -4,7 +4,7 @@ The connection is TLS 1.3 (see `tls`): a worker only talks to the holder of the 
 Within TLS, both sides share a secret of 32 bytes that is generated for each run. Each side proves
 that it knows the secret before a message is read (HMAC-SHA256 over two nonces). Each message has a
 MAC over its sequence number, under a key of this connection and direction: without the secret,
-nobody can insert, repeat or drop a message unnoticed.
+no one can insert, repeat or drop a message unnoticed.
 """
 
 from __future__ import annotations

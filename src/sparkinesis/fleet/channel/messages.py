@@ -60,15 +60,15 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
 
 
 class Start(msgspec.Struct, frozen=True, tag="start"):
-    """Tells a worker to start and take leases."""
+    """Orders a worker to start and take leases."""
 
 
 class Wait(msgspec.Struct, frozen=True, tag="wait"):
-    """Tells a worker to stay a standby until further notice."""
+    """Orders a worker to stay a standby until further notice."""
 
 
 class ShutDown(msgspec.Struct, frozen=True, tag="shut down"):
-    """Tells a worker to shut down gracefully within ``timeout`` seconds."""
+    """Orders a worker to shut down gracefully within ``timeout`` seconds."""
 
     timeout: float
 

@@ -2,7 +2,7 @@
 
 Blobs are byte strings, and an instant is an integer of milliseconds under tag 1. RFC 8949 defines
 that tag as seconds, and cbor2 decodes it so: this module replaces cbor2's decoding of the tag. The
-service model tells which members are blobs and which are instants.
+service model defines which members are blobs and which are instants.
 """
 
 from __future__ import annotations

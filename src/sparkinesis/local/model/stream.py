@@ -83,7 +83,7 @@ class Stream:
 
     @property
     def due_ms(self) -> int | None:
-        """The time of a delayed reshard; None if there is none."""
+        """The time of a delayed reshard; None if no reshard is pending."""
         return self._pending[0] if self._pending is not None else None
 
     def shard(self, shard_id: str) -> Shard | None:

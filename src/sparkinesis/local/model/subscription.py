@@ -160,7 +160,7 @@ class Subscription:
         self._events += 1
         rest: dict[str, Any] = {"MillisBehindLatest": self.shard.millis_behind(self._position, now)}
         if self._at_end(page):
-            # No continuation number: its absence tells the KCL that the shard has ended.
+            # The missing continuation number means to the KCL that the shard has ended.
             self._ended = True
             rest["ChildShards"] = self.shard.child_shards
         else:

@@ -20,7 +20,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class ShardIterator(msgspec.Struct, array_like=True, frozen=True):
-    """A position in a shard. stream_created tells a stream from a later one of the same name.
+    """A position in a shard. stream_created distinguishes streams of the same name.
 
     empty_pages: how many empty responses to return before records.
     """

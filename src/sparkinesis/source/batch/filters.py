@@ -1,6 +1,6 @@
 """Translates Spark's pushed filters into the streams, shards and times that a batch read needs.
 
-Arrival times may be out of order within a shard. A lower bound is exact all the same: no record
+Arrival times may be out of order within a shard. A lower bound is exact nevertheless: no record
 before the first one that arrived at an instant arrived later than it. After an upper bound, records
 may follow that arrived before it, so the bound is moved up by `OUT_OF_ORDER_MS`. Spark therefore
 still applies filters on time to the rows.

@@ -134,7 +134,7 @@ def _earlier(end: Position, before_ms: int | None) -> int | None:
 
 
 def _is_empty(shard_read: ShardRead, now_ms: int) -> bool:
-    """Tell if the start is known to lie after the end."""
+    """Return True if the start is known to lie after the end."""
     start, end = shard_read.start, shard_read.end
     if isinstance(start, AtTimestamp):
         return start.ms > now_ms or (

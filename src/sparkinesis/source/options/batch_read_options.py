@@ -12,7 +12,7 @@ from sparkinesis.source.options.read_options import ReadOptions, read_options
 
 @dataclass(frozen=True, slots=True)
 class BatchReadOptions:
-    """How a batch read works, checked. Streams missing in ``start`` or ``end`` are unbounded."""
+    """The checked options of a batch read. A stream not in ``start`` or ``end`` is unbounded."""
 
     reading: ReadOptions
     start: Offset

@@ -15,7 +15,7 @@ from sparkinesis.stream.reading.budget import Pace
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How streams are read, checked. Pickled to executors, so it never holds credentials."""
+    """The checked options of reading. Pickled to executors, so they never hold credentials."""
 
     addresses: tuple[StreamAddress, ...]
     """At least one stream; all in one region, and no two of the same name."""
@@ -43,16 +43,16 @@ class FanOut:
 
 @dataclass(frozen=True, slots=True)
 class StreamReadOptions:
-    """How a streaming query reads, checked. The batch read plans its open ends by these, too."""
+    """The checked options of a streaming query, by which a batch read plans its open ends, too."""
 
     reading: ReadOptions
     min_fetch_period: float
     """Seconds between two polls of the planner for new records, at least."""
     initial_position: Position = LATEST
-    """Where a query without a checkpoint begins: LATEST, TRIM_HORIZON, an instant, or the
+    """The start of a query without a checkpoint: LATEST, TRIM_HORIZON, an instant, or the
     checkpoints of a KCL application."""
     allowance: Allowance = NO_LIMIT
-    """How much one batch may read."""
+    """The limits of one batch."""
     skip_older_than: float | None = None
     """Seconds: a query that starts or resumes skips older records; None: it delivers all."""
     dynamodb_endpoint: str | None = None

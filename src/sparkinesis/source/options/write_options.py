@@ -14,7 +14,7 @@ AGGREGATE_KEY_SIZE = 1
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How a stream is written, checked. Pickled to executors, so it never holds credentials."""
+    """The checked options of writing. Pickled to executors, so they never hold credentials."""
 
     address: StreamAddress
     ordered: bool

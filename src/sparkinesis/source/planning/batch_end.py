@@ -138,7 +138,7 @@ def plan(start: Positions, lineage: Lineage, findings: Mapping[str, Finding]) ->
 
 
 def is_worth_storing(start: Positions, end: Positions) -> bool:
-    """Tell if an offset without new rows is to be stored all the same.
+    """Return True if an offset without new rows is to be stored nevertheless.
 
     A stored position grows old on a silent stream; once its record has been trimmed, a loss could
     not be excluded. So the offset is stored again after `FRESH_FOR_MS`. An initial offset may lie

@@ -432,7 +432,7 @@ class _Fetch:
 
 
 def _is_more_than_a_page(found: _Fetch) -> bool:
-    """Tell if more than a page of records follows, at the rate of this page."""
+    """Return True if more than a page of records follows, at the rate of this page."""
     span = arrival_ms(found.records[-1]) - arrival_ms(found.records[0])
     return span > 0 and len(found.records) * found.lag_ms > MAX_RECORDS_PER_CALL * span
 

@@ -165,7 +165,7 @@ class StreamPlanner:
 
     @property
     def lags_ms(self) -> Mapping[str, int]:
-        """By shard, how far behind its tip the last planned batch ends, in milliseconds."""
+        """The lag (ms) of each shard at the end of the last planned batch, by shard id."""
         return self._lags
 
     @property
@@ -414,7 +414,7 @@ class StreamPlanner:
         )
 
     def _may_list(self, asked: int) -> bool:
-        """Tell if the shards may be listed for children that a closed shard did not announce.
+        """Return True if shards may be listed for children that a closed shard did not announce.
 
         ``asked``: the number of such listings for this batch. One is enough while the query runs:
         the next batch lists again. A query that is about to end has to find all of its shards.

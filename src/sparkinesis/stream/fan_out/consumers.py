@@ -103,7 +103,7 @@ class ConsumerFinder:
     def __call__(self, consumer_arn: str) -> Consumer | None:
         """Return the consumer, or None if it is not registered; at most two seconds old.
 
-        Raises the errors of `StreamClient`; `StreamNotFoundError` if the stream is gone.
+        Raises the errors of `StreamClient`; `StreamNotFoundError` if the stream was deleted.
         """
         with self._lock:
             shared = self._shared.setdefault(

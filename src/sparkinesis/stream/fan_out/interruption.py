@@ -18,7 +18,7 @@ worker may own the shard now, and the worker that lost the shard learns of it in
 
 PAUSE_WHILE_IN_USE = (1.0, 1.5)
 """The shortest and longest pause in seconds while the consumer is in use. The other subscription is
-at most five seconds old, and nobody reads the shard during a longer pause. The service accepts one
+at most five seconds old, and the shard is not read during a longer pause. The service accepts one
 call a second for a consumer and shard (API reference, SubscribeToShard)."""
 
 QUICK_RETRIES = 10
@@ -62,7 +62,7 @@ class FailureStreak:
     refusals: int = 0
     """Refusals because the consumer is in use, since the last failure of another kind."""
     since: float | None = None
-    """The instant of the first failure, in seconds of the cursor's clock; None if there is none."""
+    """The time of the first failure, by the cursor's clock in seconds; None without a failure."""
 
     def with_failure(self, cause: Cause, now: float) -> FailureStreak:
         """Return the streak with one more failure, at ``now``."""

@@ -38,7 +38,7 @@ def register_consumer(
     """Return the ARN of the stream's ACTIVE consumer ``name``; register it if it does not exist.
 
     Workers that register at the same time get the same consumer. A consumer that is being deleted
-    is registered again once it is gone. Waits ``retry.give_up_after`` seconds at most.
+    is registered again once it is deleted. Waits ``retry.give_up_after`` seconds at most.
 
     Raises `ConsumerLimitError` if the stream has the most consumers that it may have,
     `ServiceError` if the consumer is not ACTIVE in time, and the errors of `StreamClient`.

@@ -51,7 +51,7 @@ class EarlyRecordFilter:
         """The sequence number that all further records exceed, in the form of `sequence_order`."""
         self._includes_floor = False
         self._since_ms = position.ms if isinstance(position, AtTimestamp) else None
-        """None once a record has arrived at this instant or later."""
+        """The instant at which reading starts; None once a record has arrived at it or later."""
         if isinstance(position, AfterRecord):
             self._floor = sequence_order(position.sequence_number)
             self._includes_floor = inclusive or position.sub_sequence_number is not None

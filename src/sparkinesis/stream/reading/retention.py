@@ -301,7 +301,7 @@ class RetentionCheck:
         )
 
     def accept_or_raise(self, error: DataLossError) -> None:
-        """Log the service's own error about a shard or position that is gone, or raise it."""
+        """Log or raise the service's own error about a shard or position that no longer exists."""
         if self.fail_on_data_loss:
             raise error
         _log.warning("%s Resuming from the oldest record kept.", error)

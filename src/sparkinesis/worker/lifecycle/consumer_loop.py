@@ -193,5 +193,5 @@ class ConsumerLoop:
         try:
             return not self._coordinator.other_owners()
         except SparkinesisError as error:
-            _log.warning("Cannot tell whether other workers are running: %s", error)
+            _log.warning("Checking for other running workers failed: %s", error)
             return False

@@ -137,13 +137,13 @@ class Intake:
             self._rest = None
 
     def close(self) -> None:
-        """Stop fetching for good and release all memory. The last batch must not be in use."""
+        """Stop fetching permanently and release all memory. The last batch must not be in use."""
         self.end()
         self.stop()
         self._accounts.close()
 
     def end(self) -> None:
-        """Stop fetching for good, and let go of the shard at once. For any thread.
+        """Stop fetching permanently and release the shard at once. For any thread.
 
         The shard's next reader may have to wait until this connection is closed.
         """
@@ -219,7 +219,7 @@ class Intake:
     # --- the three steps
 
     def _running_retrieval(self) -> Retrieval | None:
-        """Return the retrieval, opened if there is none; None after `end`."""
+        """Return the retrieval; open one if necessary. Return None after `end`."""
         with self._lock:
             if self._has_ended:
                 return None
@@ -236,7 +236,7 @@ class Intake:
             return self._retrieval
 
     def _next_page(self, retrieval: Retrieval) -> FetchedPage | None:
-        """Return as much of the next page as a batch has memory for; None if there is none yet."""
+        """Return as much of the next page as a batch has memory for; None if no page is ready."""
         self._rest = self._rest or retrieval.take()
         if self._rest is None:
             return None
@@ -244,10 +244,10 @@ class Intake:
         return page
 
     def _select(self, page: FetchedPage, next_from: float) -> Sequence[Record] | None:
-        """Return the page's records that are to be delivered, and move on behind the page.
+        """Return the page's records to deliver, and advance to the end of the page.
 
-        Returns None where reading begins anew instead: AT the last record, to see whether records
-        expired during a long pause, or at the bound of ``skip_older_than``.
+        Returns None if reading restarts instead: AT the last record, to check if records expired
+        during a long pause, or at the bound of ``skip_older_than``.
         """
         settings, progress = self._settings, self._progress
         if progress.start_check is None and progress.reached.may_have_missed(page.fetched):
@@ -291,7 +291,7 @@ class Intake:
         return records
 
     def _jump(self, bound_ms: int, last: AfterRecord | None) -> None:
-        """Begin anew at an instant (epoch ms). ``last``: the last record that was read."""
+        """Restart at an instant (epoch ms). ``last``: the last record that was read."""
         _log.info("Skipping to %d (epoch ms) in %s, as skip_older_than asks", bound_ms, self._name)
         self.begin(AtTimestamp(bound_ms), self._checkpoint)
         self._progress = replace(self._progress, before_jump=last)

@@ -44,7 +44,7 @@ _PLACE: ContextVar[LogPlace | None] = ContextVar("sparkinesis_log_place", defaul
 
 @public
 class LogContext(logging.Filter):
-    """Gives each log record ``application``, ``worker`` and ``shard``; "-" where there is none.
+    """Gives each log record ``application``, ``worker`` and ``shard``, or "-" if unknown.
 
     For a handler: ``handler.addFilter(LogContext())``. The lines of any logger have them then, also
     those of a record processor's own one. What a record has already is left as it is: its

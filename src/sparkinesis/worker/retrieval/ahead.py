@@ -78,7 +78,7 @@ class Retrieval(Protocol):
         """
 
     def take(self) -> FetchedPage | None:
-        """Return the next page; None if there is none yet. Never waits.
+        """Return the next page; None if it is not fetched yet. Never waits.
 
         Raises what fetching raised.
         """

@@ -77,7 +77,7 @@ class FanOut:
         self._wait: Callable[[float], bool] = threading.Event().wait
         self._lock = threading.Lock()
         self._consumer_arn = options.consumer_arn
-        """The consumer's ARN; None while none is registered."""
+        """The consumer's ARN; None while no consumer is registered."""
         self._is_refused = False
         """True once registering was refused: shards are polled instead."""
 
