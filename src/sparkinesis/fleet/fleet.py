@@ -123,7 +123,7 @@ class Fleet:
         self._noted_waiting = 0
         """The number of waiting workers in the last note about them."""
         self._all_graceful = True
-        """All workers that have ended so far did so gracefully."""
+        """True while every worker that ended did so gracefully."""
         self._deadline: float | None = None
         """The time at which a shutdown cancels the remaining jobs."""
         self._shutdown_within = application.options.shutdown_timeout

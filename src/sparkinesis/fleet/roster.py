@@ -127,7 +127,7 @@ class Roster:
     submitted: int = 0
     """The number of jobs submitted so far."""
     has_started: bool = False
-    """Some worker has run: from here on, failures are retried."""
+    """True once a worker has run: from then on, failures are retried."""
     is_abandoned: bool = False
     """The shutdown took too long: all jobs are cancelled."""
     error: str | None = None
@@ -313,7 +313,7 @@ class Roster:
         here.sort(key=lambda member: member.joined)
         roster = self
         at_work = [m for m in here if m.state in _AT_WORK]
-        # Of two, Spark only knows the later one: it started that one after losing the other.
+        # Spark knows only the later worker of two: it started that one after losing the other.
         keep = [m for m in at_work if not m.must_leave][-1:]
         for member in at_work:
             if member not in keep:

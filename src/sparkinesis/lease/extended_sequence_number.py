@@ -22,7 +22,7 @@ SHARD_END = str(pos.SHARD_END)
 
 _DIGITS = re.compile(r"[0-9]{1,128}")
 _RANK = {AT_TIMESTAMP: -3, TRIM_HORIZON: -2, LATEST: -1, SHARD_END: 1}
-"""Before (negative) or after (positive) every sequence number, whose rank is 0."""
+"""The ranks of sentinels: negative is before, positive after every sequence number (0)."""
 
 
 @public

@@ -105,7 +105,7 @@ def _introduce(url: str, region: str, streams: dict[str, int]) -> None:
     console.print(Text(url, style="bold green"))
     console.print()
     for name, text in _hints(url, region, streams):
-        # Not wrapped: a wrapped line cannot be copied.
+        # Do not wrap: a wrapped line cannot be copied.
         console.print(Text.assemble((f"{name:<9}", "dim"), text), soft_wrap=True)
     console.print()
     console.print(

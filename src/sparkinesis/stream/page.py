@@ -31,7 +31,7 @@ class Record(msgspec.Struct, frozen=True, gc=False, rename="pascal", kw_only=Tru
     RecordDistributionStrategy AUTO accept."""
     sequence_number: str
     approximate_arrival_timestamp: _EpochSeconds | None = None
-    """Epoch seconds, with a precision of milliseconds."""
+    """The arrival time in epoch seconds, with a precision of milliseconds."""
 
     @property
     def arrived_ms(self) -> int | None:

@@ -18,7 +18,7 @@ def hash_key(partition_key: str, explicit_hash_key: str | None) -> int:
     """Return a record's hash key: the explicit one, or the MD5 of the key's UTF-8, big-endian."""
     if explicit_hash_key is not None:
         return int(explicit_hash_key)
-    # Not for security. Without the flag, a machine in FIPS mode refuses MD5.
+    # MD5 is not used for security here. Without the flag, a machine in FIPS mode refuses it.
     return int.from_bytes(
         hashlib.md5(partition_key.encode(), usedforsecurity=False).digest(), "big"
     )
@@ -39,7 +39,7 @@ class HashRange:
 
 @dataclass(frozen=True)
 class ShardMap:
-    """All shards that ListShards returned; the open ones cover all hash keys once."""
+    """The shards that ListShards returned; the open ones cover each hash key once."""
 
     ranges: Mapping[str, HashRange]
 

@@ -24,7 +24,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class Lineage:
-    """All known shards of a stream by id. A parent may be missing because it has expired."""
+    """The known shards of a stream by id. A parent may be missing because it has expired."""
 
     shards: Mapping[str, Shard]
 

@@ -22,7 +22,7 @@ class Timing:
     """Monotonic, in seconds."""
     sleep: Callable[[float], None] = time.sleep
     wall_clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
-    """Epoch ms; supplies the milliseconds that the service's clock lacks."""
+    """The wall clock in epoch ms; supplies the milliseconds that the service's clock lacks."""
     new_rng: Callable[[], random.Random] = _seeded_by_the_machine
 
     def of(self, retry: Retry, rng: random.Random) -> Retry:

@@ -32,7 +32,7 @@ class ShardRow:
     """One shard."""
 
     shard: str
-    """Its id, or its lease's key."""
+    """The shard's id, or the key of its lease."""
     owner: str | None
     state: str
     millis_behind: int | None

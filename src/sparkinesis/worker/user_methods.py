@@ -96,7 +96,7 @@ def refuse_factory(factory: Callable[..., object]) -> None:
             "function."
         )
     try:
-        # Not the signature of a wrapped function: its decorator may give the arguments.
+        # The wrapped function's signature does not count: its decorator may pass the arguments.
         signature = inspect.signature(factory, follow_wrapped=False)
     except (TypeError, ValueError):
         return  # written in C, perhaps

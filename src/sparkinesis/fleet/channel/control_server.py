@@ -156,7 +156,7 @@ class ControlServer:
             return  # the client has disconnected
         except OSError as error:
             _log.warning("Accepting a worker's connection failed: %s", error)
-            # With too many open files, for example, the next try would fail at once too.
+            # Wait: with too many open files, for example, the next try would fail at once, too.
             self._closed.wait(_PAUSE)
             return
         pending = PendingConnection(connection, str(address[0]), self._clock())

@@ -28,7 +28,7 @@ class PendingConnection(Generic[_C]):
     connection: _C
     address: str
     since: float
-    """When it was accepted, in seconds."""
+    """The time at which the connection was accepted, in seconds."""
     has_spoken: bool = False
 
 

@@ -30,9 +30,9 @@ class WantedRecords:
     """The records that a lease wants from a shard that was never read."""
 
     nothing_before: AtTimestamp | None = None
-    """No wanted record arrived before this instant."""
+    """The instant before which no wanted record arrived."""
     made_ms: int | None = None
-    """Otherwise, all records kept at this instant are wanted; None: all records kept now."""
+    """Without `nothing_before`: the instant (epoch ms) whose kept records are wanted; None: now."""
     skipped_before_ms: int | None = None
     """Records that arrived before this (epoch ms) are not wanted in any case."""
 

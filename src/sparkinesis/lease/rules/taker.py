@@ -91,7 +91,7 @@ def observe(
         has_moved = old.counter != lease.counter
         is_same = old.owners == owners
         foreign_renewals = 0
-        # Not by checkpointOwner: a KCL before 3.0 leaves that attribute to a lease that it takes.
+        # checkpointOwner alone proves nothing: a KCL before 3.0 keeps it in a lease that it takes.
         if is_same and owners == (worker_id, None) and lease.key not in held:
             foreign_renewals = old.foreign_renewals + has_moved
         seen[lease.key] = Observation(

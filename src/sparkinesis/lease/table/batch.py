@@ -39,7 +39,7 @@ _CODES = {
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A statement that was not executed, as far as its answers show."""
+    """A statement that was not executed, according to its answers."""
 
     error: ClientError | BotoCoreError
     """The statement's own error, in the shape of a call's; or the error of the whole call."""

@@ -31,7 +31,7 @@ OUT_OF_ORDER_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class PushedFilters:
-    """The filters of a query, as far as they reduce what is read; None: no filter."""
+    """The filters of a query that reduce the records to read; None: no filter."""
 
     streams: frozenset[str] | None = None
     shards: frozenset[str] | None = None

@@ -47,7 +47,7 @@ class ShardRead:
     before_ms: int | None = None
     """The read stops at the first record that arrived at this epoch millisecond or later."""
     is_initial: bool = False
-    """True: the read starts at the oldest record kept, so the start cannot have expired."""
+    """True if the read starts at the oldest record kept, so the start cannot have expired."""
 
     def range(self, end: AfterRecord | Literal[Sentinel.SHARD_END]) -> ShardRange:
         """Return the range that ends at ``end``."""
@@ -148,7 +148,7 @@ def _is_empty(shard_read: ShardRead, now_ms: int) -> bool:
 def open_ended(
     planned: Iterable[ShardRead],
 ) -> dict[tuple[int | None, bool], list[ShardRead]]:
-    """Return the reads whose end has yet to be found, by ``before_ms`` and ``is_initial``."""
+    """Return the reads without a known end, by ``before_ms`` and ``is_initial``."""
     groups: dict[tuple[int | None, bool], list[ShardRead]] = {}
     for shard_read in planned:
         if shard_read.end is LATEST:

@@ -110,7 +110,7 @@ _CREDENTIALS = re.compile(r"(aws|sts)*(access|secret|secretaccess)key(id)?|(aws|
 
 
 class Options:
-    """All options of one query, each parsed and checked by itself. Raises `OptionError`."""
+    """The options of one query, each parsed and checked by itself. Raises `OptionError`."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         known = {name.lower(): name for name in OPTIONS}

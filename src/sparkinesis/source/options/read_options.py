@@ -18,7 +18,7 @@ class ReadOptions:
     """The checked options of reading. Pickled to executors, so they never hold credentials."""
 
     addresses: tuple[StreamAddress, ...]
-    """At least one stream; all in one region, and no two of the same name."""
+    """The streams, at least one; all are in one region, and their names differ."""
     deaggregate: bool
     """Unpack KPL aggregates into user records (default), or return records as stored."""
     fail_on_data_loss: bool
@@ -38,7 +38,7 @@ class FanOut:
 
     consumer_name: str
     deregister: bool
-    """True: the consumer is deregistered when the query stops."""
+    """True if the consumer is deregistered when the query stops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def read_options(options: Options) -> ReadOptions:
         fail_on_data_loss=options["failOnDataLoss"],
         max_records_per_fetch=options["maxRecordsPerFetch"],
         # The limit of five calls a second is split in three: for the planner, for the tasks of one
-        # machine, and for a task that follows one on another machine, whose calls are not known.
+        # machine, and for a task on another machine, which does not know of earlier calls.
         pace=Pace(options["shardCallsPerSecond"] / 3, options["shardBytesPerSecond"]),
     )
 

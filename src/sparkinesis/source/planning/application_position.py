@@ -127,7 +127,7 @@ def _position(lease: Lease, now_ms: int, table: TableAddress) -> Position:
     try:
         position = lease.position()
         if isinstance(position, AfterRecord):
-            # Without arrival times; an offset holds those of the query's own records only.
+            # Drop arrival times: an offset holds only those of the query's own records.
             return parse_position(str(lease.checkpoint))
     except ValueError:
         at = lease.checkpoint

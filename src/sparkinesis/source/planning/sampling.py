@@ -1,9 +1,9 @@
-"""Finds by samples where a slice of a shard's backlog ends that fills what a batch may read.
+"""Finds the end of a batch in a shard's backlog by samples, so that the batch uses its allowance.
 
 Reading all of the backlog to count it would use the shard's read limit twice. Instead the planner
 samples the records at a few instants, until the records in between can be estimated well enough
-(`sparkinesis.source.planning.arrival_density`). The end is always a record that exists. Where the
-samples are not enough to decide, the caller reads forward and counts.
+(`sparkinesis.source.planning.arrival_density`). The end is always a record that exists. If the
+samples do not suffice, the caller reads forward and counts.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Sample:
     records: Sequence[Record]
     weights: Sequence[float]
     is_all: bool = False
-    """True: no record follows, the sample reaches the tip."""
+    """True if no record follows: the sample reaches the tip."""
 
     @property
     def window(self) -> Window | None:

@@ -84,7 +84,7 @@ class ProbeResult:
     taken: float = 0.0
     """The share of the allowance that the finding uses; 1.0 is all."""
     is_cut: bool = False
-    """True: more records follow, and only the allowance leaves them for the next batch."""
+    """True if more records follow, and only the allowance leaves them for the next batch."""
     lag_ms: int = 0
     """The lag behind the shard's tip at the end of the finding."""
     records: int | None = None
@@ -409,7 +409,7 @@ class _Fetch:
     fetched: Fetched
     records: Sequence[Record]
     passed_until: bool
-    """True: records that arrived after ``until_ms`` were left out."""
+    """True if records that arrived after ``until_ms`` were left out."""
 
     @property
     def children(self) -> tuple[Shard, ...]:

@@ -1,6 +1,6 @@
-"""The option ``skipOlderThan``: a query that starts or resumes behind a bound jumps to it.
+"""The option ``skipOlderThan``: a query that starts or resumes before a bound jumps to it.
 
-The jump is an offset of its own, without rows, so the checkpoint stores it before anything is read
+The jump is a separate offset without rows, so the checkpoint stores it before any record is read
 from there. Its shard ``*`` is the start of shards that are not listed: a child of a shard that
 ended before the bound must not be read from its beginning. Pure functions; the KCL has no such
 option.
@@ -35,8 +35,8 @@ def skip_older(
     """Return ``start``, moved so that no record that arrived before ``bound_ms`` is left to read.
 
     Returns ``start`` itself if nothing has to be skipped. ``bound_ms``: epoch ms. ``behind``: the
-    `undecided_shards` whose next record arrived before the bound, and where a jump to the bound
-    repeats no record. ``has_closed``: one of the `undecided_shards` is closed.
+    `undecided_shards` whose next record arrived before the bound, if a jump to the bound repeats
+    no record. ``has_closed``: one of the `undecided_shards` is closed.
     """
     bound = AtTimestamp(bound_ms)
     moved = {

@@ -103,9 +103,9 @@ class StreamPlanner:
         self._taken = 0.0
         self._expected: dict[str, int | None] = {}
         self._has_resumed = is_batch_read
-        """True: the offset that the query resumes from was checked for missing shards."""
+        """True once the offset from which the query resumes was checked for missing shards."""
         self._has_identified = is_batch_read
-        """True: the positions were checked to be of this stream, not of a deleted one."""
+        """True once the positions were checked to belong to this stream, not to a deleted one."""
         self._created_ms = 0
         """The creation time of the stream in epoch ms; 0 until it is known."""
 
@@ -248,7 +248,7 @@ class StreamPlanner:
         return skipped
 
     def _wait_out_the_second(self) -> None:
-        # The service refuses instants in its future, and its clock is known to the second only.
+        # The service refuses instants in its future, and its clock is known only to the second.
         self._polled_at = self._timing.clock() + max(0.0, 1.0 - self._period)
 
     def _list_shards(self) -> Lineage:

@@ -91,7 +91,7 @@ def message_of(data: bytes) -> bytes | None:
     if not is_aggregated(data):
         return None
     message = memoryview(data)[len(MAGIC) : -DIGEST_SIZE]
-    # Not for security. Without the flag, a machine in FIPS mode refuses MD5.
+    # MD5 is not used for security here. Without the flag, a machine in FIPS mode refuses it.
     digest = hashlib.md5(message, usedforsecurity=False).digest()
     return bytes(message) if data.endswith(digest) else None
 

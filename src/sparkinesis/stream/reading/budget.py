@@ -49,7 +49,7 @@ class Pace:
 
 
 class BudgetState(Protocol):
-    """The instant from which the next call may be made. Read and set it within `with`."""
+    """The earliest instant of the next call. Read and set it within `with`."""
 
     free_at: float
     """Seconds of `time.monotonic`."""
@@ -88,7 +88,7 @@ class CallBudget:
 
     A token bucket that holds a single call: a burst of saved calls would take what other consumers
     of the shard need. The spacing starts at a call's answer, because the delay of a request is
-    unknown: successive callers reach the service at that distance, whatever their delays.
+    unknown: so successive callers reach the service at that distance, regardless of their delays.
     Simultaneous callers, such as speculative tasks, keep the distance when they send.
 
     ``new_state`` is not called for a pace without limits.

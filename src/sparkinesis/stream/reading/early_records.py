@@ -113,10 +113,10 @@ class EarlyRecordFilter:
 
 
 def _may_be_since(record: Record, since_ms: int) -> bool:
-    """True if a record may have arrived at ``since_ms`` (epoch ms) or later.
+    """Return True if a record may have arrived at ``since_ms`` (epoch ms) or later.
 
-    True also for a record without an arrival time, and for one in the second of ``since_ms`` whose
-    time has whole seconds only.
+    This includes a record without an arrival time, and a record in the second of ``since_ms`` whose
+    arrival time has whole seconds only.
     """
     arrival = record.approximate_arrival_timestamp
     if arrival is None:

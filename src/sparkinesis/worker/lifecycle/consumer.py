@@ -115,7 +115,7 @@ class ShardConsumer:
             if outranks(reason, self._reason):
                 self._reason = reason
         if reason is ShutdownReason.LEASE_LOST:
-            # At once, even during a call: an open subscription would disturb the next owner's.
+            # Stop at once, even during a call: an open subscription would disturb the next owner's.
             self.intake.end()
         self.wake()
 
@@ -129,7 +129,7 @@ class ShardConsumer:
 
     @property
     def processing_since(self) -> float | None:
-        """When the current call of ``process_records`` began, by the worker's clock; or None."""
+        """The start of the current call of ``process_records`` by the worker's clock; or None."""
         return self._deliverer.processing_since if self._deliverer is not None else None
 
     @property
@@ -191,7 +191,7 @@ class ShardConsumer:
 
     def _ask_for_shutdown(self) -> None:
         self._worker.request_shutdown()
-        # At once: more would be delivered before the worker asks this consumer.
+        # Stop at once: more would be delivered before the worker asks this consumer.
         self.request(ShutdownReason.REQUESTED)
 
     def _task_failed(self, task: Task, error: BaseException) -> float:
@@ -233,7 +233,7 @@ class ShardConsumer:
         settings = self._settings
         lease = self.held.lease
         if lease.position() is LATEST:
-            # A KCL wrote it. From now on it means this instant, also after a restart.
+            # A KCL wrote this LATEST. From now on it means this instant, also after a restart.
             self.held.fix_instant(settings.service_time_ms())
             lease = self.held.lease
         start = start_position(
@@ -372,7 +372,7 @@ class ShardConsumer:
                 f"shard_ended returned without a checkpoint on {self}, so its child shards cannot "
                 "begin. Call checkpointer.checkpoint() in shard_ended, which is called again."
             )
-        # Stores rows that the processor wrote to sinks after its own checkpoint.
+        # This also stores rows that the processor wrote to sinks after its own checkpoint.
         self._checkpointer.checkpoint()
         self._checkpointer.sinks.close()
         self._release()

@@ -184,7 +184,7 @@ class ConsumerLoop:
         state.ended.set()
 
     def _is_last_worker(self) -> bool:
-        """Wait until other workers would have taken the released leases; True if none has."""
+        """Wait for other workers to take the released leases; return True if none did."""
         state = self._state
         with state.changed:
             two_rounds = 2 * self._options.taker_interval

@@ -28,7 +28,7 @@ from sparkinesis.worker.user_methods import call
 _log = logging.getLogger(__name__)
 
 LONGEST_BACKOFF = 30.0
-"""Seconds: the longest wait between two tries of a task that the shard depends on."""
+"""The longest wait in seconds between two tries of a task that the shard depends on."""
 
 
 def backoff(base: float, failures: int) -> float:
@@ -92,7 +92,7 @@ class Deliverer:
         is_ending: Callable[[], bool],
     ) -> None:
         self.processing_since: float | None = None
-        """When the current call of ``process_records`` began, or None. For any thread."""
+        """The start of the current call of ``process_records``, or None. For any thread."""
         self.records = 0
         """The number of user records in successful calls. For any thread."""
         self.stopped_by: BaseException | None = None
@@ -204,7 +204,7 @@ class Deliverer:
             self._queue.extendleft(_Attempt(half, failures) for half in reversed(rest.halves()))
             return 0.0
         if len(rest) < len(attempt.batch):
-            # It failed in a batch with others, which are checkpointed now: try it alone.
+            # The record failed in a batch with others, which are checkpointed now: retry it alone.
             return self._put_off(_Attempt(rest, failures), 0.0)
         return self._give_up(_Attempt(rest, failures), error)
 
@@ -264,12 +264,12 @@ _OUTAGES = (*_DENIALS, LeaseTableUnavailableError, SinkUnavailableError)
 
 
 def _is_outage(error: BaseException) -> bool:
-    """True if the lease table or a sink's storage did not answer, or refused."""
+    """Return True if the lease table or a sink's storage did not answer, or refused."""
     return _cause(error, _OUTAGES)
 
 
 def _cause(error: BaseException, kinds: tuple[type[BaseException], ...]) -> bool:
-    """True if the error, or one of its causes, is of one of these types."""
+    """Return True if the error, or one of its causes, is of one of these types."""
     cause: BaseException | None = error
     for _ in range(10):  # the chain may be circular
         if cause is None or isinstance(cause, kinds):

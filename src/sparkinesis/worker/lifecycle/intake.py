@@ -38,14 +38,14 @@ class _Progress:
     reached: ReadProgress
     """The position at which retrieval began, or resumes after an error."""
     start_check: StartCheck | None = None
-    """Checks the first page behind a checkpoint or a long pause; None once that page was seen."""
+    """Checks the first page after a checkpoint or a long pause; None once that page was seen."""
     before_jump: AfterRecord | None = None
     """The last record that was read before a jump to an instant. Arrival times are in no order, so
     the instant may lie before this record; records up to it are dropped."""
 
     @property
     def position(self) -> Position:
-        """The position behind which records are to be delivered."""
+        """The position after which records are to be delivered."""
         return self.before_jump or self.reached.position
 
 
@@ -84,7 +84,7 @@ class Intake:
         self._checkpoint: ExtendedSequenceNumber | None = None
         self._bytes = 0
         self._fetched_ms: int | None = None
-        """When the last page was fetched, by the service's clock (epoch ms)."""
+        """The time of the last fetched page, by the service's clock (epoch ms)."""
         self._last_arrival_ms: int | None = None
         """Arrival time of the last record taken; before the first one, of the checkpoint's record
         (epoch ms)."""
@@ -114,7 +114,7 @@ class Intake:
 
     @property
     def reached(self) -> Position:
-        """The position up to which everything was taken, with what is known of arrival times."""
+        """The position up to which all records were taken, with the known arrival times."""
         return self._progress.reached.position
 
     @property
@@ -164,8 +164,8 @@ class Intake:
     def take(self) -> RecordBatch | None:
         """Return the next batch, which may be empty.
 
-        Returns None when no page is there yet, `at_end`, and after `end`. The batch before must not
-        be in use any more. Raises what fetching or unpacking raised; the next call resumes behind
+        Returns None if no page is ready, `at_end`, and after `end`. The previous batch must not be
+        in use any more. Raises the errors of fetching and unpacking; the next call resumes after
         the last batch.
         """
         self._accounts.release_batch()
@@ -273,12 +273,12 @@ class Intake:
         self._progress = _Progress(
             progress.reached.after(page.fetched), check, None if records else progress.before_jump
         )
-        # The time is now, not that of the fetch: pages grow old while a slow processor works.
+        # Use the present time, not the time of the fetch: pages age while a slow processor works.
         now = settings.clock()
         waited_ms = round((now - page.fetched_at) * 1000)
         bound_ms = settings.skip_before(page.service_time_ms + waited_ms)
         if bound_ms is not None:
-            # Until the next retrieval may begin, this one approaches the bound.
+            # This retrieval approaches the bound until the next one may begin.
             is_behind = bool(records) and is_older(records[-1], bound_ms)
             if is_behind and now >= next_from and not page.at_shard_end:
                 self._jump(bound_ms, farther(progress.before_jump, progress.reached.position))

@@ -80,11 +80,11 @@ class AssignmentLoop:
                 self._state.fail(self._duplicate_worker_id(impostors))
             took = self._clock() - began
             pause = (self._interval / 3 if is_unsettled else self._interval) - took
-            # A large table is read less often, so that reading is not all that the thread does.
+            # A large table is scanned less often, so that the thread has time for other work.
             self._state.stop_taking.wait(max(pause, took))
 
     def _wake_children(self) -> None:
-        """Wake consumers whose parents have finished, by what was just read of the table."""
+        """Wake consumers whose parent shards are finished by the last scan of the lease table."""
         for consumer in self._state.running_consumers().values():
             waits = consumer.state is ShardState.WAITING_ON_PARENT_SHARDS
             if waits and self._coordinator.seem_finished(consumer.held.lease.parent_ids):
@@ -130,7 +130,7 @@ class ShardSyncLoop:
             self._state.stop_taking.wait(pause)
 
     def _times_at_tip(self) -> dict[str, float]:
-        """Return the shards whose tip was reached, with the time of that by the worker's clock."""
+        """Return the shards whose readers are at the tip, and since when (worker's clock)."""
         consumers = self._state.running_consumers().items()
         tips = ((shard_id, consumer.intake.time_at_tip.since) for shard_id, consumer in consumers)
         return {shard_id: since for shard_id, since in tips if since is not None}

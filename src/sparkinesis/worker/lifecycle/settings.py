@@ -18,7 +18,7 @@ from sparkinesis.worker.retrieval.memory import MemoryBudget
 
 @dataclass(frozen=True)
 class ConsumerSettings:
-    """An application's settings, and what its worker learned when it started."""
+    """An application's settings, and the facts that its worker found when it started."""
 
     application: str
     worker_id: str
@@ -26,7 +26,7 @@ class ConsumerSettings:
     factory: ProcessorFactory
     on_error: OnError
     initial: Position
-    """The position at which a shard begins whose lease does not give one."""
+    """The start of a shard whose lease has no position of its own."""
     started_ms: int
     """The service's clock when the worker started (epoch ms)."""
     service_time_ms: Callable[[], int]

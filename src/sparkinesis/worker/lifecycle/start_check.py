@@ -60,7 +60,7 @@ class StartCheck:
         Returns None if the page does not show whether records are missing: check the next page.
         """
         if isinstance(self._start, AfterRecord):
-            # A loss of records that `skip_older_than` skips is no loss.
+            # Records that `skip_older_than` skips do not count as lost.
             bound_ms = self._settings.skip_before(fetched.service_time_ms)
             start = advanced(self._start, bound_ms)
             return self._retention.check_start(self._shard_id, start, fetched)
@@ -71,7 +71,7 @@ class StartCheck:
     def _check_age(self, unread: WantedRecords, now_ms: int) -> None:
         if not unread.may_have_lost(now_ms, SHORTEST_RETENTION_MS):
             return
-        # Only now is it worth a call to learn the stream's retention period and its age.
+        # Only now are calls for the stream's retention period and age worth their cost.
         stream = self._settings.summary()
         if (
             unread.may_have_lost(now_ms, stream.retention_ms)
@@ -81,7 +81,7 @@ class StartCheck:
             self._retention.report_loss(self._shard_id, self._start, stream.retention_ms)
 
     def _is_shard_old(self) -> bool:
-        """True if the shard is older than the oldest record kept, or its age is not known."""
+        """Return True if the shard is older than the oldest record kept, or its age is unknown."""
         try:
             shards, _ = self._settings.client.list_shards(at=TRIM_HORIZON)
         except ServiceError:

@@ -56,7 +56,7 @@ def drop_older(records: Sequence[Record], bound_ms: int) -> Sequence[Record]:
 
 
 def is_older(record: Record, bound_ms: int) -> bool:
-    """True if the record arrived before ``bound_ms`` (epoch ms); False if no time is known."""
+    """Return True if the record is known to have arrived before ``bound_ms`` (epoch ms)."""
     arrival = record.approximate_arrival_timestamp
     return arrival is not None and round(arrival * 1000) < bound_ms
 
@@ -71,7 +71,7 @@ def farther(last: AfterRecord | None, reached: Position) -> AfterRecord | None:
 
 
 def drop_up_to(last: AfterRecord, records: Sequence[Record]) -> Sequence[Record]:
-    """Return the records behind ``last``, and its own record if only a part of that is done."""
+    """Return the records after ``last``, and its own record if only a part of that is done."""
     last_order, is_whole = sequence_order(last.sequence_number), last.sub_sequence_number is None
 
     def is_done(record: Record) -> bool:

@@ -118,5 +118,5 @@ def before_task(state: ShardState, reason: ShutdownReason | None) -> ShardState:
 
 
 def outranks(reason: ShutdownReason, known: ShutdownReason | None) -> bool:
-    """True if ``reason`` replaces the reason known so far."""
+    """Return True if ``reason`` replaces the reason known so far."""
     return known is None or reason > known

@@ -46,9 +46,9 @@ _PLACE: ContextVar[LogPlace | None] = ContextVar("sparkinesis_log_place", defaul
 class LogContext(logging.Filter):
     """Gives each log record ``application``, ``worker`` and ``shard``, or "-" if unknown.
 
-    For a handler: ``handler.addFilter(LogContext())``. The lines of any logger have them then, also
-    those of a record processor's own one. What a record has already is left as it is: its
-    ``extra``, or what was found before it went through a queue.
+    Add it to a handler: ``handler.addFilter(LogContext())``. Then the lines of every logger have
+    these attributes, including the loggers of record processors. Attributes that a log record has
+    already, from ``extra`` or from before a queue, stay as they are.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -61,9 +61,9 @@ class LogContext(logging.Filter):
 
 @contextlib.contextmanager
 def log_to_stderr(level: int | str = logging.INFO) -> Iterator[None]:
-    """Within the block, what this process logs from ``level`` on goes to its stderr.
+    """Print this process's logs of ``level`` and above to its stderr within the block.
 
-    All is as before behind it, for a process that has more to do. Blocks must not overlap. Raises
+    The previous levels and handlers are restored after the block. Blocks must not overlap. Raises
     ValueError for an unknown level.
     """
     root = logging.getLogger()

@@ -36,7 +36,7 @@ class FetchedPage:
 
     @property
     def service_time_ms(self) -> int:
-        """When the page was fetched, by the service's clock (epoch ms)."""
+        """The time at which the page was fetched, by the service's clock (epoch ms)."""
         return self.fetched.service_time_ms
 
     @property
@@ -55,14 +55,14 @@ class FetchedPage:
 
 @dataclass(frozen=True, slots=True)
 class FetchRequest:
-    """The shard, and the position in it, that a shard consumer asks to be fetched."""
+    """A shard consumer's request to fetch a shard from a position."""
 
     shard_id: str
     start: Position
     inclusive: bool
-    """True: begin AT the record of ``start``; False: begin behind that record."""
+    """True to begin AT the record of ``start``; False to begin after it."""
     memory: Account
-    """The account that pages are counted in."""
+    """The memory account for the pages."""
     on_page: Callable[[], None]
     """Called from the fetching thread when a page, an error or the end can be taken."""
 
@@ -80,7 +80,7 @@ class Retrieval(Protocol):
     def take(self) -> FetchedPage | None:
         """Return the next page; None if it is not fetched yet. Never waits.
 
-        Raises what fetching raised.
+        Raises the errors of fetching.
         """
 
     def stop(self) -> None:
@@ -95,9 +95,9 @@ class RetrievalMode(Protocol):
     """The way in which a worker fetches all of its shards. For any thread."""
 
     def prepare(self, wait: Callable[[float], bool]) -> None:
-        """Set up what must exist before a shard is read.
+        """Set up the resources that reading needs, such as a registered consumer.
 
-        wait: sleeps for so many seconds; returns True, early, when the worker is to shut down.
+        wait: sleeps for a number of seconds; returns True, early, if the worker is to shut down.
         """
 
     def open(self, request: FetchRequest) -> Retrieval:
@@ -299,7 +299,7 @@ def _cut_to_memory(fetched: Fetched, source: PageSource, hold: Hold) -> Fetched:
     size = page_memory(fetched)
     room = hold.resize(size)
     if room < size:
-        # Its records are larger than those of the page before.
+        # The records are larger than those of the previous page.
         fetched = source.keep(fetched, records_within(fetched, room))
         hold.force(page_memory(fetched))
     return fetched

@@ -45,7 +45,7 @@ class Polling:
         self._lock = threading.Lock()
         self._budgets: dict[str, ShardBudget] = {}
         self._most_budgets = 0
-        """The number of budgets at which those of shards no longer read are dropped."""
+        """The number of budgets at which budgets of shards that are no longer read are dropped."""
 
     def prepare(self, wait: Callable[[float], bool]) -> None:
         del wait
@@ -100,7 +100,7 @@ class PolledShard:
     are ``idle_time`` seconds apart, also while records trickle in.
 
     GetRecords limits the number of records, not of bytes. To fit a page into its memory, its
-    records are assumed to be as large as those of the page before; the first ones, very large.
+    records are assumed to be as large as those of the previous page, and the first ones very large.
     """
 
     is_divisible = True
@@ -121,7 +121,7 @@ class PolledShard:
         self._size = LARGEST_RECORD
         """The average size of the last page's records, in bytes."""
         self._at_tip_since: float | None = None
-        """When the last call reached the tip; None if it did not."""
+        """The time of the last call if it reached the tip; None if it did not."""
         self._stopped = threading.Event()
 
     @property

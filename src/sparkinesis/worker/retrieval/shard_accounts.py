@@ -58,7 +58,7 @@ class ShardAccounts:
         return replace(page, fetched=head, at_shard_end=False), replace(page, fetched=rest)
 
     def measure_batch(self, records: Sequence[Record], batch: RecordBatch) -> None:
-        """Hold what the batch really takes, and learn from it for the next estimate."""
+        """Correct the reservation to the batch's real size, and use that for the next estimate."""
         if self._batch is not None:
             self._batch.force(batch.memory)
         if len(batch) > len(records):

@@ -166,7 +166,7 @@ class ParquetSink:
 
 
 class ShardSinks:
-    """All sinks of one shard, for one acquisition of its lease. May be used from any thread.
+    """The sinks of one shard, for one acquisition of its lease. May be used from any thread.
 
     clock: monotonic, in seconds. unique: returns a text that no other file's name has ever had.
     """

@@ -38,7 +38,7 @@ class RecordProcessorBase:
 
     @must_override
     def shard_ended(self, shard_ended_input: ShardEndedInput) -> None:
-        """All records of the shard were delivered. Must checkpoint; retried until it does."""
+        """Must checkpoint: all records of the shard were delivered. Called again until it does."""
         raise NotImplementedError
 
     def shutdown_requested(self, shutdown_requested_input: ShutdownRequestedInput) -> None:
