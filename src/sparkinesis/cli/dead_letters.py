@@ -232,7 +232,7 @@ def _rows(letters: DeadLetters, letter: Letter) -> Iterator[dict[str, Any]]:
 
 
 def _data(data: bytes) -> dict[str, str]:
-    """The data as text if a terminal can show it as it is, else in base64."""
+    """Return the data as text if a terminal can show it as it is, else in base64."""
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -301,5 +301,5 @@ def _brief(text: str) -> str:
 
 
 def _printable(text: str) -> str:
-    """The text as one line, without control characters for a terminal."""
+    """Return the text as one line, without control characters for a terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

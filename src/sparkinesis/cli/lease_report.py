@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def lease_object(
     lease: Lease, state: LeaseState, watched: WatchedTable, lag: Lag | None
 ) -> dict[str, Any]:
-    """The JSON object of a lease; each command adds keys of its own."""
+    """Return the JSON object of a lease; each command adds keys of its own."""
     ago = watched.renewed_ago(lease.key)
     return {
         "lease": lease.key,
@@ -33,7 +33,7 @@ def lease_object(
 
 
 def lag_text(lag: Lag | None) -> str:
-    """The lag for a column: a duration, a short reason, "unknown", or "-" if there is no lag."""
+    """Return the lag for a column: a duration, a short reason, "unknown", or "-" without a lag."""
     if lag is None or (lag.millis_behind_latest is None and not lag.why):
         return "-"
     if lag.millis_behind_latest is None:
@@ -42,15 +42,15 @@ def lag_text(lag: Lag | None) -> str:
 
 
 def short_reason(lag: Lag, otherwise: str = "unknown") -> str:
-    """The reason why a lag is unknown, if it fits a column; ``otherwise`` if it does not."""
+    """Return the reason for an unknown lag if it fits a column, else ``otherwise``."""
     return lag.why if lag.why in SHORT_REASONS else otherwise
 
 
 def broken_lease_lines(watched: WatchedTable) -> list[str]:
-    """A line for each row that cannot be read as a lease."""
+    """Return a line for each row that cannot be read as a lease."""
     return [f"The lease {row} cannot be read." for row in watched.broken]
 
 
 def lag_error_lines(lags: Mapping[str, Lag]) -> list[str]:
-    """The reasons that fit no column, each once: one problem usually affects all shards."""
+    """Return the reasons too long for a column, each once: one problem often affects all shards."""
     return sorted({lag.why for lag in lags.values()} - {"", *SHORT_REASONS})

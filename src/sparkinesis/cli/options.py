@@ -95,7 +95,7 @@ def errors_in_one_line(command: str) -> Iterator[None]:
 
 
 def checkpoint_object(at: ExtendedSequenceNumber, timestamp_ms: int | None) -> dict[str, Any]:
-    """The JSON object of a checkpoint, with the instant (epoch ms) of LATEST or AT_TIMESTAMP."""
+    """Return the JSON object of a checkpoint, with the epoch ms of LATEST or AT_TIMESTAMP."""
     found = {
         "sequence_number": at.sequence_number,
         "sub_sequence_number": at.sub_sequence_number,

@@ -117,7 +117,7 @@ def _show(moves: Sequence[LeaseReset], *, to_stderr: bool) -> None:
 
 
 def _checkpoint_text(at: ExtendedSequenceNumber, timestamp_ms: int | None) -> str:
-    """A checkpoint as text, with the instant that it stands for or was found for."""
+    """Return a checkpoint as text, with the instant that it represents or was found for."""
     if timestamp_ms is None:
         return short_checkpoint(at)
     text = (

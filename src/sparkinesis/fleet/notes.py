@@ -17,7 +17,7 @@ def joined(hello: Hello) -> str:
 
 
 def local_dead_letters(path: str) -> str:
-    """A warning about a dead-letter directory on the local disks of executors."""
+    """Return a warning about a dead-letter directory on the local disks of executors."""
     return (
         f"The dead-letter directory {path} is a local one: each executor writes to its own "
         "machine, and the files are lost with the machine. Unless all machines mount it, give "

@@ -387,14 +387,14 @@ class Roster:
         return [member for member in self.members.values() if member.is_connected]
 
     def _has_worker(self, slot: Slot) -> bool:
-        """True if a worker of the slot's job works or is ready to."""
+        """Return True if a worker of the slot's job works or is ready to."""
         return any(
             m.slot == slot.number and m.job == slot.job and m.state is not WorkerState.LEAVING
             for m in self._connected()
         )
 
     def _has_member(self, slot: Slot) -> bool:
-        """True if the slot's job has a worker, connected or not."""
+        """Return True if the slot's job has a worker, connected or not."""
         return any(m.slot == slot.number and m.job == slot.job for m in self.members.values())
 
     def _with_member(self, member: Member) -> Roster:

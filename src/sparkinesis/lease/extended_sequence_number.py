@@ -40,13 +40,13 @@ class ExtendedSequenceNumber:
 
     @classmethod
     def of(cls, position: AfterRecord | AtTimestamp | Sentinel) -> ExtendedSequenceNumber:
-        """The checkpoint for a position; a lease stores an instant itself beside its sentinel."""
+        """Return the checkpoint for a position; a lease stores an instant next to the sentinel."""
         if isinstance(position, AfterRecord):
             return cls(position.sequence_number, position.sub_sequence_number or 0)
         return cls(AT_TIMESTAMP if isinstance(position, AtTimestamp) else str(position))
 
     def position(self) -> AfterRecord | Sentinel | None:
-        """The position of the checkpoint by itself; None for AT_TIMESTAMP, which lacks its instant.
+        """Return the position of the checkpoint; None for AT_TIMESTAMP, which lacks its instant.
 
         Raises ValueError for a sequence number that is neither digits nor a sentinel.
         """

@@ -134,7 +134,7 @@ class HeldLease:
         self._write("reset", lambda lease: requests.checkpoint(lease, at, moved_ms=moved_ms))
 
     def fix_instant(self, timestamp_ms: int) -> None:
-        """Store the instant that LATEST stands for. Raises what `checkpoint` raises."""
+        """Store the instant that LATEST means. Raises what `checkpoint` raises."""
         self._write("note an instant", lambda lease: requests.fix_instant(lease, timestamp_ms))
 
     def prepare(self, pending: PendingCheckpoint) -> None:

@@ -4,7 +4,7 @@ The attributes are those of the KCL's ``DynamoDBLeaseSerializer`` (Java, 1.x to 
 ours, which the KCL keeps and ignores:
 
 ========================  ==========================================================================
-``checkpointTimestamp``   the instant that the checkpoint LATEST or AT_TIMESTAMP stands for
+``checkpointTimestamp``   the instant that the checkpoint LATEST or AT_TIMESTAMP means
 ``checkpointPosition``    the text of a position (`sparkinesis.stream.position`): the checkpoint's,
                           with the known arrival times
 ``applicationTimestamp``  the instant at which the application began at LATEST; 0: unknown
@@ -89,7 +89,7 @@ class Lease:
     checkpoint_owner: str | None = None
     """During a handoff, the worker that still reads the shard."""
     timestamp_ms: int | None = None
-    """The instant (epoch ms) that the checkpoint LATEST or AT_TIMESTAMP stands for, if known."""
+    """The instant (epoch ms) that the checkpoint LATEST or AT_TIMESTAMP means, if known."""
     known: AfterRecord | AtTimestamp | None = None
     """The arrival times known at the checkpoint. For a record: its arrival, and the time until
     which no record followed. For a sentinel: an instant before which no unread record arrived."""
@@ -100,7 +100,7 @@ class Lease:
     """The time (epoch ms) at which the lease was created or last reset."""
 
     def position(self) -> AfterRecord | AtTimestamp | Sentinel | None:
-        """The position that the checkpoint stands for, with its instant or its arrival times.
+        """Return the position of the checkpoint, with its instant or its arrival times.
 
         LATEST is the position of a row that a Java KCL wrote at LATEST, without an instant. None is
         the position of AT_TIMESTAMP without an instant, which only the KCL's configuration holds.

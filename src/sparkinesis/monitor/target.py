@@ -31,7 +31,7 @@ def parse_target(text: str) -> InitialPosition | ShardCheckpoint:
         if found is None:
             raise OptionError(
                 f"{text!r} is not a position in a shard; it must be SHARD=SEQUENCE_NUMBER or "
-                "SHARD=SEQUENCE_NUMBER:SUB, with digits behind the equals sign."
+                "SHARD=SEQUENCE_NUMBER:SUB, with digits after the equals sign."
             )
         return ShardCheckpoint(found[1], ExtendedSequenceNumber(found[2], int(found[3] or 0)))
     try:

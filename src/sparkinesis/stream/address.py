@@ -100,7 +100,7 @@ def place_of(region: str | None, endpoint: str | None) -> str:
 
 
 def is_url(text: str) -> bool:
-    """True if the text is the URL of an endpoint."""
+    """Return True if the text is the URL of an endpoint."""
     try:
         parts = urlsplit(text)
         host = parts.hostname or ""
@@ -111,7 +111,7 @@ def is_url(text: str) -> bool:
 
 
 def is_loopback(endpoint: str | None) -> bool:
-    """True if the endpoint is on this machine: a local Kinesis, which accepts any signature."""
+    """Return True if the endpoint is on this machine: a local Kinesis accepts any signature."""
     host = urlsplit(endpoint).hostname if endpoint else None
     try:
         return ipaddress.ip_address(host or "").is_loopback

@@ -79,7 +79,7 @@ class Event(msgspec.Struct, frozen=True, rename="pascal"):
 
     records: list[Record]
     continuation_sequence_number: str | None = None
-    """The position behind this event: the next subscription starts AFTER this number.
+    """The position after this event: the next subscription starts AFTER this number.
 
     Also set on an event without records. None on the last event of a closed shard."""
     millis_behind_latest: _Millis | None = None
@@ -88,7 +88,7 @@ class Event(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 def is_empty_at_tip(fetched: Page | Event) -> bool:
-    """True if a page or an event has no records because the reader is at the shard's tip."""
+    """Return True if a page or an event has no records because the reader is at the shard's tip."""
     return not fetched.records and not fetched.millis_behind_latest
 
 

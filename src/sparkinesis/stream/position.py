@@ -167,7 +167,7 @@ def advanced(position: Position, clear_until: int | None) -> Position:
 
 
 _SIGNS = ":@~^"
-"""The signs of the optional parts behind a sequence number, in their order."""
+"""The signs of the optional parts after a sequence number, in order."""
 
 _AFTER_RECORD = re.compile(
     r"([0-9]{1,128})(?::([0-9]{1,18}))?(?:@([0-9]{1,15}))?(?:~([0-9]{1,15}))?(?:\^([0-9]{1,128}))?"

@@ -33,7 +33,7 @@ class Lineage:
         return cls({shard.id: shard for shard in shards})
 
     def is_behind(self, shard_id: str) -> bool:
-        """True if this unlisted shard is newer than the listing, and not expired.
+        """Return True if this unlisted shard is newer than the listing, and not expired.
 
         The service numbers shards in order of creation, so the descendants of an expired shard are
         listed with greater ids. False for an empty listing.
@@ -83,7 +83,7 @@ class Lineage:
         return children if self._cover({*children, *self.open_shards()}, hash_range) else None
 
     def _cover(self, shard_ids: Iterable[str], hash_range: tuple[int, int]) -> bool:
-        """True if these shards own all hash keys of the range."""
+        """Return True if these shards own all hash keys of the range."""
         first, last = hash_range
         known = (self.shards[shard_id].hash_range for shard_id in shard_ids)
         for begins, ends in sorted(one for one in known if one is not None):

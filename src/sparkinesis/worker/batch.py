@@ -117,7 +117,7 @@ class RecordBatch:
         )
 
     def after(self, done: ExtendedSequenceNumber) -> RecordBatch:
-        """Return the records behind the position ``done``."""
+        """Return the records after the position ``done``."""
         first = bisect.bisect_right(range(len(self)), done, key=self._position)
         return self.slice(first, len(self))
 

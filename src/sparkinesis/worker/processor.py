@@ -34,7 +34,7 @@ class ProcessorShard:
     stream: str
     worker_id: str
     checkpoint: ExtendedSequenceNumber
-    """The shard's last checkpoint: delivery begins behind it."""
+    """The shard's last checkpoint: delivery begins after it."""
     pending_checkpoint: PendingCheckpoint | None = None
     """A checkpoint that was prepared and not committed: commit it, or ignore it and undo your own
     work."""

@@ -19,7 +19,7 @@ def must_override(method: Method) -> Method:
 
 
 def needs_override(method: object) -> bool:
-    """True if a method is marked or abstract."""
+    """Return True if a method is marked or abstract."""
     return bool(
         getattr(method, "must_override", False) or getattr(method, "__isabstractmethod__", 0)
     )

@@ -251,7 +251,7 @@ def _send(channel: Channel, message: ToWorker) -> None:
 
 
 def _has_bytes(connection: socket.socket) -> bool:
-    """True if a readable connection has data, False if it has ended."""
+    """Return True if a readable connection has data, False if it has ended."""
     try:
         return bool(connection.recv(1, socket.MSG_PEEK))
     except OSError:

@@ -90,7 +90,7 @@ def new_lease(
 ) -> Lease:
     """Return a new lease of a shard at an initial position.
 
-    ``timestamp_ms``: the instant that LATEST stands for, so that a restart, or a reshard before
+    ``timestamp_ms``: the instant that LATEST means, so that a restart, or a reshard before
     the first checkpoint, does not lose it; ignored for other positions. ``made_ms``: now.
     """
     if isinstance(at, AtTimestamp):
@@ -114,7 +114,7 @@ class LeaseStart:
 
     at: InitialPosition
     timestamp_ms: int | None = None
-    """The instant that LATEST stands for."""
+    """The instant that LATEST means."""
     application_ms: int | None = None
     """See `Lease`; for all leases that are made."""
     made_ms: int | None = None

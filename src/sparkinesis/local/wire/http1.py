@@ -60,7 +60,7 @@ class _Parser:
         return getattr(self._parser, name)
 
     def is_offer(self) -> bool:
-        """True if the current message offers an upgrade to another protocol."""
+        """Return True if the current message offers an upgrade to another protocol."""
         # For CONNECT the parser rightly reports an upgrade.
         return bool(self._parser.should_upgrade()) and self._parser.get_method() != b"CONNECT"
 

@@ -60,11 +60,11 @@ class Finished:
 
 
 Finding: TypeAlias = Quiet | Records | Finished
-"""The result of probing a shard behind a position."""
+"""The result of probing a shard after a position."""
 
 
 def merged(finding: Finding, more: Finding) -> Finding:
-    """Combine the findings of two probes, the second behind the end of the first."""
+    """Combine the findings of two probes; the second begins at the end of the first."""
     if not isinstance(more, Records):
         return finding
     return replace(more, first=finding.first) if isinstance(finding, Records) else more
@@ -76,7 +76,7 @@ class Plan:
 
     end: Positions
     to_probe: Mapping[str, Position]
-    """The shards without a finding, with the position to probe behind."""
+    """The shards without a finding, with the position after which to probe."""
     has_rows: bool
     childless: tuple[str, ...]
     """Finished shards whose children are not all known yet."""
@@ -85,7 +85,7 @@ class Plan:
 def plan(start: Positions, lineage: Lineage, findings: Mapping[str, Finding]) -> Plan:
     """Assemble the end of the batch that begins at ``start``.
 
-    ``findings`` holds the finding behind each shard's position in ``start`` (behind TRIM_HORIZON
+    ``findings`` holds the finding after each shard's position in ``start`` (after TRIM_HORIZON
     for a shard that ``start`` does not list). Call it again with more findings while ``to_probe``
     is not empty.
     """

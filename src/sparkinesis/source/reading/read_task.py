@@ -25,7 +25,7 @@ from sparkinesis.stream.reading.retention import RetentionCheck, user_records_do
 
 @functools.lru_cache(maxsize=4096)
 def _budget(address: StreamAddress, shard_id: str, pace: Pace) -> ShardBudget:
-    """The budget of a shard on this machine, shared by all of Spark's Python workers there."""
+    """Return a shard's budget, which all of Spark's Python workers on this machine share."""
     return ShardBudget(
         pace, new_state=lambda operation: machine_budget_state(address, shard_id, (operation, pace))
     )
@@ -33,7 +33,7 @@ def _budget(address: StreamAddress, shard_id: str, pace: Pace) -> ShardBudget:
 
 @functools.lru_cache(maxsize=4096)
 def _limiter(address: StreamAddress, shard_id: str, consumer_arn: str) -> SubscribeLimiter:
-    """The limiter of a consumer's subscriptions to a shard, shared by the machine likewise."""
+    """Return the machine's limiter of a consumer's subscriptions to a shard."""
     return SubscribeLimiter(machine_budget_state(address, shard_id, (OPERATION, consumer_arn)))
 
 

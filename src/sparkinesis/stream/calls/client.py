@@ -203,7 +203,7 @@ class StreamClient:
         return str(iterator)
 
     def has_shard(self, shard_id: str) -> bool:
-        """True if the shard still exists. Asks for an iterator, since ListShards may lag behind."""
+        """Return True if the shard still exists, by GetShardIterator: ListShards may be stale."""
         if not _SHARD_ID.fullmatch(shard_id):
             return False
         try:

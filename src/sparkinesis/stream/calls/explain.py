@@ -52,7 +52,7 @@ START_ELSEWHERE = (
     "start elsewhere (a streaming query with a new checkpoint location, a batch read with another "
     "startingPosition)"
 )
-"""Advice for a position that no longer exists, besides resuming behind the position."""
+"""Advice for a position that no longer exists, in addition to resuming after the position."""
 
 
 def words(error: ClientError | BotoCoreError) -> str:

@@ -53,7 +53,7 @@ def error_code(error: BaseException) -> str:
 
 
 def is_retryable(error: BaseException) -> bool:
-    """True if a retry may succeed: after throttling, 5xx, timeouts and broken connections.
+    """Return True if a retry may succeed: after throttling, 5xx, timeouts and broken connections.
 
     A call that is denied, names a missing stream or has invalid arguments fails each time.
     """
@@ -65,7 +65,7 @@ def is_retryable(error: BaseException) -> bool:
 
 
 def is_in_doubt(error: BaseException) -> bool:
-    """True if the failed call may have taken effect: the answer was lost, or is 5xx."""
+    """Return True if the failed call may have taken effect: the answer was lost, or is 5xx."""
     if isinstance(error, ClientError):
         return bool(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= 500)
     return isinstance(error, ConnectionError | HTTPClientError | IncompleteReadError)

@@ -51,7 +51,7 @@ def to_fetched(received: ReceivedEvent, begun_ms: int, age: float) -> Fetched:
 
 
 def ends_shard(event: Event) -> bool:
-    """True if this event is the last one of a closed shard.
+    """Return True if this event is the last one of a closed shard.
 
     The service names the child shards in the last event, which has no continuation number. Some
     servers name them in every event of a closed shard; the last of these has no records.
@@ -61,7 +61,7 @@ def ends_shard(event: Event) -> bool:
 
 
 def says_more_follows(event: Event) -> bool:
-    """True if an event shows that its shard continues.
+    """Return True if an event shows that its shard continues.
 
     Any other event may be the last one of a closed shard, from a server that does not name the
     child shards.

@@ -82,7 +82,7 @@ def _register(
 
 
 def is_full(consumers: Sequence[Consumer]) -> bool:
-    """True if the stream has the most consumers that it may have.
+    """Return True if the stream has the most consumers that it may have.
 
     A LimitExceededException may also mean too many calls a second, or too many consumers in
     creation: both pass.

@@ -241,7 +241,7 @@ class Putter:
 
 
 def _is_elsewhere(entry: PutEntry, landed: HashRange | None) -> bool:
-    """True if an entry landed in a shard that does not own its hash key.
+    """Return True if an entry landed in a shard that does not own its hash key.
 
     A shard's hash keys never change, so a reshard cannot be the reason.
     """

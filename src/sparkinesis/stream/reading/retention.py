@@ -49,7 +49,7 @@ ITERATOR_LIFE_MS = 300_000
 
 
 def may_have_lost(position: Position, now_ms: int, retention_ms: int) -> bool:
-    """True if records after ``position`` may have expired.
+    """Return True if records after ``position`` may have expired.
 
     Assumes that the period was never shorter than ``retention_ms``. Retention removes records by
     arrival time: no record is lost while the stream keeps all records that may have arrived after
@@ -64,7 +64,7 @@ def may_have_lost(position: Position, now_ms: int, retention_ms: int) -> bool:
 
 
 def is_kept(position: Position, now_ms: int, retention_ms: int) -> bool:
-    """True if the stream still keeps the position's own record.
+    """Return True if the stream still keeps the position's own record.
 
     Assumes that the period was never shorter than ``retention_ms``. False if the position does not
     hold its record's arrival time.
@@ -75,7 +75,7 @@ def is_kept(position: Position, now_ms: int, retention_ms: int) -> bool:
 
 
 def has_lost(position: Position, now_ms: int, retention_ms: int) -> bool:
-    """True if records after ``position`` may be lost, given that its own record is missing.
+    """Return True if records after ``position`` may be lost, given that its own record is missing.
 
     ``retention_ms``: the stream's present retention period. If that period should have kept the
     record, the period was shorter for a time since then. Its length is unknown, but no stream keeps
@@ -90,7 +90,7 @@ def has_lost(position: Position, now_ms: int, retention_ms: int) -> bool:
 
 
 def is_of_another_stream(position: Position, created_ms: int) -> bool:
-    """True if a stored ``position`` is older than the stream, which was created at ``created_ms``.
+    """Return True if a stored ``position`` is older than a stream created at ``created_ms``.
 
     Such a position belongs to a deleted stream of the same name. A starting instant that a user
     chose is not a stored position, and may be older than the stream. False for a position that
@@ -108,7 +108,7 @@ def is_of_another_stream(position: Position, created_ms: int) -> bool:
 
 
 def holds_more(record: Record, done: AfterRecord) -> bool:
-    """True if ``record``, the record of the position ``done``, holds user records after ``done``.
+    """Return True if ``record``, in which ``done`` lies, has user records after ``done``.
 
     A KCL resumes in the same way: it reads AT the checkpoint's sequence number, and drops the user
     records up to the checkpoint's sub-sequence number (0 for a record that is not aggregated).
@@ -160,7 +160,7 @@ class ReadProgress:
         return ReadProgress(position, now_ms)
 
     def may_have_missed(self, fetched: Fetched) -> bool:
-        """True if records may be missing between this position and the page fetched from it.
+        """Return True if records may be missing between this position and the page fetched from it.
 
         The caller then reads AT the position again, and passes the page to
         `RetentionCheck.check_start`.
@@ -307,7 +307,7 @@ class RetentionCheck:
         _log.warning("%s Resuming from the oldest record kept.", error)
 
     def _has_older(self, shard_id: str, start: Position) -> bool:
-        """True if the shard has a record older than ``start``, and so has lost nothing after it.
+        """Return True if the shard has a record older than ``start``, and so has lost none after it.
 
         Costs one GetShardIterator and usually one GetRecords.
         """

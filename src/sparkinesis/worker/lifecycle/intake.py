@@ -204,7 +204,7 @@ class Intake:
             if any(shard.id == self._shard_id for shard in shards):
                 raise
             self._report_loss(
-                f"The rest of {self._name} behind {self.reached} is lost: the shard has expired, "
+                f"The rest of {self._name} after {self.reached} is lost: the shard has expired, "
                 "and is treated as ended."
             )
             self.at_end = True

@@ -30,7 +30,7 @@ def report_loss(settings: ConsumerSettings, shard_id: str, text: str) -> None:
 
 
 class StartCheck:
-    """Checks that nothing is missing between a position and the first page behind it.
+    """Checks that no record is missing between a position and the first page after it.
 
     For one thread. A page that could not be used is checked again; a loss is reported once.
     """
@@ -55,7 +55,7 @@ class StartCheck:
         self._is_reported = False
 
     def records_after(self, fetched: Fetched) -> Sequence[Record] | None:
-        """Return the records behind the position, of a page that was read AT the position.
+        """Return the records after the position, from a page that was read AT the position.
 
         Returns None if the page does not show whether records are missing: check the next page.
         """

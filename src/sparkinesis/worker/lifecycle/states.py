@@ -94,7 +94,7 @@ TABLE = MappingProxyType(
 
 
 def after_task(state: ShardState, reason: ShutdownReason | None) -> ShardState:
-    """The state that follows ``state`` once its task has succeeded."""
+    """Return the state that follows ``state`` once its task has succeeded."""
     row = TABLE[state]
     if reason is None:
         return row.success
@@ -106,7 +106,7 @@ def after_task(state: ShardState, reason: ShutdownReason | None) -> ShardState:
 
 
 def before_task(state: ShardState, reason: ShutdownReason | None) -> ShardState:
-    """The state whose task is next. A reason takes effect at once, also after a failed task.
+    """Return the state whose task is next. A reason takes effect at once, also after a failed task.
 
     The state stays if its task is the reaction to that reason.
     """

@@ -104,7 +104,7 @@ class RetrievalMode(Protocol):
         """Start to fetch a shard."""
 
     def finish(self, is_last: Callable[[], bool]) -> None:
-        """Clean up behind a worker that ends gracefully.
+        """Clean up after a worker that ends gracefully.
 
         is_last: asks whether no other worker of the application is running.
         """
