@@ -121,12 +121,12 @@ class DataLossError(SparkinesisError):
 
 @public
 class ShardNotFoundError(DataLossError):
-    """The shard does not exist any more, so its unread records are lost."""
+    """The shard no longer exists, so its unread records are lost."""
 
 
 @public
 class PositionNotFoundError(DataLossError):
-    """Kinesis refuses a sequence number: the shard has no such record, or no longer keeps it."""
+    """Kinesis refuses a sequence number: the shard never had the record, or no longer keeps it."""
 
 
 @public

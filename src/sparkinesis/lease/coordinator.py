@@ -86,7 +86,7 @@ class LeaseCoordinator:
     def require_unique_worker_id(self, wait: Callable[[float], object]) -> None:
         """Raise `DuplicateWorkerIdError` if another process renews leases under this worker's id.
 
-        Scans the table a second time, after the time of a renewal, if there are such leases.
+        If the table has leases of this worker id, scans it again after the time of a renewal.
         Writes nothing.
         """
         leases = self._scan(consistent=True).leases

@@ -155,7 +155,7 @@ def between_batches(position: Position) -> Position:
 
 
 def advanced(position: Position, clear_until: int | None) -> Position:
-    """Return the same position with news: no later record arrived before ``clear_until``."""
+    """Return the position with the fact that no later record arrived before ``clear_until``."""
     if clear_until is None:
         return position
     if isinstance(position, AfterRecord):

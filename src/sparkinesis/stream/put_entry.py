@@ -66,7 +66,7 @@ def plain_entries(records: Iterable[OutgoingRecord], *, ordered: bool) -> list[P
 def why_refused(partition_key: str, explicit_hash_key: str | None) -> str | None:
     """Return the reason why Kinesis refuses a record's keys; None if it accepts them.
 
-    User records have such keys if another library's producer packed them into an aggregate.
+    User records have these keys if another library's producer packed them into an aggregate.
     """
     length, explicit = len(partition_key), explicit_hash_key
     if not 1 <= length <= MAX_KEY_LENGTH:

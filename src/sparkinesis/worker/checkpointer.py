@@ -267,7 +267,7 @@ class Checkpointer:
             self._permitted = replace(permitted, last=at)
 
     def _arrived_ms(self, sequence_number: str) -> int | None:
-        """Return the arrival time of a record (epoch ms); None if it is not known any more."""
+        """Return the arrival time of a record (epoch ms); None if it is no longer known."""
         if self._last_arrival[0] == sequence_number:
             return self._last_arrival[1]
         known = self._held.lease.known

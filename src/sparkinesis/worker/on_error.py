@@ -97,7 +97,7 @@ OnError: TypeAlias = Retry | Skip | DeadLetter | Stop
 def wait_before_retry(
     policy: OnError, failures: int, uniform: Callable[[float, float], float]
 ) -> float | None:
-    """Return the seconds until the next try after so many ``failures``; None: no more tries."""
+    """Return the seconds until the next try after ``failures`` failures; None: no more tries."""
     if not isinstance(policy, Retry):
         return None
     if policy.attempts is not None and failures >= policy.attempts:

@@ -2,8 +2,8 @@
 
 A method that is ``async def``, or has a ``yield``, does nothing when it is called: it returns an
 object that does the work when it is run. Nothing runs it, so its records would be treated as
-processed. Such a method is refused before any call if it can be recognised; what a call returns is
-checked in any case.
+processed. The method is refused before any call if it can be recognised; the object that a call
+returns is checked in any case.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def unfinished(returned: object) -> str | None:
 def discard(returned: object) -> None:
     """Close a coroutine or a generator, so that Python does not warn that it was never awaited."""
     if inspect.iscoroutine(returned) or inspect.isgenerator(returned):
-        with contextlib.suppress(Exception):  # of one that had begun to run
+        with contextlib.suppress(Exception):  # its own code may raise
             returned.close()
 
 

@@ -41,7 +41,7 @@ class LeaseReset:
     create: Lease | None = None
     """The new lease; None if one exists."""
     lease: Lease | None = None
-    """The row to reset, as known; None if none exists."""
+    """The last known row to reset; None if no row exists."""
     child_ids: tuple[str, ...] = ()
     """The child ids to add to the row before its reset to SHARD_END."""
     note: str = ""

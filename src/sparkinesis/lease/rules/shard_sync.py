@@ -258,8 +258,8 @@ def orphaned_children(
 ) -> list[Lease]:
     """Return leases for children whose parents are all finished, but that have no lease.
 
-    A KCL 1.x that dies after SHARD_END leaves such a table, and so does a row deleted by hand. No
-    worker visits a finished shard again, and `leases_for_partial_table` leaves children to their
+    They are missing if a KCL 1.x died after SHARD_END, or if a row was deleted by hand. No worker
+    visits a finished shard again, and `leases_for_partial_table` leaves children to their
     parents. The leases of children are never deleted before those of all their parents, so these
     leases did not exist before. ``shards`` and ``begin`` as in `plan_children`.
     """

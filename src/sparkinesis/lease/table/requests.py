@@ -34,7 +34,7 @@ class Update:
     """
 
     after: Lease
-    """The row after the write, if the row before it was as known."""
+    """The row after the write, provided that it was up to date before."""
     expected: Mapping[str, AttributeValue | None]
     """The values that the row must have; None: must be absent. The row itself must exist."""
     set: Mapping[str, AttributeValue]

@@ -35,7 +35,7 @@ def _brief_retry() -> Retry:
 class LeaseTable(TableAddress):
     """The calls on the lease table at an address.
 
-    Safe to share between threads. All calls raise `LeaseTableError` if there is no such table,
+    Safe to share between threads. All calls raise `LeaseTableError` if the table does not exist,
     `AccessDeniedError`, `LeaseTableUnavailableError` once retries ran out, and `ServiceError` for
     anything else. Writes also raise `LeaseChangedError` if the row has changed; nothing is
     written then. They return the row after the write.
@@ -98,7 +98,7 @@ class LeaseTable(TableAddress):
         )
 
     def get(self, key: str, *, consistent: bool = True) -> Lease | None:
-        """Return one lease; None if there is no such row, or the row is not a lease.
+        """Return one lease; None if the row does not exist or is not a lease.
 
         Also raises `LeaseTableError` if the row cannot be read.
         """
@@ -191,7 +191,7 @@ class LeaseTable(TableAddress):
             return self._refused(update, refused.item, in_doubt)
         written = read_row(item)
         # A row that was damaged by hand meanwhile still has its owner, whose next checkpoint
-        # repairs it. As after a batch, the rest of the row is taken as known.
+        # repairs it. As after a batch, the rest of the row is assumed to be unchanged.
         return written if isinstance(written, Lease) else update.after
 
     def try_write(

@@ -55,8 +55,8 @@ def resolve_conflict(
     if row.actual_owner != worker_id:
         return LeaseLoss(f"worker {row.actual_owner} has taken it")
     if row.counter == known.counter:
-        # A handoff was requested, or the request was withdrawn: a row that a refusal does not
-        # include is read afterwards, and may be as known again.
+        # A handoff was requested, or the request was withdrawn. If the refusal does not include the
+        # row, it is read afterwards, and may equal the known row again.
         return StillHeld(row)
     for update in unanswered:
         if has_landed(update, row):

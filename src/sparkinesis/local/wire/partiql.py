@@ -70,7 +70,7 @@ def translate(
 ) -> Update | None:
     """Parse a simple UPDATE; return None for other statements and for tables with a sort key.
 
-    key_of: returns the name of a table's only key attribute; None if there is no such table or key.
+    key_of: returns the name of a table's only key attribute; None if it has none.
     """
     found = _STATEMENT.fullmatch(statement)
     key_name = key_of(found[1]) if found else None

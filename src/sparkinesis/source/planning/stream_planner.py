@@ -416,8 +416,8 @@ class StreamPlanner:
     def _may_list(self, asked: int) -> bool:
         """Return True if shards may be listed for children that a closed shard did not announce.
 
-        ``asked``: the number of such listings for this batch. One is enough while the query runs:
-        the next batch lists again. A query that is about to end has to find all of its shards.
+        ``asked``: the number of these listings so far for this batch. One is enough while the query
+        runs: the next batch lists again. A query that is about to end must find all of its shards.
         """
         if self._until_ms is None:
             return not asked and self._timing.clock() - self._listed_at >= LIST_SHARDS_INTERVAL

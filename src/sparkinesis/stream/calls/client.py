@@ -122,7 +122,7 @@ class StreamClient:
         """Empty until DescribeStreamSummary returns the ARN, which never changes for a name."""
 
     def describe(self, retry: Retry | None = None) -> StreamSummary:
-        """Call DescribeStreamSummary. Raises `StreamNotFoundError` if there is no such stream."""
+        """Call DescribeStreamSummary. Raises `StreamNotFoundError` if the stream does not exist."""
         answer = self._describe(retry)
         summary = answer["StreamDescriptionSummary"]
         created: datetime | None = summary.get("StreamCreationTimestamp")

@@ -53,7 +53,7 @@ def aggregate(
     that does not fit on its own, and `ValueError` for keys that Kinesis would refuse.
 
     The keys of one aggregate may belong to several shards. Readers that filter by hash range, such
-    as a KCL, drop such an aggregate: group the user records by shard for these readers.
+    as a KCL, drop aggregates of several shards: group the user records by shard for these readers.
     """
     if not ENVELOPE_SIZE < max_size <= MAX_SIZE:
         raise ValueError(

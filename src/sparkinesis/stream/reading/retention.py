@@ -92,7 +92,7 @@ def has_lost(position: Position, now_ms: int, retention_ms: int) -> bool:
 def is_of_another_stream(position: Position, created_ms: int) -> bool:
     """Return True if a stored ``position`` is older than a stream created at ``created_ms``.
 
-    Such a position belongs to a deleted stream of the same name. A starting instant that a user
+    This position belongs to a deleted stream of the same name. A starting instant that a user
     chose is not a stored position, and may be older than the stream. False for a position that
     holds no time.
     """
@@ -259,7 +259,7 @@ class RetentionCheck:
     ) -> frozenset[str]:
         """Report stored positions that are older than the stream. Raises `DataLossError`.
 
-        Such positions belong to a deleted stream of the same name. Returns their shards. A query or
+        They belong to a deleted stream of the same name. Returns their shards. A query or
         a worker calls this once, when it resumes: one DescribeStreamSummary serves all shards.
         ``skip_older_than`` (seconds): a loss of records that arrived longer ago is not reported.
         """

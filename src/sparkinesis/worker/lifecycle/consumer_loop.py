@@ -173,7 +173,7 @@ class ConsumerLoop:
             if loop is not threading.current_thread():
                 loop.join(self._options.failover_time)
         for lease in self._coordinator.held().values():
-            self._release(lease)  # one that was taken while the shutdown was requested
+            self._release(lease)  # the lease was taken while the shutdown was requested
         try:
             self._coordinator.withdraw_requests()
         except SparkinesisError as error:

@@ -97,7 +97,7 @@ class Intake:
     ) -> None:
         """Read from ``start`` on, regardless of what was read before.
 
-        checkpoint: the one that ``start`` was made of, where it is one.
+        checkpoint: the checkpoint from which ``start`` was made; None if it was not.
         unread: the records that are wanted, where ``start`` is not the position of a record; None:
         all records that the stream still keeps.
         """
