@@ -199,8 +199,8 @@ class HeldLease:
     def begin_renewal(self) -> Update | None:
         """Return the renewal to send now, and hold the lock until `end_renewal`. For the renewer.
 
-        None, without the lock, if another write is in flight (which renews as well), or if the
-        lease is not held.
+        Returns None, and does not hold the lock, if another write is in flight (it renews as well)
+        or if the lease is not held.
         """
         if not self._lock.acquire(blocking=False):
             return None

@@ -247,7 +247,7 @@ def _pending(item: Mapping[str, Any]) -> PendingCheckpoint | None:
     if sequence_number is None:
         return None
     sub = _number(item, "pendingCheckpointSubSequenceNumber") or 0
-    # A Java KCL may write a number here when it creates a lease, which means nothing.
+    # A Java KCL may write a number here when it creates a lease; the number means nothing.
     state = item.get("pendingCheckpointState", {}).get("B")
     return PendingCheckpoint(
         ExtendedSequenceNumber(sequence_number, sub),
@@ -257,7 +257,7 @@ def _pending(item: Mapping[str, Any]) -> PendingCheckpoint | None:
 
 def _hash_range(item: Mapping[str, Any]) -> tuple[int, int] | None:
     keys = [_text(item, name) for name in ("startingHashKey", "endingHashKey")]
-    # 39 digits at most, as 2**128 has: of thousands, Python makes no number.
+    # At most 39 digits, as in 2**128: Python refuses to convert thousands of digits.
     first, last = (int(key) if key and key.isdecimal() and len(key) < 40 else -1 for key in keys)
     return (first, last) if 0 <= first <= last <= MAX_HASH_KEY else None
 

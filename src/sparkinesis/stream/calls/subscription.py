@@ -95,7 +95,7 @@ class Subscription:
                 return b""
             self._is_reading = True
         try:
-            # Without decoding: a decoder of the content would copy the bytes.
+            # Read without content decoding, which would copy the bytes.
             data = self._body.read1(CHUNK, decode_content=False)
         except urllib3.exceptions.ReadTimeoutError as error:
             raise ReadTimeoutError(endpoint_url=self._body.url) from error
@@ -139,7 +139,7 @@ def _received(message: Message) -> ReceivedEvent | None:
     headers, payload = message
     kind = headers.get(":message-type")
     if kind == "event":
-        # Skipped: initial-response, and types that the service may add.
+        # Skip initial-response, and types that the service may add.
         if headers.get(":event-type") != "SubscribeToShardEvent":
             return None
         return ReceivedEvent(decode_event(payload), len(payload))

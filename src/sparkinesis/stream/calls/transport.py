@@ -94,7 +94,7 @@ class _InitialResponse:
         yield self._MESSAGE
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Does nothing: no resource is open."""
 
 
 _RECORD_FRAME = len(

@@ -59,7 +59,7 @@ class PutQueue:
     def take(self, now: float) -> list[PutEntry]:
         """Return the entries of the next call, within its limits; empty if none is due."""
         while self._later and self._later[0][0] <= now:
-            # At the front, because they have waited longest.
+            # Refused entries go to the front, because they have waited longest.
             self._ready.extendleft(reversed(heapq.heappop(self._later)[2]))
         taken: list[PutEntry] = []
         size = 0

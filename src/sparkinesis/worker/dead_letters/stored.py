@@ -148,7 +148,7 @@ class PutBack:
     left: dict[str, str] = field(default_factory=dict)
     """Files that were not put back, with the reason."""
     error: SparkinesisError | None = None
-    """The error that ended it early; None if none did."""
+    """The error that ended the run early; None if no error did."""
 
 
 def put_back(

@@ -16,7 +16,7 @@ MAX_FAILURES = 50
 MAX_SHARDS = 8
 MAX_ERROR = 500
 MAX_TRACEBACK = 8_000
-"""Characters."""
+"""The most characters of a traceback that is kept."""
 
 _MAX_CHAIN = 10
 _MAX_LINES = 200
