@@ -59,7 +59,9 @@ class ClosedShards:
             elif at <= now:
                 self._told.add(shard_id)
                 warn_missing_end(
-                    self._client.address, shard_id, "Its child shards are not read until it ends."
+                    self._client.address,
+                    shard_id,
+                    "Its child shards are not read until the server reports its end.",
                 )
         return min((self._due(s, tips[s]) for s in due.keys() - self._told), default=_NEVER) - now
 
