@@ -307,7 +307,7 @@ class RetentionCheck:
         _log.warning("%s Resuming from the oldest record kept.", error)
 
     def _has_older(self, shard_id: str, start: Position) -> bool:
-        """Return True if the shard has a record older than ``start``, and so has lost none after it.
+        """Return True if the shard has a record older than ``start``, so none after it is lost.
 
         Costs one GetShardIterator and usually one GetRecords.
         """
