@@ -43,7 +43,7 @@ class FleetRun:
         answer: dict[str, Any] = _lines(results)[before]
         return answer
 
-    def wait(self, condition: Callable[[], object], every: float = 0.05) -> float:
+    def wait(self, condition: Callable[[], object], every: float = 0.2) -> float:
         """Until the condition holds; returns the seconds that it took."""
         began = time.monotonic()
         wait_until(condition, self._process, self._log, every=every)

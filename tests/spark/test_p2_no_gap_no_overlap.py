@@ -144,7 +144,7 @@ def test_p2_every_user_record_exactly_once_through_interrupted_batches(
         modes = chosen()
         with started(modes) as process:
             for written in progress.values():
-                wait_until(written.more_batches(rng.randrange(2)), process, log)
+                wait_until(written.more_batches(rng.randrange(2)), process, log, every=0.1)
             time.sleep(rng.uniform(0.0, 1.0))  # the instant of the kill is what is random
             wait_until(lambda: all(p.is_in_a_batch() for p in progress.values()), process, log)
             kill(process)
@@ -158,6 +158,7 @@ def test_p2_every_user_record_exactly_once_through_interrupted_batches(
             lambda: all(p.delivered().total() >= producers[s].put for s, p in progress.items()),
             process,
             log,
+            every=0.5,  # each look parses all that was written
         )
     for stream, written in progress.items():
         counts = written.delivered()
