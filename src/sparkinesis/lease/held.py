@@ -20,8 +20,8 @@ _log = logging.getLogger(__name__)
 KNOWN_EVERY_MS = 300_000
 """Arrival times are written only if they are this much newer than those in the row."""
 
-REFUSALS = 10
-"""The most consecutive tries of one write. Each handoff request or withdrawal costs a try."""
+MAX_TRIES = 10
+"""The most tries of one write before giving up. Each handoff request or withdrawal costs a try."""
 
 
 class HeldLease:
@@ -89,7 +89,7 @@ class HeldLease:
         return self._lost is not None and self._lost.to_duplicate_worker
 
     def is_held(self) -> bool:
-        """Return True if the lease is not lost or released, and was renewed in the failover time.
+        """Return True if the lease is not lost or released, and renewed within the failover time.
 
         The failover time starts when the renewal was sent: no worker can have seen it earlier.
         """
@@ -110,7 +110,8 @@ class HeldLease:
     ) -> None:
         """Write a checkpoint: everything up to ``at`` is done. See `requests.checkpoint`.
 
-        Writes nothing if the row is already beyond ``at``, by a checkpoint whose answer was lost.
+        Writes nothing if the row is already beyond ``at``: an earlier checkpoint landed, but its
+        answer was lost.
         Raises `LeaseLostError` (not held, or lost because the write was refused) and
         `LeaseTableUnavailableError`, after which the caller may try again.
         """
@@ -155,14 +156,15 @@ class HeldLease:
             except LeaseChangedError as refused:
                 self._reconcile(refused.row)
                 raise self._lost_error("add children") from None
-            # Only the children: this write does not prove that this worker still owns the lease.
+            # Adopt only the child ids: this write does not prove that this worker still owns the
+            # lease.
             self._lease = requests.add_children(self._lease, row.child_ids).after
 
     def release(self) -> None:
-        """Release the lease to the worker that requested it, else to any worker.
+        """Release the lease to the worker that requested it, or to any worker.
 
-        Writes nothing if the lease is not held. Raises `LeaseTableUnavailableError`; the lease then
-        expires before another worker takes it.
+        The object is then no longer usable. Writes nothing if the lease is not held. Raises
+        `LeaseTableUnavailableError`; the lease then expires before another worker takes it.
         """
         with self._lock:
             if not self.is_held():
@@ -199,8 +201,8 @@ class HeldLease:
     def begin_renewal(self) -> Update | None:
         """Return the renewal to send now, and hold the lock until `end_renewal`. For the renewer.
 
-        Returns None, and does not hold the lock, if another write is in flight (it renews as well)
-        or if the lease is not held.
+        Returns None, without holding the lock, if the lease is not held, or if another write is in
+        flight, which renews it too.
         """
         if not self._lock.acquire(blocking=False):
             return None
@@ -210,7 +212,10 @@ class HeldLease:
         return self._renewal()
 
     def settle_renewal(self, update: Update, result: Lease | SparkinesisError) -> Update | None:
-        """Process a renewal's result; return the one to send instead, if any. For the renewer."""
+        """Process a renewal's result; return a new renewal to send in its place, or None.
+
+        For the renewer.
+        """
         if isinstance(result, Lease):
             self._landed(result)
         elif isinstance(result, LeaseChangedError):
@@ -256,9 +261,12 @@ class HeldLease:
         return requests.evict(row)
 
     def _write(self, doing: str, build: Callable[[Lease], Update | None]) -> None:
-        """Write the update that ``build`` returns for the known row; None: write nothing."""
+        """Write the update that ``build`` returns for the known row.
+
+        If ``build`` returns None, write nothing.
+        """
         with self._lock:
-            for _ in range(REFUSALS):
+            for _ in range(MAX_TRIES):
                 self.require_held(doing)
                 update = build(self._lease)
                 if update is None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from sparkinesis.errors import SparkinesisError
-from sparkinesis.lease.held import REFUSALS, HeldLease
+from sparkinesis.lease.held import MAX_TRIES, HeldLease
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table.batch import batches_of
 from sparkinesis.lease.table.batching import Batching
@@ -119,7 +119,7 @@ class LeaseRenewer:
         failures: Counter[str] = Counter()
         try:
             left = due
-            for _ in range(REFUSALS):
+            for _ in range(MAX_TRIES):
                 if not left:
                     break
                 results = self._send([update for _, update in left])

@@ -52,7 +52,7 @@ class ShardSyncSettings:
 
 
 _FRESH = 2.0
-"""A listing made up to this many seconds before a shard's end was seen may show the end."""
+"""A listing made up to this many seconds before the end was seen may already show it."""
 _ASK_AGAIN = (1.0, 30.0)
 """Seconds between ListShards calls for a shard's children: the first pause, and the longest."""
 _WARN_AFTER = 60.0
@@ -74,7 +74,8 @@ class _Unlisted:
 class ShardSyncer:
     """Creates, audits and deletes the leases of one application.
 
-    Call `sync` at the start, `step` from one thread, and `create_child_leases` from any thread.
+    Call `sync` once at the start, `step` from one thread, and `create_child_leases` from any
+    thread.
     """
 
     def __init__(
@@ -109,9 +110,11 @@ class ShardSyncer:
     def sync(self) -> None:
         """Create the leases that an application needs to start; workers may do so concurrently.
 
-        A table that has leases is only read, unless hash keys are not covered; so is a table with
-        unreadable leases, which `RowProblems` logs.
-        Raises service errors, and `InconsistentShardsError` if the listed shards do not tile.
+        A table is read but not written if its leases cover all hash keys, or if some of its leases
+        are unreadable; `RowProblems` logs those.
+
+        Raises service errors, and `InconsistentShardsError` if the listed shards overlap or leave
+        gaps.
         """
         through_reshard(self._sync, self._wait)
 
@@ -121,7 +124,7 @@ class ShardSyncer:
         if not scan.leases and not scan.broken:
             self._begin()
         elif find_hole(scan.leases) is not None and not scan.broken:
-            # With an unreadable lease, it is unknown which leases are missing.
+            # An unreadable lease does not tell its shard, so the missing leases are unknown.
             self._fill_holes()
 
     def _check_for_recreated_stream(self, leases: Iterable[Lease]) -> None:
@@ -202,8 +205,8 @@ class ShardSyncer:
         if not expired or begin.is_now:
             return
         stream = self._client.describe()
-        # The shortest possible retention counts: the stream's own may have been that short for a
-        # while, and nothing that is left of the expired shards would show it.
+        # Assume the shortest period: the stream's own may once have been that short, and the
+        # expired shards leave no trace of it.
         if not begin.may_have_lost(stream.service_time_ms, SHORTEST_RETENTION_MS):
             return
         for shard_id, parents in expired:
@@ -307,11 +310,11 @@ class ShardSyncer:
     ) -> bool:
         """Create the leases of a finished shard's children, and store their ids in its lease.
 
-        ``children``: the ChildShards at the end of the shard. They may be empty, as ChildShards is
-        optional and some servers leave it out; ListShards is called then.
+        ``children``: the ChildShards at the end of the shard; empty if the end named no children
+        (some servers never name them; Kinesis may omit them). ListShards is called then.
 
-        Returns False, so call again: another parent of a merged child will get a lease, but has
-        none yet, or the children are not listed yet.
+        Returns False if the caller must call again: another parent of a merged child will get a
+        lease, but has none yet, or the children are not listed yet.
         Raises service errors, `LeaseLostError`, and `InconsistentShardsError`.
         """
         known = set(parent.lease.child_ids)
@@ -345,7 +348,8 @@ class ShardSyncer:
         self._create_late(plan.create, [parent.lease, *scan.leases], shards, begin)
         if plan.wait_for:
             if not broken:
-                # Without this they wait forever: if the child has a lease, no audit finds a hole.
+                # Without these leases the children would wait forever: a child that has its lease
+                # leaves no hole for an audit.
                 forgotten = orphaned_children(scan.leases, shards, begin)
                 self._create_late(forgotten, scan.leases, shards, begin)
             self._waits[parent.key] = (self._clock(), plan.wait_for)

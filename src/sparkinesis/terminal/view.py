@@ -1,6 +1,7 @@
 """The view of `sparkinesis top` and a fleet's `watch`, fitted into a terminal. Pure.
 
-Each shard and each owner has a line of its own while there is room; otherwise several share a line.
+Each shard and each owner has a line of its own while there is room; otherwise they stand side by
+side.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ class ShardRow:
     millis_behind: int | None
     """The lag in milliseconds; None if unknown."""
     rate: float | None
-    """The rate in the view's unit; None if unknown: short rows then show the state."""
+    """The rate in the view's unit; None if unknown; the compact layout then shows the state."""
     note: str = ""
     is_amiss: bool = False
-    """True for a fault that the lag does not show; the row comes first."""
+    """True for a fault that the lag does not show; the row comes first if its lag is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class OwnerRow:
     owner: str
     shards: int
     millis_behind: int | None
-    """The largest lag of the owner's shards."""
+    """The largest lag of its shards."""
     rate: float | None
     note: str = ""
     is_amiss: bool = False
@@ -69,7 +70,7 @@ class View:
     messages: tuple[str, ...] = ()
     """The messages, most important first; the last ones are left out if room is short."""
     is_partial: bool = False
-    """True if some records belong to no shard in the view, so that the real lag may be larger."""
+    """True if shards that the view does not show have records: the overall lag may be larger."""
 
     @property
     def millis_behind(self) -> int | None:
@@ -135,23 +136,23 @@ def render(view: View, width: int, height: int) -> Group:
 
 
 _Cell: TypeAlias = "list[str | tuple[str, str]]"
-"""Pieces of a line: plain text, or a text with its colour."""
+"""Pieces of a line: text, or (text, style)."""
 
 
 class _Table(NamedTuple):
     """The rows of a table, in two layouts: one row per line, or several cells per line."""
 
     heading: str
-    """The heading of the layout with one row per line."""
+    """The heading above ``lines``."""
     lines: Sequence[_Cell]
     title: str
-    """The heading of the layout with cells."""
+    """The heading above ``cells``."""
     cells: Sequence[_Cell]
-    """The rows as cells of one width, in the order of `lines`."""
+    """The rows as cells, in the order of ``lines``, all equally wide."""
     cells_of_worst: Sequence[_Cell]
     """The cells with the worst first, for a screen that does not hold all of them."""
     states: Sequence[str]
-    """The states of the rows, in the order of `cells_of_worst`."""
+    """The states of the rows, in the order of ``cells_of_worst``."""
     across: int
     """The number of cells that fit side by side."""
 
@@ -309,7 +310,10 @@ _Rank: TypeAlias = "tuple[bool, int, int, str]"
 
 
 def _worst_first(row: ShardRow | OwnerRow) -> _Rank:
-    """Sort rows: faults without a lag, then the largest lags, then unknown lags; ties by name."""
+    """Return the sort key of a row; ties are sorted by name.
+
+    Rows amiss without a lag come first, then rows by falling lag, then rows without a lag.
+    """
     lag = -1 if row.millis_behind is None else row.millis_behind
     name = row.shard if isinstance(row, ShardRow) else row.owner
     return (not (row.is_amiss and lag < 0), -lag, len(name), name)
@@ -341,7 +345,7 @@ def _number(count: int, what: str) -> str:
 
 
 def _lag(row: ShardRow | OwnerRow, width: int) -> tuple[str, str]:
-    """Return a sign in three columns and the lag in ``width`` columns, and their colour."""
+    """Return the sign in three columns, then the lag in ``width`` columns; and their colour."""
     lag = row.millis_behind
     sign = "!!" if row.is_amiss and lag is None else _sign(lag)
     colour = {"": "green", "!": "yellow", "!!": "red"}[sign]

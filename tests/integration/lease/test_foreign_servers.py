@@ -13,7 +13,7 @@ import pytest
 
 from sparkinesis.errors import LeaseTableError, LeaseTableUnavailableError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.lease.held import REFUSALS, HeldLease
+from sparkinesis.lease.held import MAX_TRIES, HeldLease
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.table import requests
@@ -297,7 +297,7 @@ def test_a_server_that_refuses_for_no_reason_is_not_asked_without_end(
         server.errors[operation] = 400, "ConditionalCheckFailedException"
     server.calls.clear()
     renewer.renew_all()
-    assert 0 < server.calls["UpdateItem"] + server.calls[BATCH] <= 2 * REFUSALS
+    assert 0 < server.calls["UpdateItem"] + server.calls[BATCH] <= 2 * MAX_TRIES
     assert (
         "2 of 2 leases could not be renewed now, and will be retried: refused, although"
         in caplog.text
