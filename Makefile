@@ -23,7 +23,7 @@ demo: $(SETUP) ## Run the demo: flights through a local Kinesis, resharding and 
 active-users: $(SETUP) ## Run the example of who is active now (ARGS=--spark, ARGS=--fleet)
 	@$(BIN)/python -m examples.active_users $(ARGS)
 
-test: $(SETUP) $(KCLPY) $(CLASSES) ## Run all tests but the long ones, about 8 minutes on two cores
+test: $(SETUP) $(KCLPY) $(CLASSES) ## Run all tests but the long ones
 	$(PYTEST) $(ARGS)
 
 test-long: $(SETUP) $(KCLPY) $(CLASSES) ## Run the long forms: twenty kills, a million records, ...
