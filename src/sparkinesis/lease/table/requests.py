@@ -132,13 +132,7 @@ def take(lease: Lease, worker_id: str) -> Update:
     """Take a lease whose owner has died, or steal a lease, for this worker."""
     switches = _switches(lease, worker_id)
     return Update(
-        replace(
-            lease,
-            owner=worker_id,
-            checkpoint_owner=None,
-            counter=lease.counter + 1,
-            owner_switches=lease.owner_switches + len(switches),
-        ),
+        _owned_by(lease, worker_id, switches),
         {"leaseCounter": _number(lease.counter)},
         {"leaseOwner": {"S": worker_id}, "leaseCounter": _number(lease.counter + 1)},
         switches,
@@ -150,13 +144,7 @@ def assign(lease: Lease, new_owner: str) -> Update:
     """Assign a lease to another worker; its owner does so at the end of a handoff."""
     switches = _switches(lease, new_owner)
     return Update(
-        replace(
-            lease,
-            owner=new_owner,
-            checkpoint_owner=None,
-            counter=lease.counter + 1,
-            owner_switches=lease.owner_switches + len(switches),
-        ),
+        _owned_by(lease, new_owner, switches),
         _owners(lease),
         {"leaseOwner": {"S": new_owner}},
         ("leaseCounter", *switches),
@@ -406,6 +394,17 @@ def _as_known(lease: Lease) -> dict[str, AttributeValue | None]:
 def _owners(lease: Lease) -> dict[str, AttributeValue | None]:
     owners = {"leaseOwner": lease.owner, "checkpointOwner": lease.checkpoint_owner}
     return {name: None if owner is None else {"S": owner} for name, owner in owners.items()}
+
+
+def _owned_by(lease: Lease, new_owner: str, switches: tuple[str, ...]) -> Lease:
+    """Return the lease after a change of its owner, with ``switches`` from `_switches`."""
+    return replace(
+        lease,
+        owner=new_owner,
+        checkpoint_owner=None,
+        counter=lease.counter + 1,
+        owner_switches=lease.owner_switches + len(switches),
+    )
 
 
 def _switches(lease: Lease, new_owner: str) -> tuple[str, ...]:

@@ -69,9 +69,9 @@ def nearest_region(region: str) -> str:
 @functools.cache
 def known_regions() -> tuple[str, ...]:
     """Return the regions in which botocore's endpoint data has Kinesis; read once a process."""
-    import botocore.session  # noqa: PLC0415 - slow, and most queries do not need it
+    from sparkinesis.stream.calls.session import new_session  # noqa: PLC0415 - slow to import
 
-    session = botocore.session.Session()
+    session = new_session()
     return tuple(
         region
         for partition in session.get_available_partitions()

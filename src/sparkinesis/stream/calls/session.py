@@ -85,23 +85,28 @@ def open_client(
 
 
 def _session(source: CredentialSource, region: str | None, endpoint: str | None) -> Any:
-    session = botocore.session.Session(profile=source.profile)
+    session = new_session(source.profile)
     if region is None and is_loopback(endpoint) and session.get_config_variable("region") is None:
         region = "us-east-1"
     if region is not None:
         session.set_config_variable("region", region)
-    session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
     return session
 
 
-@functools.cache
-def _loader(data_path: str | None) -> Any:
-    """Return the loader of botocore's data files that all sessions of this process share.
+def new_session(profile: str | None = None) -> Any:
+    """Return a botocore session that shares its parsed data files with all others of this process.
 
-    A loader keeps what it has parsed. With one for each session, a client costs a quarter of a
-    second of computing, most of it for the endpoints of all services.
+    A loader keeps what it has parsed. With a loader for each session, each client would parse the
+    endpoints of all services anew.
     """
-    return create_loader(data_path)
+    session = botocore.session.Session(profile=profile)
+    session.lazy_register_component(
+        "data_loader", lambda: _loader(session.get_config_variable("data_path"))
+    )
+    return session
+
+
+_loader = functools.cache(create_loader)
 
 
 @dataclass(frozen=True)

@@ -56,15 +56,13 @@ class WorkerState:
         with self.changed:
             self.shutdown_requested = True
             self.stop_taking.set()
-            self._is_dirty = True
-            self.changed.notify_all()
+            self.notify()
 
     def force_shutdown(self) -> None:
         """End a graceful shutdown without waiting for record processors."""
         with self.changed:
             self.shutdown_forced = True
-            self._is_dirty = True
-            self.changed.notify_all()
+            self.notify()
 
     def fail(self, error: BaseException) -> None:
         """Shut the worker down, and let `Worker.wait` raise ``error``."""
