@@ -10,6 +10,8 @@ MINUTES ?= 20
 SEED ?=
 FILE ?=
 # A process for each core, and the 15 slowest tests at the end; see tests/conftest.py.
+# Tests start hundreds of Pythons, so the bytecode is kept whatever the shell says.
+test test-long: export PYTHONDONTWRITEBYTECODE =
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadscope --no-loadscope-reorder --durations=15
 
 .PHONY: help demo active-users test test-long check simulate soak interop-emulators lint bench format lock clean

@@ -33,8 +33,10 @@ _LONGEST_FIRST = (
     "tests/properties/",
     "",
 )
-_LEAST_PROCESSES, _MOST_PROCESSES = 2, 8
-"""The latter for memory: each may run a Spark of its own."""
+_MOST_SPARKS = 4
+"""For memory: each process that runs the tests of Spark has a JVM or several."""
+_WAITING_PROCESSES = 3
+"""Processes beyond the cores: most tests without Spark wait for something most of their time."""
 
 
 @functools.cache
@@ -74,18 +76,31 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Return a process for each core: with more, Spark's JVMs slow down all that wait for them."""
+    """Return the number of processes: those for Spark, and those that mostly wait."""
+    return _sparks() + _WAITING_PROCESSES
+
+
+def _sparks() -> int:
+    """Return how many processes may run Spark at once; a JVM keeps a core busy."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return min(max(cores or 1, _LEAST_PROCESSES), _MOST_PROCESSES)
+    return min(max(cores or 1, 2), _MOST_SPARKS)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
-    """Hand out a scope at a time."""
+    """Hand out a scope at a time; Spark's go to the first processes while there are any."""
     from xdist.scheduler import LoadScopeScheduling  # noqa: PLC0415 - may be switched off
 
     class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             return _scope(nodeid.partition("::")[0])
+
+        def _assign_work_unit(self, node: Any) -> None:
+            runs_spark = node in self.nodes[: _sparks()]
+            for scope in self.workqueue:
+                if scope.startswith("tests/spark") == runs_spark:
+                    self.workqueue.move_to_end(scope, last=False)
+                    break
+            super()._assign_work_unit(node)
 
     return Scheduling(config, log)

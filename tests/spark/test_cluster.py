@@ -18,7 +18,7 @@ from tests.spark.cluster import HOSTS, Cluster, read_batches, row_count
 from tests.spark.query_process import wait_until
 from tests.streams import merge_neighbours, split
 
-FLIGHTS = 3_000
+FLIGHTS = 1_200
 EVENTS_PER_SECOND = 600
 HOLD_MS = 3_000
 

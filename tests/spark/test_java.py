@@ -31,7 +31,7 @@ def path_without_java(folder: Path) -> str:
     for directory in os.environ["PATH"].split(os.pathsep):
         for command in Path(directory).glob("*") if Path(directory).is_dir() else ():
             link = folder / command.name
-            if not command.name.startswith("java") and not link.exists():
+            if not command.name.startswith("java") and not link.is_symlink():
                 link.symlink_to(command)
     return str(folder)
 
