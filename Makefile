@@ -9,9 +9,7 @@ SECONDS ?= 60
 MINUTES ?= 20
 SEED ?=
 FILE ?=
-# A process for each core, and the 15 slowest tests at the end; see tests/conftest.py.
-# Tests start hundreds of Pythons, so the bytecode is kept whatever the shell says.
-test test-long: export PYTHONDONTWRITEBYTECODE =
+# Processes share the tests as tests/conftest.py says; the 15 slowest are listed at the end.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadscope --no-loadscope-reorder --durations=15
 
 .PHONY: help demo active-users test test-long check simulate soak interop-emulators lint bench format lock clean
@@ -24,6 +22,9 @@ demo: $(SETUP) ## Run the demo: flights through a local Kinesis, resharding and 
 
 active-users: $(SETUP) ## Run the example of who is active now (ARGS=--spark, ARGS=--fleet)
 	@$(BIN)/python -m examples.active_users $(ARGS)
+
+# They start hundreds of Pythons, so the bytecode is kept, even if the shell forbids it.
+test test-long: export PYTHONDONTWRITEBYTECODE =
 
 test: $(SETUP) $(KCLPY) $(CLASSES) ## Run all tests but the long ones
 	$(PYTEST) $(ARGS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import signal
 from pathlib import Path
@@ -72,6 +73,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return next(n for n, prefix in enumerate(_LONGEST_FIRST) if path.startswith(prefix))
 
     items.sort(key=rank)
+
+
+def pytest_collection_finish() -> None:
+    """Exempt all modules and test items from garbage collection, for they stay."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)
