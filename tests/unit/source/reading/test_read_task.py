@@ -35,8 +35,8 @@ def test_collections_spare_what_the_first_task_has_loaded() -> None:
             text=True,
             check=True,
         )
-    rows, first, second, third = json.loads(done.stdout)
+    rows, first, second, *later = json.loads(done.stdout)
     assert rows == 6
     assert first == 0, "the first task still loads"
     assert second > 50_000, "botocore, pyarrow and pyspark"
-    assert third <= second, "garbage of later tasks is collected"
+    assert all(count <= second for count in later), "garbage of later tasks is collected"
