@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from sparkinesis.cli.options import checkpoint_object
 from sparkinesis.lease.lease import Lease
-from sparkinesis.monitor.watched import SHORT_REASONS, LeaseState, WatchedTable
-from sparkinesis.terminal.view import behind
+from sparkinesis.monitor.watched import (
+    SHORT_REASONS,
+    LeaseState,
+    WatchedTable,
+    lease_states,
+    short_checkpoint,
+)
+from sparkinesis.terminal.view import behind, rate_text
 
 if TYPE_CHECKING:
     from sparkinesis.monitor.lags import Lag
@@ -30,6 +36,48 @@ def lease_object(
         "lag_unknown_because": (lag and lag.why) or None,
         "renewed_seconds_ago": None if ago is None else round(ago, 1),
     }
+
+
+def lease_rows(watched: WatchedTable, lags: Mapping[str, Lag]) -> list[dict[str, str]]:
+    """Return the row of each lease for `print_table`.
+
+    A column that few tables need is there only if a lease has a value for it.
+    """
+    states = lease_states(watched.leases)
+    has_rates = any(lease.throughput_kbps is not None for lease in watched.leases)
+    has_switches = any(lease.owner_switches for lease in watched.leases)
+    has_pending = any(lease.pending for lease in watched.leases)
+    rows = []
+    for lease in watched.leases:
+        state = states[lease.key]
+        row = {
+            "shard": lease.key,
+            "owner": lease.actual_owner or "-",
+            "state": f"handed over to {lease.owner}"
+            if state is LeaseState.HANDED_OVER
+            else state.value,
+            "checkpoint": short_checkpoint(lease.checkpoint),
+            "behind": lag_text(lags.get(lease.key)),
+            "renewed": _renewed(lease, watched),
+        }
+        if has_rates:
+            is_read = state in {LeaseState.HELD, LeaseState.HANDED_OVER}
+            row["KB/s"] = rate_text(lease.throughput_kbps if is_read else None)
+        if has_switches:
+            row["switches"] = str(lease.owner_switches or "-")
+        if has_pending:
+            row["pending"] = short_checkpoint(lease.pending.at) if lease.pending else "-"
+        rows.append(row)
+    return rows
+
+
+def _renewed(lease: Lease, watched: WatchedTable) -> str:
+    ago = watched.renewed_ago(lease.key)
+    if ago is not None:
+        return f"{ago:.1f} s ago"
+    if lease.actual_owner is None or lease.is_finished:
+        return "-"
+    return f"none in {watched.seconds:.0f} s" if watched.seconds else "not watched"
 
 
 def lag_text(lag: Lag | None) -> str:

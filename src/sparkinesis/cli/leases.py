@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from sparkinesis.cli.lease_report import broken_lease_lines, lag_error_lines, lag_text, lease_object
+from sparkinesis.cli.lease_report import (
+    broken_lease_lines,
+    lag_error_lines,
+    lease_object,
+    lease_rows,
+)
 from sparkinesis.cli.options import (
     AppName,
     DynamoDBEndpoint,
@@ -24,12 +29,7 @@ from sparkinesis.cli.options import (
     find_stream_and_table,
 )
 from sparkinesis.lease.lease import Lease
-from sparkinesis.monitor.watched import (
-    LeaseState,
-    WatchedTable,
-    lease_states,
-    short_checkpoint,
-)
+from sparkinesis.monitor.watched import LeaseState, WatchedTable, lease_states
 from sparkinesis.terminal.table import print_table
 
 if TYPE_CHECKING:
@@ -74,13 +74,13 @@ def leases(
         if client is not None:
             with _progress(f"Reading the lag of {app} ..."):
                 found = lags(client, watched.leases)
-        states = lease_states(watched.leases)
         if as_json:
+            states = lease_states(watched.leases)
             for lease in watched.leases:
                 lag = found.get(lease.key)
                 typer.echo(json.dumps(_object(lease, states[lease.key], watched, lag)))
         else:
-            _show(watched, states, found)
+            _show(watched, found)
         _print_to_stderr(broken_lease_lines(watched))
 
 
@@ -103,35 +103,11 @@ def _object(
     }
 
 
-def _show(
-    watched: WatchedTable, states: Mapping[str, LeaseState], found: Mapping[str, Lag]
-) -> None:
+def _show(watched: WatchedTable, found: Mapping[str, Lag]) -> None:
     if not watched.leases:
         typer.echo("The lease table has no leases.")
         return
-    has_switches = any(lease.owner_switches for lease in watched.leases)
-    has_pending = any(lease.pending for lease in watched.leases)
-    console = Console(highlight=False)
-    rows = []
-    for lease in watched.leases:
-        state = states[lease.key]
-        lag = found.get(lease.key)
-        row = {
-            "shard": lease.key,
-            "owner": lease.actual_owner or "-",
-            "state": f"handed over to {lease.owner}"
-            if state is LeaseState.HANDED_OVER
-            else state.value,
-            "checkpoint": short_checkpoint(lease.checkpoint),
-            "behind": lag_text(lag),
-            "renewed": _renewed(lease, watched),
-        }
-        if has_switches:
-            row["switches"] = str(lease.owner_switches or "-")
-        if has_pending:
-            row["pending"] = short_checkpoint(lease.pending.at) if lease.pending else "-"
-        rows.append(row)
-    print_table(rows, console)
+    print_table(lease_rows(watched, found), Console(highlight=False))
     _print_to_stderr(lag_error_lines(found))
 
 
@@ -139,12 +115,3 @@ def _print_to_stderr(lines: Sequence[str]) -> None:
     console = Console(stderr=True, highlight=False)
     for line in lines:
         console.print(line, soft_wrap=True, markup=False)
-
-
-def _renewed(lease: Lease, watched: WatchedTable) -> str:
-    ago = watched.renewed_ago(lease.key)
-    if ago is not None:
-        return f"{ago:.1f} s ago"
-    if lease.actual_owner is None or lease.is_finished:
-        return "-"
-    return f"none in {watched.seconds:.0f} s" if watched.seconds else "not watched"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from sparkinesis.cli.lease_report import lease_rows
 from sparkinesis.cli.options import (
     AppName,
     DynamoDBEndpoint,
@@ -24,6 +25,7 @@ from sparkinesis.cli.options import (
 from sparkinesis.cli.top_view import QUIET, top_object, top_view
 from sparkinesis.errors import LeaseTableUnavailableError
 from sparkinesis.monitor.watched import WatchedTable
+from sparkinesis.terminal.table import print_table
 from sparkinesis.terminal.view import View
 
 if TYPE_CHECKING:
@@ -153,6 +155,11 @@ class LeaseMonitor:
         )
 
     @property
+    def rows(self) -> list[dict[str, str]]:
+        """The rows that `sparkinesis leases` shows, too."""
+        return lease_rows(self._watched, self._lags)
+
+    @property
     def json(self) -> str:
         return json.dumps(top_object(self._table.name, self._stream, self._watched, self._lags))
 
@@ -161,15 +168,26 @@ def _print_once(monitor: LeaseMonitor, *, as_json: bool) -> None:
     if as_json:
         typer.echo(monitor.json)
         return
-    from sparkinesis.terminal.view import render  # noqa: PLC0415
+    from sparkinesis.terminal.view import behind, figures, rate_text  # noqa: PLC0415
 
     view = monitor.view
     console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = 10_000
-    # The height leaves room for a line per row, a title, headings and gaps.
-    rows = len(view.owners) + len(view.shards) + 2 * len(view.messages)
-    console.print(render(view, console.width, 5 * rows + 20))
+    console.print(f"{view.title}: {', '.join(figures(view))}", soft_wrap=True, markup=False)
+    owners = [
+        {
+            "owner": row.owner,
+            "shards": str(row.shards),
+            "behind": behind(row.millis_behind),
+            view.rate_unit: rate_text(row.rate),
+        }
+        for row in view.owners
+    ]
+    for rows in (owners, monitor.rows):
+        if rows:
+            console.print()
+            print_table(rows, console)
+    for message in view.messages:
+        console.print(message, soft_wrap=True, markup=False)
 
 
 def _run(monitor: LeaseMonitor, interval: float, *, as_json: bool) -> None:

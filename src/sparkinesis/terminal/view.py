@@ -107,16 +107,43 @@ def behind(millis: int | None) -> str:
     return f"{hours:.1f} h" if hours < 99.95 else f"{hours / 24:.0f} d"
 
 
+def rate_text(rate: float | None) -> str:
+    """Return a rate as text of at most eight characters; "-" if it is unknown."""
+    if rate is None:
+        return "-"
+    if rate < 99.95:
+        return f"{rate:.1f}"
+    if rate < 99_999.5:
+        return f"{rate:,.0f}"
+    return f"{rate / 1e3:.1f}k" if rate < 999_950 else f"{rate / 1e6:.1f}M"
+
+
+def figures(view: View) -> list[str]:
+    """Return the totals of the view: shards by state, owners, the largest lag, and the rate."""
+    states = Counter(row.state for row in view.shards)
+    counts = ", ".join(f"{n} {_plain(state)}" for state, n in states.most_common())
+    lag, rate = view.millis_behind, view.rate
+    known = "lag unknown" if lag is None else f"{_sign(lag)} {behind(lag)} behind".lstrip()
+    if view.is_partial:
+        known = "lag unknown" if not lag else f"at least {known}"
+    return [
+        f"{_number(len(view.shards), 'shard')}{f' ({counts})' if counts else ''}",
+        _number(len(view.owners), "owner"),
+        known,
+        "rate unknown" if rate is None else f"{rate_text(rate)} {view.rate_unit}",
+    ]
+
+
 def summary_line(view: View) -> str:
     """Return the view as one line."""
-    return f"{_plain(view.title)}: {_plain(view.summary)}; {', '.join(_figures(view))}"
+    return f"{_plain(view.title)}: {_plain(view.summary)}; {', '.join(figures(view))}"
 
 
 def render(view: View, width: int, height: int) -> Group:
     """Return the view as at most ``height`` lines of at most ``width`` columns."""
     head = [
         Text.assemble((_plain(view.title), "bold"), f"{_GAP}{_plain(view.summary)}"),
-        Text(_GAP.join(_figures(view))),
+        Text(_GAP.join(figures(view))),
     ]
     said = [
         line
@@ -225,11 +252,11 @@ def _shard_table(view: View, names: Mapping[str, str], width: int) -> _Table:
             f"{_left(names[row.owner] if row.owner else '-', max(owner, 5))}{_GAP}",
             _left(row.state, state),
             _lag(row, _LAG + 1),
-            f"{_rate(row.rate):>{_RATE + 3}}{_GAP}{_plain(row.note)}",
+            f"{rate_text(row.rate):>{_RATE + 3}}{_GAP}{_plain(row.note)}",
         ]
 
     def brief(row: ShardRow) -> _Cell:
-        last = row.state[:_RATE] if row.rate is None else _rate(row.rate)
+        last = row.state[:_RATE] if row.rate is None else rate_text(row.rate)
         by = names[row.owner] if row.owner else "-"
         return [
             f"{_right(ids[row.shard], shard)} {_left(by, owner)}",
@@ -270,7 +297,7 @@ def _owner_table(view: View, names: Mapping[str, str], width: int) -> _Table:
             f"{_GAP}{_left(row.owner, full)}" if full else "",
             f"{_GAP}{row.shards:>{count}}",
             _lag(row, _LAG + 1),
-            f"{_rate(row.rate):>{_RATE + 3}}{_GAP}{_plain(row.note)}",
+            f"{rate_text(row.rate):>{_RATE + 3}}{_GAP}{_plain(row.note)}",
         ]
 
     across = max(1, (width + len(_GAP)) // (_OWNER_CELL + len(_GAP)))
@@ -285,7 +312,7 @@ def _owner_table(view: View, names: Mapping[str, str], width: int) -> _Table:
         return [
             f"{_left(names[row.owner], narrow)} {_left(note, rest)} {row.shards:>{many}}",
             _lag(row, _LAG),
-            f" {_rate(row.rate):>{_RATE}}",
+            f" {rate_text(row.rate):>{_RATE}}",
         ]
 
     rows = sorted(view.owners, key=lambda row: row.owner)
@@ -325,21 +352,6 @@ def _late_first(row: ShardRow) -> _Rank:
     return (first, lag if lag <= -LATE_MS else 0, length, name)
 
 
-def _figures(view: View) -> list[str]:
-    states = Counter(row.state for row in view.shards)
-    counts = ", ".join(f"{n} {_plain(state)}" for state, n in states.most_common())
-    lag, rate = view.millis_behind, view.rate
-    known = "lag unknown" if lag is None else f"{_sign(lag)} {behind(lag)} behind".lstrip()
-    if view.is_partial:
-        known = "lag unknown" if not lag else f"at least {known}"
-    return [
-        f"{_number(len(view.shards), 'shard')}{f' ({counts})' if counts else ''}",
-        _number(len(view.owners), "owner"),
-        known,
-        "rate unknown" if rate is None else f"{_rate(rate)} {view.rate_unit}",
-    ]
-
-
 def _number(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
@@ -357,16 +369,6 @@ def _sign(millis: int | None) -> str:
     if millis is None or millis < LATE_MS:
         return ""
     return "!" if millis < VERY_LATE_MS else "!!"
-
-
-def _rate(rate: float | None) -> str:
-    if rate is None:
-        return "-"
-    if rate < 99.95:
-        return f"{rate:.1f}"
-    if rate < 99_999.5:
-        return f"{rate:,.0f}"
-    return f"{rate / 1e3:.1f}k" if rate < 999_950 else f"{rate / 1e6:.1f}M"
 
 
 def _plain(text: str) -> str:
