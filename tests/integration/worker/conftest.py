@@ -42,7 +42,7 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def server() -> Iterator[LocalServer]:
     with LocalServer(port=0, dynamodb=True, limits=AT_ONCE) as running:
         yield running
