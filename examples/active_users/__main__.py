@@ -76,6 +76,9 @@ def main() -> int:
     parser.add_argument(
         "--minute", type=float, help="length of a minute in seconds (default: 1; with Spark: 2)"
     )
+    parser.add_argument(
+        "--short", action="store_true", help="leave out the merge and most old heartbeats"
+    )
     arguments = parser.parse_args()
     is_on_spark = arguments.spark or arguments.fleet
     minute = arguments.minute if arguments.minute is not None else 1.0 + is_on_spark
@@ -89,7 +92,7 @@ def main() -> int:
     try:
         display = Display()
         with kind(minute, folder) as start:
-            demo = Demo(start, minute, display)
+            demo = Demo(start, minute, display, short=arguments.short)
             with display:
                 demo.run()
         demo.verify()

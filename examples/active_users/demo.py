@@ -15,6 +15,8 @@ from sparkinesis.local import LocalServer
 STREAM = "heartbeats"
 REGION = "eu-west-1"
 SHARDS = 2
+HEARTBEATS_AN_HOUR = 1_000
+SHORT_HEARTBEATS_AN_HOUR = 100
 STALLED_SECONDS = 60.0
 """The demo fails if an awaited event takes longer than this and four minutes of the users."""
 
@@ -30,10 +32,17 @@ class DemoFailedError(Exception):
 
 
 class Demo:
-    """One run of the demo. `run` leaves no process and no thread behind."""
+    """One run of the demo. `run` leaves no process and no thread behind.
 
-    def __init__(self, start: Start, minute: float, display: Display) -> None:
+    short: with fewer old heartbeats, without the merge, and without the minutes after the last
+    check.
+    """
+
+    def __init__(
+        self, start: Start, minute: float, display: Display, *, short: bool = False
+    ) -> None:
         self._start = start
+        self._short = short
         self._minute = minute
         self._silence = 2 * minute
         self._display = display
@@ -57,7 +66,8 @@ class Demo:
         self._clock.hours_ago = HOURS
         kinesis.create_stream(StreamName=STREAM, ShardCount=SHARDS)
         self._display.note("filling a stream with old heartbeats")
-        past = put_past(kinesis, STREAM, self._clock)
+        an_hour = SHORT_HEARTBEATS_AN_HOUR if self._short else HEARTBEATS_AN_HOUR
+        past = put_past(kinesis, STREAM, self._clock, an_hour)
         note(f"{past:,} heartbeats of the last {HOURS} hours and a reshard are in the stream")
         crowd.come(_users(1, 20))
         crowd.start()
@@ -68,9 +78,10 @@ class Demo:
         crowd.go(_users(1, 5))
         crowd.come(_users(21, 25))
         self._until_right("the users who left are evicted, and no others")
-        note(f"shards {merge_two(kinesis, STREAM)} merged")
-        self._pause(self._silence)
-        self._until_right("no user was evicted")
+        if not self._short:
+            note(f"shards {merge_two(kinesis, STREAM)} merged")
+            self._pause(self._silence)
+            self._until_right("no user was evicted")
 
         self._stop_application()
         note(
@@ -81,8 +92,9 @@ class Demo:
         self._pause(1.5 * self._silence)
         self._start_application()
         self._until_right("the board is correct")
-        self._pause(self._silence)
-        self._until_right("the board stays correct")
+        if not self._short:
+            self._pause(self._silence)
+            self._until_right("the board stays correct")
         shards = ", ".join(short(shard) for shard in open_shards(kinesis, STREAM))
         note(f"open shards: {shards}")
 

@@ -13,7 +13,6 @@ from sparkinesis.local import system_clock
 
 HOURS = 23
 """Hours of past heartbeats; the stream keeps records for 24 hours."""
-HEARTBEATS_AN_HOUR = 1_000
 AT_A_TIME = 500
 """Records of one PutRecords call; Kinesis allows no more."""
 SLOTS = 10
@@ -50,15 +49,15 @@ class PastClock:
         return system_clock() - self.hours_ago * 3_600_000
 
 
-def put_past(kinesis: Any, stream: str, clock: PastClock) -> int:
+def put_past(kinesis: Any, stream: str, clock: PastClock, an_hour: int) -> int:
     """Put heartbeats of users who left long ago, before and after a reshard; return the count."""
     for hour in range(HOURS, 0, -1):
         clock.hours_ago = hour
         if hour == HOURS // 2:
             split_one(kinesis, stream)
-        put(kinesis, stream, [f"gone-{n:04}" for n in range(HEARTBEATS_AN_HOUR)])
+        put(kinesis, stream, [f"gone-{n:04}" for n in range(an_hour)])
     clock.hours_ago = 0
-    return HOURS * HEARTBEATS_AN_HOUR
+    return HOURS * an_hour
 
 
 def put(kinesis: Any, stream: str, users: Sequence[str]) -> None:

@@ -30,11 +30,7 @@ def main(endpoint: str, output: str, *queries: str) -> None:
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
-        # It lives for seconds: what makes a JVM fast later makes it slow now.
-        .config(
-            "spark.driver.extraJavaOptions",
-            f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djava.io.tmpdir={output}",
-        )
+        .config("spark.driver.extraJavaOptions", f"-Djava.io.tmpdir={output}")
         .config("spark.local.dir", output)  # a killed process leaves its files behind
         .config("spark.sql.codegen.wholeStage", "false")
         .getOrCreate()

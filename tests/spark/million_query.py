@@ -23,13 +23,11 @@ DIGITS = 7
 """A record begins with its number, so long."""
 
 
-def main(endpoint: str, stream: str, checkpoint: str, output: str) -> None:
+def main(endpoint: str, stream: str, checkpoint: str, output: str, tasks: str) -> None:
     use_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = (
-        SparkSession.builder.master(
-            "local[4]"
-        )  # tasks wait for their shards' calls more than for a core
+        SparkSession.builder.master(f"local[{tasks}]")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.extraJavaOptions", f"-Djava.io.tmpdir={output}")

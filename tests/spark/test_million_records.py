@@ -109,8 +109,13 @@ def server_process(log: Path) -> Iterator[str]:
             process.kill()
 
 
-@pytest.mark.parametrize("count", [100_000, pytest.param(1_000_000, marks=pytest.mark.long)])
-def test_many_user_records_exactly_once(stream_name: str, tmp_path: Path, count: int) -> None:
+@pytest.mark.parametrize(
+    ("count", "tasks"), [(25_000, 2), pytest.param(1_000_000, 4, marks=pytest.mark.long)]
+)
+def test_many_user_records_exactly_once(
+    stream_name: str, tmp_path: Path, count: int, tasks: int
+) -> None:
+    """``tasks`` run at a time: they wait for their shards' calls more than for a core."""
     output, log = tmp_path / "output", tmp_path / "query.log"
     output.mkdir()
     started = time.monotonic()
@@ -126,7 +131,7 @@ def test_many_user_records_exactly_once(stream_name: str, tmp_path: Path, count:
     with server_process(tmp_path / "server.log") as endpoint:
         kinesis = boto3.client("kinesis", region_name=REGION, endpoint_url=endpoint)
         kinesis.create_stream(StreamName=stream_name, ShardCount=16)
-        arguments = [endpoint, stream_name, str(tmp_path / "checkpoint"), str(output)]
+        arguments = [endpoint, stream_name, str(tmp_path / "checkpoint"), str(output), str(tasks)]
         producer = Producer(kinesis, stream_name, count)
         producer.start()
 

@@ -46,7 +46,7 @@ class Producer(threading.Thread):
     def run(self) -> None:
         try:
             rounds = 0
-            while not self._stopping.wait(0.05):
+            while not self._stopping.wait(0.1):
                 rounds += 1
                 self._put_some(aggregated=rounds % 2 == 0)
                 if rounds % self._reshard_every == 0:
@@ -111,12 +111,15 @@ class Progress:
 
 
 @pytest.mark.parametrize(
-    ("interruptions", "reshard_every"), [(3, 20), pytest.param(20, 150, marks=pytest.mark.long)]
+    ("interruptions", "reshard_every"), [(2, 20), pytest.param(20, 75, marks=pytest.mark.long)]
 )
 def test_p2_every_user_record_exactly_once_through_interrupted_batches(
     server: LocalServer, stream_name: str, tmp_path: Path, interruptions: int, reshard_every: int
 ) -> None:
-    """Each kill ends two queries of a stream each, one of each consumerMode; they may change it."""
+    """Each kill ends two queries of a stream each, one of each consumerMode; they may change it.
+
+    After the last kill they do.
+    """
     rng = random.Random(SEED)
     kinesis = server.client("kinesis")
     log = tmp_path / "query.log"
@@ -153,7 +156,7 @@ def test_p2_every_user_record_exactly_once_through_interrupted_batches(
     for producer in producers.values():
         producer.stop()
 
-    with started(chosen()) as process:
+    with started(dict(zip(modes, reversed(modes.values()), strict=True))) as process:
         wait_until(
             lambda: all(p.delivered().total() >= producers[s].put for s, p in progress.items()),
             process,

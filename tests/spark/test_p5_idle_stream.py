@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-IDLE_SECONDS = 15
+IDLE_SECONDS = 10
+MOST_CALLS = IDLE_SECONDS + 1
+"""Of a shard: one a second, and one more at the edge."""
 
 
 @dataclass
@@ -78,9 +80,8 @@ def test_p5_no_batch_runs_and_calls_per_shard_and_minute_stay_few(
             shards = shard_ids(kinesis, reading.stream)
             of_stream = {key[1:]: n for key, n in calls.items() if key[0] == reading.stream}
             assert set(of_stream) <= {("GetRecords", shard) for shard in shards}
-            per_minute = {shard: n * 60 / IDLE_SECONDS for (_, shard), n in of_stream.items()}
-            assert len(per_minute) == 8
-            assert all(0 < count <= 64 for count in per_minute.values()), per_minute
+            assert len(of_stream) == 8
+            assert all(0 < count <= MOST_CALLS for count in of_stream.values()), of_stream
             put(kinesis, reading.stream, [b"second"])
             reading.query.processAllAvailable()
             assert reading.rows == [b"first", b"second"]
