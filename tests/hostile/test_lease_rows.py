@@ -143,7 +143,7 @@ SETTINGS = TakeSettings(
 )
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(st.lists(items, max_size=8, unique_by=lambda item: str(item["leaseKey"])))
 @example([row(parentShardId={"SS": [IDS[0]]})])
 @example([row(IDS[n], parentShardId={"SS": [IDS[(n + 1) % 3]]}) for n in range(3)])

@@ -45,10 +45,16 @@ MAX_HASH_KEY = 2**128 - 1
 BEGIN = LeaseStart(TRIM_HORIZON)
 
 
+@pytest.fixture(scope="module", params=[SHARDS // 5, pytest.param(SHARDS, marks=pytest.mark.long)])
+def count(request: pytest.FixtureRequest) -> int:
+    """The shards of the stream that is called."""
+    return int(request.param)
+
+
 @pytest.fixture(scope="module")
-def kinesis() -> LocalKinesis:
+def kinesis(count: int) -> LocalKinesis:
     found = LocalKinesis(limits=False)
-    call(found, "CreateStream", StreamName="wide", ShardCount=SHARDS)
+    call(found, "CreateStream", StreamName="wide", ShardCount=count)
     return found
 
 
@@ -64,7 +70,10 @@ def calls(kinesis: LocalKinesis) -> Iterator[Counter[str]]:
 
 
 def test_a_batch_is_planned_with_a_few_calls_for_each_shard(
-    kinesis: LocalKinesis, calls: Counter[str], record_property: Callable[[str, object], None]
+    kinesis: LocalKinesis,
+    calls: Counter[str],
+    count: int,
+    record_property: Callable[[str, object], None],
 ) -> None:
     options = {"streamName": "wide", "region": "us-east-1", "initialPosition": "trim_horizon"}
     planner = SourcePlanner(
@@ -72,8 +81,8 @@ def test_a_batch_is_planned_with_a_few_calls_for_each_shard(
             Options({**options, "shardCallsPerSecond": "unlimited", "minFetchPeriod": "0s"})
         )
     )
-    for n in range(0, SHARDS, 100):
-        hash_key = str(MAX_HASH_KEY // SHARDS * n + 1)
+    for n in range(0, count, 100):
+        hash_key = str(MAX_HASH_KEY // count * n + 1)
         call(
             kinesis,
             "PutRecord",
@@ -87,22 +96,24 @@ def test_a_batch_is_planned_with_a_few_calls_for_each_shard(
     first = planner.next_offset(offset)
     record_property("seconds of the first plan", time.monotonic() - began)
     record_property("bytes of the offset", len(json.dumps(to_json(first))))
-    assert len(first["wide"]) == SHARDS
-    assert calls["ListShards"] <= 1 + SHARDS // 1000
-    assert calls["GetShardIterator"] <= SHARDS + SHARDS // 100
-    assert calls["GetRecords"] <= SHARDS + 3 * SHARDS // 100
-    assert len(json.dumps(to_json(first))) < 120 * SHARDS
+    assert len(first["wide"]) == count
+    assert calls["ListShards"] <= 1 + count // 1000
+    assert calls["GetShardIterator"] <= count + count // 100
+    assert calls["GetRecords"] <= count + 3 * count // 100
+    assert len(json.dumps(to_json(first))) < 120 * count
     before = calls.copy()
     assert planner.next_offset(first) is first
     more = calls - before
-    assert more.total() <= 2 * SHARDS
+    assert more.total() <= 2 * count
 
 
 def settings() -> ShardSyncSettings:
     return ShardSyncSettings(120, 3, 60, True)
 
 
-def test_a_fleet_shares_the_leases_with_a_few_calls_for_each(calls: Counter[str]) -> None:
+def test_a_fleet_shares_the_leases_with_a_few_calls_for_each(
+    calls: Counter[str], count: int
+) -> None:
     now = 0.0
     table = LeaseTable("app", "us-east-1")
     workers = []
@@ -131,17 +142,17 @@ def test_a_fleet_shares_the_leases_with_a_few_calls_for_each(calls: Counter[str]
             )
         )
     # One made them, and the others had a look.
-    assert calls["PutItem"] == SHARDS
-    assert calls["ListShards"] <= 1 + SHARDS // 1000
+    assert calls["PutItem"] == count
+    assert calls["ListShards"] <= 1 + count // 1000
     rounds = 0
-    while sum(len(worker.held()) for worker in workers) < SHARDS:
+    while sum(len(worker.held()) for worker in workers) < count:
         for worker in workers:
             worker.take()
         now += 1.5
         rounds += 1
         assert rounds < 5
     # Each was taken once, but for those that a worker without any asked another one for.
-    assert calls["UpdateItem"] <= SHARDS + 2 * rounds
+    assert calls["UpdateItem"] <= count + 2 * rounds
     assert calls["Scan"] <= 2 * (2 + rounds)
     workers[0].renew()
     held = len(workers[0].held())

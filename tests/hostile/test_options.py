@@ -94,7 +94,7 @@ def given_with(name: str, text: str) -> dict[str, str]:
     return {**stream, **others, name: text}
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(st.sampled_from(sorted(USES)), st.sampled_from(sorted(OPTIONS)), texts)
 @example("read", "endingPosition", '{"flights":{"a":"5","a":"6"}}')
 @example("write", "streamName", "a,b")
@@ -219,7 +219,7 @@ def test_any_target_of_a_reset_is_a_place_or_refused(text: str) -> None:
             assert target.instant.year >= 1970
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(texts, texts)
 def test_any_address_is_one_that_botocore_takes_or_refused(stream: str, endpoint: str) -> None:
     try:

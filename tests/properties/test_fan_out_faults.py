@@ -64,7 +64,7 @@ def server(clock: ManualClock) -> Iterator[LocalServer]:
 names = map("s-{}".format, itertools.count())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(drawn=st.lists(faults, max_size=8), history=st.lists(steps, max_size=12))
 def test_each_record_once(
     server: LocalServer,

@@ -55,15 +55,15 @@ def test_p7_planner_and_readers_together_stay_within_the_shards_limits(
 
         def produce() -> None:
             nonlocal written
-            while not stopping.wait(0.02):
-                put(kinesis, "s", [b"%06d" % n + bytes(200) for n in range(written, written + 20)])
-                written += 20
+            while not stopping.wait(0.05):
+                put(kinesis, "s", [b"%06d" % n + bytes(200) for n in range(written, written + 50)])
+                written += 50
 
         producer = threading.Thread(target=produce)
         producer.start()
         read = 0
         resharded = ""
-        end = time.monotonic() + 6
+        end = time.monotonic() + 4
         while time.monotonic() < end:
             if batch := query.next_batch():
                 read += len(batch.rows)

@@ -20,7 +20,7 @@ from tests.simulation.world import World, digest
 _EFO = {"retrieval": "efo"}
 
 
-@drawn(histories=12)
+@drawn(histories=6)
 @given(history=subscribing_histories())
 def test_the_invariants_hold_in_each_history(history: History) -> None:
     play(history)
@@ -42,7 +42,7 @@ def play(history: History) -> None:
 @pytest.mark.parametrize(
     "numbers",
     [
-        pytest.param((1, 2, 4, 5, 7, 10, 13, 17, 27), id="nine"),
+        pytest.param((4, 7, 10, 17, 27), id="five"),
         pytest.param(range(100), marks=pytest.mark.long, id="a hundred"),
     ],
 )

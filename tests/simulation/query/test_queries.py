@@ -33,14 +33,14 @@ from tests.simulation.query.story import Story as _Story
 from tests.simulation.query.world import World, digest
 
 
-@drawn(histories=90)
+@drawn(histories=40)
 @given(history=histories())
 def test_the_invariants_hold_in_each_history(history: History) -> None:
     play(history)
 
 
 @pytest.mark.long
-@drawn(histories=200)
+@drawn(histories=400)
 @given(history=histories())
 def test_the_invariants_hold_in_each_of_many_histories(history: History) -> None:
     play(history)

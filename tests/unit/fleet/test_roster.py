@@ -726,7 +726,7 @@ class AnyFleet(RuleBasedStateMachine):
             assert self.roster.state in OVER
 
 
-AnyFleet.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+AnyFleet.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 TestAnyFleet = AnyFleet.TestCase
 
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkinesis.errors import OptionError
@@ -98,6 +98,7 @@ def test_shards_alone_do_not_say_of_which_stream() -> None:
         parse({"a": "7"}, streams="s,t")
 
 
+@settings(max_examples=50)
 @given(st.recursive(st.none() | st.integers() | st.text(), lambda v: st.dictionaries(st.text(), v)))
 def test_no_json_does_harm(value: Any) -> None:
     try:

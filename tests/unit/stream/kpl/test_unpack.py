@@ -283,7 +283,7 @@ def by_the_runtime(record: Record, place: int) -> list[Row]:
         return raw(record, place)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.lists(messages, max_size=5), st.sampled_from([1, 100, 1 << 20]), st.booleans())
 @example([GOLDEN_MESSAGE], 1, True)
 def test_any_message_gives_what_the_protobuf_runtime_makes_of_it(
