@@ -92,7 +92,7 @@ class Fleet:
 
 
 class Watcher:
-    """Looks at the owners of unfinished leases all the time, in a thread of its own."""
+    """Looks at the owners of unfinished leases again and again, in a thread of its own."""
 
     def __init__(self, table: LeaseTable) -> None:
         self._table = table
@@ -133,7 +133,7 @@ class Watcher:
                 assert not deadline.has_passed(), (shards, workers, self._owners)
 
     def _watch(self) -> None:
-        while not self._stopping.wait(0.25):
+        while not self._stopping.wait(pace.seconds(0.4)):
             rows = self._table.leases(consistent=True)
             with self._looked:
                 self._owners = {row.key: row.owner for row in rows if not row.is_finished}

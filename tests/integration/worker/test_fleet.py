@@ -31,8 +31,7 @@ from tests.streams import active_shards, merge_neighbours, split
 
 ACTS = ("kill", "split", "pause", "merge", "terminate", "split and kill")
 FAILOVER_TIME = pace.seconds(3.0)
-SHARDS = 12
-KEYS = [f"key-{n}" for n in range(48)]
+KEYS = [f"key-{n}" for n in range(24)]
 
 
 class Producer:
@@ -55,8 +54,8 @@ class Producer:
 
     def _produce(self) -> None:
         rng = random.Random(7)
-        while not self._stopping.wait(0.1):
-            for key in rng.sample(KEYS, 6):
+        while not self._stopping.wait(pace.seconds(0.2)):
+            for key in rng.sample(KEYS, 4):
                 count = rng.choice([1, 1, 3])
                 start = self.numbers[key]
                 datas = [f"{key}:{n}".encode() for n in range(start, start + count)]
@@ -69,13 +68,15 @@ class Producer:
 
 
 @pytest.fixture
-def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Fleet, Any]]:
+def fleet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int
+) -> Iterator[tuple[Fleet, Any]]:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
     stream = f"s-{uuid.uuid4().hex[:8]}"
     with LocalServer(port=0, dynamodb=True) as server:
         kinesis = server.client("kinesis")
-        kinesis.create_stream(StreamName=stream, ShardCount=SHARDS)
+        kinesis.create_stream(StreamName=stream, ShardCount=shards)
         workers = Fleet(server.endpoint_url, stream, tmp_path, FAILOVER_TIME)
         try:
             yield workers, kinesis
@@ -85,7 +86,9 @@ def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Fle
                 process.wait()
 
 
-@pytest.mark.parametrize("turns", [len(ACTS), pytest.param(15, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("turns", "shards"), [(len(ACTS), 6), pytest.param(15, 12, marks=pytest.mark.long)]
+)
 def test_a_fleet_through_crashes_pauses_shutdowns_and_reshards(
     fleet: tuple[Fleet, Any], turns: int
 ) -> None:

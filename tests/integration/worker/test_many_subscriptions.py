@@ -101,7 +101,7 @@ def settled_use(stream: str, others: WeakSet[Subscription], shards: int) -> Use:
     return now
 
 
-@pytest.mark.parametrize("shards", [80, pytest.param(200, marks=pytest.mark.long)])
+@pytest.mark.parametrize("shards", [32, pytest.param(200, marks=pytest.mark.long)])
 def test_many_subscriptions_on_one_worker_for_ten_minutes(monkeypatch: Any, shards: int) -> None:
     """Each is renewed at least twice, no record is lost or comes twice, and nothing piles up."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
@@ -117,7 +117,7 @@ def test_many_subscriptions_on_one_worker_for_ten_minutes(monkeypatch: Any, shar
             region="us-east-1",
             endpoint=server.endpoint_url,
             initial_position="trim_horizon",
-            options=WorkerOptions(failover_time=pace.seconds(60.0), retrieval="efo"),
+            options=WorkerOptions(failover_time=pace.seconds(20.0), retrieval="efo"),
         )
         worker = application.worker(subscription_clock=lambda: clock() / 1000)
         worker.start()
@@ -151,5 +151,5 @@ def test_many_subscriptions_on_one_worker_for_ten_minutes(monkeypatch: Any, shar
     assert end.threads == settled.threads == 2 * shards + 4
     assert end.subscriptions == settled.subscriptions == shards
     # Leases are renewed in real time, over as many connections as it happens to take.
-    assert end.files - settled.files < shards // 4, "both ends of each eighth subscription"
-    assert end.memory - settled.memory < 24 * MIB, "they are let go of"
+    assert end.files - settled.files < shards // 2, "both ends of each fourth subscription"
+    assert end.memory - settled.memory < (8 + shards // 12) * MIB, "they are let go of"

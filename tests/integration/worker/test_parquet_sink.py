@@ -39,7 +39,7 @@ UPPER = 2**127
 
 
 class Lake:
-    """Looks at the lease table and then at the files, again and again, in a thread of its own.
+    """Looks at the lease table and then at the files, many times a second, in a thread of its own.
 
     Whatever a checkpoint covers must be in the files; a file that cannot be read is a failure.
     """
@@ -55,7 +55,7 @@ class Lake:
         self._stored: set[bytes] = set()
         self._files: set[str] = set()
         """Those that were read: a file is read as soon as it is seen, and never changes."""
-        self._stopping = False
+        self._stopping = threading.Event()
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._watch)
 
@@ -69,7 +69,7 @@ class Lake:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stopping = True
+        self._stopping.set()
         self._thread.join()
         if self._failure is not None:
             raise self._failure
@@ -90,7 +90,7 @@ class Lake:
 
     def _watch(self) -> None:
         try:
-            while not self._stopping:
+            while not self._stopping.wait(0.05):
                 self._look()
         except BaseException as error:  # noqa: BLE001 - raised where the test can see it
             self._failure = error
@@ -189,9 +189,11 @@ def run(server: LocalServer, stream: str, folder: Path) -> Iterator[Callable[[],
         process.wait()
 
 
+@pytest.mark.parametrize("kills", [1, pytest.param(5, marks=pytest.mark.long)])
 def test_a_killed_worker_leaves_no_part_of_a_file_and_loses_nothing(
-    application: Make, kinesis: Any, stream: str, folder: Path, run: Callable[[], Any]
-) -> None:
+    application: Make, kinesis: Any, stream: str, folder: Path, *, run: Callable[[], Any],
+    kills: int,
+) -> None:  # fmt: skip
     table = application().table()
     process = run()
     lake = Lake(folder, table)
@@ -200,7 +202,7 @@ def test_a_killed_worker_leaves_no_part_of_a_file_and_loses_nothing(
         assert process.poll() is None
         time.sleep(0.05)
     with lake:
-        for n in range(400):
+        for n in range(200 * kills):
             lake.add(kinesis, stream, b"%d" % n, UPPER * (n % 2))
             if n % 200 == 150:
                 # In the middle of something: records come all the time.
