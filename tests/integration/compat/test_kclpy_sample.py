@@ -17,12 +17,13 @@ import pytest
 from aws_kinesis_agg.aggregator import RecordAggregator
 
 from sparkinesis.local import Call, LocalServer
+from tests import pace
 from tests.integration.compat.conftest import Throttling
 from tests.integration.compat.sample import change_imports, read_sample
 from tests.streams import put, split
 
 SPARKINESIS = str(Path(sys.executable).with_name("sparkinesis"))
-PATIENCE = 60.0
+PATIENCE = pace.seconds(60.0)
 """Seconds after which a test fails."""
 
 _RECORD = re.compile(

@@ -40,7 +40,7 @@ def patient(table: LeaseTable, monkeypatch: pytest.MonkeyPatch) -> Iterator[Leas
     client.dynamodb_client.cache_clear()
 
 
-@pytest.mark.parametrize("leases", [1000, pytest.param(5000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("leases", [500, pytest.param(5000, marks=pytest.mark.long)])
 def test_many_leases_are_kept_beyond_the_failover_time(
     server: LocalServer, table: LeaseTable, patient: LeaseTable, dynamodb: Any, leases: int
 ) -> None:

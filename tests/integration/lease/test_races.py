@@ -17,10 +17,11 @@ from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
 from sparkinesis.local import LocalServer
+from tests import pace
 from tests.integration.lease.conftest import lease, renew_many, table_of
 
 KEYS = ("a", "b", "c")
-ROUNDS = 40
+ROUNDS = 25
 
 Won = tuple[str, int, str]
 """Key, the counter relied on, and by whom."""
@@ -83,13 +84,13 @@ def test_no_two_writers_succeed_on_one_counter(
             process.start()
         left = len(processes)
         while left:
-            found = queue.get(timeout=60)
+            found = queue.get(timeout=pace.seconds(60))
             if found is None:
                 left -= 1
             else:
                 won.append(found)
         for process in processes:
-            process.join(60)
+            process.join(pace.seconds(60))
             assert process.exitcode == 0
     relied_on = Counter((key, counter) for key, counter, _ in won)
     assert set(relied_on.values()) == {1}

@@ -33,14 +33,13 @@ from sparkinesis.monitor.lag_watch import LagWatch
 from sparkinesis.monitor.lags import Lag, lag_client
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
-from tests.journal import Journal
+from tests.journal import PATIENCE, Journal
 
 Start = Callable[[Application], Worker]
 Make = Callable[..., Application]
 
 COMMAND = str(Path(sys.executable).with_name("sparkinesis"))
 FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
-PATIENCE = 60.0
 LEAVES_ALTERNATE_SCREEN = "\x1b[?1049l"
 
 

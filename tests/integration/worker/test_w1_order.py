@@ -31,7 +31,7 @@ def test_children_come_after_their_parents_and_keys_stay_in_order(
     processor = lambda: Journaling(journal, on_records=dawdle)  # noqa: E731
     for name in ("a", "b"):
         start(application(worker_id=name, processor=processor, options={"max_records": 40}))
-    keys = [f"key-{n}" for n in range(10)]
+    keys = [f"key-{n}" for n in range(6)]
     for turn in range(60):
         for key in keys:
             put(kinesis, stream, [b"%03d" % turn], key=key)
