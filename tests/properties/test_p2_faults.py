@@ -65,7 +65,7 @@ def test_p2_every_record_once_while_calls_fail(
     running = query(maxRecordsPerFetch="40")
     put_so_far = 0
     batches = []
-    for step in range(14):
+    for step in range(10):
         count = rng.choice([0, 1, 30, 300])
         put(kinesis, "s", [b"%06d" % n for n in range(put_so_far, put_so_far + count)])
         put_so_far += count

@@ -159,14 +159,14 @@ def histories(draw: _Draw[Any]) -> h.History:
         duration=float(duration),
         patience=1600.0 if is_slow else 400.0,
     )
-    length = draw(st.sampled_from((None, None, None, "closed for hours", "quiet for hours")))
+    length = draw(st.sampled_from((None, None, None, "closed for hours", "quiet for an hour")))
     if length is None:
         return history
     cut = draw(times)
+    if length == "quiet for an hour":
+        return quiet(history, cut, 3600.0)
     hours = draw(st.sampled_from((1, 5, 23, 25, 30)))
-    if length == "closed for hours":
-        return closed(history, cut, hours * 3600.0, graceful=draw(st.booleans()))
-    return quiet(history, cut, min(hours, 2) * 3600.0)
+    return closed(history, cut, hours * 3600.0, graceful=draw(st.booleans()))
 
 
 def in_order(events: list[tuple[float, h.Event]], duration: float) -> tuple[Any, ...]:
