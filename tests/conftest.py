@@ -17,7 +17,11 @@ if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
 
 _ROOT = Path(__file__).parents[1]
-_SPARK_SESSION = "tests/spark, one session"
+_SHARED = {
+    "spark: SparkSession": "tests/spark, one session",
+    "cluster: Cluster": "tests/spark, one cluster",
+}
+"""Scopes of the test files that ask for a fixture which takes long to set up."""
 _LONGEST_FIRST = (
     "tests/spark/test_p2_no_gap_no_overlap.py",
     "tests/spark/test_fleet.py",
@@ -42,9 +46,10 @@ _WAITING_PROCESSES = 3
 
 @functools.cache
 def _scope(path: str) -> str:
-    """Return what is run in one process and in one go: a file, or all that use one session."""
-    if path.startswith("tests/spark/") and "spark: SparkSession" in (_ROOT / path).read_text():
-        return _SPARK_SESSION
+    """Return what is run in one process and in one go: a file, or all that share a fixture."""
+    if path.startswith("tests/spark/"):
+        text = (_ROOT / path).read_text()
+        return next((scope for fixture, scope in _SHARED.items() if fixture in text), path)
     return path
 
 

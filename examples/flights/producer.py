@@ -35,6 +35,7 @@ class Producer(threading.Thread):
         stream: str,
         events: Sequence[Event],
         events_per_second: float = float("inf"),
+        at_a_time: int = EVENTS_AT_A_TIME,
     ) -> None:
         super().__init__(name="producer", daemon=True)
         self.sent = 0
@@ -47,6 +48,7 @@ class Producer(threading.Thread):
         self._stream = stream
         self._events = events
         self._pace = events_per_second
+        self._at_a_time = at_a_time
         self._shards = ShardMap(kinesis, stream)
         self._permission = threading.Condition()
         self._allowed = 0
@@ -62,7 +64,7 @@ class Producer(threading.Thread):
             while self.sent < len(self._events):
                 with self._permission:
                     self._permission.wait_for(lambda: self._allowed > self.sent)
-                    end = min(self.sent + EVENTS_AT_A_TIME, self._allowed)
+                    end = min(self.sent + self._at_a_time, self._allowed)
                 started = time.monotonic()
                 self._send(self._records(self._events[self.sent : end]))
                 not_before = started + (end - self.sent) / self._pace

@@ -9,13 +9,14 @@ PYTHONPATH, because Spark looks for shipped files in the wrong folder where it p
 from __future__ import annotations
 
 import os
+import py_compile
 import re
 import site
 import subprocess
 import sysconfig
 import venv
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -32,18 +33,17 @@ APPLICATION = Path(__file__).with_name("cluster_query.py")
 HOSTS = ("127.0.0.1", "localhost")
 """One machine by two names: Spark puts no speculative copy of a task on the host of the first."""
 
+CORES = 4
+"""Of each of the cluster's workers; Spark takes anyone's word for how many there are."""
+
 EXECUTOR = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
 
 class Cluster:
-    """A master and two workers, and a Python without the source for both.
+    """A master and two workers, and a Python without the source for both."""
 
-    cores: of each worker; Spark takes anyone's word for how many there are.
-    """
-
-    def __init__(self, folder: Path, cores: int = 1) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._cores = cores
         self._stack = ExitStack()
         self.master = ""
         self.work = folder / "work"
@@ -63,32 +63,34 @@ class Cluster:
 
     def _start(self) -> None:
         arguments = ["--host", HOSTS[0], "--port", "0", "--webui-port", "0"]
-        self.master = self._daemon("master.Master", arguments, r"Starting Spark master at (\S+)")
+        master = self._daemon("master.Master", arguments, r"Starting Spark master at (\S+)")
+        self.master = master()
+        workers = []
         for host in HOSTS:
             places = ["--host", host, "--port", "0", "--webui-port", "0"]
-            size = [
-                "--cores",
-                str(self._cores),
-                "--memory",
-                "1g",
-                "--work-dir",
-                str(self.work / host),
-            ]
+            size = ["--cores", str(CORES), "--memory", "1g", "--work-dir", str(self.work / host)]
             arguments = [*places, *size, self.master]
-            self._daemon("worker.Worker", arguments, r"Successfully registered with master (\S+)")
+            announcement = r"Successfully registered with master (\S+)"
+            workers.append(self._daemon("worker.Worker", arguments, announcement))
+        for is_there in workers:
+            is_there()
 
-    def _daemon(self, name: str, arguments: list[str], announcement: str) -> str:
-        """Start a process of the cluster; returns what it says when it is there."""
+    def _daemon(self, name: str, arguments: list[str], announcement: str) -> Callable[[], str]:
+        """Start a process of the cluster. Call the result to wait for what it announces."""
         log = self._folder / f"{name}-{len(list(self._folder.glob('*.log')))}.log"
         command = [str(SPARK / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}"]
         environment = self.environment(
             SPARK_DAEMON_MEMORY="256m", SPARK_DAEMON_JAVA_OPTS=java_options()
         )
         process = self._stack.enter_context(group_process([*command, *arguments], log, environment))
-        wait_until(lambda: re.search(announcement, log.read_text()), process, log)
-        found = re.search(announcement, log.read_text())
-        assert found
-        return found[1]
+
+        def wait() -> str:
+            wait_until(lambda: re.search(announcement, log.read_text()), process, log, every=0.1)
+            found = re.search(announcement, log.read_text())
+            assert found
+            return found[1]
+
+        return wait
 
     def environment(self, **additions: str) -> dict[str, str]:
         """Of every process on the cluster: nothing of where the tests find the source."""
@@ -106,8 +108,12 @@ class Cluster:
         settings: Mapping[str, str],
         log: Path,
         application: Path = APPLICATION,
+        cores: int = 1,
     ) -> Iterator[subprocess.Popen[bytes]]:
-        """Run a program as a user does, by spark-submit; it is killed in the end."""
+        """Run a program as a user does, by spark-submit; it is killed in the end.
+
+        cores: of each of its two executors.
+        """
         defaults = {
             "spark.ui.enabled": "false",
             "spark.executor.memory": "512m",
@@ -117,7 +123,7 @@ class Cluster:
             "spark.sql.codegen.wholeStage": "false",
             # Not a task before both are there. A standalone master expects none without a maximum.
             "spark.scheduler.minRegisteredResourcesRatio": "1.0",
-            "spark.cores.max": str(len(HOSTS) * self._cores),
+            "spark.cores.max": str(len(HOSTS) * cores),
         }
         pairs = {**defaults, **settings}.items()
         command = [
@@ -171,10 +177,17 @@ def _python_with_dependencies(folder: Path) -> Path:
 
 
 def zip_package(package: Path, target: Path) -> Path:
-    """A package's folder as what ``--py-files`` takes."""
+    """A package's folder as what ``--py-files`` takes, with the bytecode.
+
+    Python keeps no bytecode for modules in an archive: each process would compile them again.
+    """
     with zipfile.ZipFile(target, "w") as archive:
         for path in sorted(package.rglob("*.py")):
-            archive.write(path, path.relative_to(package.parent))
+            name = path.relative_to(package.parent)
+            bytecode = target.with_suffix(".pyc")
+            py_compile.compile(str(path), str(bytecode), str(name), doraise=True)
+            archive.write(path, name)
+            archive.write(bytecode, name.with_suffix(".pyc"))
     return target
 
 

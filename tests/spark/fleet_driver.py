@@ -54,6 +54,15 @@ def make_processor(folder: str, checkpoints: str) -> Any:
     return Processor
 
 
+def job_states(spark: SparkSession, application: str) -> list[str]:
+    """The states of the Spark jobs that a fleet has submitted; none by Spark Connect."""
+    if is_remote():
+        return []
+    tracker = spark.sparkContext.statusTracker()
+    jobs = tracker.getJobIdsForGroup(f"sparkinesis {application}")
+    return [info.status for job in jobs if (info := tracker.getJobInfo(job))]
+
+
 def commands(folder: Path) -> Iterator[list[str]]:
     """The words of each line that the test adds to a file."""
     done = 0
@@ -111,6 +120,7 @@ def main(arguments: list[str]) -> None:
                 workers={w.worker_id: w.state.value for w in status.workers},
                 shards={s.shard_id: s.worker_id for s in status.shards},
                 notes=status.notes,
+                jobs=job_states(spark, stream),
             )
         elif name == "scale":
             fleet.scale(int(words[0]))
@@ -119,16 +129,11 @@ def main(arguments: list[str]) -> None:
             began = time.monotonic()
             graceful = fleet.shutdown(30)
             seconds = time.monotonic() - began
-            states = []
-            if not is_remote():
-                tracker = spark.sparkContext.statusTracker()
-                jobs = tracker.getJobIdsForGroup(f"sparkinesis {stream}")
-                states = [info.status for job in jobs if (info := tracker.getJobInfo(job))]
             answer(
                 graceful=graceful,
                 seconds=seconds,
                 began=began,
-                jobs=states,
+                jobs=job_states(spark, stream),
                 ended=fleet.await_termination(0),
                 notes=fleet.status().notes,
                 records=fleet.status().records,

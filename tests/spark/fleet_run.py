@@ -14,7 +14,7 @@ from typing import Any
 
 from sparkinesis.lease.table.table import LeaseTable
 from tests import pace
-from tests.spark.cluster import Cluster
+from tests.spark.cluster import CORES, Cluster
 from tests.spark.query_process import group_process, kill, wait_until
 
 DRIVER = Path(__file__).with_name("fleet_driver.py")
@@ -39,7 +39,7 @@ class FleetRun:
         before = len(_lines(results))
         with (self._folder / "commands").open("a") as commands:
             commands.write(command + "\n")
-        self.wait(lambda: len(_lines(results)) > before)
+        self.wait(lambda: len(_lines(results)) > before, every=0.05)
         answer: dict[str, Any] = _lines(results)[before]
         return answer
 
@@ -93,7 +93,12 @@ def start_fleet(
         str(LOST_AFTER),
     ]
     with cluster.submit(
-        arguments, py_files=py_files, settings=settings or {}, log=log, application=DRIVER
+        arguments,
+        py_files=py_files,
+        settings=settings or {},
+        log=log,
+        application=DRIVER,
+        cores=CORES,
     ) as process:
         yield _running(process, log, folder, endpoint, stream)
 

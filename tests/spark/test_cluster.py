@@ -81,4 +81,4 @@ def test_a_killed_executor_loses_and_doubles_nothing(
     assert {folder.parent.parent for folder in ran_in} == {cluster.work / host for host in HOSTS}
     for row in rows.group_by(["package", "executor"]).aggregate([]).to_pylist():
         shipped = Path(row["executor"], "sparkinesis.zip")
-        assert Path(row["package"]) == shipped / "sparkinesis" / "__init__.py"
+        assert Path(row["package"]).parent == shipped / "sparkinesis"
