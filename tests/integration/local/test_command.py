@@ -12,8 +12,11 @@ from typing import Any
 
 import boto3
 import pytest
+from typer.testing import CliRunner
 
+from sparkinesis.cli.app import app
 from sparkinesis.local import LocalServer
+from tests import pace
 
 COMMAND = [str(Path(sys.executable).with_name("sparkinesis")), "local"]
 MODULE = [sys.executable, "-m", "sparkinesis.local"]
@@ -28,8 +31,11 @@ def client(url: str, region: str) -> Any:
     return session.client("kinesis", endpoint_url=url)
 
 
-@pytest.mark.parametrize("command", [COMMAND, MODULE], ids=["command", "module"])
-@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("command", "sign"),
+    [(COMMAND, signal.SIGTERM), (MODULE, signal.SIGINT)],
+    ids=["command", "module"],
+)
 def test_it_serves_until_a_signal_and_exits_with_0(
     command: list[str], sign: signal.Signals
 ) -> None:
@@ -44,8 +50,8 @@ def test_it_serves_until_a_signal_and_exits_with_0(
         begin = time.monotonic()
         process.send_signal(sign)
         rest = process.stdout.read()
-        assert process.wait(10) == 0
-        assert time.monotonic() - begin < 5
+        assert process.wait(pace.seconds(10)) == 0
+        assert time.monotonic() - begin < pace.seconds(5)
     assert "\x1b[" not in rest, "colours are for terminals"
     assert f'.option("endpoint", "{url}")' in rest
     assert f"aws --endpoint-url {url}" in rest
@@ -57,7 +63,7 @@ def test_json_is_one_line_with_the_endpoint() -> None:
         ready = json.loads(process.stdout.readline())
         process.terminate()
         assert process.stdout.read() == ""
-        assert process.wait(10) == 0
+        assert process.wait(pace.seconds(10)) == 0
     assert ready["endpoint"].startswith("http://127.0.0.1:")
     assert ready["streams"] == {"a": 2}
 
@@ -86,10 +92,8 @@ def test_a_stream_that_the_service_would_refuse_is_one_line_and_exit_1() -> None
 
 @pytest.mark.parametrize("streams", ["a:0", "a:x", ":3", "a,a"])
 def test_streams_that_make_no_sense_are_refused(streams: str) -> None:
-    result = subprocess.run(
-        [*COMMAND, "--port", "0", "--streams", streams], capture_output=True, text=True, check=False
-    )
-    assert result.returncode == 2
+    result = CliRunner().invoke(app, ["local", "--port", "0", "--streams", streams])
+    assert result.exit_code == 2
     assert "is not NAME or NAME:SHARDS" in result.stderr or "given twice" in result.stderr
 
 
