@@ -66,7 +66,7 @@ parts = st.one_of(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.lists(parts, max_size=6).map(b"".join))
 def test_whatever_is_in_it_is_what_the_runtime_reads(message: bytes) -> None:
     good, bad = sealed(KEY + USER), sealed(message)

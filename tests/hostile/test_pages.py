@@ -77,7 +77,7 @@ def use(page: Page | Event) -> None:
         assert shard_of(child).hash_range is not None
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(answers)
 @example({"Records": [{**RECORD, "PartitionKey": None}]})
 @example({"Records": [{"Data": "YQ==", "SequenceNumber": "5"}]})

@@ -178,7 +178,7 @@ class Life:
             assert orphaned_children(leases, shards, begin) == []
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(
     st.integers(0, 2**32),
     st.sampled_from([LATEST, TRIM_HORIZON, AtTimestamp(1)]),

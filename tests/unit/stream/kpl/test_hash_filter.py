@@ -93,7 +93,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.usefixtures("way")
 class TestTheFilter:
-    @settings(deadline=None, max_examples=150)
+    @settings(deadline=None, max_examples=75)
     @given(st.lists(puts, max_size=6), st.tuples(hash_keys, hash_keys), st.booleans())
     @example([Put((("k", "5", b"plain"),), is_packed=False)], (6, 9), True)
     @example([Put((("k", "5", b""), ("k", "7", b"")), is_packed=True)], (6, 9), True)
