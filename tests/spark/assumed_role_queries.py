@@ -55,10 +55,9 @@ def main(endpoint: str, sts: str, external_id: str, folder: str) -> None:
         .config("spark.eventLog.dir", Path(folder, "events").as_uri())
         .config(
             "spark.driver.extraJavaOptions",
-            f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djava.io.tmpdir={folder} "
+            f"-Djava.io.tmpdir={folder} "
             f"-Dlog4j2.configurationFile={Path(folder, 'log4j2.properties').as_uri()}",
         )
-        .config("spark.sql.codegen.wholeStage", "false")
         # Spark shows the options in plans, and does not know that this one is not to be.
         .config("spark.sql.redaction.options.regex", "(?i)url|externalid")
         .getOrCreate()

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 
+_INTERPRETED = "-Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryMode=NO_CODEGEN"
+"""To compile the code of a plan takes longer than a test's few rows take without it."""
+
+
 @pytest.fixture(scope="session", autouse=True)
 def credentials() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
@@ -36,7 +40,7 @@ def drivers() -> Iterator[None]:
     """What each driver's JVM is started with, also in the processes that tests start."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        patch.setenv("SPARK_SUBMIT_OPTS", java_options())
+        patch.setenv("SPARK_SUBMIT_OPTS", f"{java_options()} {_INTERPRETED}")
         yield
 
 

@@ -32,7 +32,6 @@ def main(endpoint: str, output: str, *queries: str) -> None:
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.driver.extraJavaOptions", f"-Djava.io.tmpdir={output}")
         .config("spark.local.dir", output)  # a killed process leaves its files behind
-        .config("spark.sql.codegen.wholeStage", "false")
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")
