@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from sparkinesis.local import LocalServer
+from tests import pace
 from tests.spark.assumed_role_queries import LOGGING, ROLE
 from tests.sts import RecordedSts, recorded_sts
 
@@ -73,7 +74,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=120,
+            timeout=pace.seconds(120),
             check=False,
         )
         assert done.returncode == 0, done.stdout[-5000:]
