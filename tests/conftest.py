@@ -41,7 +41,9 @@ _LONGEST_FIRST = (
 _MOST_SPARKS = 4
 """For memory: each process that runs the tests of Spark has a JVM or several."""
 _WAITING_PROCESSES = 3
-"""Processes beyond the cores: most tests without Spark wait for something most of their time."""
+"""Processes beyond the cores: most tests without Spark wait for something most of their time.
+
+Each of them collects all tests, which costs five seconds of a core."""
 
 
 @functools.cache

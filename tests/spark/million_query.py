@@ -23,11 +23,13 @@ DIGITS = 7
 """A record begins with its number, so long."""
 
 
-def main(endpoint: str, stream: str, checkpoint: str, output: str, tasks: str) -> None:
+def main(endpoint: str, stream: str, checkpoint: str, output: str) -> None:
     use_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = (
-        SparkSession.builder.master(f"local[{tasks}]")
+        SparkSession.builder.master(
+            "local[4]"
+        )  # tasks wait for their shards' calls more than for a core
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.extraJavaOptions", f"-Djava.io.tmpdir={output}")

@@ -177,6 +177,7 @@ def test_the_watcher_tells_what_stopped_it(endpoint: str) -> None:
     assert type(elsewhere.failure).__name__ == "ResourceNotFoundException"
 
 
-@pytest.mark.parametrize("course", [["--short"], pytest.param([], marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("course", [["--short"], []])
 def test_old_heartbeats_are_skipped_and_nobody_is_evicted_wrongly(course: list[str]) -> None:
     run_active_users("--fleet", *course, minute=1.5)

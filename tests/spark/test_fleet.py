@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -97,10 +97,10 @@ def kill_executor(cluster: Cluster) -> set[int]:
     executors = cluster.executors()
     folder = max(executors, key=lambda each: len(cluster.python_processes(each)))
     victims = [executors[folder], *cluster.python_processes(folder)]
-    for pid in victims:
-        os.kill(pid, signal.SIGSTOP)  # nobody may notice before all are dead
-    for pid in victims:
-        os.kill(pid, signal.SIGKILL)
+    for sent in (signal.SIGSTOP, signal.SIGKILL):  # nobody may notice before all are dead
+        for pid in victims:
+            with suppress(ProcessLookupError):  # a Python process was about to end
+                os.kill(pid, sent)
     return set(victims)
 
 
@@ -279,6 +279,7 @@ def resume(server: LocalServer, stream: str, folder: Path, is_enough: Callable[[
     assert worker.shutdown()
 
 
+@pytest.mark.long
 def test_a_speculative_copy_stands_by_and_a_shipped_module_is_found(
     start: Start, cluster: Cluster, server: LocalServer, stream_name: str, tmp_path: Path
 ) -> None:

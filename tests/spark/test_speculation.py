@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from examples.flights.events import load_flights, to_events, to_json
 from examples.flights.processes import REGION
 from sparkinesis.local import LocalServer
@@ -21,6 +23,7 @@ SPECULATION = {
 }
 
 
+@pytest.mark.long
 def test_a_speculative_copy_of_a_task_gives_its_rows_once(
     cluster: Cluster, py_files: list[Path], server: LocalServer, stream_name: str, tmp_path: Path
 ) -> None:

@@ -78,14 +78,10 @@ class LocalServer:
         The client is closed when the server stops. `options` are passed to botocore's
         `Session.create_client`, as by boto3.
         """
-        import botocore.session  # noqa: PLC0415 - half a second that a server does not need
-
-        session = botocore.session.Session()
-        session.register_component("data_loader", _loader())
-        session.set_credentials("local", "local")
-        client = session.create_client(
-            service, region_name=region, endpoint_url=self.endpoint_url, **options
-        )
+        with _creating:
+            client = _session().create_client(
+                service, region_name=region, endpoint_url=self.endpoint_url, **options
+            )
         self._clients.append(client)
         return client
 
@@ -127,12 +123,18 @@ class LocalServer:
         self.stop()
 
 
-@functools.cache
-def _loader() -> Any:
-    """Return the loader of botocore's data files that all clients share. It keeps parsed files."""
-    from botocore.loaders import create_loader  # noqa: PLC0415 - as botocore in `client`
+_creating = threading.Lock()
+"""Held while a client is created: a botocore session is not safe for several threads."""
 
-    return create_loader()
+
+@functools.cache
+def _session() -> Any:
+    """Return the botocore session of all clients; the session keeps botocore's parsed files."""
+    import botocore.session  # noqa: PLC0415 - half a second that a server does not need
+
+    session = botocore.session.Session()
+    session.set_credentials("local", "local")
+    return session
 
 
 class _Host:
