@@ -16,7 +16,7 @@ from tests.simulation.story import Story
 from tests.simulation.world import World
 
 
-@drawn(histories=15)
+@drawn(histories=10)
 @given(history=histories())
 def test_the_invariants_hold_in_each_history(history: History) -> None:
     play(history)

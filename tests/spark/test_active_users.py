@@ -82,4 +82,4 @@ def test_a_timer_that_went_off_while_the_query_was_stopped_is_set_once_more(
 
 @pytest.mark.parametrize("course", [["--short"], pytest.param([], marks=pytest.mark.long)])
 def test_old_heartbeats_are_skipped_and_nobody_is_evicted_wrongly(course: list[str]) -> None:
-    run_active_users("--spark", *course, minute=2.0)
+    run_active_users("--spark", *course, minute=1.6)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", [pytest.param("polling", marks=pytest.mark.long), "efo"])
 def test_p1_a_batch_read_twice_gives_the_same_rows_in_the_same_order(
     spark: SparkSession, server: LocalServer, stream_name: str, checkpoint: str, mode: str
 ) -> None:

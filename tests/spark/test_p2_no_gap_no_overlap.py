@@ -111,7 +111,7 @@ class Progress:
 
 
 @pytest.mark.parametrize(
-    ("interruptions", "reshard_every"), [(2, 20), pytest.param(20, 75, marks=pytest.mark.long)]
+    ("interruptions", "reshard_every"), [(2, 40), pytest.param(20, 75, marks=pytest.mark.long)]
 )
 def test_p2_every_user_record_exactly_once_through_interrupted_batches(
     server: LocalServer, stream_name: str, tmp_path: Path, interruptions: int, reshard_every: int

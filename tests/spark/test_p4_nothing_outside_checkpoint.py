@@ -31,7 +31,7 @@ SUBSCRIBING = {
 }
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", [pytest.param("polling", marks=pytest.mark.long), "efo"])
 def test_p4_a_query_goes_on_from_a_copy_of_its_checkpoint_alone(
     spark: SparkSession, server: LocalServer, stream_name: str, tmp_path: Path, mode: str
 ) -> None:
