@@ -22,22 +22,21 @@ _SHARED = {
     "cluster: Cluster": "tests/spark, one cluster",
 }
 """Scopes of the test files that ask for a fixture which takes long to set up."""
-_LONGEST_FIRST = (
+_ORDER = (
     "tests/spark/test_p2_no_gap_no_overlap.py",
     "tests/spark/test_fleet.py",
     "tests/spark/test_active_users.py",
     "tests/spark/test_batch_read.py",  # the first file of those that share a session
-    "tests/integration/worker/test_fleet.py",
     "tests/spark/",
-    "tests/simulation/test_bugs.py",
-    "tests/integration/worker/test_many_subscriptions.py",
+    "tests/integration/worker/test_fleet.py",
     "tests/integration/worker/test_memory.py",
-    "tests/simulation/",
     "tests/integration/",
-    "tests/hostile/",
     "tests/properties/",
+    "tests/hostile/",
+    "tests/simulation/",
     "",
 )
+"""The longest come first; tests that wait run beside Spark's, and those that compute follow."""
 _MOST_SPARKS = 4
 """For memory: each process that runs the tests of Spark has a JVM or several."""
 _WAITING_PROCESSES = 3
@@ -73,11 +72,11 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put the longest first; the sort is stable."""
+    """Put the tests in their order; the sort is stable."""
 
     def rank(item: pytest.Item) -> int:
         path = item.path.relative_to(config.rootpath).as_posix()
-        return next(n for n, prefix in enumerate(_LONGEST_FIRST) if path.startswith(prefix))
+        return next(n for n, prefix in enumerate(_ORDER) if path.startswith(prefix))
 
     items.sort(key=rank)
 
