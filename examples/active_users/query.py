@@ -2,6 +2,10 @@
 
 The state is in Spark's checkpoint, by user, so reshards do not affect it. With ``skipOlderThan``, a
 query that was stopped does not process old heartbeats.
+
+Silence is counted by the heartbeats that the query has read: a user is silent once others have
+arrived `silence` after the user's last one. So nobody is evicted because the query was stopped, or
+because a batch takes long.
 """
 
 from __future__ import annotations
@@ -15,50 +19,48 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
-from examples.active_users.board import Board, Running, evicted_at
+from examples.active_users.board import Board, Running
 
 if TYPE_CHECKING:
     import pandas as pd
 
-STATE = "arrived LONG, heard LONG"
-"""A user's last heartbeat: its arrival at Kinesis, and the time at which the query read it."""
+STATE = "arrived LONG"
+"""A user's last heartbeat: the time of its arrival at Kinesis."""
 OUTPUT = "user STRING, active BOOLEAN, arrivals ARRAY<LONG>, planned LONG"
 """``arrivals``: arrival times of the heartbeats in this batch, or of an evicted user's last one;
 ``planned``: the time at which Spark planned the batch. All in epoch milliseconds."""
 
 
-def active_users(records: DataFrame, silence_ms: int, started_ms: int) -> DataFrame:
-    """Return a row for each user with heartbeats in a batch, and one for each evicted user."""
-    update = functools.partial(update_user, silence_ms=silence_ms, started_ms=started_ms)
+def active_users(records: DataFrame, silence_ms: int) -> DataFrame:
+    """Return a row for each user with heartbeats in a batch, and one for each evicted user.
+
+    The watermark follows the newest heartbeat by a quarter of the silence: shards are not read to
+    the same instant.
+    """
     return (
         records.select("partitionKey", "approximateArrivalTimestamp")
+        .withWatermark("approximateArrivalTimestamp", f"{silence_ms // 4} milliseconds")
         .groupBy("partitionKey")
         .applyInPandasWithState(
-            update, OUTPUT, STATE, "update", GroupStateTimeout.ProcessingTimeTimeout
+            functools.partial(update_user, silence_ms=silence_ms),
+            OUTPUT,
+            STATE,
+            "update",
+            GroupStateTimeout.EventTimeTimeout,
         )
     )
 
 
 def update_user(
-    key: tuple[str],
-    batches: Iterator[pd.DataFrame],
-    state: GroupState,
-    *,
-    silence_ms: int,
-    started_ms: int,
+    key: tuple[str], batches: Iterator[pd.DataFrame], state: GroupState, *, silence_ms: int
 ) -> Iterator[pd.DataFrame]:
     """Update a user's state by new heartbeats, or evict the user when the timer fires.
 
-    Silence does not count while the query was stopped (it started at ``started_ms``), so a timer
-    that fired meanwhile is set again.
+    The timer fires once the watermark has passed the silence after the user's last heartbeat.
     """
     now = state.getCurrentProcessingTimeMs()
     if state.hasTimedOut:
-        arrived, heard = state.get
-        due = evicted_at(heard, started_ms, silence_ms)
-        if due > now:
-            state.setTimeoutDuration(int(due - now))
-            return
+        (arrived,) = state.get
         state.remove()
         yield _row(key[0], False, [arrived], now)
         return
@@ -67,8 +69,9 @@ def update_user(
         for batch in batches
         for ms in batch["approximateArrivalTimestamp"].astype("datetime64[ms]").astype("int64")
     ]
-    state.update((max(arrivals), now))
-    state.setTimeoutDuration(silence_ms)
+    last = max(*arrivals, *(state.get if state.exists else ()), 0)
+    state.update((last,))
+    state.setTimeoutTimestamp(last + silence_ms)
     yield _row(key[0], True, arrivals, now)
 
 
@@ -118,7 +121,7 @@ def start_query(
             note_on(board, row)
 
     query = (
-        active_users(records, silence_ms, started_ms=round(time.time() * 1000))
+        active_users(records, silence_ms)
         .writeStream.foreachBatch(write)
         .outputMode("update")
         .option("checkpointLocation", str(checkpoint))
