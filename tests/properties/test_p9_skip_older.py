@@ -103,6 +103,25 @@ def test_p9_an_old_checkpoint_goes_on_at_the_bound(
     assert numbers(running) == [], "once is enough"
 
 
+@pytest.mark.parametrize("away", [SECOND, 2 * MINUTE], ids=["at once", "later"])
+def test_p9_a_stream_created_anew_begins_at_the_bound_in_all_shards(
+    kinesis: Any, clock: ManualClock, history: History, query: Callable[..., Query], away: int
+) -> None:
+    """The new stream has more shards; from one made at once, no time tells the old one apart."""
+    running = query(skipOlderThan="1 hour")
+    history.put(30)
+    assert numbers(running) == list(range(30))
+    kinesis.delete_stream(StreamName="s", EnforceConsumerDeletion=True)
+    clock.advance(away)
+    kinesis.create_stream(StreamName="s", ShardCount=4)
+    history.put(30)
+    clock.advance(5 * HOUR)
+    history.put(30)
+    clock.advance(MINUTE)
+    running.restart()
+    assert numbers(running) == list(range(60, 90))
+
+
 def test_p9_a_first_start_skips_too(
     clock: ManualClock, history: History, query: Callable[..., Query]
 ) -> None:

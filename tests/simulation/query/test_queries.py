@@ -123,7 +123,6 @@ def test_skipping_repeats_nothing_where_arrival_times_are_out_of_order() -> None
     assert check(World(history).run()) == []
 
 
-@pytest.mark.xfail(reason="an old record of a stream that was created anew is not skipped")
 def test_skipping_holds_in_a_stream_that_is_created_anew_during_a_rest() -> None:
     history = History(
         shards=(1,),

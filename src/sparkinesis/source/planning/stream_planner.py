@@ -225,8 +225,9 @@ class StreamPlanner:
             return start  # the stream is younger than the bound
         if bound_ms == now_ms:
             self._timing.sleep(1.0)  # the probes ask for the bound: see _wait_out_the_second
-        # The records of a missing shard are older than the bound, so they are no loss.
-        kept = without_missing(start, lineage) if missing(start, lineage) else start
+        # The records of a missing shard are older than the bound, so they are no loss. Unrelated
+        # shards, of a stream that was created anew a moment later, begin at the bound as well.
+        kept = start if set(start) == {ANY_SHARD} else without_missing(start, lineage)
         doubtful = undecided_shards(kept, bound_ms)
 
         def is_behind(shard_id: str) -> bool:
@@ -239,12 +240,13 @@ class StreamPlanner:
             behind = {shard for shard, older in zip(doubtful, answers, strict=True) if older}
         closed = any(not lineage.shards[shard].is_open for shard in doubtful)
         skipped = skip_older(kept, bound_ms, behind, has_closed=closed)
-        if skipped is not start:
-            _log.warning(
-                "%s: records that arrived before %s are skipped because of skipOlderThan.",
-                self._client.address,
-                datetime.fromtimestamp(bound_ms / 1000, timezone.utc).isoformat(),
-            )
+        if skipped == start:
+            return start
+        _log.warning(
+            "%s: records that arrived before %s are skipped because of skipOlderThan.",
+            self._client.address,
+            datetime.fromtimestamp(bound_ms / 1000, timezone.utc).isoformat(),
+        )
         return skipped
 
     def _wait_out_the_second(self) -> None:

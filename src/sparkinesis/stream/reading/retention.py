@@ -269,9 +269,9 @@ class RetentionCheck:
         others = {
             shard: position
             for shard, position in positions.items()
-            if is_of_another_stream(position, stream.created_ms) and stream.created_ms > skipped_ms
+            if is_of_another_stream(position, stream.created_ms)
         }
-        if others:
+        if others and stream.created_ms > skipped_ms:
             self._report_other_stream(others, stream)
         return frozenset(others)
 

@@ -135,3 +135,14 @@ def test_a_message_names_some_of_many_shards() -> None:
     (text,) = told
     assert text.count("shardId-") == 10
     assert "and of 4990 other shards" in text
+
+
+def test_a_deleted_stream_is_recognized_though_its_loss_is_older_than_what_is_skipped() -> None:
+    told: list[str] = []
+    check = RetentionCheck(StreamClient(StreamAddress("s", None, "us-east-1")), on_loss=told.append)
+    positions = {"shardId-000000000000": AtTimestamp(1)}
+    stream = StreamSummary(
+        retention_ms=24 * HOUR_MS, service_time_ms=NOW, created_ms=NOW - 2 * HOUR_MS
+    )
+    assert check.report_other_stream(positions, stream, skip_older_than=3600.0) == positions.keys()
+    assert told == []
