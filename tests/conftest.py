@@ -1,4 +1,4 @@
-"""How tests share the processes of a run: longest first, and one Spark session for many files."""
+"""How tests share the processes of a run: their order, and one Spark session for many files."""
 
 from __future__ import annotations
 
