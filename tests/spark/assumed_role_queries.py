@@ -16,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import sparkinesis
 from sparkinesis.local.java import use_java
-from tests.spark.reading import read_stream
+from tests.spark.reading import read_stream, start_patiently
 
 ROLE = "arn:aws:iam::123456789012:role/stream-reader"
 
@@ -80,12 +80,12 @@ def main(endpoint: str, sts: str, external_id: str, folder: str) -> None:
         )
 
     def start(stream: str, session: str) -> StreamingQuery:
-        return (
+        writer = (
             read(stream, session)
             .writeStream.format("noop")
             .option("checkpointLocation", f"{folder}/checkpoint-{session}")
-            .start()
         )
+        return start_patiently(writer.start)
 
     read("long", "plan").explain(extended=True)
     for name in ("long", "short"):
