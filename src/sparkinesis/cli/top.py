@@ -25,6 +25,7 @@ from sparkinesis.cli.options import (
 from sparkinesis.cli.top_view import QUIET, top_object, top_view
 from sparkinesis.errors import LeaseTableUnavailableError
 from sparkinesis.monitor.watched import WatchedTable
+from sparkinesis.terminal.names import printable
 from sparkinesis.terminal.table import print_table
 from sparkinesis.terminal.view import View
 
@@ -172,7 +173,8 @@ def _print_once(monitor: LeaseMonitor, *, as_json: bool) -> None:
 
     view = monitor.view
     console = Console(highlight=False)
-    console.print(f"{view.title}: {', '.join(figures(view))}", soft_wrap=True, markup=False)
+    heading = f"{view.title}: {', '.join(figures(view))}"
+    console.print(printable(heading), soft_wrap=True, markup=False)
     owners = [
         {
             "owner": row.owner,
@@ -187,7 +189,7 @@ def _print_once(monitor: LeaseMonitor, *, as_json: bool) -> None:
             console.print()
             print_table(rows, console)
     for message in view.messages:
-        console.print(message, soft_wrap=True, markup=False)
+        console.print(printable(message), soft_wrap=True, markup=False)
 
 
 def _run(monitor: LeaseMonitor, interval: float, *, as_json: bool) -> None:

@@ -8,11 +8,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from sparkinesis.terminal.names import printable
+
 
 def print_table(rows: Sequence[Mapping[str, str]], console: Console) -> Console:
     """Print rows with the columns of the first row.
 
-    Long values are folded on a terminal. In a pipe, each row is one line of any length.
+    Long values are folded on a terminal. In a pipe, each row is one line of any length. Control
+    characters become spaces: the rows may come from a table that others write.
     """
     if not console.is_terminal:
         console.width = 10_000
@@ -20,7 +23,7 @@ def print_table(rows: Sequence[Mapping[str, str]], console: Console) -> Console:
     for name in next(iter(rows), ()):
         table.add_column(name, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(value) for value in row.values()))
+        table.add_row(*(Text(printable(value)) for value in row.values()))
     if rows:
         console.print(table)
     return console
