@@ -36,12 +36,17 @@ def main(endpoint: str, output: str, *queries: str) -> None:
     )
     spark.sparkContext.setLogLevel("ERROR")
     sparkinesis.register(spark)
+    running = []
     for query in queries:
         stream, _, mode = query.partition(":")
         folder = Path(output) / stream
         # One after the other: Spark gives a planner's process ten seconds to start.
-        start_patiently(functools.partial(start, spark, endpoint, stream, mode, folder))
-    spark.streams.awaitAnyTermination()
+        running.append(
+            start_patiently(functools.partial(start, spark, endpoint, stream, mode, folder))
+        )
+    spark.streams.resetTerminated()  # a start that was repeated has ended, too
+    if all(query.isActive for query in running):
+        spark.streams.awaitAnyTermination()
 
 
 def start(spark: SparkSession, endpoint: str, stream: str, mode: str, folder: Path) -> Any:
