@@ -3,6 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SETUP := .venv/.installed
 CLASSES := .venv/spark-classes.jsa
+BYTECODE := .venv/.pyspark-compiled
 KCLPY := .venv/sdists/amazon_kclpy-3.2.0.tar.gz
 ARGS ?=
 SECONDS ?= 60
@@ -26,10 +27,10 @@ active-users: $(SETUP) ## Run the example of who is active now (ARGS=--spark, AR
 # They start hundreds of Pythons, so the bytecode is kept, even if the shell forbids it.
 test test-long: export PYTHONDONTWRITEBYTECODE =
 
-test: $(SETUP) $(KCLPY) $(CLASSES) ## Run all tests but the long ones
+test: $(SETUP) $(KCLPY) $(CLASSES) $(BYTECODE) ## Run all tests but the long ones
 	$(PYTEST) $(ARGS)
 
-test-long: $(SETUP) $(KCLPY) $(CLASSES) ## Run the long forms: twenty kills, a million records, ...
+test-long: $(SETUP) $(KCLPY) $(CLASSES) $(BYTECODE) ## Run the long forms: twenty kills, a million records, ...
 	$(PYTEST) -m long $(ARGS)
 
 check: $(SETUP) ## Check FILE=src/sparkinesis/lease/rules/taker.py: its unit test, ruff and mypy
@@ -73,6 +74,10 @@ $(KCLPY): $(SETUP)
 # What Spark's JVMs load, so that tests start them faster.
 $(CLASSES): $(SETUP)
 	@$(BIN)/python -m tests.spark.class_archive $@
+
+# What Spark's Python processes import, so that they start faster.
+$(BYTECODE): $(SETUP)
+	@$(BIN)/python -m tests.spark.compiled_pyspark $@
 
 # For every supported Python at once.
 lock: ## Update constraints.txt
