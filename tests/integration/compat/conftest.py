@@ -32,7 +32,7 @@ def throttling() -> Throttling:
 
 @pytest.fixture
 def server(throttling: Throttling) -> Iterator[LocalServer]:
-    with LocalServer(limits=False, faults=throttling) as running:
+    with LocalServer(limits=False, faults=throttling, dynamodb=True) as running:
         yield running
 
 
