@@ -41,7 +41,7 @@ def watch_table(
     clock: Callable[[], float] = time.monotonic,
     wait: Callable[[float], object] = time.sleep,
 ) -> WatchedTable:
-    """Scan the table every second for ``seconds``; 0: once.
+    """Scan the table every second; the last scan begins ``seconds`` after the first one. 0: once.
 
     Raises `LeaseTableError`, `AccessDeniedError` and `LeaseTableUnavailableError`.
     """
@@ -53,10 +53,9 @@ def watch_table(
         watched = watched.after_scan(scan.leases, looked, scan.broken)
         # The scan of a large table takes long, so it is repeated less often.
         pause = max(_LOOKS, 4 * (clock() - looked))
-        left = began + seconds - clock()
-        if left <= 0:
+        if looked >= began + seconds:
             return watched
-        wait(min(pause, left))
+        wait(max(0.0, min(pause, began + seconds - clock())))
 
 
 def lag_client(address: StreamAddress, give_up_after: float = 20.0) -> StreamClient:
