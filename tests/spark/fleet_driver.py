@@ -63,6 +63,13 @@ def job_states(spark: SparkSession, application: str) -> list[str]:
     return [info.status for job in jobs if (info := tracker.getJobInfo(job))]
 
 
+def ended_job_states(spark: SparkSession, application: str) -> list[str]:
+    """The states of a fleet's jobs after its end, of which Spark's tracker hears a moment later."""
+    while "RUNNING" in (states := job_states(spark, application)):
+        time.sleep(0.05)
+    return states
+
+
 def commands(folder: Path) -> Iterator[list[str]]:
     """The words of each line that the test adds to a file."""
     done = 0
@@ -133,7 +140,7 @@ def main(arguments: list[str]) -> None:
                 graceful=graceful,
                 seconds=seconds,
                 began=began,
-                jobs=job_states(spark, stream),
+                jobs=ended_job_states(spark, stream),
                 ended=fleet.await_termination(0),
                 notes=fleet.status().notes,
                 records=fleet.status().records,

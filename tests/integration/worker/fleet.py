@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sparkinesis.errors import LeaseTableUnavailableError
 from sparkinesis.lease.table.table import LeaseTable
 from tests import pace
 from tests.pace import Deadline
@@ -134,7 +135,10 @@ class Watcher:
 
     def _watch(self) -> None:
         while not self._stopping.wait(pace.seconds(0.4)):
-            rows = self._table.leases(consistent=True)
+            try:
+                rows = self._table.leases(consistent=True)
+            except LeaseTableUnavailableError:
+                continue  # a busy machine; whoever waits has a deadline
             with self._looked:
                 self._owners = {row.key: row.owner for row in rows if not row.is_finished}
                 self._looks += 1

@@ -129,6 +129,7 @@ def make(spark: Any, workers: int = 1, options: FleetOptions = OPTIONS, **given:
 
 
 def threads() -> set[str]:
+    """The threads of fleets; those of an earlier test may still end."""
     return {thread.name for thread in threading.enumerate() if "fleet" in thread.name}
 
 
@@ -171,7 +172,7 @@ def test_a_processor_that_cannot_travel_is_an_error_before_anything_listens(spar
     before = threads()
     with pytest.raises(ProcessorError, match=r"initialize\(\)"):
         make(spark, 1, FleetOptions(port=port), processor=lambda: lock and Processor())
-    assert threads() == before
+    assert threads() <= before
     assert not spark.jobs
     make(spark, 1, FleetOptions(port=port, lost_after=5)).shutdown()  # the port is free
 
@@ -187,7 +188,7 @@ def test_a_processor_that_defers_its_work_is_refused_before_anything_is_submitte
         make(spark, processor=Asynchronous)
     with pytest.raises(ProcessorError, match="make it the method process_records"):
         make(spark, processor=lambda batch, checkpointer: None)
-    assert threads() == before
+    assert threads() <= before
     assert not spark.jobs
 
 
@@ -198,7 +199,7 @@ def test_without_the_package_for_certificates_nothing_is_submitted(
     monkeypatch.setitem(sys.modules, "cryptography", None)
     with pytest.raises(FleetError, match="cryptography"):
         make(spark)
-    assert threads() == before
+    assert threads() <= before
     assert not spark.jobs
 
 

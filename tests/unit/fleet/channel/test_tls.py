@@ -123,7 +123,9 @@ def test_what_goes_over_the_wire_is_not_readable(
     proxy.close()
     for side, record in proxy.recorded.items():
         assert len(record) > 200, f"the {side}'s words were recorded"
-        for text in (b"Ada", b"4111", b"Traceback", b"hello", b"shut down", b"s-7", b"w1", SECRET):
+        # Ciphertext is random: a text of two or three bytes is in it now and then.
+        texts = (b"ValueError: Ada", b"4111-1111", b"Traceback", b"hello", b"shut down", SECRET)
+        for text in texts:
             assert text not in record
 
 
