@@ -348,6 +348,16 @@ KEPT = {
         staleness=0.0,
         duration=240.0,
     ),
+    # A subscription whose last event had only records that were read before began again for ever.
+    "a shard ends behind empty pages, on a server that begins early": History(
+        shards=1,
+        events=((0.0, Start(0)), (5.0, Put(0, 8)), (10.0, Split(0.0)), (15.0, Put(0, 4))),
+        options={"idle_time": 2.0, "audit_interval": 20.0, "retrieval": "efo"},
+        empty_pages=2,
+        names_children=False,
+        begins_early=3,
+        duration=60.0,
+    ),
     # Right: who takes a shard from a worker that was started later may be given older records.
     "each worker skips what is older than itself": History(
         events=(

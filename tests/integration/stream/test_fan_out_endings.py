@@ -533,13 +533,16 @@ def test_a_stop_during_the_call_closes_what_it_opens(script: Script, clock: Turn
 
 
 def page_answer(
-    numbers: Sequence[int] = (), following: str | None = None, children: Sequence[str] = ()
+    numbers: Sequence[int] = (),
+    following: str | None = None,
+    children: Sequence[str] = (),
+    behind_ms: int = 0,
 ) -> Answer:
     """A page of GetRecords."""
     records = [
         {"Data": "", "PartitionKey": "k", "SequenceNumber": str(number)} for number in numbers
     ]
-    body = {"Records": records, "MillisBehindLatest": 0}
+    body = {"Records": records, "MillisBehindLatest": behind_ms}
     if following is not None:
         body["NextShardIterator"] = following
     return answer(body)
@@ -571,6 +574,23 @@ def test_a_last_event_without_children_is_confirmed_by_getrecords(
     assert numbers(fan_out) == [1]
     assert numbers(fan_out) == []
     assert fan_out.at_end
+
+
+def test_an_empty_page_does_not_hide_the_end_of_the_shard(script: Script, clock: Turned) -> None:
+    """The server begins earlier than asked, and the first pages from there on are empty."""
+    script.on(
+        "SubscribeToShard",
+        Answer([INITIAL_RESPONSE, records_event([1, 2], 2)]),
+        Answer([INITIAL_RESPONSE, records_event([1, 2], None)]),
+    )
+    script.on("GetShardIterator", answer({"ShardIterator": "i"}))
+    empty = page_answer(following="more", behind_ms=5000)
+    script.on("GetRecords", empty, empty, page_answer([1, 2]))
+    fan_out = cursor(script, clock)
+    assert numbers(fan_out) == [1, 2]
+    assert numbers(fan_out) == []
+    assert fan_out.at_end
+    assert len(script.of("SubscribeToShard")) == 2
 
 
 def test_an_event_without_a_number_ends_no_shard_that_goes_on(

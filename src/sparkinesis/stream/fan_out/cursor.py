@@ -50,6 +50,10 @@ def to_fetched(received: ReceivedEvent, begun_ms: int, age: float) -> Fetched:
     return Fetched(page, data_size(received.size, page), begun_ms + int(age * 1000))
 
 
+_MOST_EMPTY_PAGES = 10
+"""The most empty pages to read past when GetRecords is asked whether a shard has ended."""
+
+
 def ends_shard(event: Event) -> bool:
     """Return True if this event is the last one of a closed shard.
 
@@ -202,18 +206,23 @@ class FanOutCursor:
     def _last_page(self) -> Fetched | None:
         """Return the rest of the shard (GetRecords) if the shard ends there; else None.
 
-        GetRecords returns a next iterator if and only if the shard continues. If the call is not
-        permitted, the shard is assumed to continue.
+        GetRecords returns a next iterator if and only if the shard continues, or if it returns an
+        empty page before the end. If the call is not permitted, the shard is assumed to continue.
         """
         try:
-            iterator = self._client.shard_iterator(
+            iterator: str | None = self._client.shard_iterator(
                 self.shard_id, self._position, inclusive=self._inclusive
             )
-            fetched = self._client.get_records(self.shard_id, iterator, MAX_RECORDS_PER_CALL)
+            for _ in range(_MOST_EMPTY_PAGES):
+                assert iterator is not None
+                fetched = self._client.get_records(self.shard_id, iterator, MAX_RECORDS_PER_CALL)
+                iterator = fetched.page.next_shard_iterator
+                if iterator is None or fetched.page.records or is_empty_at_tip(fetched.page):
+                    break
         except AccessDeniedError as error:
             _log.info("Cannot check whether shard %s has ended: %s", self.shard_id, error)
             return None
-        if fetched.page.next_shard_iterator is not None:
+        if iterator is not None:
             return None
         self._failures = NO_FAILURES
         self.at_end = True
