@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from sparkinesis.errors import (
@@ -114,8 +114,13 @@ class LeaseCoordinator:
     def _counters(self, leases: Iterable[Lease]) -> dict[str, int]:
         return {one.key: one.counter for one in leases if one.actual_owner == self._worker_id}
 
-    def take(self, busy: Collection[str] = ()) -> bool:
+    def take(
+        self, busy: Collection[str] = (), is_leaving: Callable[[], bool] = lambda: False
+    ) -> bool:
         """Scan the table, and adopt, take or steal leases. ``busy``: shards to leave alone.
+
+        ``is_leaving``: returns True once the worker is to end; no other lease is taken or requested
+        then, even in the middle of many.
 
         Returns True if another scan is worthwhile soon: for a lease without an owner that this
         worker could take, or for a handoff to this worker.
@@ -167,21 +172,29 @@ class LeaseCoordinator:
                 | self._renewer.duplicate_worker_leases
             )
         )
-        for row in self._free([*takes.adopt, *takes.overdue, *takes.seize], busy):
+
+        def free(rows: Iterable[Lease]) -> Iterator[Lease]:
+            for row in rows:
+                if is_leaving():
+                    return
+                if row.shard_id not in busy:
+                    yield row
+
+        for row in free([*takes.adopt, *takes.overdue, *takes.seize]):
             self._take(row)
         got = 0
-        for row in self._free(takes.take, busy):
+        for row in free(takes.take):
             if got >= takes.need:
                 break
             got += self._take(row)
-        for row in self._free(takes.steal, busy):
+        for row in free(takes.steal):
             self._write(row, self._table.initiate_handoff)
         mine = self._renewer.held()
         if len(mine) >= self._settings.max_leases:
             return False
         return bool(self._asked) or any(
             row.owner is None and not row.is_finished and row.key not in mine
-            for row in self._free(leases, busy)
+            for row in free(leases)
         )
 
     def _observe_worker_versions(self, leases: Sequence[Lease], now: float) -> None:
@@ -197,9 +210,6 @@ class LeaseCoordinator:
                 name,
                 self._table,
             )
-
-    def _free(self, rows: Iterable[Lease], busy: Collection[str]) -> list[Lease]:
-        return [row for row in rows if row.shard_id not in busy]
 
     def _take(self, row: Lease) -> bool:
         since = self._clock()

@@ -164,25 +164,29 @@ class HeldLease:
         """Release the lease to the worker that requested it, or to any worker.
 
         The object is then no longer usable. Writes nothing if the lease is not held. Raises
-        `LeaseTableUnavailableError`; the lease then expires before another worker takes it.
+        `LeaseTableError` and `LeaseTableUnavailableError`; the lease then expires before another
+        worker takes it.
         """
         with self._lock:
-            if not self.is_held():
-                self._end(LeaseLoss("it was given up"))
-                return
+            was_held = self.is_held()
             # End before the write: once others may read the shard, no more writes are allowed.
             self._end(LeaseLoss("it was given up"))
-            try:
-                self._table.write(self._release_update(self._lease))
-            except LeaseChangedError as refused:
-                row = refused.row
-                if row is None or row.actual_owner != self._worker_id or row.owner is None:
-                    return
-                # A worker requested the lease a moment ago.
+            if not was_held:
+                return
+            row = self._lease
+            for _ in range(MAX_TRIES):
                 try:
                     self._table.write(self._release_update(row))
-                except LeaseChangedError:
+                except LeaseChangedError as refused:
+                    now = refused.row
+                    if now is None or now.actual_owner != self._worker_id or now.owner is None:
+                        return
+                    # A moment ago a worker requested the lease, or withdrew its request: workers
+                    # that end at the same time do both.
+                    row = now
+                else:
                     return
+            raise self._refused_error("release the lease")
 
     def lose(self, why: str) -> None:
         """Mark the lease as lost: another worker owns it, or may own it. Writes nothing."""
@@ -284,11 +288,7 @@ class HeldLease:
                     raise
                 else:
                     return
-            raise LeaseTableError(
-                f"Cannot {doing} for shard {self.shard_id} in the {self._table}: the server "
-                "refuses the write, although the row meets the write's condition. Nothing was "
-                "written. Check which server answers there, and that its conditional writes work."
-            )
+            raise self._refused_error(doing)
 
     def _landed(self, row: Lease) -> None:
         self._lease = row
@@ -315,6 +315,13 @@ class HeldLease:
         if self._lost is None:
             self._lost = verdict
             _log.info("Lease %s of the %s ended: %s.", self.key, self._table, verdict.why)
+
+    def _refused_error(self, doing: str) -> LeaseTableError:
+        return LeaseTableError(
+            f"Cannot {doing} for shard {self.shard_id} in the {self._table}: the server "
+            "refuses the write, although the row meets the write's condition. Nothing was "
+            "written. Check which server answers there, and that its conditional writes work."
+        )
 
     def _lost_error(self, doing: str) -> LeaseLostError:
         why = self.lost_because or (

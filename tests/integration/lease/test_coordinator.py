@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -11,6 +12,7 @@ import pytest
 from sparkinesis.errors import LeaseTableError, LeaseTableUnavailableError
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
+from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.rules.taker import TakeSettings
 from sparkinesis.lease.table import requests
@@ -83,6 +85,30 @@ def test_who_has_no_room_does_not_look_again_soon(
         me.take()
     assert len(me.held()) == max_leases
     assert not me.take()
+
+
+@pytest.mark.parametrize("owner", [None, "old"])
+def test_who_is_told_to_leave_while_it_takes_many_leases_takes_and_requests_no_more(
+    table: LeaseTable, time: ManualTime, monkeypatch: pytest.MonkeyPatch, *, owner: str | None
+) -> None:
+    """A worker that ends waits for its taker only for a while."""
+    for n in range(8):
+        table.create(lease(f"s{n}", owner=owner))
+    told = threading.Event()
+    write = LeaseTable.write
+
+    def write_and_tell(at: LeaseTable, update: requests.Update, *, in_doubt: bool = False) -> Lease:
+        written = write(at, update, in_doubt=in_doubt)
+        told.set()
+        return written
+
+    monkeypatch.setattr(LeaseTable, "write", write_and_tell)
+    me = coordinator(table, time, "me")
+    time.now += 5
+    me.take((), told.is_set)
+    assert [row.owner for row in table.leases()].count("me") == 1
+    me.take((), told.is_set)
+    assert [row.owner for row in table.leases()].count("me") == 1
 
 
 def test_what_was_given_to_a_worker_that_leaves_is_not_left_to_expire(

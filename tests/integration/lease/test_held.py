@@ -11,7 +11,12 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.errors import LeaseLostError, LeaseTableUnavailableError, SparkinesisError
+from sparkinesis.errors import (
+    LeaseLostError,
+    LeaseTableError,
+    LeaseTableUnavailableError,
+    SparkinesisError,
+)
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import KNOWN_EVERY_MS, HeldLease
 from sparkinesis.lease.lease import Lease, PendingCheckpoint
@@ -19,6 +24,7 @@ from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.batching import BATCHES_AGAIN
 from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.lease.table.write_conflict import LeaseChangedError
 from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.position import AtTimestamp
@@ -463,6 +469,49 @@ def test_a_released_lease_is_anybodys_or_whose_who_asked_a_moment_ago(
     )
     held.release()
     assert known(table, "a") == row
+
+
+@pytest.mark.parametrize("was_noticed", [False, True])
+def test_a_release_goes_on_while_a_worker_requests_the_lease_and_withdraws(
+    table: LeaseTable, renewer: LeaseRenewer, monkeypatch: pytest.MonkeyPatch, *, was_noticed: bool
+) -> None:
+    """As workers do that end at the same time: each change comes before a write of the release."""
+    (held,) = acquire(renewer, table, "a")
+    changes = ["request", "withdraw"]
+    if was_noticed:
+        held.observe(table.initiate_handoff(held.lease, "thief"))
+        changes = ["withdraw", *changes]
+    write = LeaseTable.write
+
+    def write_late(at: LeaseTable, update: requests.Update, *, in_doubt: bool = False) -> Lease:
+        if changes:
+            row = known(table, "a")
+            if changes.pop(0) == "request":
+                write(at, requests.initiate_handoff(row, "thief"))
+            else:
+                write(at, requests.withdraw_handoff(row))
+        return write(at, update, in_doubt=in_doubt)
+
+    monkeypatch.setattr(LeaseTable, "write", write_late)
+    held.release()
+    assert changes == []
+    row = known(table, "a")
+    assert (row.owner, row.checkpoint_owner) == (None, None)
+
+
+def test_a_release_that_is_always_refused_gives_up(
+    table: LeaseTable, renewer: LeaseRenewer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (held,) = acquire(renewer, table, "a")
+    row = known(table, "a")
+
+    def refuse(at: LeaseTable, update: requests.Update, *, in_doubt: bool = False) -> Lease:
+        raise LeaseChangedError("refused", row)
+
+    monkeypatch.setattr(LeaseTable, "write", refuse)
+    with pytest.raises(LeaseTableError, match="Cannot release the lease for shard a"):
+        held.release()
+    assert not held.is_held()
 
 
 def test_releasing_what_is_lost_leaves_it_alone(

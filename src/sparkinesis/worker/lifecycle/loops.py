@@ -69,7 +69,9 @@ class AssignmentLoop:
             began = self._clock()
             is_unsettled = False
             try:
-                is_unsettled = self._coordinator.take(self._state.busy_shards())
+                is_unsettled = self._coordinator.take(
+                    self._state.busy_shards(), self._state.stop_taking.is_set
+                )
             except SparkinesisError as error:
                 _log.warning("Taking leases failed and will be retried: %s", error)
             except Exception:  # noqa: BLE001 - or no crashed worker's leases would be taken
