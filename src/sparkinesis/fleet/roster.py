@@ -283,7 +283,7 @@ class Roster:
                 roster = roster._submit(slots, now, actions)
         for job in roster.jobs.values():
             roster = roster._reconcile_job(job, now, actions)
-        if roster.state is FleetState.SHUTTING_DOWN and not roster.jobs:
+        if roster.state is FleetState.SHUTTING_DOWN and roster._has_none_left():
             state = FleetState.ENDED if roster.error is None else FleetState.FAILED
             roster = replace(roster, state=state)
         return roster, tuple(actions)
@@ -385,6 +385,14 @@ class Roster:
 
     def _connected(self) -> list[Member]:
         return [member for member in self.members.values() if member.is_connected]
+
+    def _has_none_left(self) -> bool:
+        """Return True if a shutdown has nothing more to wait for.
+
+        A connected worker counts even if its job has ended: Spark may have lost it while it lives
+        on with its leases, or its last message is on its way.
+        """
+        return not self.jobs and (self.is_abandoned or not self._connected())
 
     def _has_worker(self, slot: Slot) -> bool:
         """Return True if a worker of the slot's job works or is ready to."""

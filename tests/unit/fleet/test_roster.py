@@ -119,6 +119,41 @@ def test_a_fleet_of_one_from_its_job_to_its_end() -> None:
     assert play.fleet() is FleetState.ENDED
 
 
+def test_a_job_that_ends_before_its_workers_last_message_does_not_end_the_fleet() -> None:
+    play = at_work()
+    play.then(shuts_down)
+    play.then(job_ends())
+    assert play.fleet() is FleetState.SHUTTING_DOWN
+    play.then(ends())
+    assert play.fleet() is FleetState.ENDED
+
+
+def worker_that_spark_has_lost() -> Play:
+    """A fleet that shuts down; its job has failed, but the job's worker still has its leases."""
+    play = at_work()
+    assert play.then(job_ends("an executor was lost")) == (SendShutDown("a"),)
+    play.then(shuts_down)
+    assert play.fleet() is FleetState.SHUTTING_DOWN
+    return play
+
+
+@pytest.mark.parametrize("fact", [ends(), breaks(), lambda roster, now: roster.abandoned()])
+def test_a_shutdown_waits_for_a_worker_that_spark_has_lost(
+    fact: Callable[[Roster, float], Roster],
+) -> None:
+    play = worker_that_spark_has_lost()
+    play.then(fact)
+    assert play.fleet() is FleetState.ENDED
+
+
+def test_a_shutdown_does_not_wait_for_a_worker_that_is_silent() -> None:
+    play = worker_that_spark_has_lost()
+    assert play.after(OPTIONS.lost_after - 0.1) == ()
+    assert play.fleet() is FleetState.SHUTTING_DOWN
+    assert play.after(0.1) == (Disconnect("a"),)
+    assert play.fleet() is FleetState.ENDED
+
+
 def test_a_second_copy_of_a_task_waits_until_the_first_is_gone() -> None:
     play = at_work()
     assert play.then(joins("b", attempt=1)) == (SendWait("b"),)
@@ -455,6 +490,9 @@ class AnyFleet(RuleBasedStateMachine):
             before = self.roster
             self.roster, actions = self.roster.reconcile(self.now)
             self.check(actions)
+            if self.roster.state in OVER and before.state not in OVER:
+                is_alone = not any(m.is_connected for m in self.roster.members.values())
+                assert is_alone or self.roster.is_abandoned, "a worker may still have leases"
             for action in actions:
                 self.act(action, before)
             if not actions:
