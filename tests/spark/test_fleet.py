@@ -202,9 +202,9 @@ def test_a_fleet_through_a_killed_executor_scaling_and_a_reshard(
     assert len(many - again) >= size.more - size.fewer
     assert sorted(set(processed(tmp_path))) == sorted(flights.ids)
     assert flights.first_seen(tmp_path) == flights.by_tail
-    assert set(owners.values()) == {None}, "all leases are released"
-    assert end["graceful"]
+    assert end["graceful"], end["notes"]
     assert end["ended"]
+    assert set(owners.values()) == {None}, f"not all leases are released: {owners}, {end['notes']}"
     assert set(end["jobs"]) == {"SUCCEEDED"}
     assert any("Lost worker" in note for note in end["notes"])
     stopped = {e["worker"] for e in events(tmp_path) if e["event"] == "shutdown_requested"}
