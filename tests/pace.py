@@ -11,6 +11,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from sparkinesis.stream.calls.retry import Retry
+
 _ROUNDS = 250_000
 _IDLE_SECONDS = 0.025
 """What `_work` takes on an idle core of the machine for which the tests' seconds were chosen."""
@@ -39,6 +41,11 @@ AT_START = slowness(rounds=16)
 def seconds(idle: float) -> float:
     """Return what takes ``idle`` seconds on an idle machine; the same value throughout a run."""
     return idle * AT_START
+
+
+def retry() -> Retry:
+    """Return the retries of a test's own looks at a lease table; a worker's give up far sooner."""
+    return Retry(base=0.05, cap=1.0, give_up_after=seconds(30))
 
 
 class Deadline:

@@ -138,7 +138,8 @@ def _prepare(folder: Path) -> Path:
 def _running(
     process: subprocess.Popen[bytes], log: Path, folder: Path, endpoint: str, stream: str
 ) -> FleetRun:
-    run = FleetRun(process, log, folder, LeaseTable(stream, "eu-west-1", endpoint))
+    table = LeaseTable(stream, "eu-west-1", endpoint, retry=pace.retry())
+    run = FleetRun(process, log, folder, table)
     run.wait(lambda: "joined" in log.read_text(), every=0.2)
     return run
 

@@ -95,7 +95,7 @@ def test_a_fleet_through_crashes_pauses_shutdowns_and_reshards(
     """How soon leases change hands: `tests/simulation/test_takeover.py`."""
     workers, kinesis = fleet
     rng = random.Random(os.environ.get("FLEET_SEED", "1947"))
-    table = LeaseTable(workers.stream, "us-east-1", workers.endpoint)
+    table = LeaseTable(workers.stream, "us-east-1", workers.endpoint, retry=pace.retry())
     for _ in range(3):
         workers.start()
     zombies: list[tuple[float, float, str]] = []
