@@ -82,11 +82,12 @@ def shard_of(child: ChildShard) -> Shard:
     return Shard(child.shard_id, tuple(child.parent_shards), hash_range=hash_range)
 
 
-def service_time(headers: Mapping[str, str], local_ms: int) -> int:
+def service_time(headers: Mapping[str, str], local_ms: int, sent_ms: int | None = None) -> int:
     """Return the service's clock in epoch ms, from an answer's ``Date`` header (whole seconds).
 
-    The local clock supplies the milliseconds if both clocks agree on the second. If they differ,
-    the result is the start of the header's second, so that no record is skipped.
+    The local clock supplies the milliseconds if both clocks agree on the second: at the answer
+    (``local_ms``), or when the call was sent (``sent_ms``), as a second may end in between. If the
+    clocks differ, the result is the start of the header's second, so that no record is skipped.
     """
     text = headers.get("date")
     if text is None:
@@ -98,7 +99,10 @@ def service_time(headers: Mapping[str, str], local_ms: int) -> int:
     if date.tzinfo is None:
         date = date.replace(tzinfo=timezone.utc)
     second = int(date.timestamp()) * 1000
-    return local_ms if second <= local_ms < second + 1000 else second
+    for agreeing in (local_ms, sent_ms):
+        if agreeing is not None and second <= agreeing < second + 1000:
+            return agreeing
+    return second
 
 
 class StreamClient:
@@ -123,12 +127,13 @@ class StreamClient:
 
     def describe(self, retry: Retry | None = None) -> StreamSummary:
         """Call DescribeStreamSummary. Raises `StreamNotFoundError` if the stream does not exist."""
+        sent_ms = self._wall_clock_ms()
         answer = self._describe(retry)
         summary = answer["StreamDescriptionSummary"]
         created: datetime | None = summary.get("StreamCreationTimestamp")
         return StreamSummary(
             summary["RetentionPeriodHours"] * 3_600_000,
-            self._service_time(answer),
+            self._service_time(answer, sent_ms),
             summary.get("RecordDistributionStrategy") == "AUTO",
             0 if created is None else round(created.timestamp() * 1000),
         )
@@ -153,9 +158,10 @@ class StreamClient:
         shards: list[Shard] = []
         first_time: int | None = None
         while True:
+            sent_ms = self._wall_clock_ms()
             answer = self.call("ListShards", lambda c: c.list_shards(**request), retry=retry)  # noqa: B023
             if first_time is None:
-                first_time = self._service_time(answer)
+                first_time = self._service_time(answer, sent_ms)
             shards.extend(map(_shard, answer.get("Shards", ())))
             token = answer.get("NextToken")
             if not token:
@@ -226,13 +232,14 @@ class StreamClient:
         request: dict[str, Any] = {"ShardIterator": iterator, "Limit": limit}
         if self.address.arn:
             request["StreamARN"] = self.address.arn
+        sent_ms = self._wall_clock_ms()
         answer = self.call(
             "GetRecords",
             lambda c: c.get_records(**request),
             shard_id=shard_id,
             budget=budget,
         )
-        return Fetched(answer["Page"], answer["Size"], self._service_time(answer))
+        return Fetched(answer["Page"], answer["Size"], self._service_time(answer, sent_ms))
 
     def subscribe(
         self, consumer_arn: str, shard_id: str, position: Position, *, inclusive: bool = False
@@ -284,9 +291,9 @@ class StreamClient:
             return {"StreamARN": self.address.arn}
         return {"StreamName": self.address.name}
 
-    def _service_time(self, answer: Mapping[str, Any]) -> int:
+    def _service_time(self, answer: Mapping[str, Any], sent_ms: int | None = None) -> int:
         headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
-        return service_time(headers, self._wall_clock_ms())
+        return service_time(headers, self._wall_clock_ms(), sent_ms)
 
     def call(
         self,
