@@ -81,7 +81,7 @@ def to_batch(records: list[Record]) -> pa.RecordBatch:
 
 
 def to_batch_by_one_thread(records: list[Record]) -> pa.RecordBatch:
-    with patch.object(aggregation, "_WORTH_A_THREAD", float("inf")):
+    with patch.object(aggregation, "_MIN_SIZE_FOR_THREAD", float("inf")):
         return to_batch(records)
 
 
