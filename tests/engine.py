@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pyarrow as pa
@@ -30,12 +31,8 @@ MODES: dict[str, dict[str, str]] = {
 class Batch:
     start: Any
     end: Any
-    tasks: list[list[Row]]
-    """The rows of each task, in the order in which it gave them."""
-
-    @property
-    def rows(self) -> list[Row]:
-        return [row for task in self.tasks for row in task]
+    rows: list[Row]
+    """The rows in the order in which the tasks gave them."""
 
 
 class Query:
@@ -65,14 +62,14 @@ class Query:
 
     def read(self, start: Any, end: Any) -> Batch:
         """Reads the batch (start, end] by readers that know only its pickled partitions."""
-        tasks = []
+        rows: list[Row] = []
         for partition in self.reader.partitions(start, end):
             reader = self._new_reader()
             batches = list(reader.read(pickle.loads(pickle.dumps(partition))))
             table = pa.Table.from_batches(batches, USER_RECORD_SCHEMA)
-            tasks.append(table.to_pylist())
+            rows += table.to_pylist()
             self.rows_read += table.num_rows
-        return Batch(start, end, tasks)
+        return Batch(start, end, rows)
 
     def next_batch(self) -> Batch | None:
         """Plan and read one batch and commit it; None when there is none."""
@@ -92,3 +89,14 @@ class Query:
 
 def _through_json(offset: Any) -> Any:
     return json.loads(json.dumps(offset))
+
+
+def late(batches: Iterable[Batch], disorder: timedelta = timedelta()) -> list[tuple[int, Any]]:
+    """The rows that arrived before the newest row of an earlier batch, with the batch's number."""
+    newest = datetime(1970, 1, 2, tzinfo=timezone.utc)
+    found = []
+    for number, batch in enumerate(batches):
+        arrivals = [row["approximateArrivalTimestamp"] for row in batch.rows]
+        found += [(number, at) for at in arrivals if at < newest - disorder]
+        newest = max([newest, *arrivals])
+    return found

@@ -14,7 +14,7 @@ import pytest
 from sparkinesis.errors import AccessDeniedError, DataLossError, LeaseTableError
 from sparkinesis.local import Fault, LocalServer, ManualClock
 from sparkinesis.stream.kpl.pack import aggregate
-from tests.engine import Batch, Query, Row
+from tests.engine import Batch, Query, Row, late
 from tests.kcl import create_table, put_lease, put_rows_of_coordination
 from tests.properties.conftest import START_MS
 from tests.streams import active_shards, merge_neighbours, put, split
@@ -341,3 +341,30 @@ def test_the_rest_of_an_aggregate_is_skipped_when_it_is_older_than_wanted(
     app.clock.advance(HOUR)
     app.put(b"new")
     assert datas(begun(app.query(skipOlderThan="2 minutes")).drain()) == [b"new"]
+
+
+@pytest.mark.parametrize("limit", [{}, {"maxRecordsPerTrigger": "100"}])
+def test_p10_shards_that_an_application_left_hours_apart_meet_before_they_go_on(
+    shared: Services, limit: dict[str, str]
+) -> None:
+    """Shard 0 stands at one hour, and shard 1 at three hours; each minute has a record of both."""
+    app = Application(shared, shards=2)
+    numbers: dict[int, list[str]] = {}
+    began = app.clock()
+    for _ in range(240):
+        answers = [
+            app.kinesis.put_record(
+                StreamName=app.stream, Data=b"x", PartitionKey="k", ExplicitHashKey=key
+            )
+            for key in ("0", str(2**128 - 1))
+        ]
+        numbers[app.clock() - began] = [answer["SequenceNumber"] for answer in answers]
+        app.clock.advance(HOUR // 60)
+    app.checkpoint(numbers[HOUR][0])
+    app.checkpoint(numbers[3 * HOUR][1], key="shardId-000000000001")
+    batches = list(begun(app.query(**limit)).drain())
+    rows = [(row["shardId"], row["approximateArrivalTimestamp"]) for b in batches for row in b.rows]
+    assert len(rows) == 179 + 59
+    assert late(batches) == []
+    if limit:
+        assert {row["shardId"] for row in batches[0].rows} == {SHARD}

@@ -201,9 +201,10 @@ def test_a_range_that_is_given_up_ends_its_subscription_at_once(
     put(one, "one", [b"a"])
     running = query(streamName="one")
     (task,) = running.reader.partitions(*running.plan())
-    assert isinstance(task.shard_range.end, AfterRecord)
-    later = str(int(task.shard_range.end.sequence_number) + 1)
-    unfinished = replace(task, shard_range=replace(task.shard_range, end=AfterRecord(later)))
+    (shard_range,) = task.shard_ranges
+    assert isinstance(shard_range.end, AfterRecord)
+    later = str(int(shard_range.end.sequence_number) + 1)
+    unfinished = replace(task, shard_ranges=[replace(shard_range, end=AfterRecord(later))])
     before = server.kinesis.calls.count("GetRecords")
     reading = running.reader.read(unfinished)
     assert data(iter([next(reading)])) == [b"a"]

@@ -15,6 +15,7 @@ import pytest
 from sparkinesis.errors import ServiceError
 from sparkinesis.local import Fault, LocalServer, ManualClock
 from sparkinesis.source.offsets import ANY_SHARD, Positions
+from sparkinesis.source.planning.aligned_batch import next_offset
 from sparkinesis.source.planning.stream_planner import StreamPlanner
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
@@ -108,7 +109,7 @@ def ended_without_children(
 def ends_of(planner: StreamPlanner, at: Positions) -> list[str]:
     """The sequence numbers at which the planner's batches end, until there is none any more."""
     ends: list[str] = []
-    while (following := planner.next_offset(at)) is not at:
+    while (following := next_offset(planner, at)) is not at:
         at = following
         ends += [one.sequence_number for one in at.values() if isinstance(one, AfterRecord)]
     return ends

@@ -42,7 +42,7 @@ def test_p1_every_batch_of_a_history_reads_again_as_it_was(
     clock.advance(20 * 3_600_000)
     for batch in rng.sample(batches, len(batches)):
         again = query(rng.choice(list(MODES))).read(batch.start, batch.end)
-        assert again.tasks == batch.tasks
+        assert again.rows == batch.rows
     assert len(batches) >= 8
 
 
@@ -56,7 +56,7 @@ def test_p1_the_size_of_the_pages_does_not_matter(
     put(kinesis, "s", numbered(100, 60))
     expected = running.read(start, end)
     assert len(expected.rows) == 60
-    assert query(maxRecordsPerFetch=limit).read(start, end).tasks == expected.tasks
+    assert query(maxRecordsPerFetch=limit).read(start, end).rows == expected.rows
 
 
 def test_p1_empty_pages_before_the_tip_change_nothing(
@@ -69,7 +69,7 @@ def test_p1_empty_pages_before_the_tip_change_nothing(
     assert len(expected.rows) == 50
     server.kinesis.empty_pages = 3
     assert query().plan()[1] == end
-    assert query().read(start, end).tasks == expected.tasks
+    assert query().read(start, end).rows == expected.rows
 
 
 def test_p1_a_crash_in_the_first_batch_replays_it_from_the_same_place(
@@ -82,7 +82,7 @@ def test_p1_a_crash_in_the_first_batch_replays_it_from_the_same_place(
         start, end = first.plan()
         clock.advance(5_000)
         assert second.reader.initialOffset() == start
-        assert second.read(start, end).tasks == first.read(start, end).tasks
+        assert second.read(start, end).rows == first.read(start, end).rows
 
 
 def test_p1_latest_is_an_instant_before_anything_else_happens(

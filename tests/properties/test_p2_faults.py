@@ -83,7 +83,7 @@ def test_p2_every_record_once_while_calls_fail(
     delivered = [row["data"] for batch in batches for row in batch.rows]
     assert sorted(delivered) == [b"%06d" % n for n in range(put_so_far)]
     for batch in batches:
-        assert query().read(batch.start, batch.end).tasks == batch.tasks
+        assert query().read(batch.start, batch.end).rows == batch.rows
 
 
 @pytest.mark.parametrize("mode", ["polling", "efo"])

@@ -34,7 +34,7 @@ def rows_per_batch(running: Query, every_other_polls: bool = False) -> Iterator[
             if every_other_polls and number % 2:
                 partition.consumer_arn = None
             for batch in running.reader.read(partition):
-                rows[partition.shard_range.shard_id] += batch.num_rows
+                rows[batch.column("shardId")[0].as_py()] += batch.num_rows
         running.rows_read += sum(rows.values())
         running.checkpoint = end
         if rows:
@@ -118,7 +118,7 @@ def test_p6_bytes_are_limited_too_and_the_tighter_limit_counts(
 
 
 @BOTH_MODES
-def test_p6_shards_share_fairly_and_what_one_leaves_goes_to_the_others(
+def test_p6_shards_that_may_be_apart_share_fairly_and_what_one_leaves_goes_to_the_others(
     kinesis: Any, clock: ManualClock, query: Callable[..., Query]
 ) -> None:
     kinesis.create_stream(StreamName="skewed", ShardCount=4)
@@ -128,7 +128,8 @@ def test_p6_shards_share_fairly_and_what_one_leaves_goes_to_the_others(
         clock.advance(500)
     put(kinesis, "skewed", [b"few"] * 100, "e")
     clock.advance(5000)
-    first, second, *rest = rows_per_batch(query(streamName="skewed", maxRecordsPerTrigger="4000"))
+    reading = query(streamName="skewed", maxRecordsPerTrigger="4000", maxShardDrift="unbounded")
+    first, second, *rest = rows_per_batch(reading)
     assert min(first.values()) == 100, "all of the shard that has little"
     assert within(sum(first.values()), 4000)
     assert within(sum(second.values()), 4000)

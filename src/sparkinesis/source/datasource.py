@@ -35,6 +35,7 @@ from sparkinesis.source.offsets import from_json, ranges, to_json
 from sparkinesis.source.options.allowance import NO_LIMIT
 from sparkinesis.source.options.option_table import Options
 from sparkinesis.source.options.read_options import StreamReadOptions, stream_read_options
+from sparkinesis.source.planning.read_tasks import share_out
 from sparkinesis.stream.position import ShardRange
 
 if TYPE_CHECKING:
@@ -54,12 +55,13 @@ SCHEMA = (
 
 @dataclass
 class ShardPartition(InputPartition):
-    """One task of a micro-batch: a range of one shard."""
+    """One task of a micro-batch: a range of one shard, or of each of several light ones."""
 
     stream: str
-    shard_range: ShardRange
-    expected: int | None
-    """The approximate number of records, if the planner knows; it does not change the rows."""
+    shard_ranges: Sequence[ShardRange]
+    expected: Sequence[int | None]
+    """The approximate number of records of each range, if the planner knows; it does not change the
+    rows."""
     consumer_arn: str | None
     """The consumer to subscribe as; None reads by GetRecords. It does not change the rows."""
 
@@ -156,33 +158,40 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return dict(self._planner.lag) if self._planner and self._planner.lag else None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[ShardPartition]:
-        """Return one task for each shard that has records to read in (start, end]."""
+        """Return the tasks that read the records of all shards in (start, end].
+
+        A task reads one shard, or several that are known to have few records. The order of the
+        rows does not depend on it: a batch that is planned again may have a task for each shard.
+        """
         since, until = from_json(self._streams, start), from_json(self._streams, end)
         planner = self._plan()
         expected, consumers = planner.expected(until), planner.consumers()
-        return [
-            ShardPartition(
-                stream,
-                shard_range,
-                expected.get((stream, shard_range.shard_id)),
-                consumers.get(stream),
-            )
-            for stream in sorted(since)
-            for shard_range in ranges(since[stream], until.get(stream, {}))
-        ]
+        tasks = []
+        for stream in sorted(since):
+            consumer = consumers.get(stream)
+            to_read = [
+                (each, expected.get((stream, each.shard_id)))
+                for each in ranges(since[stream], until.get(stream, {}))
+            ]
+            # A subscription is opened at once for each shard, as its first event takes a while.
+            for task in share_out(to_read) if consumer is None else ([each] for each in to_read):
+                shard_ranges, records = zip(*task, strict=True)
+                tasks.append(ShardPartition(stream, shard_ranges, records, consumer))
+        return tasks
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one task, in the shard's order. Runs on an executor."""
+        """Yield the rows of one task, in the order of each shard. Runs on an executor."""
         from sparkinesis.source.reading.read_task import read_records  # noqa: PLC0415 - see above
 
         assert isinstance(partition, ShardPartition)
-        return read_records(
-            self._options.reading,
-            self._streams[partition.stream],
-            partition.shard_range,
-            partition.expected,
-            partition.consumer_arn,
-        )
+        for shard_range, expected in zip(partition.shard_ranges, partition.expected, strict=True):
+            yield from read_records(
+                self._options.reading,
+                self._streams[partition.stream],
+                shard_range,
+                expected,
+                partition.consumer_arn,
+            )
 
     def stop(self) -> None:
         """End the query: deregister its consumers if the options say so."""

@@ -118,9 +118,11 @@ def ranges(start: Positions, end: Positions) -> list[ShardRange]:
 def _has_other_initial_position(since: Position, until: Position) -> bool:
     """Return True if initialPosition is known to have changed since this end was planned.
 
-    LATEST is resolved to an instant. An application's checkpoint has a sub-sequence number, and the
-    end of a batch has none.
+    LATEST is resolved to an instant. An application's checkpoint names a user record; the end of a
+    batch lies between two records.
     """
     if isinstance(since, FromApplication):
-        return isinstance(until, AfterRecord) and until.sub_sequence_number is None
+        return isinstance(until, AfterRecord) and (
+            until.sub_sequence_number is None or until.is_before
+        )
     return since is LATEST and not (until is LATEST or isinstance(until, AtTimestamp))

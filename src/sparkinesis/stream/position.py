@@ -9,6 +9,7 @@ A position says what is *done*. Offsets in a Spark checkpoint hold its text form
 ``<sequence number>@<ms>``  the same, and no later record arrived before this epoch millisecond
 ``<sequence number>:<n>``   everything before that record is done, and the user records 0 to n of
                             that record
+``<sequence number>:-1``    everything before that record is done, and nothing of that record
 ``APPLICATION:<name>``      all that this KCL application has done; only in an initial offset
 ``SHARD_END``               the shard is closed and all of it is done
 ==========================  ======================================================================
@@ -16,7 +17,7 @@ A position says what is *done*. Offsets in a Spark checkpoint hold its text form
 Optional parts follow a sequence number, each after its own sign, in this order:
 
 =========  =======================================================================================
-``:<n>``   the last user record that is done (above)
+``:<n>``   the last user record that is done; -1: none of that record (above)
 ``@<ms>``  no later record arrived before this epoch millisecond (above)
 ``~<ms>``  the record of the sequence number arrived at this epoch millisecond
 ``^<sn>``  in the end of a batch: ``<sn>`` is the first record of the batch in this shard
@@ -52,6 +53,9 @@ TRIM_HORIZON: Final = Sentinel.TRIM_HORIZON
 LATEST: Final = Sentinel.LATEST
 SHARD_END: Final = Sentinel.SHARD_END
 
+NONE_OF_IT: Final = -1
+"""The sub-sequence number of a position before a record, of which nothing is done."""
+
 END_OF_TIME_MS: Final = 253_402_300_800_000
 """The start of the year 10000 in epoch milliseconds: all instants are before it."""
 
@@ -84,7 +88,9 @@ class AfterRecord:
 
     ``clear_until``: no record after it arrived before this epoch millisecond; None if unknown.
     ``sub_sequence_number``: the last user record of that record that is done, from 0, as a KCL
-    application checkpoints it. None, as in all ends of batches: all of the record is done.
+    application checkpoints it. None: all of the record is done. `NONE_OF_IT`: the position before
+    the record. It ends a batch of all that arrived by an instant, where the record is the first one
+    that arrived later: the planner has seen that record, and not the one before it.
     ``arrived_ms``: the time at which the record arrived, in epoch milliseconds; None if unknown.
     ``first``: the sequence number of the first record of the batch that ends here, if the start of
     the batch names no record; else None. It does not affect the position.
@@ -100,6 +106,11 @@ class AfterRecord:
         parts = (self.sub_sequence_number, self.clear_until, self.arrived_ms, self.first)
         given = zip(_SIGNS, parts, strict=True)
         return self.sequence_number + "".join(f"{s}{part}" for s, part in given if part is not None)
+
+    @property
+    def is_before(self) -> bool:
+        """True if everything before the record is done, and nothing of the record."""
+        return self.sub_sequence_number == NONE_OF_IT
 
     def is_same_place(self, other: object) -> bool:
         """Return True if the same records are done; arrival times and batches may differ."""
@@ -133,7 +144,7 @@ InitialPosition: TypeAlias = AtTimestamp | Literal[Sentinel.TRIM_HORIZON] | Lite
 
 @dataclass(frozen=True, slots=True)
 class ShardRange:
-    """The records of a shard after ``start``, up to and including ``end``.
+    """The records of a shard after ``start``, up to ``end``, which may be included (`is_before`).
 
     If the start lies inside a record, the remaining user records of that record come first.
     """
@@ -170,7 +181,7 @@ _SIGNS = ":@~^"
 """The signs of the optional parts after a sequence number, in order."""
 
 _AFTER_RECORD = re.compile(
-    r"([0-9]{1,128})(?::([0-9]{1,18}))?(?:@([0-9]{1,15}))?(?:~([0-9]{1,15}))?(?:\^([0-9]{1,128}))?"
+    r"([0-9]{1,128})(?::(-1|[0-9]{1,18}))?(?:@([0-9]{1,15}))?(?:~([0-9]{1,15}))?(?:\^([0-9]{1,128}))?"
 )
 _AT_TIMESTAMP = re.compile(r"AT_TIMESTAMP:([0-9]{1,15})")
 _FROM_APPLICATION = re.compile(r"APPLICATION:([a-zA-Z0-9_.-]{3,255})")

@@ -13,6 +13,7 @@ from moto.server import ThreadedMotoServer
 
 from sparkinesis.errors import ServiceError
 from sparkinesis.source.offsets import ANY_SHARD
+from sparkinesis.source.planning.aligned_batch import next_offset
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import SHARD_END, TRIM_HORIZON, ShardRange
@@ -128,9 +129,9 @@ def test_a_query_tells_of_a_shard_that_does_not_end(
     closed = split(moto, "s")
     time = Time(0.0)
     planner = stream_planner(client, timing=Timing(clock=time, sleep=lambda _: None))
-    at = planner.next_offset({ANY_SHARD: TRIM_HORIZON})
+    at = next_offset(planner, {ANY_SHARD: TRIM_HORIZON})
     for time.now in range(0, 600, 20):
-        at = planner.next_offset(at)
+        at = next_offset(planner, at)
         assert len(warnings(caplog)) == (time.now >= 60)
     assert closed in warnings(caplog)[0]
 

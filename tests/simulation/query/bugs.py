@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -10,13 +11,13 @@ import msgspec
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from sparkinesis.source.datasource import KinesisStreamReader
-from sparkinesis.source.options.allowance import Allowance
+from sparkinesis.source.planning import aligned_batch, stream_planner, survey
 from sparkinesis.source.planning import shard_prober as prober
-from sparkinesis.source.planning import stream_planner
-from sparkinesis.source.planning.batch_end import Finished, Records
+from sparkinesis.source.planning.batch_end import Records
 from sparkinesis.source.planning.stream_planner import StreamPlanner
+from sparkinesis.source.planning.survey import RecordsInHand
 from sparkinesis.stream.calls import client
-from sparkinesis.stream.position import SHARD_END, AfterRecord, AtTimestamp
+from sparkinesis.stream.position import END_OF_TIME_MS, AfterRecord, AtTimestamp
 from sparkinesis.stream.reading import range as polling
 from sparkinesis.stream.reading import retention
 from sparkinesis.stream.reading.budget import CallBudget
@@ -39,16 +40,19 @@ def _at(after_start: Any) -> Any:
     return lambda self, shard_id, start, fetched: fetched.page.records
 
 
-def _children_at_once(plan: Any) -> Any:
-    def early(start: Any, lineage: Any, findings: Any) -> Any:
-        ended = {
-            shard
-            for shard, one in findings.items()
-            if isinstance(one, Records) and not lineage.shards[shard].is_open
-        }
-        planned = plan(start, lineage, {**findings, **dict.fromkeys(ended, Finished())})
-        end = {**planned.end, **dict.fromkeys(ended, SHARD_END)}
-        return replace(planned, end=end, has_rows=planned.has_rows or bool(ended))
+def _children_at_once(finish: Any) -> Any:
+    def early(self: Any, choice: Any) -> Any:
+        end = finish(self, choice)
+        if end is self._start:
+            return end
+        added = {}
+        for shard, looked in self._looked.items():
+            if looked.is_ended and isinstance(end.get(shard), AfterRecord):
+                for child in self._lineage.children_of_ended(shard) or ():
+                    found = self._children[child].end(END_OF_TIME_MS).finding
+                    if isinstance(found, Records):
+                        added[child] = AfterRecord(found.end)
+        return {**end, **added}
 
     return early
 
@@ -87,24 +91,41 @@ def _no_empty_pages(open_cursor: Any) -> Any:
     return opened
 
 
-def _skip_again(next_offset: Any) -> Any:
+def _skip_again(begin: Any) -> Any:
     def again(self: Any, *of: Any) -> Any:
         age = self._skip_older_than
-        end = next_offset(self, *of)
+        end = begin(self, *of)
         self._skip_older_than = age
         return end
 
     return again
 
 
-def _cursor_kept(cut: Any) -> Any:
-    def keep(self: Any, *of: Any) -> Any:
-        cursor = self._cursor
-        look = cut(self, *of)
-        self._cursor = cursor
-        return look
+def _rest_forgotten(after: Any) -> Any:
+    def forgotten(self: Any, count: int) -> Any:
+        rest = after(self, count)
+        return RecordsInHand() if count else rest
 
-    return keep
+    return forgotten
+
+
+def _weighed_less(weigh: Any) -> Any:
+    return lambda *of, **how: [weight / 4 for weight in weigh(*of, **how)]
+
+
+def _by_shares(choose: Any) -> Any:
+    def apart(surveys: Any, reach: Any, held: Any = None) -> Any:
+        return choose(surveys, replace(reach, drift=math.inf), held)
+
+    return apart
+
+
+def _asked_when_answered(get_records: Any) -> Any:
+    def late(self: Any, *of: Any, **how: Any) -> Any:
+        fetched = get_records(self, *of, **how)
+        return replace(fetched, asked_ms=fetched.asked_ms + 5000)
+
+    return late
 
 
 def _not_when_tolerant(report: Any) -> Any:
@@ -117,7 +138,7 @@ def _not_when_tolerant(report: Any) -> Any:
 
 BUGS: Mapping[str, Bug] = {
     "a batch reads one record too far": instead(
-        polling, "cut_at_end", _one_more, "each_row_arrives_once", rough=1
+        polling, "cut_at_end", _one_more, "each_row_arrives_once", rough=0
     ),
     "a batch begins AT its start": instead(
         RetentionCheck, "check_start", _at, "each_row_arrives_once", rough=0
@@ -126,7 +147,27 @@ BUGS: Mapping[str, Bug] = {
         ShardCursor, "__init__", _by_arrival, "each_row_arrives_once", rough=0
     ),
     "children are planned with their parents' last range": instead(
-        stream_planner, "plan", _children_at_once, "parents_come_first", rough=4
+        StreamPlanner, "finish", _children_at_once, "parents_come_first", rough=1
+    ),
+    "children enter before other shards have reached the reshard": instead(
+        StreamPlanner,
+        "_successions",
+        lambda _: lambda self: (),
+        "batches_advance_together",
+        rough=12,
+    ),
+    "the limit is met by shares of shards": instead(
+        aligned_batch, "choose", _by_shares, "batches_advance_together", rough=2
+    ),
+    "the newest look decides how far all shards go": instead(
+        client.StreamClient,
+        "get_records",
+        _asked_when_answered,
+        "batches_advance_together",
+        rough=28,
+    ),
+    "a silence is stored as longer than it is known to be": instead(
+        prober, "CLOCK_MARGIN_MS", lambda _: -30_000, "everything_arrives", rough=0
     ),
     "a merge waits for one parent only": instead(
         Lineage,
@@ -171,16 +212,16 @@ BUGS: Mapping[str, Bug] = {
         "service_time",
         lambda _: lambda headers, local_ms, *_: local_ms,
         "everything_arrives",
-        rough=4,
+        rough=0,
     ),
-    "each shard may use the whole limit": instead(
-        Allowance, "share", lambda _: lambda self, part: self, "limits_hold", rough=9
+    "a batch may hold four times the limit": instead(
+        survey, "weigh", _weighed_less, "limits_hold", rough=2
     ),
     "the rest of a batch is not planned again": instead(
-        prober.ShardProber, "_cut", _cursor_kept, "everything_arrives", rough=2
+        RecordsInHand, "after", _rest_forgotten, "everything_arrives", rough=0
     ),
     "old records are skipped while the query runs": instead(
-        StreamPlanner, "next_offset", _skip_again, "everything_arrives", rough=1
+        StreamPlanner, "begin", _skip_again, "everything_arrives", rough=1
     ),
     "available now has no end": instead(
         StreamPlanner,

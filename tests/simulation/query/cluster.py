@@ -49,7 +49,7 @@ class Behaviour:
 
 @dataclass
 class Try:
-    """One attempt at a task: what it read, and how it ended."""
+    """One attempt at a range of a task: what it read, and how it ended."""
 
     batch: int
     stream: str
@@ -158,17 +158,25 @@ class Cluster:
     def _read(self, batch: int, reader: bytes, partition: bytes) -> list[Row]:
         chance, behaviour = self._scheduler.rng.random, self._behaviour
         unpickled = pickle.loads(partition)
-        this = Try(batch, unpickled.stream, unpickled.shard_range, self._scheduler.now)
-        self._tries.append(this)
+        tries = {
+            each.shard_id: Try(batch, unpickled.stream, each, self._scheduler.now)
+            for each in unpickled.shard_ranges
+        }
+        self._tries += tries.values()
+        rows = []
         with closing(pickle.loads(reader).read(unpickled)) as batches:
             for arrow in batches:
-                this.rows += rows_of(arrow)
+                of_page = rows_of(arrow)
+                rows += of_page
+                for row in of_page:
+                    tries[row.id.shard].rows.append(row)
                 if chance() < behaviour.slow:
                     self._scheduler.sleep(8.0 * chance())
                 if chance() < behaviour.fail:
                     raise TaskFailedError("simulated")
-        this.is_whole, this.ended = True, self._scheduler.now
-        return this.rows
+        for each in tries.values():
+            each.is_whole, each.ended = True, self._scheduler.now
+        return rows
 
 
 def rows_of(arrow: Any) -> list[Row]:

@@ -73,6 +73,7 @@ _limits = st.sampled_from(
         {},
         {"maxRecordsPerTrigger": "3"},
         {"maxRecordsPerTrigger": "20"},
+        {"maxRecordsPerTrigger": "20", "maxShardDrift": "10 seconds"},
         {"maxBytesPerTrigger": "200b"},
     )
 )

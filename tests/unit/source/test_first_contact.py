@@ -8,6 +8,7 @@ import pytest
 
 from sparkinesis.errors import ServiceError
 from sparkinesis.source.offsets import ANY_SHARD, Positions
+from sparkinesis.source.planning.aligned_batch import next_offset
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry
@@ -41,5 +42,5 @@ def test_a_stream_that_cannot_be_reached_is_told_soon(
         client = StreamClient(StreamAddress("s", None, "us-east-1", endpoint), retry(300.0))
         planner = stream_planner(client, timing=Timing(sleep=sleep))
         with pytest.raises(ServiceError):
-            planner.next_offset(start)
+            next_offset(planner, start)
     assert now <= 10.0

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from sparkinesis.stream.position import (
     LATEST,
+    NONE_OF_IT,
     SHARD_END,
     TRIM_HORIZON,
     AfterRecord,
@@ -33,7 +34,7 @@ positions: st.SearchStrategy[Position] = st.one_of(
         AfterRecord,
         numbers.map(str),
         st.none() | st.integers(0, 10**14),
-        st.none() | st.integers(0, 10**17),
+        st.none() | st.integers(NONE_OF_IT, 10**17),
         st.none() | st.integers(0, 10**14),
         st.none() | numbers.map(str),
     ),
@@ -75,6 +76,8 @@ def test_anything_else_is_refused_with_a_value_error(text: str) -> None:
         "1^2~3",
         "~1",
         "AT_TIMESTAMP:1~2",
+        "7:-2",
+        "7:-",
     ],
 )
 def test_near_misses_are_refused(text: str) -> None:
@@ -90,6 +93,20 @@ def test_a_place_inside_a_record_is_another_than_behind_it() -> None:
     assert not inside.is_same_place(AfterRecord("7", 9))
     assert not inside.is_same_place(AfterRecord("7", 9, 3))
     assert not inside.is_same_place(SHARD_END)
+
+
+def test_a_place_before_a_record_reads_it_and_is_not_inside_it() -> None:
+    before = parse_position("7:-1@9")
+    assert before == AfterRecord("7", 9, NONE_OF_IT)
+    assert isinstance(before, AfterRecord)
+    assert before.is_before
+    assert not before.is_same_place(AfterRecord("7", 9))
+    assert not AfterRecord("7", 9).is_before
+    assert not AfterRecord("7", 9, 0).is_before
+    assert iterator_type(before, inclusive=False) == {
+        "ShardIteratorType": "AT_SEQUENCE_NUMBER",
+        "StartingSequenceNumber": "7",
+    }
 
 
 def test_optional_parts_follow_in_one_order_and_only_where_they_are_known() -> None:

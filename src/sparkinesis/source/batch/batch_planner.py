@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -12,6 +13,7 @@ from sparkinesis.source.batch.shard_reads import ShardRead, open_ended, plan_sha
 from sparkinesis.source.offsets import Positions, ranges
 from sparkinesis.source.options.batch_read_options import BatchReadOptions
 from sparkinesis.source.options.read_options import ReadOptions, StreamReadOptions
+from sparkinesis.source.planning.aligned_batch import next_offset
 from sparkinesis.source.planning.stream_planner import STARTUP_RETRY, StreamPlanner
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import LATEST, ShardRange
@@ -78,7 +80,7 @@ def _with_ends(members: list[ShardRead], planner: StreamPlanner) -> list[ShardRa
     found: dict[str, ShardRange] = {}
     initial = {shard_read.shard_id: shard_read.is_initial for shard_read in members}
     at: Positions = {shard_read.shard_id: shard_read.start for shard_read in members}
-    while (following := planner.next_offset(at)) is not at:
+    while (following := next_offset(planner, at, drift=math.inf)) is not at:
         for more in ranges(at, following):
             shard = more.shard_id
             begun = found.get(shard, more)

@@ -141,7 +141,10 @@ def _is_empty(shard_read: ShardRead, now_ms: int) -> bool:
             shard_read.before_ms is not None and start.ms >= shard_read.before_ms
         )
     if isinstance(start, AfterRecord) and isinstance(end, AfterRecord):
-        return sequence_order(end.sequence_number) <= sequence_order(start.sequence_number)
+        begins, ends = sequence_order(start.sequence_number), sequence_order(end.sequence_number)
+        return ends < begins or (
+            ends == begins and (end.is_before or start.sub_sequence_number is None)
+        )
     return shard_read.before_ms == 0
 
 

@@ -17,9 +17,5 @@ class Allowance:
     def is_limited(self) -> bool:
         return self.rows < math.inf or self.bytes < math.inf
 
-    def share(self, part: float) -> Allowance:
-        """Return ``part`` of this allowance, for example 0.5 for half."""
-        return Allowance(self.rows * part, self.bytes * part)
-
 
 NO_LIMIT = Allowance()

@@ -19,6 +19,7 @@ from sparkinesis.source.options.stream_names import stream_addresses
 from sparkinesis.source.options.values import (
     age,
     boolean,
+    drift,
     duration,
     integer,
     limit,
@@ -90,6 +91,9 @@ OPTIONS: Mapping[str, Option] = {
     "skipOlderThan": Option(age, _STREAMING),
     "maxRecordsPerTrigger": Option(limit, _STREAMING),
     "maxBytesPerTrigger": Option(size, _STREAMING),
+    "minRowsPerTrigger": Option(integer(0, 0, 10**18), _STREAMING),
+    "maxTriggerDelay": Option(duration(900.0), _STREAMING),
+    "maxShardDrift": Option(drift, _STREAMING),
     "shardCallsPerSecond": Option(rate(5)),
     "shardBytesPerSecond": Option(rate(2_000_000)),
     "ordered": Option(boolean(False), _WRITING),

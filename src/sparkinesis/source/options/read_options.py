@@ -53,6 +53,12 @@ class StreamReadOptions:
     checkpoints of a KCL application."""
     allowance: Allowance = NO_LIMIT
     """The limits of one batch."""
+    min_rows: int = 0
+    """About the fewest rows of a batch."""
+    max_trigger_delay: float = 900.0
+    """Seconds after the last batch from which on a batch may have fewer rows."""
+    max_shard_drift: float = 0.0
+    """Seconds by which shards may be apart at the end of a batch; infinity for any time."""
     skip_older_than: float | None = None
     """Seconds: a query that starts or resumes skips older records; None: it delivers all."""
     dynamodb_endpoint: str | None = None
@@ -88,9 +94,28 @@ def stream_read_options(options: Options) -> StreamReadOptions:
         min_fetch_period=options["minFetchPeriod"],
         skip_older_than=options["skipOlderThan"],
         allowance=Allowance(options["maxRecordsPerTrigger"], options["maxBytesPerTrigger"]),
+        min_rows=_min_rows(options),
+        max_trigger_delay=options["maxTriggerDelay"],
+        max_shard_drift=options["maxShardDrift"],
         dynamodb_endpoint=_dynamodb_endpoint(options),
         fan_out=_fan_out(options),
     )
+
+
+def _min_rows(options: Options) -> int:
+    least: int = options["minRowsPerTrigger"]
+    if least > options["maxRecordsPerTrigger"]:
+        raise OptionError(
+            f"The option {options.given['minRowsPerTrigger']} is {least}, which is more than "
+            f"{options.given['maxRecordsPerTrigger']} ({options['maxRecordsPerTrigger']:.0f}) "
+            "allows. Lower the one or raise the other."
+        )
+    if not least and "maxTriggerDelay" in options.given:
+        raise OptionError(
+            f"The option {options.given['maxTriggerDelay']} has no effect without the option "
+            "minRowsPerTrigger, whose rows it waits for."
+        )
+    return least
 
 
 def _dynamodb_endpoint(options: Options) -> str | None:

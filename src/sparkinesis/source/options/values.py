@@ -195,6 +195,18 @@ def age(name: str, value: str | None) -> float | None:
     return 0.0 if value.strip() == "0" else duration(0.0)(name, value)
 
 
+def drift(name: str, value: str | None) -> float:
+    """Return seconds; 0 if not given, and infinity for ``unbounded``."""
+    if value is None or value.strip() == "0":
+        return 0.0
+    if value.strip().lower() == "unbounded":
+        return math.inf
+    try:
+        return duration(0.0)(name, value)
+    except OptionError as error:
+        raise OptionError(f"{str(error)[:-1]}, or unbounded.") from None
+
+
 def limit(name: str, value: str | None) -> float:
     """Return a whole number above 0; infinity if not given."""
     return math.inf if value is None else integer(1, 1, 10**18)(name, value)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from sparkinesis.errors import PositionNotFoundError, ShardNotFoundError
-from sparkinesis.source.planning.sampling import arrival_ms
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.position import AfterRecord, AtTimestamp, sequence_order
@@ -30,7 +29,7 @@ def next_record_is_older(
         if not seen or seen[0].sequence_number != position.sequence_number:
             return True
         left = seen if holds_more(seen[0], position) else seen[1:]
-        if not any(arrival_ms(record) < bound_ms for record in left):
+        if not any((record.arrived_ms or 0) < bound_ms for record in left):
             return False
         at_bound = _first(ShardCursor(client, budget, shard_id, AtTimestamp(bound_ms)), 1)
     except (PositionNotFoundError, ShardNotFoundError):

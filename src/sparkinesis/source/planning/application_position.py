@@ -128,7 +128,10 @@ def _position(lease: Lease, now_ms: int, table: TableAddress) -> Position:
         position = lease.position()
         if isinstance(position, AfterRecord):
             # Drop arrival times: an offset holds only those of the query's own records.
-            return parse_position(str(lease.checkpoint))
+            place = parse_position(str(lease.checkpoint))
+            if not isinstance(place, AfterRecord) or place.is_before:
+                raise ValueError
+            return place
     except ValueError:
         at = lease.checkpoint
         raise LeaseTableError(

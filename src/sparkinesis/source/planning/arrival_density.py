@@ -1,20 +1,16 @@
-"""Estimates when a shard's records reach an amount, from samples of their density over time.
+"""Estimates how the records of a shard are spread over time, from samples of their density.
 
 Kinesis has no call that counts records. To end a batch after an amount of records, the planner
-samples the records at a few instants; this module computes which instant to sample next, or when
-the amount is reached. A weight is an amount as a share of the limit: a batch ends at weight 1.0.
-Pure functions.
+samples the records at a few instants; this module estimates the records in between, and tells how
+wrong the estimate may be. A weight is an amount as a share of the limit: a batch ends at weight
+1.0. Pure functions.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-
-TOLERANCE = 0.03
-"""The largest error, as a weight, that is accepted between two windows."""
 
 MIN_ERROR = 0.08
 """The assumed error of the records between two windows of the same density, as a share."""
@@ -30,6 +26,22 @@ class Window:
     density: float
     """Weight per millisecond, used to estimate the time around the window."""
 
+    @property
+    def span(self) -> float:
+        """Milliseconds from start to end."""
+        return max(self.end - self.start, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """The time between two windows, up to ``end``; the weight is estimated."""
+
+    start: float
+    end: float
+    weight: float
+    error: float
+    """The largest error of the weight."""
+
 
 def add_window(windows: Sequence[Window], new: Window) -> list[Window]:
     """Return the windows with ``new``, sorted by time, and cut so that none overlaps the next."""
@@ -37,54 +49,41 @@ def add_window(windows: Sequence[Window], new: Window) -> list[Window]:
     for place, (window, following) in enumerate(itertools.pairwise(found)):
         if window.end > following.start:
             span = following.start - window.start
-            share = span / (window.end - window.start)
+            share = span / window.span
             found[place] = replace(window, end=following.start, weight=window.weight * share)
     return found
 
 
-def instant_at_weight(windows: Sequence[Window], goal: float = 1.0) -> float:
-    """Return the instant at which the records since the first window weigh ``goal``.
+def weight_until(windows: Sequence[Window], instant: float) -> float:
+    """Return the estimated weight of the records from the first window on, up to ``instant``.
 
     The density is assumed to change linearly between two windows, and to stay constant after the
-    last one. Infinity if the goal is never reached.
+    last one.
     """
-    for window, following in itertools.zip_longest(windows, windows[1:]):
-        if window.weight and window.weight >= goal:
-            return float(window.start + (window.end - window.start) * goal / window.weight)
-        goal -= window.weight
-        if following is None:
-            return window.end + goal / window.density if window.density else math.inf
-        between = _weight_between(window, following)
-        if between >= goal:
-            return float(window.end) + _reach_between(window, following, goal)
-        goal -= between
-    return math.inf
-
-
-def largest_error(windows: Sequence[Window], until: float) -> tuple[float, float]:
-    """Return the gap before ``until`` with the largest possible error: (weight, its middle)."""
-    worst, middle = 0.0, until
-    for window, following in itertools.pairwise(windows):
-        if window.end >= until:
+    total = 0.0
+    for window in windows:
+        if instant < window.end:
+            total += window.weight * max(0.0, instant - window.start) / window.span
             break
-        gap = following.start - window.end
-        differ = abs(following.density - window.density) * gap / 4
-        error = max(differ, MIN_ERROR * _weight_between(window, following))
-        if error > worst:
-            worst, middle = error, window.end + gap / 2
-    return worst, middle
+        total += window.weight
+    return total + sum(gap.weight for gap in gaps_until(windows, instant))
 
 
-def _weight_between(window: Window, following: Window) -> float:
-    return (window.density + following.density) / 2 * (following.start - window.end)
-
-
-def _reach_between(window: Window, following: Window, goal: float) -> float:
-    """Return the milliseconds after ``window`` at which the gap's records weigh ``goal``."""
-    gap = following.start - window.end
-    slope = (following.density - window.density) / gap
-    if abs(slope) * gap < 1e-9 * window.density:
-        return goal / window.density
-    # The area of a trapezoid: density * x + slope * x^2 / 2 = goal.
-    root = math.sqrt(max(window.density**2 + 2 * slope * goal, 0.0))
-    return min(gap, (root - window.density) / slope)
+def gaps_until(windows: Sequence[Window], instant: float) -> Iterator[Gap]:
+    """Yield the gaps between the windows, up to ``instant``; the last one may be cut there."""
+    for window, following in itertools.zip_longest(windows, windows[1:]):
+        if instant <= window.end:
+            return
+        if following is None:
+            weight = window.density * (instant - window.end)
+            yield Gap(window.end, instant, weight, weight)
+            return
+        length = following.start - window.end
+        if length <= 0:
+            continue
+        end = min(instant, following.start)
+        slope = (following.density - window.density) / length
+        reached = window.density + slope * (end - window.end)
+        weight = (window.density + reached) / 2 * (end - window.end)
+        differ = abs(following.density - window.density) * (end - window.end) / 4
+        yield Gap(window.end, end, weight, max(differ, MIN_ERROR * weight))

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from sparkinesis.source.offsets import ANY_SHARD, Positions, start_of
 from sparkinesis.stream.position import (
+    NONE_OF_IT,
     SHARD_END,
     TRIM_HORIZON,
     AfterRecord,
@@ -42,6 +43,7 @@ class Quiet:
 class Records:
     """Records follow; a batch may read up to ``end``, the sequence number of one of them.
 
+    ``is_before``: the batch ends before that record, and reads nothing of it.
     ``clear_until`` (epoch ms): no record after ``end`` had arrived before this instant, neither in
     the shard nor, if ``end`` is the shard's last record, in its children.
     """
@@ -52,6 +54,7 @@ class Records:
     """The arrival time of the record ``end`` (epoch ms); None if the service gives none."""
     first: str | None = None
     """The sequence number of the first of these records."""
+    is_before: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +64,6 @@ class Finished:
 
 Finding: TypeAlias = Quiet | Records | Finished
 """The result of probing a shard after a position."""
-
-
-def merged(finding: Finding, more: Finding) -> Finding:
-    """Combine the findings of two probes; the second begins at the end of the first."""
-    if not isinstance(more, Records):
-        return finding
-    return replace(more, first=finding.first) if isinstance(finding, Records) else more
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +110,11 @@ def plan(start: Positions, lineage: Lineage, findings: Mapping[str, Finding]) ->
                 # A start at a record detects losses without the first record of the batch.
                 first = None if isinstance(position, AfterRecord) else found.first
                 end[shard_id] = AfterRecord(
-                    found.end, found.clear_until, arrived_ms=found.arrived_ms, first=first
+                    found.end,
+                    found.clear_until,
+                    NONE_OF_IT if found.is_before else None,
+                    found.arrived_ms,
+                    first,
                 )
             case Finished():
                 finished.add(shard_id)

@@ -1,25 +1,22 @@
 """Probes a shard: finds out, with few and cheap calls, which records follow a position.
 
-Kinesis has no call that returns a shard's latest sequence number. The prober finds one that exists
-in one of two ways:
+A plan asks a prober three things, in this order:
 
-- it reads forward, to the last record of a page. One call, exact, and nearly free on a slow shard;
-- it jumps to the first record that arrived at an instant close to the tip (AT_TIMESTAMP, one
-  record). On a fast shard, or in a backlog, this saves reading all records twice.
-
-If the jump finds no record (a burst, then silence), the prober reads a page forward. If that page
-does not reach the tip either, the prober moves the instant back by halves, and reads the rest
-forward.
-
-If the batch is limited, a small amount is counted by reading forward, and the end of a large one is
-found by samples (`sparkinesis.source.planning.sampling`).
+- `ShardProber.look`: the first records after the position. On a slow shard these are all records,
+  and the plan needs no other call;
+- `ShardProber.sample` and `ShardProber.read_on`: more records, from which the plan estimates how
+  many there are (`sparkinesis.source.planning.survey`) and chooses the instant at which the batch
+  ends, the same for all shards (`sparkinesis.source.planning.batch_instant`);
+- `ShardProber.end`: the end of the batch in this shard. Kinesis finds records by time, so one call
+  gives the first record that arrived after the instant, and the batch ends before it. Where no
+  record arrived after the instant (a burst, then silence), the prober halves the time in between,
+  and reads the rest forward.
 """
 
 from __future__ import annotations
 
-import bisect
-import itertools
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sparkinesis.errors import (
@@ -28,8 +25,15 @@ from sparkinesis.errors import (
     ShardNotFoundError,
 )
 from sparkinesis.source.options.allowance import NO_LIMIT, Allowance
+from sparkinesis.source.planning.arrival_density import Window, add_window
 from sparkinesis.source.planning.batch_end import Finding, Finished, Quiet, Records
-from sparkinesis.source.planning.sampling import Sample, arrival_ms, sampled_end, weigh
+from sparkinesis.source.planning.survey import (
+    RecordsInHand,
+    Survey,
+    count_rows,
+    density_window,
+    weigh,
+)
 from sparkinesis.stream.calls.client import Fetched, StreamClient, shard_of
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.position import (
@@ -44,58 +48,72 @@ from sparkinesis.stream.reading.cursor import ShardCursor
 from sparkinesis.stream.reading.retention import CLOCK_MARGIN_MS, RetentionCheck
 from sparkinesis.stream.shard import Shard
 
-CLOSE_TO_TIP_MS = 1_000
-"""A lag up to this counts as caught up."""
-
-JUMP_SHORT_OF_TIP_MS = 250
-"""The distance of a jump to the tip: a busy shard has a record that young."""
-
 FIRST_LIMIT = 1_000
 """The limit of the first call, before the prober knows if the shard is busy."""
 
 SMALL_PAGE = 256 * 1024
-"""The most bytes since the last probe at which reading forward is worth the saved calls."""
+"""The most bytes at which reading forward is worth the calls that it saves."""
+
+COUNTED_BYTES = 1_000_000
+"""The most bytes that are read on: a sample reads about as much, and costs a call more."""
 
 SAMPLE_LIMITS = (100, 1_000)
 """The fewest and the most records of a sample."""
 
-SAMPLES_IN_SLICE = 40
-"""The size of a slice in samples, so that a sample reads a fortieth of the slice twice."""
+SAMPLES_IN_BATCH = 40
+"""The size of a batch in samples, so that a sample reads a fortieth of it twice."""
 
-COUNTED_SHARE = 0.25
-"""The share of the allowance from which on, if the first page has it, the rest is counted."""
+CLOSE_MS = 1_000
+"""The time without a record to which the halving of a silence narrows it down."""
 
-COUNTED_BYTES = 1_000_000
-"""The largest slice that is counted: sampling it would read about as many bytes."""
+SILENCE = 10.0
+"""Before a sample, this many times the mean time between its records is a silence."""
 
-ROUNDING = 1e-9
-"""The largest rounding error of a sum of many small weights."""
-
-MAX_HALVINGS = 10
-MOST_EMPTY_PAGES = 5
+MAX_KEPT = 1_000
+"""The most records in hand that are kept for the next plan."""
 
 
 @dataclass(frozen=True, slots=True)
-class ProbeResult:
-    """The result of one probe; it has children if the probe reached the end of a closed shard."""
+class ShardEnd:
+    """The end of a batch in one shard."""
 
     finding: Finding
-    children: tuple[Shard, ...] = ()
-    taken: float = 0.0
-    """The share of the allowance that the finding uses; 1.0 is all."""
-    is_cut: bool = False
-    """True if more records follow, and only the allowance leaves them for the next batch."""
     lag_ms: int = 0
-    """The lag behind the shard's tip at the end of the finding."""
+    """The lag behind the shard's tip at this end."""
     records: int | None = None
-    """The approximate number of records in the finding, if known."""
+    """The number of records up to this end, about; None if it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    """Consecutive records of a shard, of which the first is the first one since ``since``."""
+
+    since: int
+    records: Sequence[Record]
+    cursor: ShardCursor
+    is_all: bool
+    """True if no record follows."""
+
+    def first_after(self, instant: int) -> int | None:
+        """Return the index of the first record that arrived after ``instant``."""
+        late = (at for at, record in enumerate(self.records) if _arrival_ms(record) > instant)
+        return next(late, None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Resumption:
+    """The state of a prober with which the next plan begins."""
+
+    end: ShardEnd
+    cursor: ShardCursor | None
+    rest: RecordsInHand
+    limit: int
 
 
 class ShardProber:
     """Probes one shard repeatedly by one cursor; used by one thread at a time.
 
-    ``until_ms``: ignore records that arrived after this instant (epoch ms). ``deaggregate``: count
-    user records as rows.
+    ``deaggregate``: count user records as rows.
     """
 
     def __init__(
@@ -104,7 +122,6 @@ class ShardProber:
         shard_id: str,
         budget: ShardBudget,
         check: RetentionCheck,
-        until_ms: int | None = None,
         *,
         deaggregate: bool = True,
     ) -> None:
@@ -112,354 +129,408 @@ class ShardProber:
         self._shard_id = shard_id
         self._budget = budget
         self._check = check
-        self._until_ms = until_ms
         self._deaggregate = deaggregate
-        self._position: Position | None = None
+        self._allowance = NO_LIMIT
+        self._positions: tuple[Position, ...] = ()
+        """The positions after which the records in hand come first; all are the same place."""
         self._cursor: ShardCursor | None = None
         self._start_is_checked = False
-        self._is_new = False
-        """True until the cursor has met a record or the tip."""
-        self._last_result: ProbeResult | None = None
-        self._first: str | None = None
-        """The sequence number of the first record that the present probe has met."""
         self._limit = FIRST_LIMIT
+        self._in_hand = RecordsInHand()
+        self._samples: list[_Sample] = []
+        self._windows: list[Window] = []
+        self._is_bursty = False
+        """True if the records come in too few bursts to estimate their density."""
+        self._lag_ms = 0
+        self._tip_ms = 0
+        self._silent_until = 0
+        self._ends: dict[tuple[int, int | None], _Resumption] = {}
+        self._chosen: _Resumption | None = None
+        self.at_tip = False
+        """True if all records that arrived before `asked_ms` are in hand."""
+        self.is_ended = False
+        """True once the shard is closed and a cursor has met its end."""
+        self.children: tuple[Shard, ...] = ()
+        """The children that the end of the shard has named."""
+        self.asked_ms = 0
+        """The service's clock (epoch ms) when the last look was asked for."""
+        self.survey = Survey()
 
     def use_check(self, check: RetentionCheck) -> None:
         """Replace the retention check: the initial start of a shard is checked less strictly."""
         self._check = check
 
-    def probe(self, position: Position, allowance: Allowance = NO_LIMIT) -> ProbeResult:
-        """Find the records that follow ``position``, within ``allowance`` but at least one.
+    @property
+    def is_finished(self) -> bool:
+        """True if the shard is closed and no record follows the position."""
+        return self._at_end and not self._in_hand
 
-        Raises `DataLossError` if records after the position were trimmed.
+    @property
+    def _at_end(self) -> bool:
+        """True if all of a closed shard's records after the position are in hand."""
+        return self._cursor is not None and self._cursor.at_end
+
+    @property
+    def first_arrival(self) -> int | None:
+        """The arrival time (epoch ms) of the first record in hand."""
+        return self._in_hand.arrivals[0] if self._in_hand else None
+
+    @property
+    def last_arrival(self) -> int | None:
+        """The latest arrival time (epoch ms) of the records in hand."""
+        return self._in_hand.arrivals[-1] if self._in_hand else None
+
+    def look(
+        self,
+        position: Position,
+        allowance: Allowance = NO_LIMIT,
+        limit: int | None = None,
+        until_ms: float = math.inf,
+    ) -> None:
+        """Fetch the first records after ``position``, ``limit`` at most.
+
+        until_ms: the instant (epoch ms) behind which records do not matter. Raises `DataLossError`
+        if records after the position were trimmed.
         """
-        again = self._last_result
-        # A result for another allowance may exceed this one.
-        is_stale = again is not None and again.taken > 0 and allowance.is_limited
-        if self._cursor is None or is_stale or not _same_place(position, self._position):
-            self._cursor = self._open(position, inclusive=True)
-            self._start_is_checked = False
-            self._is_new = True
-            self._last_result = None
-        elif again is not None:
-            return again
-        self._position = position
-        self._first = None
+        is_weighed = allowance == self._allowance or not self._in_hand
+        if self._cursor is None or not self._is_at(position) or not is_weighed:
+            self._restart(position)
+        self._allowance = allowance
+        self._forget_samples()
         try:
-            result = self._examine_from_kept(self._cursor, allowance)
+            if not (self._at_end or self._reaches(until_ms)):
+                self._look_from_kept(position, limit or self._limit, until_ms)
         except ExpiredIteratorError:
-            # The last probe was minutes or days ago: check again that the start is kept.
+            # The last look was minutes or days ago: check again that the start is kept.
             self._cursor = None
-            return self.probe(position, allowance)
+            self.look(position, allowance, limit, until_ms)
+            return
         except Exception:
-            self._cursor = None  # it may be past records that no probe has reported
+            self._cursor = None  # it may be past records that no plan has seen
             raise
-        found = result.finding
-        if isinstance(found, Records):
-            result = replace(result, finding=replace(found, first=self._first))
-            # The cursor is past these records, where the next probe most likely starts.
-            self._position = AfterRecord(found.end)
-            self._start_is_checked = True
-            if self._cursor is not None and self._cursor.at_end:
-                self._last_result = ProbeResult(Finished(), result.children)
-        elif not isinstance(found, Quiet):
-            self._last_result = result
-        return result
+        self._update()
 
-    def _examine_from_kept(self, cursor: ShardCursor, allowance: Allowance) -> ProbeResult:
-        examine = self._examine_within if allowance.is_limited else self._examine
+    def meet_end(self) -> None:
+        """Ask once more at the tip of a closed shard: its end may come after its last records."""
+        if self.at_tip and not self._at_end:
+            self._fetch_on(MAX_RECORDS_PER_CALL)
+            self._update()
+
+    def read_on(self, weight: float) -> None:
+        """Fetch about as many of the next records as weigh ``weight``, up to a page."""
+        if self._cursor is None or self.at_tip:
+            return
+        mean = self._in_hand.weights[-1] / len(self._in_hand) if self._in_hand else 0.0
+        wanted = int(1.05 * weight / mean) + 1 if mean else MAX_RECORDS_PER_CALL
+        self._fetch_on(max(wanted, SAMPLE_LIMITS[0]))
+        self._update()
+
+    def sample(self, instant: int) -> None:
+        """Fetch some records that arrived at ``instant`` (epoch ms) or later."""
+        instant = min(instant, self._tip_ms)  # the service refuses instants in its future
+        fewest, most = SAMPLE_LIMITS
+        mean = self._in_hand.weights[-1] / len(self._in_hand)
+        size = int(1.0 / mean / SAMPLES_IN_BATCH) if mean else fewest
+        found = self._jump(instant, min(max(size, fewest), most))
+        arrivals = [_arrival_ms(record) for record in found.records]
+        rows = self._count_rows(found.records)
+        weights = weigh(found.records, rows, self._allowance)
+        if found.is_all:
+            end = max(arrivals, default=instant)
+            window: Window | None = Window(instant, max(instant, end) + 1, sum(weights), 0.0)
+        else:
+            window = density_window(instant, arrivals, weights)
+        if window is None:
+            self._is_bursty = True
+        else:
+            if arrivals and (arrivals[0] - instant) * len(arrivals) > SILENCE * window.span:
+                silence = Window(instant, arrivals[0], 0.0, 0.0)
+                self._windows = add_window(self._windows, silence)
+                window = replace(window, start=arrivals[0])
+            self._windows = add_window(self._windows, window)
+        self._update()
+
+    def end(self, instant: int, count: int | None = None) -> ShardEnd:
+        """Return the end of a batch of all records that arrived by ``instant`` (epoch ms).
+
+        count: the number of records in hand that the batch has, if the instant does not decide it.
+        The call may find the shard's end (`is_ended`): its children then decide if the instant
+        stays.
+        """
+        if (instant, count) not in self._ends:
+            self._ends[instant, count] = self._find_end(instant, count)
+        self._chosen = self._ends[instant, count]
+        return self._chosen.end
+
+    def keep(self, start: Position, end: Position) -> None:
+        """Prepare for the next plan, which resumes at ``end``, or at ``start`` without a batch.
+
+        Records that were fetched behind the batch's end stay in hand.
+        """
+        chosen, self._chosen = self._chosen, None
+        if chosen is None:
+            return
+        self._forget_samples()
+        self._limit = chosen.limit
+        if isinstance(chosen.end.finding, Records):
+            self._positions = (end,)
+            self._cursor, self._in_hand = chosen.cursor, chosen.rest
+            self._start_is_checked = True
+            if self._cursor is not None:
+                self._cursor.renews = False  # the next plan may be days away: see `look`
+        else:
+            self._positions = (start, end)
+        self.at_tip = self._at_end
+        if len(self._in_hand) > MAX_KEPT:
+            self._cursor = None
+
+    def _forget_samples(self) -> None:
+        self._samples, self._windows, self._is_bursty, self._ends = [], [], False, {}
+
+    def _is_at(self, position: Position) -> bool:
+        return any(
+            one.is_same_place(position) if isinstance(one, AfterRecord) else one == position
+            for one in self._positions
+        )
+
+    def _restart(self, position: Position) -> None:
+        self._positions = (position,)
+        self._cursor = self._open(position, inclusive=True)
+        self._start_is_checked = False
+        self._in_hand = RecordsInHand()
+        self.is_ended = self.at_tip = False
+        self.children = ()
+
+    def _reaches(self, instant: float) -> bool:
+        """Return True if a record in hand arrived after ``instant``."""
+        return bool(self._in_hand) and self._in_hand.arrivals[-1] > instant
+
+    def _look_from_kept(self, position: Position, limit: int, until_ms: float) -> None:
         try:
-            return examine(cursor, allowance)
+            self._approach_tip(limit, until_ms)
         except PositionNotFoundError as error:
             self._check.accept_or_raise(error)
+            self._restart(position)
             self._cursor = self._open(TRIM_HORIZON)
             self._start_is_checked = True
-            return examine(self._cursor, allowance)
+            self._approach_tip(limit, until_ms)
         except ShardNotFoundError as error:
             self._check.accept_or_raise(error)
-            return ProbeResult(Finished())
+            assert self._cursor is not None
+            self._cursor.at_end = self.is_ended = self.at_tip = True
 
-    def _open(self, position: Position, *, inclusive: bool = False) -> ShardCursor:
+    def _approach_tip(self, limit: int, until_ms: float) -> None:
+        """Fetch the first records, and the next ones if they cost less than a jump."""
+        fetched = self._fetch(limit)
+        self.asked_ms = fetched.asked_ms
+        if self.at_tip or self._allowance.is_limited or limit == 1 or self._reaches(until_ms):
+            return
+        span = self._in_hand.arrivals[-1] - self._in_hand.arrivals[0]
+        if not span or self._in_hand.size * self._lag_ms <= SMALL_PAGE * span:
+            self._fetch_on(MAX_RECORDS_PER_CALL)
+
+    def _open(
+        self, position: Position, *, inclusive: bool = False, renews: bool = False
+    ) -> ShardCursor:
         return ShardCursor(
             self._client,
             self._budget,
             self._shard_id,
             position,
             inclusive=inclusive,
-            renews=False,
+            renews=renews,
         )
 
-    def _examine(self, cursor: ShardCursor, _: Allowance) -> ProbeResult:
-        limit = self._limit
-        found = self._fetch_records(cursor, limit)
-        if not found.records and not found.passed_until:
-            self._limit = MAX_RECORDS_PER_CALL
-            return _without_records(cursor, found)
-        is_close = found.lag_ms == 0 or (found.lag_ms <= CLOSE_TO_TIP_MS and limit > 1)
-        if is_close or cursor.at_end or found.passed_until:
-            return self._conclude(cursor, found, None)
-        return self._approach_tip(cursor, found)
+    def _fetch_on(self, limit: int) -> None:
+        """Take more records in hand; what comes before them was there a moment ago."""
+        try:
+            self._fetch(limit)
+        except ExpiredIteratorError:
+            self._cursor = self._open(AfterRecord(self._in_hand.numbers[-1]))
+            self._fetch(limit)
 
-    def _conclude(self, cursor: ShardCursor, found: _Fetch, last: Record | None) -> ProbeResult:
-        """Return the result that ends with this page; ``last`` is the last record before."""
-        if found.records:
-            last = found.records[-1]
-        if found.passed_until:
-            self._cursor = None  # it is past records that must be ignored
-            if last is None:
-                assert self._until_ms is not None
-                return ProbeResult(Quiet(self._until_ms - CLOCK_MARGIN_MS))
-            return _ending_at(last, None)
-        self._cursor = cursor
-        assert last is not None
-        if cursor.at_end:
-            return replace(_ending_at(last, None), children=found.children)
-        self._limit = MAX_RECORDS_PER_CALL if found.fetched.size <= SMALL_PAGE else 1
-        return _ending_at(last, found.silent_until, found.lag_ms)
-
-    def _examine_within(self, cursor: ShardCursor, allowance: Allowance) -> ProbeResult:
-        """Examine as `_examine` does, but stop at about the allowance."""
-        found = self._fetch_records(cursor, FIRST_LIMIT)
-        if not found.records and not found.passed_until:
-            return _without_records(cursor, found)
-        weights = self._weigh(found.records, allowance)
-        weight = sum(weights)
-        if weight > 1.0 + ROUNDING:
-            return self._cut(found, weights, 1.0, None, 0)
-        is_close = found.lag_ms <= CLOSE_TO_TIP_MS
-        if is_close or cursor.at_end or found.passed_until:
-            result = self._conclude(cursor, found, None)
-            return replace(result, taken=weight, records=len(found.records))
-        size = sum(len(record.data) for record in found.records)
-        has_times = all(r.approximate_arrival_timestamp is not None for r in found.records)
-        if weight < COUNTED_SHARE and size > COUNTED_BYTES * weight and has_times:
-            sliced = self._slice(cursor, found, weights, allowance)
-            if sliced is not None:
-                return sliced
-        return self._count_forward(cursor, found, weight, allowance)
-
-    def _weigh(self, records: Sequence[Record], allowance: Allowance) -> list[float]:
-        return weigh(records, allowance, deaggregate=self._deaggregate)
-
-    def _cut(
-        self,
-        found: _Fetch,
-        weights: Sequence[float],
-        left: float,
-        last: Record | None,
-        before: int,
-    ) -> ProbeResult:
-        """Return the result that ends within this page, where the page's records weigh ``left``.
-
-        ``last`` is the last of the ``before`` records before the page; without it the result has at
-        least one record.
-        """
-        sums = list(itertools.accumulate(weights, initial=0.0))
-        count = bisect.bisect_right(sums, left + ROUNDING) - 1
-        if count == 0 and last is None:
-            count = 1
-        end = found.records[count - 1] if count or last is None else last
-        self._cursor = None  # it is past records that are left for the next batch
-        result = _ending_at(end, None, found.tip_ms - arrival_ms(end))
-        taken = 1.0 - left + sums[count]
-        return replace(result, taken=taken, is_cut=True, records=before + count)
-
-    def _count_forward(
-        self, cursor: ShardCursor, found: _Fetch, weight: float, allowance: Allowance
-    ) -> ProbeResult:
-        """Read forward from ``found``, which weighs ``weight``, and count up to the allowance."""
-        count = len(found.records)
+    def _fetch(self, limit: int) -> Fetched:
+        """Take the next records in hand, past the empty pages that the service may return."""
+        cursor = self._cursor
+        assert cursor is not None
         while True:
-            last = found.records[-1]
-            lacking = (1.0 - weight) / max(weight / count, 1.0 / MAX_RECORDS_PER_CALL)
-            found = self._fetch_records(cursor, min(int(lacking) + 1, MAX_RECORDS_PER_CALL))
-            weights = self._weigh(found.records, allowance)
-            more = sum(weights)
-            if weight + more > 1.0 + ROUNDING:
-                return self._cut(found, weights, 1.0 - weight, last, count)
-            weight += more
-            count += len(found.records)
-            is_close = found.lag_ms <= CLOSE_TO_TIP_MS or not found.records
-            if is_close or cursor.at_end or found.passed_until or weight >= 1.0:
-                result = replace(self._conclude(cursor, found, last), taken=weight, records=count)
-                return replace(result, is_cut=weight >= 1.0 and not is_close)
-
-    def _slice(
-        self,
-        cursor: ShardCursor,
-        found: _Fetch,
-        weights: Sequence[float],
-        allowance: Allowance,
-    ) -> ProbeResult | None:
-        """Return the result that ends where samples show the allowance used, if they do."""
-        last = found.records[-1]
-        tip = found.tip_ms - JUMP_SHORT_OF_TIP_MS
-        if self._until_ms is not None:
-            tip = min(tip, self._until_ms)
-        first = Sample(arrival_ms(found.records[0]), found.records, weights)
-        fewest, most = SAMPLE_LIMITS
-        size = int(len(weights) / sum(weights) / SAMPLES_IN_SLICE)
-
-        def sample(instant: float, count: int) -> Sample | None:
-            landed = self._jump(int(instant), last, count)
-            if landed is None:
-                return None
-            cursor, found = landed
-            weights = self._weigh(found.records, allowance)
-            is_all = cursor.at_end or found.passed_until or not found.lag_ms
-            return Sample(instant, found.records, weights, is_all)
-
-        ends = sampled_end(first, tip, sample, min(max(size, fewest), most))
-        if ends is None:
-            return None
-        expected = int(len(weights) / sum(weights) * ends.weight)
-        if ends.end is None:
-            result = self._approach_tip(cursor, found)
-            return replace(result, taken=ends.weight, records=expected)
-        self._cursor = None
-        result = _ending_at(ends.end, None, found.tip_ms - arrival_ms(ends.end))
-        return replace(result, taken=ends.weight, is_cut=True, records=expected)
-
-    def _fetch_records(self, cursor: ShardCursor, limit: int) -> _Fetch:
-        """Fetch the next records, past the empty pages that the service may return."""
-        tries: Iterable[int] = range(MOST_EMPTY_PAGES)
-        if self._until_ms is not None or self._position is TRIM_HORIZON or self._is_new:
-            # Empty pages before the tip decide nothing: an offset stores neither a position without
-            # a time nor a cursor's place past empty pages, which the next cursor would meet again.
-            tries = itertools.count()
-        for _ in tries:
             # One more record, as the record AT which the cursor begins is dropped.
             extra = 0 if self._start_is_checked else 1
             fetched = cursor.fetch(min(limit + extra, MAX_RECORDS_PER_CALL))
             records: Sequence[Record] | None = fetched.page.records
-            if not self._start_is_checked and self._position is not None:
-                records = self._check.check_start(self._shard_id, self._position, fetched)
+            if not self._start_is_checked:
+                records = self._check.check_start(self._shard_id, self._positions[0], fetched)
                 self._start_is_checked = records is not None
-            if records or cursor.at_end or not fetched.page.millis_behind_latest:
+            self._lag_ms = fetched.page.millis_behind_latest or 0
+            self.at_tip = cursor.at_end or not self._lag_ms
+            if records or self.at_tip:
                 break
-        self._is_new = False
-        within = _up_to_instant(records or (), self._until_ms)
-        if within and self._first is None:
-            self._first = within[0].sequence_number
-        return _Fetch(fetched, within, passed_until=len(within) < len(records or ()))
+        self._note_end(cursor, fetched)
+        self._in_hand.extend(records or (), self._count_rows(records or ()), self._allowance)
+        self._silent_until = fetched.service_time_ms - CLOCK_MARGIN_MS
+        self._tip_ms = fetched.service_time_ms
+        return fetched
 
-    def _approach_tip(self, cursor: ShardCursor, found: _Fetch) -> ProbeResult:
-        """Return the result that ends with a record close to the tip, far after this page."""
-        last = found.records[-1]
-        if last.approximate_arrival_timestamp is None:
-            return self._read_forward(cursor, last)[0]
-        tip = found.tip_ms - JUMP_SHORT_OF_TIP_MS
-        if self._until_ms is not None:
-            tip = min(tip, self._until_ms)
-        landed = self._jump(tip, last)
-        if landed is not None:
-            result = self._conclude(*landed, last)
-            self._limit = 1  # a busy shard: the next probe jumps, too
-            return result
-        if _is_more_than_a_page(found):
-            return self._halve(cursor, last, tip)
-        result, reached = self._read_forward(cursor, last)
-        if reached is None:
-            return result
-        return self._halve(cursor, reached, tip)
+    def _count_rows(self, records: Sequence[Record]) -> Sequence[int]:
+        return count_rows(records, self._allowance, deaggregate=self._deaggregate)
 
-    def _jump(
-        self, instant: int, last: Record, limit: int = 1
-    ) -> tuple[ShardCursor, _Fetch] | None:
-        """Fetch the first records that arrived at ``instant`` or later, if they follow ``last``."""
-        if instant <= arrival_ms(last):
-            return None
-        cursor = self._open(AtTimestamp(instant))
-        found = self._fetch_records(cursor, limit)
-        # Arrival times may be out of order, so the record found may not follow the last one.
-        if not found.records or _order(found.records[0]) <= _order(last):
-            return None
-        return cursor, found
+    def _note_end(self, cursor: ShardCursor, fetched: Fetched) -> None:
+        if cursor.at_end:
+            self.is_ended = True
+            self.children = tuple(map(shard_of, fetched.page.child_shards or ()))
 
-    def _halve(self, cursor: ShardCursor, last: Record, high: int) -> ProbeResult:
-        """Return the result that ends near the last record before ``high`` (epoch ms)."""
-        low = arrival_ms(last)
-        for _ in range(MAX_HALVINGS):
-            if high - low <= CLOSE_TO_TIP_MS:
+    def _update(self) -> None:
+        """Make the survey of what is known now."""
+        self._ends = {}
+        hand = self._in_hand
+        if hand:
+            # Reading on may have passed samples.
+            self._windows = [one for one in self._windows if one.start > hand.arrivals[-1]]
+        reach = math.inf if self.at_tip else (hand.arrivals[-1] - 1 if hand else -math.inf)
+        windows: list[Window] = []
+        total = hand.weights[-1] if hand else 0.0
+        first = None if self.at_tip or self._is_bursty or not total else hand.window()
+        if first is not None:
+            windows = add_window(self._windows, first)
+        cheap = 0.0
+        if hand:
+            records = min(FIRST_LIMIT, COUNTED_BYTES * len(hand) / max(hand.size, 1))
+            cheap = total / len(hand) * records
+        self.survey = Survey(
+            list(hand.arrivals),  # copies, as the lists grow
+            list(hand.weights),
+            reach,
+            windows,
+            cheap,
+            len(self._samples),
+            rows_per_weight=hand.rows / total if total else 0.0,
+        )
+
+    def _jump(self, instant: int, limit: int) -> _Sample:
+        """Fetch the first records that arrived at ``instant`` or later, if they are not in hand."""
+        cursor = self._open(AtTimestamp(instant), renews=True)
+        while True:
+            fetched = cursor.fetch(limit)
+            records = fetched.page.records
+            is_all = cursor.at_end or not fetched.page.millis_behind_latest
+            if records or is_all:
                 break
+        self._note_end(cursor, fetched)
+        if self._in_hand:
+            # Arrival times may be out of order, so a record found may be one in hand.
+            last = sequence_order(self._in_hand.numbers[-1])
+            known = (n for n, r in enumerate(records) if sequence_order(r.sequence_number) > last)
+            records = records[next(known, len(records)) :]
+        sample = _Sample(instant, records, cursor, is_all)
+        self._samples.append(sample)
+        return sample
+
+    def _find_end(self, instant: int, count: int | None) -> _Resumption:
+        if instant <= self.survey.reach or count is not None:
+            return self._end_in_hand(self.survey.count(instant) if count is None else count)
+        for sample in self._samples:
+            place = sample.first_after(instant)
+            if sample.since <= instant + 1 and place is not None:
+                return self._end_in_sample(sample, place, is_kept=False)
+        # The service refuses instants in its future.
+        if instant < self._tip_ms:
+            sample = self._jump(instant + 1, 1)
+            while (place := sample.first_after(instant)) is None and not sample.is_all:
+                sample = self._next_of(sample)  # a server that knows whole seconds only
+            if place is not None:
+                return self._end_in_sample(sample, place, is_kept=True)
+        return self._end_in_silence(instant)
+
+    def _next_of(self, sample: _Sample) -> _Sample:
+        """Return a sample of the records that follow ``sample``."""
+        fetched = sample.cursor.fetch(FIRST_LIMIT)
+        self._note_end(sample.cursor, fetched)
+        is_all = sample.cursor.at_end or not fetched.page.millis_behind_latest
+        records = fetched.page.records or (() if is_all else sample.records)
+        if not fetched.page.records and not is_all:
+            return sample
+        return _Sample(sample.since, [*sample.records[-1:], *records], sample.cursor, is_all)
+
+    def _end_in_hand(self, count: int) -> _Resumption:
+        hand, rest = self._in_hand, self._in_hand.after(count)
+        is_small = hand.size <= SMALL_PAGE
+        limit = MAX_RECORDS_PER_CALL if is_small else 1
+        silent_until = rest.arrivals[0] - CLOCK_MARGIN_MS if rest and rest.arrivals[0] else None
+        if not rest and self.at_tip:
+            silent_until = self._silent_until
+        if not count:
+            finding: Finding = Finished() if self.is_finished else Quiet(silent_until)
+            lag = max(0, self._tip_ms - rest.arrivals[0]) if rest and rest.arrivals[0] else 0
+            return _Resumption(ShardEnd(finding, lag, 0), self._cursor, rest, limit)
+        arrived = hand.times[count - 1]
+        if silent_until is None and arrived is not None:
+            silent_until = arrived - CLOCK_MARGIN_MS
+        found = Records(hand.numbers[count - 1], silent_until, arrived, hand.numbers[0])
+        lag = 0 if self.at_tip and not rest else max(0, self._tip_ms - (arrived or self._tip_ms))
+        return _Resumption(ShardEnd(found, lag, count), self._cursor, rest, limit)
+
+    def _end_in_sample(self, sample: _Sample, place: int, *, is_kept: bool) -> _Resumption:
+        """Return the end before a record of a sample: the first one that arrived too late."""
+        rest = RecordsInHand()
+        later = sample.records[place:]
+        rest.extend(later, self._count_rows(later), self._allowance)
+        silent_until = (rest.times[0] or 0) - CLOCK_MARGIN_MS
+        first = self._in_hand.numbers[0]
+        found = Records(rest.numbers[0], silent_until, rest.times[0], first, is_before=True)
+        lag = max(0, self._tip_ms - (rest.times[0] or 0))
+        end = ShardEnd(found, lag, self._estimated(rest.arrivals[0] - 1))
+        return _Resumption(end, sample.cursor if is_kept else None, rest, 1)
+
+    def _estimated(self, instant: float) -> int | None:
+        """Return the number of records up to ``instant``, about."""
+        survey = self.survey
+        if not survey.windows or not survey.weights[-1]:
+            return None
+        return round(survey.weight(instant) * len(survey.weights) / survey.weights[-1])
+
+    def _end_in_silence(self, instant: int) -> _Resumption:
+        """Return the end after the last record, which arrived by ``instant``, after those in hand.
+
+        Halve the time in which it arrived, then read forward.
+        """
+        hand = self._in_hand
+        low, high = hand.arrivals[-1], min(instant, self._tip_ms)
+        cursor, last = None, None
+        while low and high - low > CLOSE_MS:
             middle = (low + high) // 2
-            landed = self._jump(middle, last)
-            if landed is None:
+            landed = self._jump(middle, 1)
+            if not landed.records:
                 high = middle
                 continue
-            cursor, found = landed
-            if cursor.at_end:
-                return self._conclude(cursor, found, last)
-            last = found.records[0]
-            low = max(middle, arrival_ms(last))
-        return self._read_forward(cursor, last)[0]
+            if (place := landed.first_after(instant)) is not None:
+                return self._end_in_sample(landed, place, is_kept=True)  # it has just arrived
+            cursor, last = landed.cursor, landed.records[0]
+            low = max(middle, _arrival_ms(last))
+        if cursor is None or last is None:
+            return self._end_by_reading_on(instant)
+        while True:
+            fetched = cursor.fetch(MAX_RECORDS_PER_CALL)
+            self._note_end(cursor, fetched)
+            is_over = cursor.at_end or not fetched.page.millis_behind_latest
+            found = _Sample(instant + 1, fetched.page.records, cursor, is_over)
+            place = found.first_after(instant)
+            if place is not None:
+                return self._end_in_sample(found, place, is_kept=True)
+            last = fetched.page.records[-1] if fetched.page.records else last
+            if is_over:
+                break
+        silent_until = fetched.service_time_ms - CLOCK_MARGIN_MS
+        end = Records(last.sequence_number, silent_until, last.arrived_ms, hand.numbers[0])
+        records = self._estimated(_arrival_ms(last))
+        return _Resumption(ShardEnd(end, 0, records), cursor, RecordsInHand(), MAX_RECORDS_PER_CALL)
 
-    def _read_forward(self, cursor: ShardCursor, last: Record) -> tuple[ProbeResult, Record | None]:
-        """Return the result that ends with the next page, and its last record if more follow."""
-        found = self._fetch_records(cursor, MAX_RECORDS_PER_CALL)
-        result = self._conclude(cursor, found, last)
-        is_over = cursor.at_end or found.passed_until or found.lag_ms == 0 or not found.records
-        return result, None if is_over else found.records[-1]
-
-
-@dataclass(frozen=True, slots=True)
-class _Fetch:
-    """The last page of a fetch, and its records after the position."""
-
-    fetched: Fetched
-    records: Sequence[Record]
-    passed_until: bool
-    """True if records that arrived after ``until_ms`` were left out."""
-
-    @property
-    def children(self) -> tuple[Shard, ...]:
-        """The child shards that the last page of a closed shard names."""
-        return tuple(shard_of(child) for child in self.fetched.page.child_shards or ())
-
-    @property
-    def lag_ms(self) -> int:
-        return self.fetched.page.millis_behind_latest or 0
-
-    @property
-    def tip_ms(self) -> int:
-        """The arrival time of the shard's newest record, estimated by the page's lag; epoch ms."""
-        return arrival_ms(self.fetched.page.records[-1]) + self.lag_ms
-
-    @property
-    def silent_until(self) -> int | None:
-        """The instant before which no record after this page arrived; None before the tip."""
-        return None if self.lag_ms else self.fetched.service_time_ms - CLOCK_MARGIN_MS
+    def _end_by_reading_on(self, instant: int) -> _Resumption:
+        while not self.at_tip and self._in_hand.arrivals[-1] <= instant:
+            self._fetch_on(MAX_RECORDS_PER_CALL)
+        self._update()
+        return self._end_in_hand(self.survey.count(instant))
 
 
-def _is_more_than_a_page(found: _Fetch) -> bool:
-    """Return True if more than a page of records follows, at the rate of this page."""
-    span = arrival_ms(found.records[-1]) - arrival_ms(found.records[0])
-    return span > 0 and len(found.records) * found.lag_ms > MAX_RECORDS_PER_CALL * span
-
-
-def _up_to_instant(records: Sequence[Record], until_ms: int | None) -> Sequence[Record]:
-    """Return the records before the first one that arrived after ``until_ms``."""
-    if until_ms is None:
-        return records
-    late = (at for at, record in enumerate(records) if arrival_ms(record) > until_ms)
-    return records[: next(late, len(records))]
-
-
-def _without_records(cursor: ShardCursor, found: _Fetch) -> ProbeResult:
-    if cursor.at_end:
-        return ProbeResult(Finished(), found.children)
-    return ProbeResult(Quiet(found.silent_until))
-
-
-def _ending_at(end: Record, silent_until: int | None, lag_ms: int = 0) -> ProbeResult:
-    if silent_until is None and end.approximate_arrival_timestamp is not None:
-        silent_until = arrival_ms(end) - CLOCK_MARGIN_MS
-    return ProbeResult(Records(end.sequence_number, silent_until, end.arrived_ms), lag_ms=lag_ms)
-
-
-def _order(record: Record) -> tuple[int, str]:
-    return sequence_order(record.sequence_number)
-
-
-def _same_place(one: Position, other: Position | None) -> bool:
-    return one.is_same_place(other) if isinstance(one, AfterRecord) else one == other
+def _arrival_ms(record: Record) -> int:
+    """Return the arrival time of a record in epoch ms; 0 if the service returns none."""
+    return record.arrived_ms or 0

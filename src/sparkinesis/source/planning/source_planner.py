@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 from sparkinesis.errors import SparkinesisError
-from sparkinesis.source.offsets import Offset, Positions
+from sparkinesis.source.offsets import Offset
 from sparkinesis.source.options.allowance import NO_LIMIT, Allowance
 from sparkinesis.source.options.read_options import StreamReadOptions
-from sparkinesis.source.planning.stream_planner import MIN_PART, StreamPlanner
+from sparkinesis.source.planning.aligned_batch import for_each, plan_batch
+from sparkinesis.source.planning.lag_trend import INTERVAL, LagTrend
+from sparkinesis.source.planning.stream_planner import StreamPlanner
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.fan_out.consumers import describe_consumer
 from sparkinesis.stream.fan_out.registration import deregister_consumer, register_consumer
 from sparkinesis.stream.timing import MACHINE, Timing
 
-_T = TypeVar("_T")
-
 _log = logging.getLogger(__name__)
 
 
 Lag: TypeAlias = Mapping[str, Mapping[str, Mapping[str, int]]]
+
+COUNTED = Allowance(rows=1e12)
+"""A limit that no batch meets."""
 
 FULL = 0.8
 """The share of the allowance from which on a batch is taken as the sign of a backlog."""
@@ -76,6 +79,14 @@ class SourcePlanner:
         self._initial = options.initial_positions
         self._ahead: _BackgroundPlan | None = None
         self._planned: _PlannedBatch | None = None
+        self._drift = options.max_shard_drift
+        self._min_rows = options.min_rows
+        self._max_trigger_delay = options.max_trigger_delay
+        self._timing = timing
+        self._batch_at = float("-inf")
+        """The time of the last batch; it is not stored, so the first one never waits for rows."""
+        self._stops = False
+        self._trend = LagTrend()
         self._fan_out = options.fan_out
         self._has_registered = False
         self._consumers: dict[str, str] = {}
@@ -99,7 +110,7 @@ class SourcePlanner:
                 self._consumers[stream] = register_consumer(self._clients[stream], name)
 
             self._has_registered = True
-            self._for_each(register)
+            for_each(self._clients, register)
         return self._consumers
 
     def stop(self) -> None:
@@ -124,7 +135,8 @@ class SourcePlanner:
 
     def stop_at_present(self) -> None:
         """Plan from now on as if nothing arrived after this instant, and without pauses."""
-        self._for_each(lambda stream: self._planners[stream].stop_at_present())
+        self._stops = True
+        for_each(self._planners, lambda stream: self._planners[stream].stop_at_present())
 
     def next_offset(self, start: Offset, allowance: Allowance = NO_LIMIT) -> Offset:
         """Return the end of the batch that begins at ``start``; ``start`` itself without rows.
@@ -132,7 +144,15 @@ class SourcePlanner:
         In a backlog the next batch is planned while Spark runs this one.
         """
         self.consumers()  # raises their errors before anything is planned
-        batch = self._planned_ahead(start, allowance) or self._plan(start, allowance)
+        if self._min_rows and not allowance.is_limited:
+            allowance = COUNTED  # rows are counted only for a limit
+        batch = self._planned_ahead(start, allowance) or self._plan(
+            start, allowance, self._least_rows()
+        )
+        if batch.end is not start:
+            if batch.expected:
+                self._batch_at = self._timing.clock()
+            self._tell_if_behind(batch)
         if allowance.is_limited and batch.taken >= FULL:
             self._ahead = _BackgroundPlan(batch.end, allowance, self._plan)
         self._planned = batch
@@ -156,36 +176,49 @@ class SourcePlanner:
         # A batch that was not full would leave out the records that have arrived since.
         return batch if batch is not None and fits and batch.taken >= FULL else None
 
-    def _plan(self, start: Offset, allowance: Allowance) -> _PlannedBatch:
+    def _tell_if_behind(self, batch: _PlannedBatch) -> None:
+        """Log once that a full batch after the other does not bring the query closer to the tip."""
+        lag_ms = max(
+            (shards["millisBehindLatest"]["max"] for shards in batch.lag.values()), default=0
+        )
+        is_held_back = self._drift < math.inf and batch.taken >= FULL
+        if not is_held_back or not self._trend.stays_behind(self._batch_at, lag_ms):
+            return
+        counts = {shard: count or 0 for shard, count in batch.expected.items()}
+        stream, heaviest = max(counts, key=lambda shard: counts[shard])
+        _log.warning(
+            "The query is %d seconds behind the tip of its streams, and has not come closer for "
+            "%d minutes, though each batch is as large as its limit allows. Shard %s of stream %r "
+            "has the most records, %d of about %d in this batch; the other shards wait for it, so "
+            "that no row is late behind a watermark. Raise maxRecordsPerTrigger or "
+            "maxBytesPerTrigger. If the query does not use event time, set the option "
+            "maxShardDrift=unbounded to read the other shards sooner.",
+            lag_ms // 1000,
+            INTERVAL // 60,
+            heaviest,
+            stream,
+            counts[stream, heaviest],
+            sum(counts.values()),
+        )
+
+    def _least_rows(self) -> int:
+        """Return the fewest rows of the next batch: none if the last one is long enough ago."""
+        waited = self._timing.clock() - self._batch_at
+        return 0 if self._stops or waited >= self._max_trigger_delay else self._min_rows
+
+    def _plan(self, start: Offset, allowance: Allowance, least_rows: int = 0) -> _PlannedBatch:
         added = {name: self._initial for name in self._planners if name not in start}
         if added:
             # The checkpoint stores their start first: a replay must not depend on the options.
             return _PlannedBatch({**start, **added}, 0.0, {})
-        taken = 0.0
-        if allowance.is_limited:
-            ends, taken = self._plan_within(start, allowance)
-        else:
-            ends = self._for_each(lambda name: self._planners[name].next_offset(start[name]))
-        is_same = all(ends[name] is start[name] for name in ends)
+        batch = plan_batch(self._planners, start, allowance, self._drift, least_rows)
+        is_same = all(batch.end[name] is start[name] for name in batch.end)
         expected = {
             (name, shard): records
             for name, planner in self._planners.items()
             for shard, records in planner.expected.items()
         }
-        return _PlannedBatch(start if is_same else ends, taken, self._lags(), expected)
-
-    def _plan_within(self, start: Offset, allowance: Allowance) -> tuple[Offset, float]:
-        """Divide the allowance by shards; streams that keep up come first and pass on the rest."""
-        ends: dict[str, Positions] = {}
-        left = 1.0
-        names = sorted(self._planners, key=lambda name: self._planners[name].worst_lag_ms)
-        for place, name in enumerate(names):
-            planner = self._planners[name]
-            shards = [len(start[other]) for other in names[place:]]
-            part = max(left, MIN_PART) * shards[0] / sum(shards)
-            ends[name] = planner.next_offset(start[name], allowance.share(part))
-            left -= planner.taken * part
-        return ends, 1.0 - left
+        return _PlannedBatch(start if is_same else batch.end, batch.taken, self._lags(), expected)
 
     def _lags(self) -> Lag:
         return {
@@ -193,11 +226,3 @@ class SourcePlanner:
             for name, planner in self._planners.items()
             if (lags := list(planner.lags_ms.values()))
         }
-
-    def _for_each(self, call: Callable[[str], _T]) -> Mapping[str, _T]:
-        """Call for each stream, in parallel, and return the results."""
-        if len(self._planners) == 1:
-            return {name: call(name) for name in self._planners}
-        with ThreadPoolExecutor(len(self._planners)) as pool:
-            results = pool.map(call, self._planners)
-            return dict(zip(self._planners, results, strict=True))

@@ -3,44 +3,51 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from functools import partial
 
 from sparkinesis.errors import DataLossError, ServiceError
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.source.offsets import ANY_SHARD, Positions
+from sparkinesis.source.offsets import ANY_SHARD, Positions, start_of
 from sparkinesis.source.options.allowance import NO_LIMIT, Allowance
 from sparkinesis.source.options.read_options import StreamReadOptions
 from sparkinesis.source.planning.age_probe import next_record_is_older
 from sparkinesis.source.planning.application_position import leases_of_stream, resume
 from sparkinesis.source.planning.batch_end import (
     Finding,
-    Plan,
+    Finished,
     Quiet,
     Records,
     is_worth_storing,
-    merged,
     missing,
     plan,
     without_missing,
 )
-from sparkinesis.source.planning.shard_prober import ProbeResult, ShardProber
+from sparkinesis.source.planning.batch_instant import Choice, ReadOn, SampleAt, Wanted
+from sparkinesis.source.planning.shard_prober import FIRST_LIMIT, ShardEnd, ShardProber
 from sparkinesis.source.planning.skip_older_than import skip_older, undecided_shards
+from sparkinesis.source.planning.survey import Survey
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.position import (
+    END_OF_TIME_MS,
     LATEST,
     SHARD_END,
-    AfterRecord,
+    TRIM_HORIZON,
     AtTimestamp,
     FromApplication,
     Position,
 )
 from sparkinesis.stream.reading.budget import ShardBudget
 from sparkinesis.stream.reading.missing_end import WARN_AFTER, warn_missing_end
-from sparkinesis.stream.reading.retention import ITERATOR_LIFE_MS, RetentionCheck
+from sparkinesis.stream.reading.retention import (
+    CLOCK_MARGIN_MS,
+    ITERATOR_LIFE_MS,
+    RetentionCheck,
+)
 from sparkinesis.stream.shard import Lineage, Shard
 from sparkinesis.stream.timing import MACHINE, Timing
 
@@ -51,13 +58,12 @@ STARTUP_RETRY = Retry(give_up_after=10.0)
 
 MAX_CONCURRENT_PROBES = 16
 
-MIN_REFILL = 0.05
-"""The unused share of a batch's allowance that is worth another probe."""
+SMALLEST_LOOK = 50
+"""The fewest records of a first look, however small the share of a shard."""
 
-MAX_REFILLS = 3
-
-MIN_PART = 0.01
-"""The minimum share of the allowance for the remaining shards, so that none starves."""
+SHORT_OF_TIP_MS = 250
+"""The distance of a batch's end to the tip, if records must be found by time: a busy shard has a
+record that young."""
 
 LIST_SHARDS_INTERVAL = 5.0
 """Seconds between two ListShards calls, at least; ChildShards make most of them unnecessary."""
@@ -100,8 +106,16 @@ class StreamPlanner:
         self._lags: dict[str, int] = {}
         self._endless_since: dict[str, float] = {}
         """The time since which closed shards have returned neither a record nor their end."""
-        self._taken = 0.0
         self._expected: dict[str, int | None] = {}
+        self._start: Positions = {}
+        self._known: Positions = {}
+        """The start of the batch that is planned, without shards that are gone."""
+        self._allowance = NO_LIMIT
+        self._looked: dict[str, ShardProber] = {}
+        """The probers of the shards of the batch that is planned."""
+        self._children: dict[str, ShardProber] = {}
+        """The probers of children that the next batch may read."""
+        self._asked_for_children = 0
         self._has_resumed = is_batch_read
         """True once the offset from which the query resumes was checked for missing shards."""
         self._has_identified = is_batch_read
@@ -118,15 +132,17 @@ class StreamPlanner:
         self._until_ms = ms
         self._period = 0.0
 
-    def next_offset(self, start: Positions, allowance: Allowance = NO_LIMIT) -> Positions:
-        """Return the end of the batch from ``start``, or ``start`` itself if there are no new rows.
+    def begin(self, start: Positions, allowance: Allowance = NO_LIMIT) -> Positions | None:
+        """Begin to plan a batch from ``start``: look at the first records of each shard.
 
-        Waits until ``min_fetch_period`` seconds have passed since the last call. The batch has
-        about as many records as ``allowance``, if they exist, and at least one. Findings without
-        rows (a shard closed, nothing arrived) are stored with the next row, or after six hours of
-        silence: otherwise the stored position would look expired.
+        Waits until ``min_fetch_period`` seconds have passed since the last call. Returns an offset
+        without rows that must be stored before a batch can be planned, or None if there is none.
         """
         self._wait_for_period()
+        self._start, self._allowance = start, allowance
+        self._looked, self._children = {}, {}
+        self._asked_for_children = 0
+        self._expected = {}
         known = self._of_present_stream(start)
         if known is not start:
             return known  # an offset without rows: no batch begins in the deleted stream
@@ -142,35 +158,154 @@ class StreamPlanner:
             if skipped is not start:
                 return skipped
         lineage = self._lineage or self._list_shards()
-        known = self._without_lost_shards(start, lineage)
-        planned = self._plan(known, allowance)
-        if planned.has_rows or known is not start or is_worth_storing(start, planned.end):
-            self._keep_only(planned.end)
-            return planned.end
-        return start
+        self._known = self._without_lost_shards(start, lineage)
+        self._look()
+        return None
 
     @property
-    def taken(self) -> float:
-        """The share of the allowance that the last planned batch uses; 1.0 is all."""
-        return self._taken
+    def surveys(self) -> Mapping[str, Survey]:
+        """What is known of the records of each shard that the batch may read."""
+        return {
+            shard_id: prober.survey
+            for shard_id, prober in self._looked.items()
+            if not prober.is_finished
+        }
+
+    @property
+    def latest_ms(self) -> Mapping[str, int]:
+        """The latest instant (epoch ms) up to which the batch may read each shard.
+
+        All that arrived in the shard by then is known or can be found.
+        """
+        return {shard_id: self._latest_ms(prober) for shard_id, prober in self._looked.items()}
+
+    def _latest_ms(self, prober: ShardProber) -> int:
+        if self._until_ms is not None:
+            return self._until_ms
+        if prober.is_ended:
+            return END_OF_TIME_MS
+        return prober.asked_ms - (0 if prober.at_tip else SHORT_OF_TIP_MS)
+
+    @property
+    def bound_ms(self) -> int:
+        """The latest instant (epoch ms) at which the batch may end.
+
+        All that arrived in all shards by then is known or can be found. A shard's children are read
+        in a later batch than its last rows, so the batch ends before the first record of such
+        children.
+        """
+        bounds = [self._latest_ms(p) for p in (*self._looked.values(), *self._children.values())]
+        for last, first in self._successions():
+            bounds.append(max(first - 1, last))
+        return min(bounds, default=END_OF_TIME_MS)
+
+    @property
+    def ends_a_shard(self) -> bool:
+        """True if a shard ends in the batch."""
+        return any(True for _ in self._successions())
+
+    def _successions(self) -> Iterator[tuple[int, int]]:
+        """Yield the last arrival in shards that end, and the first one in each of their successors.
+
+        Both in epoch ms. A successor is a child, or a child's child if the child has no records.
+        Unknown children may have records from the shard's end on.
+        """
+        assert self._lineage is not None
+        todo = [
+            (shard_id, last)
+            for shard_id, prober in self._looked.items()
+            if prober.is_ended
+            and not prober.is_finished
+            and (last := prober.last_arrival) is not None
+        ]
+        while todo:
+            shard_id, last = todo.pop()
+            children = self._lineage.children_of_ended(shard_id)
+            if children is None:
+                yield last, last + 1
+            for child in children or ():
+                prober = self._children.get(child)
+                if prober is not None and prober.first_arrival is not None:
+                    yield last, prober.first_arrival
+                elif prober is not None and prober.is_finished:
+                    todo.append((child, last))
+
+    def extend(self, wanted: Mapping[str, Wanted]) -> None:
+        """Take more looks at shards."""
+
+        def take(shard_id: str) -> None:
+            match wanted[shard_id]:
+                case ReadOn(weight):
+                    self._looked[shard_id].read_on(weight)
+                case SampleAt(instant):
+                    self._looked[shard_id].sample(instant)
+
+        self._for_each(wanted, take)
+        self._look()
+
+    def find_ends(self, choice: Choice[str]) -> None:
+        """Find the batch's end in each shard.
+
+        A closed shard may turn out to end before the instant, which lowers `bound_ms`.
+        """
+        assert self._lineage is not None
+        instant, lineage = choice.instant, self._lineage
+
+        def find(shard_id: str) -> None:
+            self._end_of(shard_id, choice)
+
+        # Closed shards first: their children may lower the instant.
+        far = [s for s, survey in self.surveys.items() if survey.reach < choice.ends[s]]
+        closed = [s for s in far if s in lineage.shards and not lineage.shards[s].is_open]
+        self._for_each(closed, find)
+        self._look()
+        if self.bound_ms >= instant:
+            self._for_each([s for s in far if s not in closed], find)
+            self._look()
+        if self.bound_ms >= instant:
+            for shard_id in self._looked:
+                find(shard_id)
+
+    def finish(self, choice: Choice[str]) -> Positions:
+        """Return the end of the batch, or the start itself if there are no new rows.
+
+        Findings without rows (a shard closed, nothing arrived) are stored with the next row, or
+        after six hours of silence: otherwise the stored position would look expired.
+        """
+        ends = {shard_id: self._end_of(shard_id, choice) for shard_id in self._looked}
+        assert self._lineage is not None
+        planned = plan(
+            self._known, self._lineage, {shard_id: end.finding for shard_id, end in ends.items()}
+        )
+        assert not planned.to_probe, planned.to_probe
+        if planned.childless and self._until_ms is not None:
+            self._end_without_children(planned.childless)
+        for shard_id, end in ends.items():
+            begun = start_of(self._known, shard_id)
+            self._looked[shard_id].keep(begun, planned.end.get(shard_id, SHARD_END))
+            if isinstance(end.finding, Records):
+                self._expected[shard_id] = end.records
+        self._lags.update({shard_id: end.lag_ms for shard_id, end in ends.items()})
+        self._warn_of_missing_ends(ends)
+        is_new = self._known is not self._start or is_worth_storing(self._start, planned.end)
+        if planned.has_rows or is_new:
+            self._keep_only(planned.end)
+            return planned.end
+        return self._start
+
+    def _end_of(self, shard_id: str, choice: Choice[str]) -> ShardEnd:
+        instant = choice.ends.get(shard_id, choice.instant)
+        return self._looked[shard_id].end(instant, choice.counts.get(shard_id))
 
     @property
     def expected(self) -> Mapping[str, int | None]:
         """The approximate number of records of the last batch, by shard; None: not known."""
         return self._expected
 
-    def _expect(self, shard_id: str, more: int | None) -> None:
-        before = self._expected.get(shard_id, 0)
-        self._expected[shard_id] = None if before is None or more is None else before + more
-
     @property
     def lags_ms(self) -> Mapping[str, int]:
         """The lag (ms) of each shard at the end of the last planned batch, by shard id."""
         return self._lags
-
-    @property
-    def worst_lag_ms(self) -> int:
-        return max(self._lags.values(), default=0)
 
     def _wait_for_period(self) -> None:
         pause = self._polled_at + self._period - self._timing.clock()
@@ -314,8 +449,11 @@ class StreamPlanner:
             self._has_identified = True  # the offsets that follow are of the present stream
             return start
         # Positions without a time, such as SHARD_END, are of the deleted stream, too.
-        lineage, _ = self._list()
-        return without_missing({}, lineage)
+        lineage, now_ms = self._list()
+        # TRIM_HORIZON with a time, so that a loss is noticed if the query rests before it goes on.
+        # Records that expire within a minute are left out: they may expire before they are read.
+        oldest_ms = max(stream.created_ms, now_ms - stream.retention_ms + CLOCK_MARGIN_MS)
+        return dict.fromkeys(without_missing({}, lineage), AtTimestamp(oldest_ms))
 
     def _without_lost_shards(self, start: Positions, lineage: Lineage) -> Positions:
         lineage = self._list_until_complete(lineage, partial(missing, start))
@@ -352,40 +490,64 @@ class StreamPlanner:
             return whole
         return start
 
-    def _plan(self, start: Positions, allowance: Allowance) -> Plan:
-        findings: dict[str, Finding] = {}
-        cut: dict[str, Position] = {}
-        refills = 0
-        self._taken = 0.0
-        self._expected = {}
-        asked_for_children = 0
+    def _look(self) -> None:
+        """Look at all shards of the batch, and at the children of those that end in it."""
         while True:
             assert self._lineage is not None
-            planned = plan(start, self._lineage, findings)
-            wanted = planned.to_probe
-            if not wanted and 1.0 - self._taken > MIN_REFILL and refills < MAX_REFILLS:
-                # Probe shards with more records again, with the allowance that others did not use.
-                refills += 1
-                wanted = cut
-            if wanted:
-                part = max(1.0 - self._taken, MIN_PART) / len(wanted)
-                for shard_id, result in self._probe(wanted, start, allowance.share(part)).items():
-                    before = findings.get(shard_id)
-                    found = result.finding
-                    findings[shard_id] = found if before is None else merged(before, found)
-                    self._taken += result.taken * part
-                    self._expect(shard_id, result.records)
-                    cut.pop(shard_id, None)
-                    if result.is_cut and isinstance(found, Records):
-                        cut[shard_id] = AfterRecord(found.end)
-                    self._add_announced(self._lineage, result.children)
-            elif planned.childless and self._may_list(asked_for_children):
-                asked_for_children += 1
+            findings: dict[str, Finding] = {
+                shard_id: Finished() if prober.is_finished else Quiet()
+                for shard_id, prober in self._looked.items()
+            }
+            planned = plan(self._known, self._lineage, findings)
+            if planned.to_probe:
+                self._look_at(planned.to_probe, self._looked)
+            elif planned.childless and self._may_list(self._asked_for_children):
+                self._asked_for_children += 1
                 self._list_shards()
             else:
-                if planned.childless and self._until_ms is not None:
-                    self._end_without_children(planned.childless)
-                return planned
+                ending = [s for s, prober in self._looked.items() if prober.is_ended]
+                ending += [s for s, prober in self._children.items() if prober.is_finished]
+                children = {c for s in ending for c in self._lineage.children_of_ended(s) or ()}
+                new = children - set(self._looked) - set(self._children)
+                if not new:
+                    return
+                self._look_at(dict.fromkeys(sorted(new), TRIM_HORIZON), self._children, limit=1)
+
+    def _look_at(
+        self,
+        shards: Mapping[str, Position],
+        looked: dict[str, ShardProber],
+        limit: int | None = None,
+    ) -> None:
+        assert self._lineage is not None
+        lineage = self._lineage
+        if limit is None and self._allowance.is_limited:
+            share = self._allowance.rows / len(shards)
+            limit = FIRST_LIMIT if share > FIRST_LIMIT else max(SMALLEST_LOOK, math.ceil(share))
+        for shard_id in shards:
+            looked[shard_id] = self._prober(shard_id)
+        until_ms = math.inf if self._until_ms is None else self._until_ms
+
+        def look(shard_id: str) -> None:
+            prober = looked[shard_id]
+            prober.look(shards[shard_id], self._allowance, limit, until_ms)
+            if shard_id in lineage.shards and not lineage.shards[shard_id].is_open:
+                prober.meet_end()
+
+        self._for_each(shards, look)
+
+    def _for_each(self, shards: Iterable[str], do: Callable[[str], None]) -> None:
+        """Call for each shard, in parallel, and add the children that shards announce."""
+        assert self._lineage is not None
+        todo = list(shards)
+        if not todo:
+            return
+        with ThreadPoolExecutor(min(MAX_CONCURRENT_PROBES, len(todo))) as pool:
+            list(pool.map(do, todo))
+        for shard_id in todo:
+            prober = self._looked.get(shard_id) or self._children[shard_id]
+            if prober.children:
+                self._add_announced(self._lineage, prober.children)
 
     def _end_without_children(self, childless: Sequence[str]) -> None:
         """Log the shards whose children are left out; a batch read raises `ServiceError`."""
@@ -425,42 +587,30 @@ class StreamPlanner:
             return not asked and self._timing.clock() - self._listed_at >= LIST_SHARDS_INTERVAL
         return asked < MAX_LISTINGS
 
-    def _probe(
-        self, shards: Mapping[str, Position], start: Positions, allowance: Allowance
-    ) -> dict[str, ProbeResult]:
-        for shard_id in shards:
-            # An initial start may be older than the oldest record; that is no loss.
-            is_stored = shard_id in start or ANY_SHARD not in start
-            check = RetentionCheck(
+    def _prober(self, shard_id: str) -> ShardProber:
+        # An initial start may be older than the oldest record; that is no loss.
+        is_stored = shard_id in self._known or ANY_SHARD not in self._known
+        check = RetentionCheck(
+            self._client,
+            self._options.reading.fail_on_data_loss and is_stored,
+            logs_doubt=not self._is_batch_read and is_stored,
+        )
+        if shard_id in self._probers:
+            self._probers[shard_id].use_check(check)
+        else:
+            self._probers[shard_id] = ShardProber(
                 self._client,
-                self._options.reading.fail_on_data_loss and is_stored,
-                logs_doubt=not self._is_batch_read and is_stored,
+                shard_id,
+                self._budget(),
+                check,
+                deaggregate=self._options.reading.deaggregate,
             )
-            if shard_id in self._probers:
-                self._probers[shard_id].use_check(check)
-            else:
-                budget = self._budget()
-                self._probers[shard_id] = ShardProber(
-                    self._client,
-                    shard_id,
-                    budget,
-                    check,
-                    self._until_ms,
-                    deaggregate=self._options.reading.deaggregate,
-                )
-        with ThreadPoolExecutor(min(MAX_CONCURRENT_PROBES, len(shards))) as pool:
-            results = pool.map(
-                lambda item: self._probers[item[0]].probe(item[1], allowance), shards.items()
-            )
-            found = dict(zip(shards, results, strict=True))
-        self._lags.update({shard_id: result.lag_ms for shard_id, result in found.items()})
-        self._warn_of_missing_ends(found)
-        return found
+        return self._probers[shard_id]
 
     def _budget(self) -> ShardBudget:
         return ShardBudget(self._options.reading.pace, self._timing.clock, self._timing.sleep)
 
-    def _warn_of_missing_ends(self, found: Mapping[str, ProbeResult]) -> None:
+    def _warn_of_missing_ends(self, found: Mapping[str, ShardEnd]) -> None:
         """Warn of closed shards that return neither records nor their end.
 
         A query that stops at an instant does not wait for the ends of shards. It does not warn
@@ -472,7 +622,11 @@ class StreamPlanner:
         now = self._timing.clock()
         for shard_id, result in found.items():
             shard = self._lineage.shards.get(shard_id)
-            is_at_tip = isinstance(result.finding, Quiet) and result.finding.clear_until is not None
+            is_at_tip = (
+                isinstance(result.finding, Quiet)
+                and result.finding.clear_until is not None
+                and self._looked[shard_id].first_arrival is None
+            )
             if not is_at_tip or shard is None or shard.is_open:
                 self._endless_since.pop(shard_id, None)
             elif now - self._endless_since.setdefault(shard_id, now) >= WARN_AFTER:
@@ -484,5 +638,6 @@ class StreamPlanner:
                 )
 
     def _keep_only(self, end: Positions) -> None:
-        self._probers = {s: prober for s, prober in self._probers.items() if s in end}
+        kept = {*end, *self._children}
+        self._probers = {s: prober for s, prober in self._probers.items() if s in kept}
         self._lags = {s: lag for s, lag in self._lags.items() if end.get(s, SHARD_END) != SHARD_END}

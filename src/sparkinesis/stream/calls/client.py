@@ -65,6 +65,8 @@ class Fetched:
     size: int
     """Approximate bytes that count against the limit of the shard or the subscription."""
     service_time_ms: int
+    asked_ms: int = 0
+    """The service's clock (epoch ms) when the call was sent, or earlier; 0 for an event."""
 
 
 class PutResult(NamedTuple):
@@ -232,14 +234,19 @@ class StreamClient:
         request: dict[str, Any] = {"ShardIterator": iterator, "Limit": limit}
         if self.address.arn:
             request["StreamARN"] = self.address.arn
-        sent_ms = self._wall_clock_ms()
-        answer = self.call(
-            "GetRecords",
-            lambda c: c.get_records(**request),
-            shard_id=shard_id,
-            budget=budget,
-        )
-        return Fetched(answer["Page"], answer["Size"], self._service_time(answer, sent_ms))
+        sent_ms = 0
+
+        def get(client: Any) -> Any:
+            nonlocal sent_ms
+            sent_ms = self._wall_clock_ms()  # of this attempt
+            return client.get_records(**request)
+
+        answer = self.call("GetRecords", get, shard_id=shard_id, budget=budget)
+        took_ms = max(0, self._wall_clock_ms() - sent_ms)
+        now_ms = self._service_time(answer, sent_ms)
+        # If the clocks differ, the service's clock is known to the second only.
+        asked_ms = now_ms - took_ms // 1000 * 1000 if now_ms % 1000 == 0 else min(now_ms, sent_ms)
+        return Fetched(answer["Page"], answer["Size"], now_ms, asked_ms)
 
     def subscribe(
         self, consumer_arn: str, shard_id: str, position: Position, *, inclusive: bool = False

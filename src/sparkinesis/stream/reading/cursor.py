@@ -31,11 +31,12 @@ class ShardCursor:
         self.shard_id = shard_id
         self.at_end = False
         """True once the shard is closed and all its records have been fetched."""
+        self.renews = renews
+        """True if an expired iterator is replaced; otherwise `fetch` raises."""
         self._client = client
         self._budget = budget
         self._position = position
         self._inclusive = inclusive
-        self._renews = renews
         self._iterator: str | None = None
         self._early_filter = EarlyRecordFilter(
             client.address, shard_id, position, inclusive=inclusive
@@ -56,7 +57,7 @@ class ShardCursor:
                     self.shard_id, self._iterator, limit, budget=self._budget.records
                 )
             except ExpiredIteratorError:
-                if not self._renews:
+                if not self.renews:
                     raise
                 self._iterator = None
                 continue

@@ -1,7 +1,7 @@
 """A reader of one shard's range: exactly the records of (start, end], in order.
 
-The end is an existing sequence number, or SHARD_END, so a range has the same records at any time
-within retention. Records of a page after the end are dropped.
+The end is before or after a record that exists, or SHARD_END, so a range has the same records at
+any time within retention. Records of a page after the end are dropped.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def cut_at_end(
     last = sequence_order(end.sequence_number)
     if sequence_order(records[-1].sequence_number) < last:
         return records, False, False
-    count = bisect.bisect_right(records, last, key=lambda r: sequence_order(r.sequence_number))
-    within = records[:count]
-    return within, True, bool(within) and within[-1].sequence_number == end.sequence_number
+    place = bisect.bisect_left(records, last, key=lambda r: sequence_order(r.sequence_number))
+    is_found = records[place].sequence_number == end.sequence_number
+    return records[: place + (is_found and not end.is_before)], True, is_found
 
 
 SMALLEST_PAGE = 100

@@ -115,7 +115,7 @@ def holds_more(record: Record, done: AfterRecord) -> bool:
     """
     if done.sub_sequence_number is None:
         return False
-    return len(deaggregate([record]).data) > done.sub_sequence_number + 1
+    return done.is_before or len(deaggregate([record]).data) > done.sub_sequence_number + 1
 
 
 def user_records_done(first: Record, start: Position) -> int:

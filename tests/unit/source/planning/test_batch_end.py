@@ -65,6 +65,14 @@ def test_children_begin_in_the_same_batch_when_the_parent_has_nothing_left() -> 
     assert [r.shard_id for r in ranges({"p": AfterRecord("7")}, planned.end)] == ["c1"]
 
 
+def test_a_batch_may_end_before_a_record() -> None:
+    planned = plan(
+        {"a": AfterRecord("7")}, Lineage.of([Shard("a")]), {"a": Records("9", 5, is_before=True)}
+    )
+    assert planned.has_rows
+    assert str(planned.end["a"]) == "9:-1@5"
+
+
 def test_a_merged_child_waits_for_both_parents() -> None:
     start: Positions = {"p1": SHARD_END, "p2": AfterRecord("7")}
     planned = plan(start, MERGE, {"p2": Records("9")})

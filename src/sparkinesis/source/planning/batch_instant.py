@@ -1,0 +1,217 @@
+"""Chooses the instant at which a batch ends, for all shards of all streams at once. Pure.
+
+A batch holds all that arrived by its instant, and no later batch has a row that arrived before it.
+So no shard is read ahead of another, and a watermark on the arrival time drops nothing (P10). The
+batch's limit is met by the choice of the instant: the latest one at which the weights of all shards
+add up to 1.0. Where a single instant holds more than the limit, the records of that instant are
+divided: shards come in order, and each shard's records too.
+
+With ``maxShardDrift`` shards may go on after the instant, each up to the weight of the shard that
+determines the instant: so a query that does not care for time reads light shards first.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, TypeAlias, TypeVar
+
+from sparkinesis.source.planning.arrival_density import Gap
+from sparkinesis.source.planning.survey import MAX_SAMPLES, Survey
+
+K = TypeVar("K")
+
+TOLERANCE = 0.03
+"""The accepted error of a batch's estimated weight."""
+
+FILLED = 0.92
+"""The weight from which on a batch is full enough: its instant is not improved any more."""
+
+ROUNDING = 1e-9
+"""The largest rounding error of a sum of many small weights."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOn:
+    """Read the next records of a shard: too little is known to estimate, or little is missing."""
+
+    weight: float
+    """The weight that is missing, about."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampleAt:
+    """Read some records that arrived at an instant (epoch ms) or later."""
+
+    instant: int
+
+
+Wanted: TypeAlias = ReadOn | SampleAt
+
+
+@dataclass(frozen=True, slots=True)
+class Choice(Generic[K]):
+    """The instant at which a batch ends, or the looks that must be taken before it is known."""
+
+    instant: int
+    ends: Mapping[K, int] = field(default_factory=dict)
+    """The instant (epoch ms) at which the batch ends in each shard."""
+    wanted: Mapping[K, Wanted] = field(default_factory=dict)
+    counts: Mapping[K, int] = field(default_factory=dict)
+    """The number of records in hand that a shard gives, where a burst is divided."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach(Generic[K]):
+    """How far a batch may go."""
+
+    instant: int
+    """The latest instant (epoch ms) at which the batch may end."""
+    shards: Mapping[K, int]
+    """The latest instant up to which each shard may be read."""
+    drift: float = 0.0
+    """The time (ms) by which shards may go on after the batch's instant; may be infinity."""
+
+    def of(self, key: K, instant: int) -> int:
+        """Return the latest end of a shard in a batch that ends at ``instant``."""
+        return max(instant, math.floor(min(self.shards[key], instant + self.drift)))
+
+
+def choose(
+    surveys: Mapping[K, Survey], reach: Reach[K], held: Choice[K] | None = None
+) -> Choice[K]:
+    """Choose the latest instant within the limit.
+
+    held: the choice for which the last looks were taken; if weights are estimated and its batch is
+    about full, it is kept, because its ends are known.
+    """
+
+    def total(instant: int) -> float:
+        if not reach.drift:
+            return sum(survey.weight(instant) for survey in surveys.values())
+        most = max((survey.weight(instant) for survey in surveys.values()), default=0.0)
+        return sum(
+            min(survey.weight(reach.of(key, instant)), most) for key, survey in surveys.items()
+        )
+
+    def weight_of(ends: Mapping[K, int]) -> float:
+        return sum(survey.weight(ends[key]) for key, survey in surveys.items())
+
+    furthest = {key: reach.of(key, reach.instant) for key in surveys}
+    if weight_of(furthest) <= 1.0 + ROUNDING:
+        instant, ends = reach.instant, furthest
+    elif (
+        held is not None
+        and held.instant <= reach.instant
+        and held.ends.keys() == surveys.keys()
+        and any(survey.reach < held.ends[key] for key, survey in surveys.items())
+        and FILLED <= weight_of(held.ends) <= 1.0 + TOLERANCE
+    ):
+        instant, ends = held.instant, dict(held.ends)
+    else:
+        firsts = [survey.arrivals[0] for survey in surveys.values() if survey.arrivals]
+        before = min(reach.instant, min(firsts, default=reach.instant) - 1)
+        instant = _last(before, reach.instant, lambda at: total(at) <= 1.0 + ROUNDING)
+        ends = dict.fromkeys(surveys, instant)
+        if reach.drift:
+            most = max(survey.weight(instant) for survey in surveys.values())
+            for key, survey in surveys.items():
+                latest = reach.of(key, instant)
+                ends[key] = _last(instant, latest, lambda at: survey.weight(at) <= most)  # noqa: B023
+    wanted = dict(_looks(surveys, ends, weight_of(ends)))
+    if wanted or ends == furthest:
+        return Choice(instant, ends, wanted)
+    return _divide(surveys, Choice(instant, ends))
+
+
+def _last(low: int, high: int, holds: Callable[[int], bool]) -> int:
+    """Return the last of the integers from ``low`` to ``high`` for which a condition holds.
+
+    It holds up to that integer, and for ``low`` at least.
+    """
+    if holds(high):
+        return high
+    while high - low > 1:
+        middle = (low + high) // 2
+        if holds(middle):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _looks(
+    surveys: Mapping[K, Survey], ends: Mapping[K, int], total: float
+) -> Iterator[tuple[K, Wanted]]:
+    """Yield the looks without which the weight up to the ends is not known well enough."""
+    gaps: list[tuple[K, Gap]] = []
+    open_ended: list[tuple[K, Gap]] = []
+    for key, survey in surveys.items():
+        if ends[key] <= survey.reach or not (survey.weights and survey.weights[-1]):
+            continue
+        if not survey.windows:
+            yield key, ReadOn(max(1.0 - total, survey.weights[-1]))
+            continue
+        last = survey.windows[-1].end
+        for gap in survey.gaps(ends[key]):
+            (open_ended if gap.start >= last else gaps).append((key, gap))
+    looked = set()
+    if sum(gap.weight for _, gap in open_ended) > TOLERANCE:
+        for key, gap in open_ended:
+            if not gap.weight:
+                continue
+            # At the end of the batch: if its instant stays, the sample shows the end, too.
+            is_cheap = gap.weight <= surveys[key].cheap
+            yield key, ReadOn(gap.weight) if is_cheap else SampleAt(ends[key] + 1)
+            looked.add(key)
+    # The errors of gaps are independent, so their squares add up.
+    gaps.sort(key=lambda item: item[1].error)
+    sums = list(itertools.accumulate(gap.error**2 for _, gap in gaps))
+    for (key, gap), square in zip(reversed(gaps), reversed(sums), strict=True):
+        if math.sqrt(square) <= TOLERANCE:
+            return
+        if key not in looked:
+            looked.add(key)
+            yield key, _look_into(surveys[key], gap)
+
+
+def _look_into(survey: Survey, gap: Gap) -> Wanted:
+    """Return the look that tells most about a gap between two windows."""
+    if survey.samples >= MAX_SAMPLES:
+        # Samples do not show how the records are spread, so count them.
+        return ReadOn(survey.weight(gap.end) - survey.weights[-1])
+    if gap.start <= survey.windows[0].end and gap.weight <= survey.cheap:
+        return ReadOn(gap.weight)
+    return SampleAt(int(gap.start + (gap.end - gap.start) / 2))
+
+
+def _divide(surveys: Mapping[K, Survey], chosen: Choice[K]) -> Choice[K]:
+    """Add as many of the records that arrived one ms after the instant as the limit leaves."""
+    instant, ends = chosen.instant, chosen.ends
+    if any(survey.reach < ends[key] for key, survey in surveys.items()):
+        return chosen
+    left = 1.0 + ROUNDING - sum(survey.weight(ends[key]) for key, survey in surveys.items())
+    has_rows = any(survey.count(ends[key]) for key, survey in surveys.items())
+    counts: dict[K, int] = {}
+    for key in sorted(surveys, key=str):
+        survey = surveys[key]
+        if ends[key] > instant:
+            continue
+        count, burst = survey.count(instant), survey.count(instant + 1)
+        taken, before = count, survey.weights[count - 1] if count else 0.0
+        while taken < burst and (not has_rows or survey.weights[taken] - before <= left):
+            taken += 1
+            has_rows = True
+        if taken > count:
+            counts[key] = taken
+            left -= survey.weights[taken - 1] - before
+        if taken < burst:
+            break
+        if survey.reach <= instant:
+            # More records of the burst follow in this shard; they come first.
+            if left > 1.0 - FILLED:
+                return Choice(instant, ends, {key: ReadOn(left)})
+            break
+    return Choice(instant, ends, counts=counts)

@@ -1,0 +1,126 @@
+"""``minRowsPerTrigger``: a batch waits for rows, but not for ever, and never under availableNow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sparkinesis.errors import OptionError
+from sparkinesis.local import ManualClock
+from sparkinesis.source.options.option_table import Options
+from sparkinesis.source.options.read_options import stream_read_options
+from sparkinesis.source.planning.source_planner import SourcePlanner
+from sparkinesis.stream.kpl.pack import aggregate
+from sparkinesis.stream.timing import Timing
+from tests.engine import Query
+from tests.streams import put, split
+
+
+class Time:
+    """The monotonic clock of a planner."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def timed(running: Query, time: Time) -> Query:
+    planner = SourcePlanner(running.reader._options, Timing(clock=time, sleep=time.sleep))
+    running.reader._planner = planner
+    return running
+
+
+def begun(kinesis: Any, clock: ManualClock, running: Query) -> Query:
+    """After its first batch, which does not wait."""
+    put(kinesis, "s", [b"first"])
+    clock.advance(1000)
+    batch = running.next_batch()
+    assert batch is not None
+    assert len(batch.rows) == 1
+    return running
+
+
+@pytest.mark.parametrize(
+    "limit", [{}, {"maxRecordsPerTrigger": "500"}, {"maxBytesPerTrigger": "1m"}]
+)
+def test_a_batch_waits_for_its_rows(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query], limit: dict[str, str]
+) -> None:
+    running = begun(kinesis, clock, timed(query(minRowsPerTrigger="100", **limit), Time()))
+    put(kinesis, "s", [b"%d" % n for n in range(60)])
+    clock.advance(1000)
+    assert running.next_batch() is None
+    put(kinesis, "s", [b"%d" % n for n in range(60)])
+    clock.advance(1000)
+    batch = running.next_batch()
+    assert batch is not None
+    assert len(batch.rows) == 120
+
+
+def test_user_records_count_as_rows(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    running = begun(kinesis, clock, timed(query(minRowsPerTrigger="100"), Time()))
+    (blob,) = aggregate((f"{n}", None, b"x") for n in range(120))
+    kinesis.put_record(StreamName="s", Data=blob.data, PartitionKey=blob.partition_key)
+    clock.advance(1000)
+    batch = running.next_batch()
+    assert batch is not None
+    assert len(batch.rows) == 120
+
+
+def test_a_batch_waits_for_the_delay_at_most(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    time = Time()
+    options = {"minRowsPerTrigger": "100", "maxTriggerDelay": "1 minute"}
+    running = begun(kinesis, clock, timed(query(**options), time))
+    put(kinesis, "s", [b"few"])
+    clock.advance(1000)
+    time.now = 58.0
+    assert running.next_batch() is None
+    time.now = 62.0
+    assert running.next_batch() is not None
+    put(kinesis, "s", [b"few again"])
+    clock.advance(1000)
+    assert running.next_batch() is None, "the delay begins anew"
+
+
+def test_rows_that_a_reshard_leaves_to_the_next_batch_are_not_waited_for(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    running = begun(kinesis, clock, timed(query(minRowsPerTrigger="100"), Time()))
+    put(kinesis, "s", [b"%d" % n for n in range(60)])
+    clock.advance(1000)
+    split(kinesis, "s")
+    put(kinesis, "s", [b"%d" % n for n in range(60)])
+    clock.advance(1000)
+    assert running.next_batch() is not None
+
+
+def test_available_now_does_not_wait(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    running = timed(query(minRowsPerTrigger="100", maxRecordsPerTrigger="100"), Time())
+    put(kinesis, "s", [b"%d" % n for n in range(250)])
+    clock.advance(1000)
+    running.reader.prepareForTriggerAvailableNow()
+    assert sum(len(batch.rows) for batch in running.drain()) == 250
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"minRowsPerTrigger": "9", "maxRecordsPerTrigger": "5"}, "is more than"),
+        ({"maxTriggerDelay": "1m"}, "no effect without the option minRowsPerTrigger"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(given: dict[str, str], text: str) -> None:
+    with pytest.raises(OptionError, match=text):
+        stream_read_options(Options({"streamName": "s", "region": "us-east-1", **given}))

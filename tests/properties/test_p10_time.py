@@ -1,0 +1,275 @@
+"""P10: batches advance in time together, so that a watermark on the arrival time drops nothing."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from sparkinesis.local import Call, Fault, LocalServer, ManualClock
+from tests.engine import MODES, Batch, Query, late
+from tests.streams import active_shards, merge_neighbours, put_at, split
+
+BOTH_MODES = pytest.mark.parametrize("mode", MODES)
+HASH_KEYS = 2**128
+LIGHT, BUSY = 0, HASH_KEYS - 1
+"""Hash keys of the two shards of a stream: few records, and many."""
+
+
+def put_many(kinesis: Any, stream: str, count: int, hash_key: int, size: int = 10) -> None:
+    for at in range(0, count, 500):
+        entries = [
+            {"Data": b"x" * size, "PartitionKey": "k", "ExplicitHashKey": str(hash_key)}
+            for _ in range(min(500, count - at))
+        ]
+        assert kinesis.put_records(StreamName=stream, Records=entries)["FailedRecordCount"] == 0
+
+
+def put_skewed(kinesis: Any, clock: ManualClock, stream: str, seconds: int, rate: int = 50) -> int:
+    """A busy shard and a light one, of ``rate`` and one records a second; how many records."""
+    for _ in range(seconds):
+        put_many(kinesis, stream, rate, BUSY)
+        put_many(kinesis, stream, 1, LIGHT)
+        clock.advance(1000)
+    return seconds * (rate + 1)
+
+
+def rows(batches: Iterable[Batch]) -> int:
+    return sum(len(batch.rows) for batch in batches)
+
+
+@BOTH_MODES
+@pytest.mark.parametrize(
+    "limit", [{"maxRecordsPerTrigger": "1000"}, {"maxBytesPerTrigger": "10k"}], ids=["rows", "size"]
+)
+def test_p10_a_light_shard_is_not_read_ahead_of_a_busy_one(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query], limit: dict[str, str]
+) -> None:
+    count = put_skewed(kinesis, clock, "s", 200)
+    batches = list(query(**limit).drain())
+    assert rows(batches) == count
+    assert late(batches) == []
+    assert 10 <= len(batches) <= 13
+
+
+def test_p10_is_given_up_where_drift_is_unbounded(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    count = put_skewed(kinesis, clock, "s", 200)
+    batches = list(query(maxRecordsPerTrigger="1000", maxShardDrift="unbounded").drain())
+    assert rows(batches) == count
+    assert late(batches)
+
+
+def test_p10_shards_are_apart_by_the_drift_at_most(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    count = put_skewed(kinesis, clock, "s", 200)
+    batches = list(query(maxRecordsPerTrigger="1000", maxShardDrift="20 seconds").drain())
+    assert rows(batches) == count
+    assert late(batches)
+    assert late(batches, timedelta(seconds=20)) == []
+
+
+def reshard(kinesis: Any, stream: str, rng: random.Random) -> None:
+    shards = len(active_shards(kinesis, stream))
+    if shards < 2 or (shards < 6 and rng.random() < 0.6):
+        split(kinesis, stream, rng)
+    else:
+        merge_neighbours(kinesis, stream, rng)
+
+
+def put_history(
+    kinesis: Any, clock: ManualClock, streams: list[str], rng: random.Random, steps: int
+) -> Iterator[int]:
+    """Records of random shards, bursts, silences and reshards; how many records at each step."""
+    for _ in range(steps):
+        count = 0
+        for stream in streams:
+            for _ in range(rng.randrange(3)):
+                more = rng.choice([1, 2, 30, 300])
+                put_many(kinesis, stream, more, int(HASH_KEYS * rng.random() ** 3))
+                count += more
+            if rng.random() < 0.2:
+                reshard(kinesis, stream, rng)
+        clock.advance(rng.choice([1, 50, 700, 5000, 60_000]))
+        yield count
+
+
+LIMITS: dict[str, dict[str, str]] = {
+    "unlimited": {},
+    "rows": {"maxRecordsPerTrigger": "400"},
+    "few rows": {"maxRecordsPerTrigger": "40"},
+    "bytes": {"maxBytesPerTrigger": "3k"},
+}
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.parametrize("mode", ["polling", "efo"])
+@pytest.mark.parametrize("seed", range(2))
+def test_p10_holds_in_a_backlog_of_two_streams_that_were_resharded(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query], limit: str, seed: int
+) -> None:
+    rng = random.Random(seed)
+    kinesis.create_stream(StreamName="t", ShardCount=3)
+    count = sum(put_history(kinesis, clock, ["s", "t"], rng, 40))
+    clock.advance(2000)
+    running = query(streamName="s,t", **LIMITS[limit])
+    batches = list(running.drain(lambda: running.restart() if rng.random() < 0.2 else None))
+    assert rows(batches) == count
+    assert late(batches) == []
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.parametrize("seed", range(3))
+def test_p10_holds_at_the_tip_while_streams_are_resharded(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query], limit: str, seed: int
+) -> None:
+    rng = random.Random(seed)
+    kinesis.create_stream(StreamName="t", ShardCount=3)
+    running = query(streamName="s,t", **LIMITS[limit])
+    batches: list[Batch] = []
+    count = 0
+    for more in put_history(kinesis, clock, ["s", "t"], rng, 40):
+        count += more
+        for _ in range(rng.randrange(3)):
+            batch = running.next_batch()
+            batches += [batch] if batch else []
+    clock.advance(2000)
+    batches += running.drain()
+    assert rows(batches) == count
+    assert late(batches) == []
+
+
+@BOTH_MODES
+def test_p10_a_replay_gives_the_same_rows_up_to_a_record_that_arrived_later(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query], mode: str
+) -> None:
+    """The light shard's next record is half an hour younger than the end of the batch."""
+    put_at(kinesis, "s", b"first", LIGHT)
+    for _ in range(50):
+        put_many(kinesis, "s", 100, BUSY)
+        clock.advance(1000)
+        put_at(kinesis, "s", b"light", LIGHT)
+    clock.advance(1_800_000)
+    put_at(kinesis, "s", b"much later", LIGHT)
+    clock.advance(5000)
+    batches = list(query(maxRecordsPerTrigger="2000").drain())
+    assert late(batches) == []
+    assert rows(batches) == 5052
+    other = query(by=next(by for by in MODES if by != mode))
+    for batch in batches:
+        assert other.read(batch.start, batch.end).rows == batch.rows
+
+
+def test_p10_a_batch_ends_before_a_record_that_is_not_read(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    """Where the planner knows the first later record only, the offset names that record."""
+    for _ in range(5000):
+        put_at(kinesis, "s", b"light", LIGHT)
+        put_at(kinesis, "s", b"busy", BUSY)
+        clock.advance(100)
+    clock.advance(1_800_000)
+    later = put_at(kinesis, "s", b"much later", LIGHT)
+    put_many(kinesis, "s", 20_000, BUSY)
+    clock.advance(5000)
+    running = query(maxRecordsPerTrigger="15000")
+    first = running.next_batch()
+    assert first is not None
+    ends = {text.partition("@")[0] for text in first.end["s"].values()}
+    assert f"{later}:-1" in ends
+    batches = [first, *running.drain()]
+    assert late(batches) == []
+    assert rows(batches) == 30_001
+
+
+@pytest.mark.parametrize("seconds", [0, 1, 10])
+def test_p10_rows_are_late_by_the_disorder_of_the_service_at_most(
+    kinesis: Any,
+    server: LocalServer,
+    clock: ManualClock,
+    query: Callable[..., Query],
+    seconds: int,
+) -> None:
+    """The API reference does not promise that arrival times are in order within a shard."""
+    rng = random.Random(seconds)
+
+    def early(call: Call) -> Fault | None:
+        skew = -rng.randrange(seconds * 1000 + 1)
+        return Fault(arrival_skew_ms=skew) if call.operation == "PutRecords" else None
+
+    server.kinesis.faults = early
+    count = sum(put_history(kinesis, clock, ["s"], rng, 60))
+    clock.advance(20_000)
+    batches = list(query(maxRecordsPerTrigger="500").drain())
+    assert rows(batches) == count
+    assert late(batches, timedelta(seconds=seconds)) == []
+
+
+def test_p10_available_now_ends_with_the_instant_at_which_it_started(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    count = put_skewed(kinesis, clock, "s", 100)
+    running = query(maxRecordsPerTrigger="1000")
+    running.reader.prepareForTriggerAvailableNow()
+    clock.advance(1000)
+    more = put_skewed(kinesis, clock, "s", 30)
+    batches = list(running.drain())
+    assert rows(batches) == count
+    running.restart()
+    batches += running.drain()
+    assert rows(batches) == count + more
+    assert late(batches) == []
+
+
+@BOTH_MODES
+@pytest.mark.parametrize("shards", [100, pytest.param(1000, marks=pytest.mark.long)])
+def test_p6_a_limit_below_the_number_of_shards_holds(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query], shards: int
+) -> None:
+    kinesis.create_stream(StreamName="wide", ShardCount=shards)
+    for n in range(shards):
+        put_at(kinesis, "wide", b"%d" % n, HASH_KEYS // shards * n + 1)
+        put_at(kinesis, "wide", b"%d" % n, HASH_KEYS // shards * n + 1)
+    clock.advance(5000)
+    batches = list(query(streamName="wide", maxRecordsPerTrigger=f"{shards // 2}").drain())
+    assert [len(batch.rows) for batch in batches] == [shards // 2] * 4
+    assert late(batches) == []
+
+
+def test_p10_ten_reshards_in_a_backlog_cost_a_batch_each(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    kinesis.create_stream(StreamName="calm", ShardCount=1)
+    counts = {}
+    for stream, reshards in (("calm", 0), ("s", 10)):
+        rng = random.Random(10)
+        for step in range(110):
+            put_many(kinesis, stream, 100, int(HASH_KEYS * rng.random()))
+            clock.advance(1000)
+            if reshards and step % 10 == 5 and step < 100:
+                reshard(kinesis, stream, rng)
+        clock.advance(2000)
+        batches = list(query(streamName=stream, maxRecordsPerTrigger="2000").drain())
+        assert rows(batches) == 11_000
+        assert late(batches) == []
+        counts[stream] = len(batches)
+    print(counts)
+    assert counts["s"] <= counts["calm"] + 10
+
+
+def test_p10_a_burst_within_one_millisecond_is_divided(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    put_many(kinesis, "s", 3000, LIGHT)
+    put_many(kinesis, "s", 3000, BUSY)
+    clock.advance(5000)
+    put_many(kinesis, "s", 10, LIGHT)
+    clock.advance(5000)
+    batches = list(query(maxRecordsPerTrigger="1000").drain())
+    assert [len(batch.rows) for batch in batches] == [1000] * 6 + [10]
+    assert late(batches) == []

@@ -1,0 +1,205 @@
+"""P10 and P6: the instant at which a batch ends, chosen from what is known of the shards."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkinesis.source.planning.arrival_density import Window, add_window
+from sparkinesis.source.planning.batch_instant import Choice, Reach, ReadOn, SampleAt, choose
+from sparkinesis.source.planning.survey import Survey, density_window
+
+START = 1_790_000_000_000
+FIRST = 1_000
+END = START + 10**9
+
+
+def known(arrivals: Sequence[int], weight: float, reach: float = math.inf) -> Survey:
+    """A shard whose records are all in hand."""
+    latest = list(itertools.accumulate(arrivals, max))
+    return Survey(latest, [weight * (n + 1) for n in range(len(arrivals))], reach)
+
+
+def given_by(choice: Choice[str], surveys: Mapping[str, Survey]) -> dict[str, int]:
+    """The number of records of each shard in the batch."""
+    assert not choice.wanted
+    return {
+        shard: choice.counts.get(shard, survey.count(choice.ends[shard]))
+        for shard, survey in surveys.items()
+    }
+
+
+def reach(surveys: Mapping[str, Survey], bound: int = END, drift: float = 0.0) -> Reach[str]:
+    return Reach(bound, dict.fromkeys(surveys, bound), drift)
+
+
+_arrivals = st.lists(st.integers(0, 50), max_size=30).map(sorted)
+
+
+@given(st.dictionaries(st.sampled_from("abcd"), _arrivals, min_size=1), st.integers(1, 40))
+def test_p10_what_is_left_arrived_no_earlier_than_what_is_taken(
+    shards: dict[str, list[int]], limit: int
+) -> None:
+    surveys = {shard: known(arrivals, 1 / limit) for shard, arrivals in shards.items()}
+    counts = given_by(choose(surveys, reach(surveys, 45)), surveys)
+    taken = [at for shard, count in counts.items() for at in shards[shard][:count]]
+    left = [at for shard, count in counts.items() for at in shards[shard][count:]]
+    assert max(taken, default=0) <= min(left, default=99)
+    assert len(taken) <= limit
+    there = [at for arrivals in shards.values() for at in arrivals if at <= 45]
+    assert len(taken) == min(limit, len(there)), "as many as the limit allows"
+
+
+def test_p6_one_record_at_least_is_taken_however_small_the_limit() -> None:
+    surveys = {"a": known([7, 9], 50.0), "b": known([7, 8], 50.0)}
+    assert given_by(choose(surveys, reach(surveys)), surveys) == {"a": 1, "b": 0}
+
+
+def test_a_burst_is_divided_by_shard_and_order() -> None:
+    surveys = {"a": known([1, 5, 5, 5], 0.2), "b": known([5, 5, 5], 0.2)}
+    assert given_by(choose(surveys, reach(surveys)), surveys) == {"a": 4, "b": 1}
+
+
+def test_more_of_a_burst_is_read_before_it_is_divided() -> None:
+    surveys = {"a": known([5, 5], 0.1, reach=4), "b": known([5] * 20, 0.1)}
+    choice = choose(surveys, reach(surveys))
+    wanted = choice.wanted["a"]
+    assert isinstance(wanted, ReadOn)
+    assert wanted.weight == pytest.approx(0.8)
+
+
+def test_drift_lets_light_shards_go_on() -> None:
+    surveys = {
+        "busy": known(range(1000), 0.01),
+        "light": known(range(0, 1000, 100), 0.01),
+    }
+    assert given_by(choose(surveys, reach(surveys, 999)), surveys) == {"busy": 99, "light": 1}
+    apart = given_by(choose(surveys, reach(surveys, 999, drift=300.0)), surveys)
+    assert apart == {"busy": 96, "light": 4}
+    unbounded = given_by(choose(surveys, reach(surveys, 999, drift=math.inf)), surveys)
+    assert unbounded == {"busy": 90, "light": 10}
+
+
+def test_without_a_limit_all_is_taken_by_the_bound() -> None:
+    surveys = {"a": Survey([5, 7], [0.0, 0.0], reach=6), "b": Survey()}
+    choice = choose(surveys, reach(surveys, 1000))
+    assert (choice.instant, choice.wanted) == (1000, {})
+
+
+class Backlog:
+    """A shard's records, of which a plan knows what it has looked at."""
+
+    def __init__(self, arrivals: list[int], weight: float) -> None:
+        self.arrivals = arrivals
+        self.weight = weight
+        self.in_hand = FIRST
+        self.windows: list[Window] = []
+        self.is_bursty = False
+        self.samples = 0
+        self.looked_at = FIRST
+
+    def look(self, wanted: ReadOn | SampleAt) -> None:
+        if isinstance(wanted, ReadOn):
+            more = min(int(wanted.weight / self.weight) + 1, 10_000)
+            self.in_hand += more
+            self.looked_at += more
+            return
+        size = min(max(int(1 / self.weight / 40), 100), 1000)
+        first = bisect.bisect_left(self.arrivals, wanted.instant)
+        found = self.arrivals[first : first + size]
+        self.samples += 1
+        self.looked_at += size
+        if first + size >= len(self.arrivals):
+            last = max([*found, wanted.instant])
+            window: Window | None = Window(
+                wanted.instant, last + 1, len(found) * self.weight, density=0.0
+            )
+        else:
+            window = density_window(wanted.instant, found, [self.weight] * len(found))
+        if window is None:
+            self.is_bursty = True
+        else:
+            self.windows = add_window(self.windows, window)
+
+    @property
+    def survey(self) -> Survey:
+        hand = self.arrivals[: self.in_hand]
+        weights = [self.weight * (n + 1) for n in range(len(hand))]
+        if self.in_hand >= len(self.arrivals):
+            return Survey(hand, weights)
+        first = density_window(hand[0], hand, [self.weight] * len(hand))
+        windows = [] if first is None or self.is_bursty else add_window(self.windows, first)
+        return Survey(hand, weights, hand[-1] - 1, windows, samples=self.samples)
+
+
+def plan(shards: Mapping[str, Backlog], bound: int) -> Choice[str]:
+    choice: Choice[str] | None = None
+    for _ in range(100):
+        surveys = {shard: backlog.survey for shard, backlog in shards.items()}
+        choice = choose(surveys, reach(surveys, bound), choice)
+        if not choice.wanted:
+            return choice
+        for shard, wanted in choice.wanted.items():
+            shards[shard].look(wanted)
+    raise AssertionError("the looks do not end")
+
+
+def one_by_one(rng: random.Random, count: int) -> list[int]:
+    gaps = (rng.expovariate(1 / 50) for _ in range(count))
+    return [START + int(at) for at in itertools.accumulate(gaps)]
+
+
+def in_bursts(rng: random.Random, count: int) -> list[int]:
+    at = float(START)
+    found: list[int] = []
+    while len(found) < count:
+        found += sorted(int(at + rng.random() * 5) for _ in range(rng.randrange(20, 60)))
+        at += 60_000
+    return found
+
+
+def ever_denser(rng: random.Random, count: int) -> list[int]:
+    gaps = (rng.expovariate((1 + 20 * n / count) / 500) for n in range(count))
+    return [START + int(at) for at in itertools.accumulate(gaps)]
+
+
+@pytest.mark.parametrize("arrivals", [one_by_one, in_bursts, ever_denser])
+@pytest.mark.parametrize("limit", [10_000, 50_000])
+@pytest.mark.parametrize("shards", [1, 4])
+@pytest.mark.parametrize("seed", range(2))
+def test_p6_a_sampled_batch_holds_the_limit_within_ten_percent(
+    arrivals: Callable[[random.Random, int], list[int]], limit: int, shards: int, seed: int
+) -> None:
+    rng = random.Random(seed)
+    backlogs = {
+        f"shard-{n}": Backlog(arrivals(rng, 120_000 // shards // (n + 1)), 1 / limit)
+        for n in range(shards)
+    }
+    bound = min(backlog.arrivals[-1] for backlog in backlogs.values())
+    choice = plan(backlogs, bound)
+    taken = sum(
+        bisect.bisect_right(b.arrivals, choice.ends[shard]) for shard, b in backlogs.items()
+    )
+    assert taken <= 1.1 * limit
+    assert taken >= 0.9 * limit or choice.instant == bound
+    assert len(set(choice.ends.values())) == 1
+    assert sum(backlog.looked_at for backlog in backlogs.values()) <= 0.5 * limit + FIRST * shards
+
+
+@pytest.mark.parametrize(
+    "arrivals",
+    [[START] * 50_000, [START + n // 500 * 1000 for n in range(50_000)]],
+    ids=["one instant", "seconds"],
+)
+def test_few_large_bursts_are_counted(arrivals: list[int]) -> None:
+    backlog = Backlog(arrivals, 1 / 10_000)
+    choice = plan({"a": backlog}, END)
+    counted = choice.counts.get("a", bisect.bisect_right(arrivals, choice.instant))
+    assert counted == pytest.approx(10_000, rel=0.05)
