@@ -1,5 +1,5 @@
-"""Runs all benchmarks, or those named: decode, deaggregate, source, backlog, local_server,
-consumer_mode, leases, fleet, latency, memory."""
+"""Runs all benchmarks, or those named: decode, deaggregate, source, backlog, skewed,
+planning, consumer_mode, local_server, leases, fleet, latency, memory."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from benchmarks import (
     leases,
     local_server,
     memory,
+    planning,
+    skewed,
     source,
 )
 from benchmarks.report import Result, print_table, write_json
@@ -30,6 +32,8 @@ BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
     "deaggregate": deaggregate.run,
     "source": source.run,
     "backlog": backlog.run,
+    "skewed": skewed.run,
+    "planning": planning.run,
     "consumer_mode": consumer_mode.run,
     "local_server": local_server.run,
     "leases": leases.run,

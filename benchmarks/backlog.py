@@ -2,13 +2,15 @@
 
 The readers keep to what a shard gives (2 MB and 5 calls a second), as they do on AWS; bounded
 batches have to be planned, and end where the planner says, on the same limits. The arrival times of
-a day are made by a clock that is turned. The time is that of the batches, planning included.
+a day are made by a clock that is turned. The time is that of the batches, planning included. The
+memory is that of the largest of Spark's Python processes, from /proc.
 """
 
 from __future__ import annotations
 
 import math
 import random
+from pathlib import Path
 from typing import Any
 
 from benchmarks.report import Result, print_table
@@ -44,6 +46,21 @@ def put_a_day(kinesis: Any, clock: ManualClock, stream: str, records: int) -> in
     return put
 
 
+def reader_memory() -> float:
+    """The peak memory (MiB) of the largest of Spark's Python processes so far."""
+    peaks = [0]
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if b"pyspark" in (process / "cmdline").read_bytes():
+                status = dict(
+                    line.split(":", 1) for line in (process / "status").read_text().splitlines()
+                )
+                peaks.append(int(status.get("VmHWM", "0 kB").split()[0]))
+        except OSError:
+            continue  # the process has ended
+    return max(peaks) / 1024
+
+
 def run() -> list[Result]:
     # A task mostly waits for its shard: all shards are read side by side, as on a cluster.
     spark = spark_session(f"local[{SHARDS}]")
@@ -54,9 +71,11 @@ def run() -> list[Result]:
             put = put_a_day(kinesis, clock, "day", RECORDS)
             put_a_day(kinesis, clock, "warm-up", RECORDS // 20)
             read(spark, server.endpoint_url, "warm-up", {})
-            whole, unbounded = read(spark, server.endpoint_url, "day", {})
             limited = {"maxRecordsPerTrigger": str(LIMIT)}
             batches, bounded = read(spark, server.endpoint_url, "day", limited)
+            memory_bounded = reader_memory()
+            whole, unbounded = read(spark, server.endpoint_url, "day", {})
+            memory_unbounded = reader_memory()
     finally:
         spark.stop()
     assert sum(whole) == sum(batches) == put
@@ -68,9 +87,15 @@ def run() -> list[Result]:
             unbounded / bounded,
             REQUIRED,
             f"{put:,} rows of {SIZE} B, {SHARDS} shards, {len(batches)} batches: "
-            + ", ".join(f"{rows:,}" for rows in batches),
+            + ", ".join(f"{rows:,}" for rows in batches)
+            + f"; {memory_bounded:.0f} MiB",
         ),
-        Result(f"the same, {len(whole)} batches without a limit", put / unbounded, "rows/s"),
+        Result(
+            f"the same without a limit, batches: {len(whole)}",
+            put / unbounded,
+            "rows/s",
+            note=f"{memory_unbounded:.0f} MiB",
+        ),
     ]
 
 

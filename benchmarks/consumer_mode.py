@@ -45,7 +45,8 @@ def watched(folder: str) -> type[KinesisDataSource]:
     class WatchedReader(KinesisStreamReader):
         def read(self, partition: Any) -> Iterator[Any]:
             with Path(folder, str(os.getpid())).open("a") as file:
-                file.write(f"{time.time()} {partition.shard_range.shard_id}\n")
+                shards = [each.shard_id for each in partition.shard_ranges]
+                file.writelines(f"{time.time()} {shard}\n" for shard in shards)
             return super().read(partition)
 
     class Watched(KinesisDataSource):
