@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sparkinesis.errors import (
     ExpiredIteratorError,
@@ -65,9 +65,6 @@ SAMPLES_IN_BATCH = 40
 
 CLOSE_MS = 1_000
 """The time without a record to which the halving of a silence narrows it down."""
-
-SILENCE = 10.0
-"""Before a sample, this many times the mean time between its records is a silence."""
 
 MAX_KEPT = 1_000
 """The most records in hand that are kept for the next plan."""
@@ -243,10 +240,6 @@ class ShardProber:
         if window is None:
             self._is_bursty = True
         else:
-            if arrivals and (arrivals[0] - instant) * len(arrivals) > SILENCE * window.span:
-                silence = Window(instant, arrivals[0], 0.0, 0.0)
-                self._windows = add_window(self._windows, silence)
-                window = replace(window, start=arrivals[0])
             self._windows = add_window(self._windows, window)
         self._update()
 
