@@ -9,33 +9,19 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-import sparkinesis
-from sparkinesis.local.java import use_java
 from tests.engine import MODES
-from tests.spark.reading import read_stream, start_patiently
+from tests.spark.reading import killable_session, read_stream, start_patiently
 
 
 def main(endpoint: str, output: str, *queries: str) -> None:
     """Run a query for each ``stream:mode``; its files are in the folder ``output/stream``."""
-    use_java()
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.driver.extraJavaOptions", f"-Djava.io.tmpdir={output}")
-        .config("spark.local.dir", output)  # a killed process leaves its files behind
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
-    sparkinesis.register(spark)
+    spark = killable_session("local[2]", output)
     running = []
     for query in queries:
         stream, _, mode = query.partition(":")

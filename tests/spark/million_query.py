@@ -6,38 +6,22 @@ after; a batch that is there is left alone.
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-import sparkinesis
-from sparkinesis.local.java import use_java
-from tests.spark.reading import read_stream, start_patiently
+from tests.spark.reading import killable_session, read_stream, start_patiently
 
 DIGITS = 7
 """A record begins with its number, so long."""
 
 
 def main(endpoint: str, stream: str, checkpoint: str, output: str) -> None:
-    use_java()
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    spark = (
-        SparkSession.builder.master(
-            "local[4]"
-        )  # tasks wait for their shards' calls more than for a core
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.extraJavaOptions", f"-Djava.io.tmpdir={output}")
-        .config("spark.local.dir", output)  # a killed process leaves its files behind
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
-    sparkinesis.register(spark)
+    spark = killable_session("local[4]", output)  # tasks wait more for calls than for a core
     folder = Path(output)
     number = F.substring(F.col("data").cast("string"), 1, DIGITS).cast("int").alias("number")
 

@@ -2,13 +2,43 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+import sparkinesis
+from sparkinesis.local.java import use_java
+
 REGION = "us-east-1"
+
+
+def killable_session(master: str, folder: str) -> SparkSession:
+    """A session of a process that a test kills, with the source; its files are in ``folder``."""
+    use_java()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    spark = (
+        SparkSession.builder.master(master)
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.driver.extraJavaOptions", f"-Djava.io.tmpdir={folder}")
+        .config("spark.local.dir", folder)  # a killed process leaves its files behind
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    sparkinesis.register(spark)
+    return spark
+
+
+def rows_dropped(progress: Iterable[Any]) -> int:
+    """The rows that the operators of a query's batches have dropped as late."""
+    operators = (operator for each in progress for operator in each.stateOperators)
+    return sum(operator.numRowsDroppedByWatermark for operator in operators)
 
 
 def read_stream(spark: SparkSession, endpoint: str, stream: str, **options: str) -> DataFrame:

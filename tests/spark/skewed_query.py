@@ -6,18 +6,15 @@ dropped as late as lines of ``dropped``. The query ends when it has read everyth
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-import sparkinesis
-from sparkinesis.local.java import use_java
-from tests.spark.reading import read_stream, start_patiently
+from tests.spark.reading import killable_session, read_stream, rows_dropped, start_patiently
 
 TIME = "approximateArrivalTimestamp"
 WINDOW = "1 minute"
@@ -41,26 +38,15 @@ class Listener(StreamingQueryListener):
 
     def onQueryProgress(self, event: Any) -> None:
         progress = event.progress
-        dropped = sum(each.numRowsDroppedByWatermark for each in progress.stateOperators)
+        dropped = rows_dropped([progress])
         with self._path.open("a") as file:
             file.write(f"{progress.batchId} {progress.numInputRows} {dropped}\n")
 
 
 def main(endpoint: str, streams: str, output: str, limit: str) -> None:
-    use_java()
-    os.environ["PYSPARK_PYTHON"] = sys.executable
     folder = Path(output)
-    spark = (
-        SparkSession.builder.master("local[4]")  # tasks wait more for calls than for a core
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.driver.extraJavaOptions", f"-Djava.io.tmpdir={output}")
-        .config("spark.local.dir", output)  # a killed process leaves its files behind
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
+    spark = killable_session("local[4]", output)  # tasks wait more for calls than for a core
     spark.streams.addListener(Listener(folder / "dropped"))
-    sparkinesis.register(spark)
     rows = read_stream(
         spark,
         endpoint,

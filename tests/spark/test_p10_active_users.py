@@ -16,7 +16,7 @@ from pyspark.errors import StreamingQueryException
 from examples.active_users.board import evicted_at
 from examples.active_users.query import active_users
 from sparkinesis.local import LocalServer, ManualClock
-from tests.spark.reading import read_stream
+from tests.spark.reading import read_stream, rows_dropped
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -141,11 +141,7 @@ class Watch:
             .start()
         )
         query.awaitTermination()
-        self.dropped += sum(
-            operator.numRowsDroppedByWatermark
-            for progress in query.recentProgress
-            for operator in progress.stateOperators
-        )
+        self.dropped += rows_dropped(query.recentProgress)
 
     def _note(self, batch: DataFrame, _: int) -> None:
         evicted = batch.where("not active").collect()

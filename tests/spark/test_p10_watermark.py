@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sparkinesis.local import LocalServer, ManualClock
-from tests.spark.reading import read_stream
+from tests.spark.reading import read_stream, rows_dropped
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,15 +50,11 @@ def put(kinesis: Any, second: int, busy: int, light: int) -> None:
     assert kinesis.put_records(StreamName="skewed", Records=entries)["FailedRecordCount"] == 0
 
 
-def run(spark: SparkSession, server: LocalServer, checkpoint: str, **options: str) -> Backlog:
-    return Backlog(spark, server, checkpoint, options)
-
-
 class Backlog:
     """Queries of the whole backlog in limited batches, and their results."""
 
     def __init__(
-        self, spark: SparkSession, server: LocalServer, checkpoint: str, options: dict[str, str]
+        self, spark: SparkSession, server: LocalServer, checkpoint: str, **options: str
     ) -> None:
         self._spark = spark
         self._checkpoint = checkpoint
@@ -84,12 +80,7 @@ class Backlog:
         query.awaitTermination()
         progress = query.recentProgress
         read = sum(each.numInputRows for each in progress)
-        dropped = sum(
-            operator.numRowsDroppedByWatermark
-            for each in progress
-            for operator in each.stateOperators
-        )
-        return self._spark.table(name), read, dropped
+        return self._spark.table(name), read, rows_dropped(progress)
 
 
 def counted(backlog: Backlog, name: str) -> tuple[int, int, int]:
@@ -106,14 +97,14 @@ def test_p10_a_windowed_count_of_a_skewed_backlog_counts_every_record(
     spark: SparkSession, server: LocalServer, checkpoint: str
 ) -> None:
     """61,200 records; the two that make the watermark pass are in an open window."""
-    count, read, dropped = counted(run(spark, server, checkpoint), "together")
+    count, read, dropped = counted(Backlog(spark, server, checkpoint), "together")
     assert (count, read, dropped) == (COUNT, COUNT + 2, 0)
 
 
 def test_p10_a_windowed_count_loses_records_where_shards_may_be_apart(
     spark: SparkSession, server: LocalServer, checkpoint: str
 ) -> None:
-    backlog = run(spark, server, checkpoint, maxShardDrift="unbounded")
+    backlog = Backlog(spark, server, checkpoint, maxShardDrift="unbounded")
     count, read, dropped = counted(backlog, "apart")
     print(f"counted {count:,} of {read:,}, dropped {dropped:,}")
     assert read == COUNT + 2
@@ -124,7 +115,7 @@ def test_p10_a_windowed_count_loses_records_where_shards_may_be_apart(
 def test_p10_deduplication_of_a_skewed_backlog_keeps_every_record(
     spark: SparkSession, server: LocalServer, checkpoint: str
 ) -> None:
-    backlog = run(spark, server, checkpoint)
+    backlog = Backlog(spark, server, checkpoint)
     unique = backlog.rows.dropDuplicatesWithinWatermark(["data"]).select("data")
     table, read, dropped = backlog.finish(unique, "unique")
     assert (table.count(), read, dropped) == (COUNT + 2, COUNT + 2, 0)

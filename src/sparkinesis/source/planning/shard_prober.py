@@ -355,7 +355,7 @@ class ShardProber:
                 records = self._check.check_start(self._shard_id, self._positions[0], fetched)
                 self._start_is_checked = records is not None
             self._lag_ms = fetched.page.millis_behind_latest or 0
-            self.at_tip = cursor.at_end or not self._lag_ms
+            self.at_tip = _is_last(cursor, fetched)
             if records or self.at_tip:
                 break
         self._note_end(cursor, fetched)
@@ -405,7 +405,7 @@ class ShardProber:
         while True:
             fetched = cursor.fetch(limit)
             records = fetched.page.records
-            is_all = cursor.at_end or not fetched.page.millis_behind_latest
+            is_all = _is_last(cursor, fetched)
             if records or is_all:
                 break
         self._note_end(cursor, fetched)
@@ -438,9 +438,9 @@ class ShardProber:
         """Return a sample of the records that follow ``sample``."""
         fetched = sample.cursor.fetch(FIRST_LIMIT)
         self._note_end(sample.cursor, fetched)
-        is_all = sample.cursor.at_end or not fetched.page.millis_behind_latest
-        records = fetched.page.records or (() if is_all else sample.records)
-        if not fetched.page.records and not is_all:
+        is_all = _is_last(sample.cursor, fetched)
+        records = fetched.page.records
+        if not records and not is_all:
             return sample
         return _Sample(sample.since, [*sample.records[-1:], *records], sample.cursor, is_all)
 
@@ -504,7 +504,7 @@ class ShardProber:
         while True:
             fetched = cursor.fetch(MAX_RECORDS_PER_CALL)
             self._note_end(cursor, fetched)
-            is_over = cursor.at_end or not fetched.page.millis_behind_latest
+            is_over = _is_last(cursor, fetched)
             found = _Sample(instant + 1, fetched.page.records, cursor, is_over)
             place = found.first_after(instant)
             if place is not None:
@@ -522,6 +522,11 @@ class ShardProber:
             self._fetch_on(MAX_RECORDS_PER_CALL)
         self._update()
         return self._end_in_hand(self.survey.count(instant))
+
+
+def _is_last(cursor: ShardCursor, fetched: Fetched) -> bool:
+    """Return True if no record follows the page that a cursor has fetched: the tip or the end."""
+    return cursor.at_end or not fetched.page.millis_behind_latest
 
 
 def _arrival_ms(record: Record) -> int:
