@@ -250,7 +250,7 @@ class ExecutorWorker:
                 application = replace(self._spec.application, worker_id=self._worker_id)
                 worker = self._built_worker = application.worker()
                 if self._stop_starting.is_set():
-                    worker.request_shutdown()
+                    worker.request_shutdown(self._shutdown_within)
                 worker.start()
             except BaseException as error:  # noqa: BLE001 - reported to the driver
                 self._events.put(_StartFinished(None, error))
@@ -279,7 +279,7 @@ class ExecutorWorker:
 
         threading.Thread(target=wait, name="wait-for-worker", daemon=True).start()
         if self._shutdown_within is not None:
-            self._shut_down_worker(self._shutdown_within)
+            worker.request_shutdown(self._shutdown_within)
         return None
 
     def _leave(self, why: str) -> Ended | None:
@@ -297,25 +297,16 @@ class ExecutorWorker:
                 return Ended(True)
             self._stop_starting.set()
             if self._built_worker is not None:
-                self._built_worker.request_shutdown()
+                self._built_worker.request_shutdown(timeout)
             self._give_up_at = min(self._give_up_at, time.monotonic() + timeout)
         elif not again:
-            self._shut_down_worker(timeout)
+            self._worker.request_shutdown(timeout)
         return None
-
-    def _shut_down_worker(self, timeout: float) -> None:
-        assert self._worker is not None
-        threading.Thread(
-            target=self._log_place.run,
-            args=(self._worker.shutdown, timeout),
-            name="shutdown",
-            daemon=True,
-        ).start()
 
     def _report_shutdown_request(self) -> None:
         """Report a record processor's request to shut down the application, and shut down.
 
-        A failed worker shuts down too. The time limit holds even if a record processor hangs.
+        A failed worker shuts down too.
         """
         worker = self._worker
         if worker is None or self._shutdown_within is not None or not worker.is_shutting_down:

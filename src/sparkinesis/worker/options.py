@@ -250,7 +250,8 @@ class WorkerOptions:
     """Default: True. Delete the leases of finished shards once their children are being read (KCL
     ``cleanupLeasesUponShardCompletion``)."""
     shutdown_timeout: float = 30.0
-    """Default: 30 s. The time in which record processors may finish after SIGTERM or SIGINT.
+    """Default: 30 s. The time in which record processors may finish once a shutdown is requested,
+    by a signal, a record processor or a method, or once the worker has failed.
     ``Worker.shutdown(timeout)`` overrides it."""
     table: LeaseTableOptions = field(default_factory=LeaseTableOptions)
     """The properties of a lease table that is created."""

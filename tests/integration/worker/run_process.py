@@ -1,8 +1,10 @@
 """Runs an application as a user's program does; the test sends it signals.
 
-Usage: python -m tests.integration.worker.run_process ENDPOINT STREAM polite|stuck
+Usage: python -m tests.integration.worker.run_process ENDPOINT STREAM polite|stuck|divided
 
-Prints a line when the first records have come. ``stuck``: never returns from process_records.
+Prints a line when the first records of a shard have come. ``stuck``: never returns from
+process_records. ``divided``: the record ``stuck`` does not let it return, and the record ``last``
+requests the shutdown then.
 """
 
 from __future__ import annotations
@@ -14,16 +16,25 @@ from sparkinesis.worker.application import Application
 from sparkinesis.worker.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.options import WorkerOptions
-from sparkinesis.worker.processor import RecordProcessor
+from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
 from tests import pace
 
 
 class Processor(RecordProcessor):
     is_stuck = False
+    one_is_stuck = threading.Event()
+    shard: ProcessorShard
+
+    def initialize(self, shard: ProcessorShard) -> None:
+        self.shard = shard
 
     def process_records(self, batch: RecordBatch, checkpointer: Checkpointer) -> None:
         print("ready", flush=True)
-        if self.is_stuck:
+        if batch.records[-1].data == b"last":
+            self.one_is_stuck.wait()
+            self.shard.request_shutdown()
+        if self.is_stuck or batch.records[-1].data == b"stuck":
+            self.one_is_stuck.set()
             threading.Event().wait()
 
     def shutdown_requested(self, checkpointer: Checkpointer) -> None:
@@ -39,7 +50,11 @@ def main(endpoint: str, stream: str, manner: str) -> None:
         region="us-east-1",
         endpoint=endpoint,
         initial_position="trim_horizon",
-        options=WorkerOptions(failover_time=pace.seconds(2.0), idle_time=0.2),
+        options=WorkerOptions(
+            failover_time=pace.seconds(2.0),
+            idle_time=0.2,
+            shutdown_timeout=0.5 if manner == "divided" else 30,
+        ),
     ).run()
     print("ended", flush=True)
 

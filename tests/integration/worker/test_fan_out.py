@@ -234,6 +234,18 @@ def test_a_consumer_stays(
     assert consumers(kinesis, stream) == [stream]
 
 
+def test_the_wait_for_other_workers_ends_with_the_time_for_the_shutdown(
+    make: Make, start: Start, kinesis: Any, stream: str
+) -> None:
+    """Two readings of the table, which the last worker waits for, are minutes apart here."""
+    options = {"failover_time": 20 * PATIENCE}
+    worker = start(make(FanOutOptions(deregister=True), options=options))
+    began = time.monotonic()
+    assert worker.shutdown(1.0) is False
+    assert time.monotonic() - began < PATIENCE
+    assert consumers(kinesis, stream) == [stream]
+
+
 def test_a_service_that_fails_does_not_hold_up_the_end(
     make: Make, start: Start, kinesis: Any, server: LocalServer, stream: str
 ) -> None:

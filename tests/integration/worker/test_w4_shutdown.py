@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.errors import LeaseLostError
+from sparkinesis.errors import LeaseLostError, ProcessorError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.local import LocalServer
 from sparkinesis.worker.application import Application
@@ -211,6 +212,84 @@ def test_a_processor_asks_for_the_shutdown(
     assert checkpoint_of(application) == ExtendedSequenceNumber(last)
 
 
+def one_asks_while_another_hangs(
+    journal: Journal, go_on: threading.Event, ask: Callable[[Journaling], Any]
+) -> Callable[[], Journaling]:
+    """The first shard hangs; once it does, the second one calls ``ask``."""
+    is_stuck = threading.Event()
+
+    class Processor(Journaling):
+        def process_records(self, batch: Any, checkpointer: Any) -> Any:
+            super().process_records(batch, checkpointer)
+            if self.shard.id == FIRST:
+                is_stuck.set()
+                go_on.wait()
+                return None
+            assert is_stuck.wait(PATIENCE)
+            return ask(self)
+
+    return lambda: Processor(journal)
+
+
+async def _too_late() -> None: ...
+
+
+def _bad_answer(_: Journaling) -> Any:
+    answer = _too_late()
+    answer.close()
+    return answer
+
+
+@pytest.mark.parametrize("ending", ["request", "failure"])
+def test_a_processor_that_hangs_does_not_hold_up_another_processors_shutdown(
+    application: Make,
+    kinesis: Any,
+    stream: str,
+    journal: Journal,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    ending: str,
+) -> None:
+    go_on = threading.Event()
+    ask = (lambda one: one.shard.request_shutdown()) if ending == "request" else _bad_answer
+    put_at(kinesis, stream, b"stuck")
+    put_at(kinesis, stream, b"asks", UPPER)
+    processor = one_asks_while_another_hangs(journal, go_on, ask)
+    worker = application(processor=processor, options={"shutdown_timeout": 0.5}).worker().start()
+    with contextlib.suppress(ProcessorError):
+        assert worker.wait(PATIENCE)
+    assert not worker.was_graceful
+    assert (worker.failure is None) == (ending == "request")
+    assert owners(application) == {FIRST: None, SECOND: None}
+    warnings = [one.message for one in caplog.records if "time for the shutdown" in one.message]
+    assert len(warnings) == 1
+    assert f"the record processors of {FIRST} have not finished" in warnings[0]
+    assert "raise shutdown_timeout" in warnings[0]
+    go_on.set()
+
+
+def test_the_earliest_end_of_several_requests_counts(
+    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
+) -> None:
+    at_work, go_on = threading.Event(), threading.Event()
+
+    def hang(batch: Any, checkpointer: Any) -> None:
+        at_work.set()
+        go_on.wait()
+
+    put_at(kinesis, stream, b"x")
+    worker = start(application(processor=lambda: Journaling(journal, on_records=hang)))
+    assert at_work.wait(PATIENCE)
+    worker.request_shutdown(100 * PATIENCE)
+    assert not worker.wait(0)
+    worker.request_shutdown(0.5)
+    worker.request_shutdown(100 * PATIENCE)
+    assert worker.wait(PATIENCE)
+    assert not worker.was_graceful
+    assert owners(application) == {FIRST: None, SECOND: None}
+    go_on.set()
+
+
 def test_a_worker_that_was_never_started_ends_at_once(application: Make) -> None:
     worker = application().worker()
     began = time.monotonic()
@@ -274,6 +353,19 @@ def test_a_signal_shuts_a_process_down(
         assert program.wait(PATIENCE) == 0
     assert owners(application) == {FIRST: None, SECOND: None}
     assert checkpoint_of(application) == ExtendedSequenceNumber(last)
+
+
+def test_a_process_ends_although_a_processor_that_did_not_ask_hangs(
+    application: Make, server: LocalServer, kinesis: Any, stream: str
+) -> None:
+    put_at(kinesis, stream, b"stuck")
+    put_at(kinesis, stream, b"last", UPPER)
+    with Program(server, stream, "divided") as program:
+        assert program.line() == "ready"
+        assert program.line() == "ready"
+        assert program.line() == "ended"
+        assert program.wait(PATIENCE) == 0
+    assert owners(application) == {FIRST: None, SECOND: None}
 
 
 def test_a_second_signal_forces_it(

@@ -20,6 +20,9 @@ from sparkinesis.worker.retrieval.ahead import RetrievalMode
 
 _log = logging.getLogger(__name__)
 
+_LISTED = 5
+"""The most shards that a log line lists."""
+
 
 class ConsumerLoop:
     """Runs a shard consumer for each lease that the worker holds, until all have ended."""
@@ -54,7 +57,8 @@ class ConsumerLoop:
         limit = self._options.processing_time_limit
         pause = min(1.0, self._options.renew_interval, limit or 1.0)
         while not self._update():
-            self._state.wait_for_change(pause)
+            left = self._state.shutdown_seconds_left
+            self._state.wait_for_change(min(pause, left) if left else pause)
         self._end_worker()
 
     def _update(self) -> bool:
@@ -69,6 +73,8 @@ class ConsumerLoop:
         state = self._state
         self._reap_ended()
         held = self._coordinator.held()
+        if state.force_overdue_shutdown():
+            self._log_unfinished()
         for consumer in list(state.consumers.values()):
             lease = consumer.held
             if state.shutdown_forced:
@@ -87,6 +93,16 @@ class ConsumerLoop:
                 self._start_consumer(lease)
         self._check_processing_time()
         return False
+
+    def _log_unfinished(self) -> None:
+        """Log the shards whose record processors had not finished when a shutdown's time was up."""
+        if shards := sorted(self._state.consumers):
+            _log.warning(
+                "The time for the shutdown is up, and the record processors of %s have not "
+                "finished. Their leases are released: other workers process the records since the "
+                "last checkpoint again. If the processors need longer, raise shutdown_timeout.",
+                ", ".join(shards[:_LISTED]) + (" and more" if len(shards) > _LISTED else ""),
+            )
 
     def _reap_ended(self) -> None:
         """Remove the consumers whose threads have ended."""
@@ -183,13 +199,18 @@ class ConsumerLoop:
         _log.info("The worker %s has ended.", self._settings.worker_id)
         state.ended.set()
 
+    def _wait_while_shutting_down(self, seconds: float) -> bool:
+        """Wait; return False, as soon as the shutdown's time is up, if that comes first."""
+        state, until = self._state, self._settings.clock() + seconds
+        while not state.shutdown_forced and (left := until - self._settings.clock()) > 0:
+            state.wait_for_change(min(left, state.shutdown_seconds_left))
+            state.force_overdue_shutdown()
+        return not state.shutdown_forced
+
     def _is_last_worker(self) -> bool:
         """Wait for other workers to take the released leases; return True if none did."""
-        state = self._state
-        with state.changed:
-            two_rounds = 2 * self._options.taker_interval
-            if state.changed.wait_for(lambda: state.shutdown_forced, two_rounds):
-                return False
+        if not self._wait_while_shutting_down(2 * self._options.taker_interval):
+            return False
         try:
             return not self._coordinator.other_owners()
         except SparkinesisError as error:

@@ -85,9 +85,9 @@ class Worker:
             thread.start()
         return self
 
-    def request_shutdown(self) -> None:
+    def request_shutdown(self, timeout: float | None = None) -> None:
         """Begin a graceful shutdown, and return at once. See `shutdown`."""
-        self._state.request_shutdown()
+        self._state.request_shutdown(timeout)
 
     def shutdown(self, timeout: float | None = None) -> bool:
         """Shut down gracefully, and wait until the worker has ended.
@@ -96,23 +96,21 @@ class Worker:
         ``shutdown_requested``, and its lease is released, so that other workers take it at once.
 
         timeout: seconds until leases are released without waiting for record processors; None:
-        the option ``shutdown_timeout``.
+        the option ``shutdown_timeout``. If the shutdown was requested before, the earlier of the
+        two ends counts.
 
         Returns True if all record processors had finished in time. Returns False at once when
         called by a record processor, which cannot wait for itself.
         """
         state, options = self._state, self._settings.options
-        state.request_shutdown()
+        state.request_shutdown(timeout)
         if threading.current_thread() in list(state.consumer_threads.values()):
             return False
         if not state.loops:
             state.ended.set()  # never started, or starting failed
-        seconds = options.shutdown_timeout if timeout is None else timeout
-        if state.ended.wait(seconds):
-            return not state.shutdown_forced
-        state.force_shutdown()
-        state.ended.wait(options.failover_time)
-        return False
+        # The thread that runs the consumers ends the shutdown, however it was requested.
+        has_ended = state.ended.wait(state.shutdown_seconds_left + options.failover_time)
+        return has_ended and not state.shutdown_forced
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the worker has ended, at most ``timeout`` seconds; returns True if it has.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 
 from sparkinesis.worker.lifecycle.consumer import ShardConsumer
@@ -37,6 +38,8 @@ class WorkerState:
         self.records_of_ended = 0
         """User records processed by consumers that have ended."""
         self._settings = settings
+        self._give_up_at = math.inf
+        """The time, by the worker's clock, at which a shutdown stops waiting for processors."""
         self._is_dirty = False
 
     def notify(self) -> None:
@@ -51,18 +54,30 @@ class WorkerState:
             self.changed.wait_for(lambda: self._is_dirty, timeout)
             self._is_dirty = False
 
-    def request_shutdown(self) -> None:
-        """Begin a graceful shutdown."""
+    def request_shutdown(self, timeout: float | None = None) -> None:
+        """Begin a graceful shutdown, which waits for record processors for ``timeout`` seconds.
+
+        None: the option ``shutdown_timeout``. Of several requests, the one that ends first counts.
+        """
+        seconds = self._settings.options.shutdown_timeout if timeout is None else timeout
         with self.changed:
             self.shutdown_requested = True
+            self._give_up_at = min(self._give_up_at, self._settings.clock() + seconds)
             self.stop_taking.set()
             self.notify()
 
-    def force_shutdown(self) -> None:
-        """End a graceful shutdown without waiting for record processors."""
+    @property
+    def shutdown_seconds_left(self) -> float:
+        """Seconds until a shutdown stops waiting for record processors; infinite without one."""
+        return max(0.0, self._give_up_at - self._settings.clock())
+
+    def force_overdue_shutdown(self) -> bool:
+        """Stop waiting for record processors if the time is up; return True if this call does."""
         with self.changed:
+            if self.shutdown_forced or self.shutdown_seconds_left > 0:
+                return False
             self.shutdown_forced = True
-            self.notify()
+            return True
 
     def fail(self, error: BaseException) -> None:
         """Shut the worker down, and let `Worker.wait` raise ``error``."""

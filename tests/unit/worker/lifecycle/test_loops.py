@@ -12,7 +12,9 @@ from sparkinesis.worker.lifecycle.worker_state import WorkerState
 
 def test_a_shutdown_reaches_the_taking_of_leases_that_has_begun() -> None:
     settings: Any = SimpleNamespace(
-        clock=lambda: 0.0, options=SimpleNamespace(taker_interval=0.0), worker_id="me"
+        clock=lambda: 0.0,
+        worker_id="me",
+        options=SimpleNamespace(taker_interval=0.0, shutdown_timeout=30.0),
     )
     state = WorkerState(settings)
     seen: list[bool] = []
