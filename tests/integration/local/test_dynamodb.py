@@ -104,6 +104,45 @@ def test_without_moto_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
         LocalServer(dynamodb=True).start()
 
 
+NOT_INSTALLED = """
+antlr4 aws_xray_sdk cfnlint graphql joserfc jsonpath_ng jsonschema networkx openapi_spec_validator
+pyparsing sympy
+"""
+
+
+def test_dynamodb_and_sts_need_nothing_of_the_other_services(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The extra `local` does without what moto's own extra `server` installs for all services."""
+    for name in NOT_INSTALLED.split():
+        (tmp_path / f"{name}.py").write_text(f"raise ModuleNotFoundError(name={name!r})")
+    paths = [str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+    with LocalServer() as server:
+        assert once(server, "sts").get_caller_identity()["Account"]
+        dynamodb = once(server, "dynamodb")
+        dynamodb.create_table(
+            TableName="leases",
+            KeySchema=[{"AttributeName": "leaseKey", "KeyType": "HASH"}],
+            AttributeDefinitions=[{"AttributeName": "leaseKey", "AttributeType": "S"}],
+            BillingMode="PAY_PER_REQUEST",
+        )
+        dynamodb.put_item(TableName="leases", Item={"leaseKey": {"S": "a"}, "owner": {"S": "one"}})
+        # One statement for our own code, and one for moto's parser.
+        dynamodb.batch_execute_statement(
+            Statements=[
+                {
+                    "Statement": 'UPDATE "leases" SET owner=? WHERE leaseKey=? AND owner=?',
+                    "Parameters": [{"S": "two"}, {"S": "a"}, {"S": "one"}],
+                }
+            ]
+        )
+        (answer,) = dynamodb.batch_execute_statement(
+            Statements=[{"Statement": "SELECT * FROM leases WHERE leaseKey = 'a'"}]
+        )["Responses"]
+        assert answer["Item"]["owner"] == {"S": "two"}
+
+
 PARENT = """
 import sys, time
 from sparkinesis.local import LocalServer, LocalServerError
