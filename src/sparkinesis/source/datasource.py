@@ -33,7 +33,7 @@ from pyspark.sql.streaming.datasource import (
 from sparkinesis.errors import OptionError
 from sparkinesis.source.offsets import from_json, ranges, to_json
 from sparkinesis.source.options.allowance import NO_LIMIT
-from sparkinesis.source.options.option_table import Options
+from sparkinesis.source.options.option_table import Options, Use
 from sparkinesis.source.options.read_options import StreamReadOptions, stream_read_options
 from sparkinesis.source.planning.read_tasks import share_out
 from sparkinesis.stream.position import ShardRange
@@ -71,22 +71,27 @@ class KinesisDataSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         self._options = Options(options)
-        self._options.addresses()  # raises at once if they are wrong
+        if not self._options.unknown:  # else a misspelled streamName would be told to be missing
+            self._options.addresses()  # raises at once if they are wrong
 
     @classmethod
     def name(cls) -> str:
         return "kinesis"
 
     def schema(self) -> str:
+        # Spark asks for it in load() of a read, and never for a write.
+        self._options.check_use(Use.READ, Use.READ_STREAM)
         return SCHEMA
 
-    def reader(self, schema: StructType) -> KinesisBatchReader:  # noqa: ARG002
+    def reader(self, schema: StructType) -> KinesisBatchReader:
         from sparkinesis.source.batch.batch_reader import batch_reader  # noqa: PLC0415 - see above
         from sparkinesis.source.options.batch_read_options import batch_read_options  # noqa: PLC0415
 
+        _check_read_schema(schema)
         return batch_reader(batch_read_options(self._options))
 
-    def streamReader(self, schema: StructType) -> KinesisStreamReader:  # noqa: ARG002, N802
+    def streamReader(self, schema: StructType) -> KinesisStreamReader:  # noqa: N802
+        _check_read_schema(schema)
         return KinesisStreamReader(stream_read_options(self._options))
 
     def writer(self, schema: StructType, overwrite: bool) -> KinesisWriter:
@@ -108,6 +113,18 @@ class KinesisDataSource(DataSource):
             )
         check_schema(schema, ordered=options.ordered)
         return options
+
+
+def _check_read_schema(schema: StructType) -> None:
+    """Raise `OptionError` for a schema that the user chose by ``.schema(...)`` of the reader."""
+    columns = ", ".join(f"{f.name} {f.dataType.simpleString().upper()}" for f in schema.fields)
+    if columns and columns != SCHEMA:
+        raise OptionError(
+            f"A read of the kinesis source has fixed columns, and .schema(...) asks for others: "
+            f"{columns}. Leave out .schema(...) and parse the column data of the rows, for example "
+            'JSON: .load().select(from_json(col("data").cast("string"), schema)). The columns are: '
+            f"{SCHEMA}."
+        )
 
 
 class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -87,7 +87,9 @@ class Application:
     region: str | None = None
     endpoint: str | None = None
     dynamodb_endpoint: str | None = None
-    initial_position: Literal["latest", "trim_horizon"] | datetime = "latest"
+    initial_position: Literal["latest", "LATEST", "trim_horizon", "TRIM_HORIZON"] | datetime = (
+        "latest"
+    )
     on_error: OnError = RETRY
     worker_id: str | None = None
     options: WorkerOptions = DEFAULT_OPTIONS

@@ -22,6 +22,20 @@ LONGEST = 3_652 * 86_400.0
 
 Bytes: TypeAlias = int
 
+LONGEST_WAIT = 3_600.0
+"""Seconds: the longest of the waits that the KCL's options give in milliseconds."""
+
+_WAITS = (
+    "failover_time",
+    "handoff_timeout",
+    "idle_time",
+    "parent_poll_interval",
+    "task_backoff",
+    "audit_interval",
+    "cleanup_interval",
+    "shutdown_timeout",
+)
+
 _MOST = {"int": 2**31 - 1, "Bytes": 2**63 - 1, "float": LONGEST}
 _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "bool": ((bool,), "True or False"),
@@ -43,6 +57,18 @@ def check_types(options: Any) -> None:
         is_sane = kind == "bool" or (is_of_type and abs(value) <= _MOST[kind])
         if not is_of_type or not is_sane:
             raise OptionError(f"{each.name} is {_shown(value)}; it must be {wanted}.")
+
+
+def _check_waits(options: Any) -> None:
+    """Raise `OptionError` for a wait of over an hour: most likely it is meant in milliseconds."""
+    for name in _WAITS:
+        seconds = getattr(options, name)
+        if seconds > LONGEST_WAIT:
+            raise OptionError(
+                f"{name} is {seconds:g} seconds, which is {seconds / 3600:.1f} hours; it must be "
+                f"at most {LONGEST_WAIT:,.0f}, one hour. The KCL's options are in milliseconds, "
+                f"these are in seconds: did you mean {seconds / 1000:g}?"
+            )
 
 
 def _shown(value: object) -> str:
@@ -166,7 +192,7 @@ class AheadLimits:
 @public
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
-    """The options of a worker. Durations are in seconds.
+    """The options of a worker. Durations are in seconds, and waits at most an hour.
 
     Raises `OptionError` for a value that cannot be used.
     """
@@ -258,6 +284,7 @@ class WorkerOptions:
 
     def __post_init__(self) -> None:
         check_types(self)
+        _check_waits(self)
         for name in ("failover_time", "audit_interval", "cleanup_interval"):
             _at_least(self, name, 0.1)
         for name in ("handoff_timeout", "idle_time", "task_backoff", "parent_poll_interval"):

@@ -15,6 +15,8 @@ from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, Initi
     ("text", "place"),
     [
         ("latest", LATEST),
+        ("LATEST", LATEST),
+        ("trim_horizon", TRIM_HORIZON),
         (" TRIM_HORIZON ", TRIM_HORIZON),
         ("1970-01-01T00:00:01.002Z", AtTimestamp(1002)),
         ("1970-01-01T01:00:00.001999+01:00", AtTimestamp(1)),

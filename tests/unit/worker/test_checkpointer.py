@@ -105,6 +105,12 @@ def test_a_checkpoint_is_settled_once_nothing_that_was_delivered_lies_behind_it(
     assert settled == [at("TRIM_HORIZON"), None, None, at("20:3")]
 
 
+@pytest.mark.parametrize("text", ["latest", "LATEST", "trim_horizon", "TRIM_HORIZON"])
+def test_a_shard_is_moved_to_a_position_in_any_case(checkpointer: Checkpointer, text: str) -> None:
+    checkpointer.reset(text)
+    assert str(checkpointer.last) == text.upper()
+
+
 def test_nothing_is_settled_while_a_shard_is_moved_or_has_ended(
     checkpointer: Checkpointer,
 ) -> None:

@@ -109,6 +109,41 @@ def test_the_consumer_of_an_application_is_checked() -> None:
 
 
 @pytest.mark.parametrize(
+    "name",
+    [
+        "failover_time",
+        "handoff_timeout",
+        "idle_time",
+        "parent_poll_interval",
+        "task_backoff",
+        "audit_interval",
+        "cleanup_interval",
+        "shutdown_timeout",
+    ],
+)
+def test_a_wait_in_milliseconds_is_refused_with_the_likely_meaning(name: str) -> None:
+    given: dict[str, Any] = {name: 10_000}
+    with pytest.raises(OptionError) as caught:
+        WorkerOptions(**given)
+    assert str(caught.value) == (
+        f"{name} is 10000 seconds, which is 2.8 hours; it must be at most 3,600, one hour. The "
+        "KCL's options are in milliseconds, these are in seconds: did you mean 10?"
+    )
+    assert getattr(WorkerOptions(**{**given, name: 3_600}), name) == 3_600
+
+
+def test_ages_and_limits_of_processing_may_be_longer_than_an_hour() -> None:
+    options = WorkerOptions(skip_older_than=86_400, processing_time_limit=7_200)
+    assert (options.skip_older_than, options.processing_time_limit) == (86_400, 7_200)
+
+
+@pytest.mark.parametrize("text", ["latest", "LATEST", "Trim_Horizon", "TRIM_HORIZON"])
+def test_the_names_of_initial_positions_are_not_case_sensitive(text: Any) -> None:
+    initial = Application("app", "s", Processor, initial_position=text).initial()
+    assert str(initial) == text.upper()
+
+
+@pytest.mark.parametrize(
     ("changed", "why"),
     [
         ({"initial_position": "newest"}, "initial_position"),

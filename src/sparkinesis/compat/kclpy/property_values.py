@@ -49,12 +49,18 @@ def integer(low: int, high: int = 2**31 - 1) -> Callable[[str], int]:
     return read
 
 
-def millis(low: int = 0) -> Callable[[str], float]:
+LONGEST_WAIT = 3_600_000
+"""Milliseconds: the longest wait that `WorkerOptions` takes."""
+
+
+def millis(low: int = 0, high: int | None = LONGEST_WAIT) -> Callable[[str], float]:
     """Return a parser of whole milliseconds, which returns seconds."""
 
     def read(value: str) -> float:
         if not re.fullmatch(r"[0-9]{1,15}", value) or int(value) < low:
             raise ValueError(f"must be a whole number of milliseconds, at least {low}")
+        if high is not None and int(value) > high:
+            raise ValueError(f"must be at most {high:,} milliseconds, which is an hour")
         return int(value) / 1000
 
     return read

@@ -69,7 +69,7 @@ _WORKER_KEYS: Mapping[str, tuple[str, Parser]] = {
     "parentShardPollIntervalMillis": ("parent_poll_interval", values.millis()),
     "taskBackoffTimeMillis": ("task_backoff", values.millis()),
     "cleanupLeasesUponShardCompletion": ("cleanup_leases", values.boolean),
-    "logWarningForTaskAfterMillis": ("processing_time_limit", values.millis(1)),
+    "logWarningForTaskAfterMillis": ("processing_time_limit", values.millis(1, None)),
     "shutdownGraceMillis": ("shutdown_timeout", values.millis()),
 }
 """Keys that set an option of the worker."""

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from sparkinesis.errors import OptionError
 from sparkinesis.source.offsets import ANY_SHARD, Offset, Positions
+from sparkinesis.source.options.at_timestamp import has_at_timestamp
 from sparkinesis.source.options.values import read_position
 from sparkinesis.stream.address import shown
 from sparkinesis.stream.position import FromApplication, Position, Sentinel, parse_position
@@ -28,7 +29,8 @@ def boundary(default: Position) -> Callable[[str, str | None], Boundary]:
     def read(name: str, value: str | None) -> Boundary:
         if value is None:
             return default
-        return _read_map(name, value) if value.lstrip().startswith("{") else _one(name, value)
+        is_map = value.lstrip().startswith("{") and not has_at_timestamp(value)
+        return _read_map(name, value) if is_map else _one(name, value)
 
     return read
 

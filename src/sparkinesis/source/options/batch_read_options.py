@@ -27,7 +27,7 @@ def batch_read_options(options: Options) -> BatchReadOptions:
     options.check_use(Use.READ)
     reading = read_options(options)
     start, end = (
-        boundary_by_stream(options.given.get(name, name), options[name], reading.streams)
+        boundary_by_stream(name, options[name], reading.streams)
         for name in ("startingPosition", "endingPosition")
     )
     return BatchReadOptions(reading, start, end, options["filterPushdown"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
@@ -35,9 +35,7 @@ from sparkinesis.source.options.values import (
     read_text,
     size,
 )
-from sparkinesis.stream.address import (
-    StreamAddress,
-)
+from sparkinesis.stream.address import StreamAddress, shown
 from sparkinesis.stream.credentials import CredentialSource
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON
 from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL
@@ -114,7 +112,10 @@ _CREDENTIALS = re.compile(r"(aws|sts)*(access|secret|secretaccess)key(id)?|(aws|
 
 
 class Options:
-    """The options of one query, each parsed and checked by itself. Raises `OptionError`."""
+    """The options of one query, each parsed and checked by itself. Raises `OptionError`.
+
+    Unknown names are refused by `check_use`, because only a use says which options there are.
+    """
 
     def __init__(self, options: Mapping[str, str]) -> None:
         known = {name.lower(): name for name in OPTIONS}
@@ -126,35 +127,39 @@ class Options:
                     "environment variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. To assume "
                     "a role with those credentials, set the option roleArn."
                 )
-            if name.lower() not in known:
-                raise OptionError(_unknown(name))
-        self.given = {known[name.lower()]: name for name in options}
-        """The name as the user wrote it, by the option's own name; only options that are given."""
-        texts = {known[name.lower()]: text for name, text in options.items()}
+        self.unknown = tuple(name for name in options if name.lower() not in known)
+        """The names that are no option's, as Spark hands them over: in lower case."""
+        texts = {
+            known[name.lower()]: text for name, text in options.items() if name.lower() in known
+        }
+        self.given = frozenset(texts)
+        """The options that are given, by their documented names."""
         for name, text in texts.items():
             is_map = name in _MAPS and text.lstrip().startswith("{")
             if len(text) > _LONGEST and name not in _LISTS and not is_map:
                 raise OptionError(
-                    f"The option {self.given[name]} has {len(text):,} characters; it takes at most "
+                    f"The option {name} has {len(text):,} characters; it takes at most "
                     f"{_LONGEST:,}."
                 )
         self._values = {
-            name: option.read(self.given.get(name, name), texts.get(name))
-            for name, option in OPTIONS.items()
+            name: option.read(name, texts.get(name)) for name, option in OPTIONS.items()
         }
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
 
-    def check_use(self, use: Use) -> None:
-        """Raise `OptionError` if an option that is given does not apply to ``use``."""
-        for name, written in self.given.items():
-            if use not in OPTIONS[name].uses:
-                others = " and ".join(sorted(other.value for other in OPTIONS[name].uses))
-                taken = ", ".join(n for n, option in OPTIONS.items() if use in option.uses)
+    def check_use(self, *uses: Use) -> None:
+        """Raise `OptionError` if an option that is given applies to none of ``uses``.
+
+        More than one use is given if it is not known yet which of them it is.
+        """
+        if self.unknown:
+            raise OptionError(_unknown(self.unknown[0], uses))
+        for name in OPTIONS:
+            if name in self.given and OPTIONS[name].uses.isdisjoint(uses):
                 raise OptionError(
-                    f"The option {written} is for {others}, not for {use.value}, which takes: "
-                    f"{taken}."
+                    f"The option {name} is for {_named(OPTIONS[name].uses)}, not for "
+                    f"{_named(uses)}, which takes: {', '.join(_taken(uses))}."
                 )
 
     def addresses(self) -> tuple[StreamAddress, ...]:
@@ -170,7 +175,7 @@ class Options:
             for name in ("roleExternalId", "roleSessionName", "stsEndpoint"):
                 if name in self.given:
                     raise OptionError(
-                        f"The option {self.given[name]} has no effect without a role to assume: "
+                        f"The option {name} has no effect without a role to assume: "
                         "set the option roleArn too."
                     )
         return CredentialSource(
@@ -182,8 +187,22 @@ class Options:
         )
 
 
-def _unknown(name: str) -> str:
+def _named(uses: Collection[Use]) -> str:
+    return " and ".join(sorted(use.value for use in uses))
+
+
+def _taken(uses: Collection[Use]) -> list[str]:
+    return [name for name, option in OPTIONS.items() if not option.uses.isdisjoint(uses)]
+
+
+def _unknown(name: str, uses: Collection[Use]) -> str:
+    taken = _taken(uses)
     names = {known.lower(): known for known in OPTIONS}
-    near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
-    hint = f"Did you mean {names[near[0]]}? " if near else ""
-    return f"The kinesis source has no option {name!r}. {hint}It takes: {', '.join(OPTIONS)}."
+    near = next(iter(difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)), "")
+    near = names.get(near, "")
+    elsewhere = f" (of {_named(OPTIONS[near].uses)})" if near and near not in taken else ""
+    hint = f"Did you mean {near}{elsewhere}? " if near else ""
+    return (
+        f"The kinesis source has no option {shown(name)}. {hint}For {_named(uses)} it takes: "
+        f"{', '.join(taken)}."
+    )

@@ -106,13 +106,13 @@ def _min_rows(options: Options) -> int:
     least: int = options["minRowsPerTrigger"]
     if least > options["maxRecordsPerTrigger"]:
         raise OptionError(
-            f"The option {options.given['minRowsPerTrigger']} is {least}, which is more than "
-            f"{options.given['maxRecordsPerTrigger']} ({options['maxRecordsPerTrigger']:.0f}) "
+            f"The option minRowsPerTrigger is {least}, which is more than "
+            f"maxRecordsPerTrigger ({options['maxRecordsPerTrigger']:.0f}) "
             "allows. Lower the one or raise the other."
         )
     if not least and "maxTriggerDelay" in options.given:
         raise OptionError(
-            f"The option {options.given['maxTriggerDelay']} has no effect without the option "
+            "The option maxTriggerDelay has no effect without the option "
             "minRowsPerTrigger, whose rows it waits for."
         )
     return least
@@ -125,7 +125,7 @@ def _dynamodb_endpoint(options: Options) -> str | None:
         return options["endpoint"] if is_loopback(options["endpoint"]) else None
     if not isinstance(options["initialPosition"], FromApplication):
         raise OptionError(
-            f"The option {options.given['dynamodbEndpoint']} is the URL of the lease table of a "
+            "The option dynamodbEndpoint is the URL of the lease table of a "
             "KCL application, and applies to initialPosition=application:NAME only. Leave it out."
         )
     return given
@@ -146,7 +146,7 @@ def _fan_out(options: Options) -> FanOut | None:
     for other in ("consumerName", "requireConsumerDeregistration"):
         if other in options.given:
             raise OptionError(
-                f"The option {options.given[other]} applies to enhanced fan-out only. Leave it "
+                f"The option {other} applies to enhanced fan-out only. Leave it "
                 "out, or set the option consumerMode to efo."
             )
     return None

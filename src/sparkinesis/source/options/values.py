@@ -1,6 +1,6 @@
 """Parsers of single options: each returns the value of an option's text, or raises `OptionError`.
 
-Each takes the option's name, as the user wrote it, and its text; None if the option is not given.
+Each takes the option's name and its text; None if the option is not given.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable
 
 from sparkinesis.errors import OptionError
+from sparkinesis.source.options.at_timestamp import has_at_timestamp, read_at_timestamp
 from sparkinesis.stream.address import CONSUMER_NAME, REGION, TABLE_NAME, check_endpoint
 from sparkinesis.stream.credentials import DEFAULT_SESSION_NAME
 from sparkinesis.stream.position import (
@@ -22,8 +23,12 @@ from sparkinesis.stream.position import (
 )
 
 _DURATION = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?) ?(?P<unit>[a-z]*)")
-_SIZE = re.compile(r"(?P<number>[0-9]{1,18})(?P<unit>[kmgt]?)b?")
+_SIZE = re.compile(r"(?P<number>[0-9]{1,18})\s*(?:(?P<unit>[kmgt]?)(?:i?b)?|bytes?)")
 _SIZE_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_TRUTH = {
+    **dict.fromkeys(("true", "yes", "on", "1"), True),
+    **dict.fromkeys(("false", "no", "off", "0"), False),
+}
 _UNITS = {
     **dict.fromkeys(("ms", "millis", "millisecond", "milliseconds"), 0.001),
     **dict.fromkeys(("s", "sec", "second", "seconds"), 1.0),
@@ -156,8 +161,11 @@ def read_consumer_name(name: str, value: str | None) -> str | None:
 def read_position(name: str, value: str | None, others: str = "") -> InitialPosition:
     """Read ``latest`` (the default), ``trim_horizon`` or an instant. Raises `OptionError`.
 
-    ``others``: the values that the option accepts besides, for the error's text.
+    An instant may also be the JSON of Databricks' Kinesis source (`read_at_timestamp`). ``others``:
+    the values that the option accepts besides, for the error's text.
     """
+    if value is not None and has_at_timestamp(value):
+        return read_at_timestamp(name, value)
     try:
         return parse_initial_position(read_text(name, value) or "latest", others)
     except ValueError as error:
@@ -169,9 +177,12 @@ def boolean(default: bool) -> Callable[[str, str | None], bool]:
         text = "" if value is None else value.strip().lower()
         if value is None:
             return default
-        if text not in {"true", "false"}:
-            raise OptionError(f"The option {name} is {value!r}; it takes true or false.")
-        return text == "true"
+        if text not in _TRUTH:
+            raise OptionError(
+                f"The option {name} is {value!r}; it takes true or false (or yes, no, on, off, 1, "
+                "0)."
+            )
+        return _TRUTH[text]
 
     return read
 
@@ -220,9 +231,9 @@ def size(name: str, value: str | None) -> float:
     if not found or not int(found["number"]):
         raise OptionError(
             f"The option {name} is {value!r}; it takes bytes, or a whole number above 0 and a "
-            "unit, such as 512k, 64m or 1g."
+            "unit, such as 512k, 64 MB or 1g (1 MB is 1,048,576 bytes)."
         )
-    return float(int(found["number"]) * _SIZE_UNITS[found["unit"]])
+    return float(int(found["number"]) * _SIZE_UNITS[found["unit"] or ""])
 
 
 def rate(default: float) -> Callable[[str, str | None], float]:

@@ -40,7 +40,7 @@ def write_options(options: Options) -> WriteOptions:
     options.check_use(Use.WRITE)
     addresses = options.addresses()
     if len(addresses) > 1:
-        given = options.given.get("streamName") or options.given["streamARN"]
+        given = "streamName" if "streamName" in options.given else "streamARN"
         names = ", ".join(address.name for address in addresses)
         raise OptionError(
             f"The option {given} names {len(addresses)} streams ({names}), but a query writes to "

@@ -298,3 +298,11 @@ def test_the_program_that_the_daemon_would_start(tmp_path: Path) -> None:
     file.write_text("executableName =\n")
     with pytest.raises(OptionError, match="no executableName"):
         read_executable(file)
+
+
+@pytest.mark.parametrize("key", ["failoverTimeMillis", "shutdownGraceMillis"])
+def test_a_wait_of_more_than_an_hour_is_refused_in_the_files_own_unit(key: str) -> None:
+    assert settings(f"{key}=3600000").options
+    with pytest.raises(OptionError, match=f"{key} is '3600001'; must be at most 3,600,000 milli"):
+        settings(f"{key}=3600001")
+    assert settings("logWarningForTaskAfterMillis=7200000").options.processing_time_limit == 7_200

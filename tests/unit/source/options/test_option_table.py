@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+from pyspark.sql.types import (
+    BinaryType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from sparkinesis.errors import OptionError
+from sparkinesis.source.datasource import SCHEMA, KinesisDataSource
 from sparkinesis.source.options.option_table import OPTIONS, Options, Use
 from sparkinesis.source.options.read_options import FanOut, StreamReadOptions, stream_read_options
 from sparkinesis.source.options.values import known_regions
@@ -80,6 +91,46 @@ def test_names_are_not_case_sensitive() -> None:
 def test_an_instant_is_read_to_the_millisecond(text: str, ms: int) -> None:
     options = parse_options({"streamName": "flights", "initialPosition": text})
     assert options.initial_position == AtTimestamp(ms)
+
+
+@pytest.mark.parametrize("text", ["latest", "LATEST", " Latest "])
+@pytest.mark.parametrize("name", ["initialPosition", "startingPosition", "endingPosition"])
+def test_the_names_of_positions_are_not_case_sensitive(name: str, text: str) -> None:
+    assert Options({"streamName": "s", name: text})[name] is LATEST
+    horizon = text.replace("latest", "trim_horizon").replace("LATEST", "TRIM_HORIZON")
+    horizon = horizon.replace("Latest", "Trim_Horizon")
+    assert Options({"streamName": "s", name: horizon})[name] is TRIM_HORIZON
+    if name != "initialPosition":
+        found = Options({"streamName": "s", name: json.dumps({"shardId-0": text})})[name]
+        assert found == {"shardId-0": LATEST}
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("100", 100),
+        ("100b", 100),
+        ("100 bytes", 100),
+        ("512k", 512 << 10),
+        ("64m", 64 << 20),
+        ("64 MB", 64 << 20),
+        ("64MiB", 64 << 20),
+        (" 1 g ", 1 << 30),
+    ],
+)
+def test_a_size_may_have_a_blank_and_any_common_unit(text: str, size: int) -> None:
+    options = parse_options({"streamName": "s", "maxBytesPerTrigger": text})
+    assert options.allowance.bytes == size
+
+
+@pytest.mark.parametrize("text", ["true", "yes", "ON", "1", " True "])
+def test_words_for_true(text: str) -> None:
+    assert Options({"streamName": "s", "ordered": text})["ordered"] is True
+
+
+@pytest.mark.parametrize("text", ["false", "no", "Off", "0", " False "])
+def test_words_for_false(text: str) -> None:
+    assert Options({"streamName": "s", "failOnDataLoss": text})["failOnDataLoss"] is False
 
 
 def test_an_application_keeps_its_name_as_written() -> None:
@@ -193,7 +244,7 @@ def test_an_option_for_another_use_is_refused(name: str) -> None:
         ({"streamARN": f"{ARN},{ARN.replace('eu-west', 'us-east')}"}, "reads one region"),
         ({"streamName": " "}, "streamName is empty"),
         ({"streamName": "a", "initalPosition": "latest"}, "Did you mean initialPosition?"),
-        ({"streamName": "a", "qqq": "1"}, "It takes: streamName, streamARN"),
+        ({"streamName": "a", "qqq": "1"}, "For readStream it takes: streamName, streamARN"),
         ({"streamName": "a", "initialPosition": "yesterday"}, "such as 2026-11-21T08:30:00Z"),
         ({"streamName": "a", "initialPosition": "2026-11-21T08:30:00"}, "without a time zone"),
         ({"streamName": "a", "initialPosition": "1969-01-01T00:00:00Z"}, "before 1970"),
@@ -206,14 +257,19 @@ def test_an_option_for_another_use_is_refused(name: str) -> None:
         ({"streamName": "a", "endpoint": "http://[::1"}, "takes a URL"),
         ({"streamName": "a", "endpoint": "http://u:p@h"}, "may not hold credentials"),
         ({"streamName": "a", "endpoint": "u:hunter2@h:4566"}, "may not hold credentials"),
-        ({"streamName": "a", "deaggregate": "yes"}, "takes true or false"),
+        ({"streamName": "a", "deaggregate": "maybe"}, "takes true or false (or yes, no, on, off,"),
         ({"streamName": "a", "maxRecordsPerFetch": "0"}, "from 1 to 10000"),
         ({"streamName": "a", "maxRecordsPerFetch": "10001"}, "from 1 to 10000"),
         ({"streamName": "a", "minFetchPeriod": "1 fortnight"}, "a number and a unit"),
         ({"streamName": "a", "skipOlderThan": "2"}, "a number and a unit"),
         ({"streamName": "a", "maxRecordsPerTrigger": "0"}, "a whole number from 1"),
-        ({"streamName": "a", "maxBytesPerTrigger": "10 lots"}, "such as 512k, 64m or 1g"),
+        (
+            {"streamName": "a", "maxBytesPerTrigger": "10 lots"},
+            "such as 512k, 64 MB or 1g (1 MB is 1,048,576 bytes)",
+        ),
         ({"streamName": "a", "shardCallsPerSecond": "0"}, "a number above 0, or unlimited"),
+        ({"streamName": "a", "maxBytesPerTrigger": "64 MB/s"}, "it takes bytes"),
+        ({"streamName": "a", "maxBytesPerTrigger": "0 MB"}, "a whole number above 0"),
         ({"streamName": "a", "awsSecretKey": "hunter2"}, "credentials in options"),
         ({"streamName": "a", "aws_secret_access_key": "hunter2"}, "credentials in options"),
         ({"streamName": "a", "sessionToken": "hunter2"}, "credentials in options"),
@@ -232,7 +288,7 @@ def test_an_option_for_another_use_is_refused(name: str) -> None:
         ({"streamName": "a", "consumerName": "a"}, "set the option consumerMode to efo"),
         (
             {"streamName": "a", "requireconsumerderegistration": "true"},
-            "requireconsumerderegistration applies to enhanced fan-out only",
+            "requireConsumerDeregistration applies to enhanced fan-out only",
         ),
     ],
 )
@@ -247,5 +303,49 @@ def test_a_bad_option_is_explained_in_one_paragraph(options: dict[str, str], sai
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_every_option_is_suggested_for_a_typing_error_in_it(name: str) -> None:
-    with pytest.raises(OptionError, match=f"Did you mean {name}\\?"):
+    is_for_streams = Use.READ_STREAM in OPTIONS[name].uses
+    with pytest.raises(OptionError, match=f"Did you mean {name}(\\?| \\(of)") as caught:
         parse_options({"streamName": "a", name[:-1] + "q" + name[-1]: "x"})
+    assert ("(of " in str(caught.value)) is not is_for_streams
+
+
+@pytest.mark.parametrize("use", Use)
+def test_an_unknown_option_lists_those_of_its_use_and_no_others(use: Use) -> None:
+    with pytest.raises(OptionError) as caught:
+        Options({"streamName": "a", "zzz": "x"}).check_use(use)
+    text = str(caught.value)
+    assert text.startswith(f"The kinesis source has no option 'zzz'. For {use.value} it takes: ")
+    listed = text.removesuffix(".").split("takes: ")[1].split(", ")
+    assert listed == [name for name, option in OPTIONS.items() if use in option.uses]
+
+
+def test_an_unknown_option_is_told_before_a_stream_is_missed() -> None:
+    source = KinesisDataSource({"streamnme": "a"})
+    with pytest.raises(OptionError, match=r"has no option 'streamnme'\. Did you mean streamName\?"):
+        source.schema()
+
+
+def test_a_known_option_is_told_by_its_documented_name() -> None:
+    """Spark hands the names over in lower case."""
+    with pytest.raises(OptionError, match="The option maxBytesPerTrigger is '5 lots'"):
+        parse_options({"streamname": "a", "maxbytespertrigger": "5 lots"})
+    with pytest.raises(OptionError, match="The option filterPushdown is for read, not for"):
+        parse_options({"streamname": "a", "filterpushdown": "true"})
+    with pytest.raises(OptionError, match="The option endpoint has 5,000 characters"):
+        parse_options({"streamname": "a", "ENDPOINT": "x" * 5_000})
+
+
+@pytest.mark.parametrize("method", ["reader", "streamReader"])
+def test_a_schema_of_the_users_own_is_refused_with_what_to_do(method: str) -> None:
+    source = KinesisDataSource({"streamName": "a"})
+    read = getattr(source, method)
+    with pytest.raises(OptionError) as caught:
+        read(StructType([StructField("altitude", LongType())]))
+    text = str(caught.value)
+    assert ".schema(...) asks for others: altitude BIGINT. Leave out .schema(...)" in text
+    assert 'from_json(col("data").cast("string"), schema)' in text
+    # Spark passes the source's own columns when the user gives no schema.
+    own = {"STRING": StringType, "BINARY": BinaryType, "TIMESTAMP": TimestampType}
+    own |= {"BIGINT": LongType}
+    columns = [column.split(" ") for column in SCHEMA.split(", ")]
+    assert read(StructType([StructField(name, own[kind]()) for name, kind in columns]))
