@@ -236,7 +236,8 @@ class CheckpointError(SparkinesisError, ValueError):
 
     The position is beyond the delivered records or before the last checkpoint, or is not a position
     of a record. To process records again, use ``checkpointer.reset``. ``reset`` raises this error
-    for an invalid position, and in ``shard_ended``.
+    for an invalid position, and in ``shard_ended``; ``prepare`` for a state that is no bytes, or
+    too large; ``commit_pending`` if no checkpoint is prepared.
     """
 
 

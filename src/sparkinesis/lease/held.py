@@ -147,6 +147,13 @@ class HeldLease:
             ),
         )
 
+    def drop_pending(self) -> None:
+        """Remove a prepared checkpoint, if there is one. Raises what `checkpoint` raises."""
+        self._write(
+            "drop a prepared checkpoint",
+            lambda lease: None if lease.pending is None else requests.drop_pending(lease),
+        )
+
     def add_children(self, child_ids: Sequence[str]) -> None:
         """Store the ids of the shard's children. Raises what `checkpoint` raises."""
         with self._lock:

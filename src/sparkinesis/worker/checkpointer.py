@@ -1,8 +1,9 @@
 """The checkpoints of a record processor: checks each checkpoint and writes it.
 
-Follows the KCL's ``ShardRecordProcessorCheckpointer``, with three differences: a checkpoint of a
+Follows the KCL's ``ShardRecordProcessorCheckpointer``, with four differences: a checkpoint of a
 user record keeps the sub-sequence number; the end of the shard is recognised before positions are
-compared; records that a failed ``process_records`` was given cannot be checkpointed.
+compared; records that a failed ``process_records`` was given cannot be checkpointed; a checkpoint
+that an earlier owner of the lease prepared can be committed before its records are delivered again.
 """
 
 from __future__ import annotations
@@ -36,6 +37,10 @@ from sparkinesis.worker.sink.sink import ShardSinks
 
 _END = ExtendedSequenceNumber(SHARD_END)
 
+MAX_STATE_BYTES = 400_000
+"""The most bytes of a prepared checkpoint's state. DynamoDB stores 400 KB (409,600 bytes) in a row;
+the rest is left for the lease, and for what others note in its row."""
+
 
 @dataclass(frozen=True, slots=True)
 class Permitted:
@@ -47,6 +52,9 @@ class Permitted:
     """The last user record that was delivered, and did not fail."""
     end: ExtendedSequenceNumber | None = None
     """The shard's last user record, once the shard has ended; None before."""
+    pending: ExtendedSequenceNumber | None = None
+    """A checkpoint that an earlier owner of the lease prepared: permitted although its records have
+    not been delivered again. The end of a shard is none: its children need leases first."""
 
     def resolve(
         self, sequence_number: str | None, sub_sequence_number: int | None
@@ -69,10 +77,11 @@ class Permitted:
                 f"A checkpoint at {wanted} lies before the last checkpoint, at {self.last}. To "
                 "process records again, use checkpointer.reset()."
             )
-        if not wanted <= self.largest:
+        if not wanted <= self.largest and wanted != self.pending:
+            advice = " Checkpoint the end in shard_ended()." if wanted == _END else ""
             raise CheckpointError(
                 f"A checkpoint at {wanted} lies beyond the last record that was processed, at "
-                f"{self.largest}. The records in between would be lost."
+                f"{self.largest}. The records in between would be lost.{advice}"
             )
         return wanted
 
@@ -144,7 +153,12 @@ class Checkpointer:
         self._place_at = place_at
         self._lock = threading.RLock()
         self._reset_to: Position | None = None
-        self._permitted = Permitted(start, start)
+        pending = held.lease.pending
+        self._permitted = Permitted(
+            start,
+            start,
+            pending=None if pending is None or pending.at.is_sentinel else pending.at,
+        )
         self._batch: RecordBatch | None = None
         """The batch that is being delivered."""
         self._last_arrival: tuple[str, int | None] = ("", None)
@@ -178,18 +192,55 @@ class Checkpointer:
         """Prepare a checkpoint, the first of two phases, with a state of the user's own.
 
         A worker that acquires the shard before the second phase finds both in
-        ``shard.pending_checkpoint``, and may commit it. The rows in the shard's sinks are stored
-        before the checkpoint is prepared.
+        ``shard.pending_checkpoint``, and may commit it (`commit_pending`) or drop it
+        (`drop_pending`). The rows in the shard's sinks are stored before the checkpoint is
+        prepared. Another prepared checkpoint, or any checkpoint that is committed, replaces it.
+
+        state: bytes, 400,000 at most: DynamoDB stores 400 KB in a row. Each renewal of the lease is
+        billed by the size of the row, so a large state belongs elsewhere, and its place here. A
+        state that is no bytes, or too large, raises `CheckpointError`.
         """
+        _check_state(state)
         with self._lock:
             wanted = self._permitted.resolve(*_parts(at, sub_sequence_number))
             self._flush("prepare a checkpoint")
             if wanted != self._permitted.last:
                 self._held.prepare(PendingCheckpoint(wanted, state))
+                if wanted != self._permitted.pending:
+                    self._permitted = replace(self._permitted, pending=None)
             arrived_ms = _arrival_of(at)
             if arrived_ms is None:
                 arrived_ms = self._arrived_ms(wanted.sequence_number)
             return PreparedCheckpoint(self, wanted, arrived_ms)
+
+    def commit_pending(self) -> None:
+        """Commit the checkpoint that is prepared, as `PreparedCheckpoint.checkpoint` would.
+
+        One that an earlier owner of the lease prepared is committed at once: the records up to it
+        are not delivered again, but for those of the batch that is being delivered. Call
+        ``shard.commit_pending()`` in ``initialize``, so that delivery begins after it.
+
+        A prepared end of the shard is committed in ``shard_ended`` only, like any other.
+
+        Also raises `CheckpointError` if no checkpoint is prepared.
+        """
+        with self._lock:
+            pending = self._held.lease.pending
+            if pending is None:
+                raise CheckpointError(
+                    f"No checkpoint of {self._held.shard_id} is prepared: none was, or it was "
+                    "committed, dropped, or replaced by another checkpoint."
+                )
+            self.checkpoint(pending.at.sequence_number, pending.at.sub_sequence_number)
+
+    def drop_pending(self) -> None:
+        """Drop the checkpoint that is prepared, with its state; write nothing if there is none.
+
+        The next owner of the lease then finds none. The last checkpoint stays as it is.
+        """
+        with self._lock:
+            self._held.drop_pending()
+            self._permitted = replace(self._permitted, pending=None)
 
     def reset(self, to: str | datetime) -> None:
         """Move this shard to ``"LATEST"``, ``"TRIM_HORIZON"`` or an instant (an aware datetime).
@@ -264,7 +315,8 @@ class Checkpointer:
             if arrived_ms is None:
                 arrived_ms = self._arrived_ms(at.sequence_number)
             self._held.checkpoint(at, known=_known(at, arrived_ms))
-            self._permitted = replace(permitted, last=at)
+            largest = max(permitted.largest, at)
+            self._permitted = replace(permitted, last=at, largest=largest, pending=None)
 
     def _arrived_ms(self, sequence_number: str) -> int | None:
         """Return the arrival time of a record (epoch ms); None if it is no longer known."""
@@ -313,6 +365,22 @@ class Checkpointer:
             if self._permitted.end is None:
                 largest = self._permitted.largest
                 self._permitted = replace(self._permitted, largest=_END, end=largest)
+
+
+def _check_state(state: object) -> None:
+    if state is None:
+        return
+    if not isinstance(state, bytes):
+        raise CheckpointError(
+            f"state is of the type {type(state).__name__}; it must be bytes, such as "
+            "json.dumps(...).encode(). Nothing was written."
+        )
+    if len(state) > MAX_STATE_BYTES:
+        raise CheckpointError(
+            f"state has {len(state):,} bytes; it may have {MAX_STATE_BYTES:,}. DynamoDB stores at "
+            "most 400 KB in a row, which holds the whole lease. Store it elsewhere, and give its "
+            "place as the state. Nothing was written."
+        )
 
 
 def _known(at: ExtendedSequenceNumber, arrived_ms: int | None) -> AfterRecord | None:

@@ -250,7 +250,9 @@ class WorkerOptions:
     of a stream that distributes records itself. ``worker.status()`` counts the dropped records."""
     skip_older_than: float | None = None
     """Default: None, deliver everything. A number skips records that arrived longer ago than this;
-    0 skips records that arrived before the worker started. The KCL has no such option."""
+    0 skips records that arrived before the worker started. With a number, a shard that is blocked
+    for longer continues at the bound; only the batch that blocks it is delivered in full. The KCL
+    has no such option."""
     processing_time_limit: float | None = None
     """Default: None. Logs an error for each call of ``process_records`` that takes longer (KCL
     ``logWarningForTaskAfterMillis``)."""

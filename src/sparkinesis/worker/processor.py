@@ -36,10 +36,16 @@ class ProcessorShard:
     checkpoint: ExtendedSequenceNumber
     """The shard's last checkpoint: delivery begins after it."""
     pending_checkpoint: PendingCheckpoint | None = None
-    """A checkpoint that was prepared and not committed: commit it, or ignore it and undo your own
-    work."""
+    """A checkpoint that was prepared and not committed: see `commit_pending` and `drop_pending`.
+    The next checkpoint of any kind removes it."""
     request_shutdown: Callable[[], None] = field(default=lambda: None, repr=False, compare=False)
     """Begins a graceful shutdown of the worker, with all of its shards; returns at once."""
+    commit_pending: Callable[[], None] = field(default=lambda: None, repr=False, compare=False)
+    """Commits `pending_checkpoint`; call it in ``initialize`` if the work of its records was
+    completed. Delivery then begins after it. Raises the errors of `Checkpointer.commit_pending`."""
+    drop_pending: Callable[[], None] = field(default=lambda: None, repr=False, compare=False)
+    """Drops `pending_checkpoint`; call it in ``initialize`` if the work was undone. Its records are
+    delivered again. Raises the errors of `Checkpointer.drop_pending`."""
     sinks: ShardSinks = field(default_factory=ShardSinks, repr=False, compare=False)
     """The sinks that `sink` made."""
 

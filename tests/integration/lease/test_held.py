@@ -67,6 +67,10 @@ def test_writes_and_renewals_follow_each_other(table: LeaseTable, renewer: Lease
     one, two = acquire(renewer, table, "a", "b")
     one.prepare(PendingCheckpoint(AT, b"x"))
     assert known(table, "a").pending == PendingCheckpoint(AT, b"x")
+    one.drop_pending()
+    assert known(table, "a").pending is None
+    one.drop_pending()  # writes nothing
+    one.prepare(PendingCheckpoint(AT, b"x"))
     renewer.renew_all()
     one.add_children(["c1"])
     one.checkpoint(AT)
@@ -74,11 +78,11 @@ def test_writes_and_renewals_follow_each_other(table: LeaseTable, renewer: Lease
     one.checkpoint(ExtendedSequenceNumber("LATEST"), 1_800_000_000_000)
     one.throughput_kbps = 2.5
     renewer.renew_all()
-    # Taken, prepared, two checkpoints, three renewals.
+    # Taken, prepared, dropped, prepared, two checkpoints, three renewals.
     assert known(table, "a") == one.lease
     assert one.lease == replace(
         lease("a", "me", "LATEST"),
-        counter=7,
+        counter=9,
         timestamp_ms=1_800_000_000_000,
         child_ids=("c1",),
         throughput_kbps=2.5,

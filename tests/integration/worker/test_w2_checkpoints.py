@@ -13,6 +13,7 @@ from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.local import LocalServer
 from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.worker.application import Application
+from sparkinesis.worker.checkpointer import MAX_STATE_BYTES
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.journal import Journal, Journaling
 from tests.kcl import COORDINATION, create_table, put_rows
@@ -111,6 +112,118 @@ def test_what_was_prepared_is_found_by_whoever_comes_next(
     assert row is not None
     assert row.checkpoint.sequence_number == sequence_number
     assert row.pending is None
+
+
+def prepare_and_crash(
+    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
+) -> None:
+    """Prepares a checkpoint at user record 1 of an aggregate of three, and dies before the rest."""
+    put_one(kinesis, stream, b"before")
+    middle = put_aggregate(kinesis, stream, b"0", b"1", b"2")
+    put_one(kinesis, stream, b"after")
+
+    def prepare(batch: Any, checkpointer: Any) -> None:
+        for record in batch.records:
+            if (record.sequence_number, record.sub_sequence_number) == (middle, 1):
+                checkpointer.prepare(record, state=b"half done")
+
+    first = start(
+        application(worker_id="w", processor=lambda: Journaling(journal, on_records=prepare))
+    )
+    journal.wait_for_data(b"before", b"after")
+    crash(first)
+
+
+def test_a_pending_checkpoint_is_committed_at_once(
+    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
+) -> None:
+    """Delivery begins behind it, inside of the aggregate."""
+    prepare_and_crash(application, start, kinesis, stream, journal)
+    resumed = Journal()
+
+    def commit(shard: Any) -> None:
+        if shard.pending_checkpoint is not None:
+            assert shard.pending_checkpoint.state == b"half done"
+            shard.commit_pending()
+
+    start(application(worker_id="w", processor=lambda: Journaling(resumed, on_initialize=commit)))
+    resumed.wait_for_data(b"after")
+    assert resumed.data() == [b"2", b"after"]
+    row = application().table().get("shardId-000000000000")
+    assert row is not None
+    assert row.pending is None
+
+
+@pytest.mark.parametrize("retrieval", ["polling"])  # fan-out may give all in one batch
+def test_a_pending_checkpoint_is_committed_by_its_numbers_while_its_records_come_again(
+    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
+) -> None:
+    """Of what was fetched, the rest up to it is not delivered any more."""
+    prepare_and_crash(application, start, kinesis, stream, journal)
+    resumed = Journal()
+    pending: list[Any] = []
+
+    def commit(batch: Any, checkpointer: Any) -> None:
+        at = pending[0].pending_checkpoint.at
+        if batch.records[0].data == b"before":
+            checkpointer.checkpoint(at.sequence_number, at.sub_sequence_number)
+
+    def remember(shard: Any) -> None:
+        if shard.pending_checkpoint is not None:
+            pending.append(shard)
+
+    start(
+        application(
+            worker_id="w",
+            processor=lambda: Journaling(resumed, on_records=commit, on_initialize=remember),
+            options={"max_records": 1},
+        )
+    )
+    resumed.wait_for_data(b"after")
+    assert resumed.data() == [b"before", b"2", b"after"]
+
+
+def test_a_pending_checkpoint_that_is_dropped_is_gone_and_its_records_come_again(
+    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
+) -> None:
+    prepare_and_crash(application, start, kinesis, stream, journal)
+    resumed = Journal()
+    worker = start(
+        application(
+            worker_id="w",
+            processor=lambda: Journaling(resumed, on_initialize=lambda shard: shard.drop_pending()),
+        )
+    )
+    resumed.wait_for_data(b"before", b"after")
+    crash(worker)
+    assert resumed.data() == [b"before", b"0", b"1", b"2", b"after"]
+    row = application().table().get("shardId-000000000000")
+    assert row is not None
+    assert row.pending is None
+    assert row.checkpoint == ExtendedSequenceNumber("TRIM_HORIZON")
+
+
+def test_a_prepared_state_may_be_as_large_as_it_is_said(
+    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
+) -> None:
+    """The row of a lease has room for it, whatever the server counts."""
+    refusals: list[str] = []
+
+    def prepare(batch: Any, checkpointer: Any) -> None:
+        for state in (b"x" * (MAX_STATE_BYTES + 1), "text"):
+            with pytest.raises(CheckpointError) as refusal:
+                checkpointer.prepare(state=state)
+            refusals.append(str(refusal.value))
+        checkpointer.prepare(state=b"x" * MAX_STATE_BYTES)
+
+    put_one(kinesis, stream, b"x")
+    start(application(processor=lambda: Journaling(journal, on_records=prepare)))
+    journal.wait_for_data(b"x")
+    row = application().table().get("shardId-000000000000")
+    assert row is not None
+    assert row.pending is not None
+    assert row.pending.state == b"x" * MAX_STATE_BYTES
+    assert len(refusals) == 2
 
 
 def test_a_processor_moves_its_own_shard(

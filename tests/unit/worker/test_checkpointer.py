@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from sparkinesis.errors import CheckpointError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
-from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.lease import Lease, PendingCheckpoint
 from sparkinesis.worker.checkpointer import Checkpointer, Permitted
 
 
@@ -77,6 +78,26 @@ def test_an_earlier_record_of_an_ended_shard_is_itself() -> None:
     assert ended.resolve("20", 2) == at("20:2")
 
 
+def test_a_checkpoint_that_an_earlier_owner_prepared_is_permitted_and_nothing_else_beyond() -> None:
+    resumed = Permitted(at("10"), at("10"), pending=at("20:3"))
+    assert resumed.resolve("20", 3) == at("20:3")
+    for other in (("20", 2), ("15", None), ("21", None), ("SHARD_END", None)):
+        with pytest.raises(CheckpointError, match="beyond the last record that was processed"):
+            resumed.resolve(*other)
+    assert resumed.resolve(None, None) == at("10"), "what was delivered, not what is pending"
+
+
+def test_a_prepared_checkpoint_before_the_last_one_stays_refused() -> None:
+    resumed = Permitted(at("30"), at("30"), pending=at("20:3"))
+    with pytest.raises(CheckpointError, match="before the last checkpoint"):
+        resumed.resolve("20", 3)
+
+
+def test_the_end_of_a_shard_is_checkpointed_at_its_end_only() -> None:
+    with pytest.raises(CheckpointError, match=r"Checkpoint the end in shard_ended\(\)\."):
+        Permitted(at("10"), at("10")).resolve("SHARD_END", None)
+
+
 class Held:
     """A lease at its start, which takes every checkpoint."""
 
@@ -84,6 +105,98 @@ class Held:
 
     def checkpoint(self, place: Any, timestamp_ms: int | None = None, **more: Any) -> None:
         """It is written."""
+
+
+class Prepared:
+    """A lease whose owner before has prepared a checkpoint; notes what is written."""
+
+    def __init__(self, last: str, pending: str | None) -> None:
+        prepared = None if pending is None else PendingCheckpoint(at(pending))
+        self.lease = Lease("s", "s", at(last), pending=prepared)
+        self.shard_id = "s"
+        self.written: list[str] = []
+
+    def checkpoint(self, place: Any, timestamp_ms: int | None = None, **more: Any) -> None:
+        self.written.append(str(place))
+        self.lease = replace(self.lease, checkpoint=place, pending=None)
+
+    def prepare(self, pending: PendingCheckpoint) -> None:
+        self.written.append(f"prepared {pending.at}")
+        self.lease = replace(self.lease, pending=pending)
+
+    def drop_pending(self) -> None:
+        self.written.append("dropped")
+        self.lease = replace(self.lease, pending=None)
+
+
+def prepared(last: str, pending: str | None) -> tuple[Prepared, Checkpointer]:
+    held = Prepared(last, pending)
+    return held, Checkpointer(cast(HeldLease, held), lambda: 0)
+
+
+def test_what_was_committed_at_once_counts_as_delivered() -> None:
+    held, checkpointer = prepared("10", "20:3")
+    checkpointer.commit_pending()
+    assert held.written == ["20:3"]
+    assert checkpointer.settled == at("20:3")
+    checkpointer.deliver(at("15"))  # from before, fetched already
+    assert checkpointer.settled == at("20:3")
+    checkpointer.checkpoint()
+    assert held.written == ["20:3"]
+    with pytest.raises(CheckpointError, match="No checkpoint of s is prepared"):
+        checkpointer.commit_pending()
+
+
+@pytest.mark.parametrize("undo", ["dropped", "prepared 12:0", "12:0"])
+def test_what_is_dropped_or_replaced_is_not_permitted_any_more(undo: str) -> None:
+    held, checkpointer = prepared("10", "20:3")
+    checkpointer.deliver(at("12"))
+    if undo == "dropped":
+        checkpointer.drop_pending()
+    elif undo == "12:0":
+        checkpointer.checkpoint()
+    else:
+        checkpointer.prepare()
+    assert held.written == [undo]
+    with pytest.raises(CheckpointError, match="beyond the last record"):
+        checkpointer.checkpoint("20", 3)
+
+
+def test_a_pending_checkpoint_may_be_prepared_again_with_another_state() -> None:
+    held, checkpointer = prepared("10", "20:3")
+    checkpointer.prepare("20", 3, state=b"2").checkpoint()
+    assert held.written == ["prepared 20:3", "20:3"]
+
+
+def test_a_pending_end_of_the_shard_waits_for_its_end() -> None:
+    held, checkpointer = prepared("10", "SHARD_END")
+    with pytest.raises(CheckpointError, match=r"shard_ended\(\)"):
+        checkpointer.commit_pending()
+    checkpointer.deliver(at("12"))
+    checkpointer.end()
+    checkpointer.commit_pending()
+    assert held.written == ["SHARD_END"]
+
+
+@pytest.mark.parametrize(
+    ("state", "why"),
+    [
+        ("half done", "state is of the type str; it must be bytes"),
+        (bytearray(b"x"), "state is of the type bytearray"),
+        ({"step": 1}, "state is of the type dict"),
+        (b"x" * 400_001, "state has 400,001 bytes; it may have 400,000. DynamoDB stores at most"),
+    ],
+)
+def test_a_state_that_cannot_be_stored_is_refused_before_anything_is_written(
+    state: Any, why: str
+) -> None:
+    held, checkpointer = prepared("10", None)
+    checkpointer.deliver(at("12"))
+    with pytest.raises(CheckpointError, match=why):
+        checkpointer.prepare(state=state)
+    assert held.written == []
+    checkpointer.prepare(state=b"x" * 400_000)
+    assert held.written == ["prepared 12:0"]
 
 
 @pytest.fixture

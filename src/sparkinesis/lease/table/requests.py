@@ -1,10 +1,10 @@
 """Builds the conditional writes to a lease's row, with the condition and effect of each. Pure.
 
 Conditions and effects are those of the KCL's ``DynamoDBLeaseRefresher`` and
-``DynamoDBLeaseSerializer`` (3.x), with these additions: `reset`, `withdraw_handoff`, the attributes
-that `sparkinesis.lease.lease` names, and the owners in the conditions of an owner's writes. A lease
-that was deleted by hand and created again counts from 0, so the counter alone could match although
-another worker owns the lease.
+``DynamoDBLeaseSerializer`` (3.x), with these additions: `reset`, `withdraw_handoff`,
+`drop_pending`, the attributes that `sparkinesis.lease.lease` names, and the owners in the
+conditions of an owner's writes. A lease that was deleted by hand and created again counts from 0,
+so the counter alone could match although another worker owns the lease.
 """
 
 from __future__ import annotations
@@ -276,6 +276,16 @@ def prepare(lease: Lease, pending: PendingCheckpoint) -> Update:
         _as_known(lease),
         changes,
         remove=() if pending.state is not None else ("pendingCheckpointState",),
+    )
+
+
+def drop_pending(lease: Lease) -> Update:
+    """Remove a prepared checkpoint; the last checkpoint stays as it is."""
+    return Update(
+        replace(lease, pending=None, counter=lease.counter + 1),
+        _as_known(lease),
+        {"leaseCounter": _number(lease.counter + 1)},
+        remove=_PENDING,
     )
 
 

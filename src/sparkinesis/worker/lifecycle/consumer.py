@@ -16,9 +16,10 @@ from functools import partial
 from sparkinesis.errors import LeaseLostError, ProcessorError, SparkinesisError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
+from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.lease_start import WantedRecords, wanted_records
 from sparkinesis.lease.rules.shard_sync import ShardEnd
-from sparkinesis.stream.position import LATEST, AfterRecord, AtTimestamp
+from sparkinesis.stream.position import LATEST, AfterRecord, AtTimestamp, Position
 from sparkinesis.stream.shard import Shard
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.lifecycle.delivery import Deliverer, RepeatedError, backoff
@@ -236,15 +237,10 @@ class ShardConsumer:
             # A KCL wrote this LATEST. From now on it means this instant, also after a restart.
             self.held.fix_instant(settings.service_time_ms())
             lease = self.held.lease
-        start = start_position(
-            lease, settings.initial, settings.started_ms, deaggregate=self._options.deaggregate
-        )
-        unread = wanted_records(lease, settings.initial)
+        bound_ms: int | None = None
         if (skip := self._options.skip_older_than) is not None:
             bound_ms = settings.skip_before(settings.service_time_ms() if skip else 0)
-            assert bound_ms is not None
-            start = not_before(start, bound_ms)
-            unread = unread.not_before(bound_ms)
+        start, unread = self._start(lease, bound_ms)
         if self._processor is None:
             self._processor = make_processor(settings.factory)
         sinks = ShardSinks(settings.clock)
@@ -264,6 +260,8 @@ class ShardConsumer:
                 checkpoint=lease.checkpoint,
                 pending_checkpoint=lease.pending,
                 request_shutdown=self._ask_for_shutdown,
+                commit_pending=checkpointer.commit_pending,
+                drop_pending=checkpointer.drop_pending,
                 sinks=sinks,
             ),
         )
@@ -271,8 +269,25 @@ class ShardConsumer:
         self._deliverer = Deliverer(
             self.shard_id, self._processor, checkpointer, settings, self._is_ending
         )
+        if checkpointer.last != lease.checkpoint:  # it has committed a pending checkpoint
+            lease = self.held.lease
+            start, unread = self._start(lease, bound_ms)
         is_unread = lease.checkpoint.is_sentinel
         self.intake.begin(start, lease.checkpoint, unread if is_unread else None)
+
+    def _start(self, lease: Lease, bound_ms: int | None) -> tuple[Position, WantedRecords]:
+        """Return the position after the lease's checkpoint, and the records wanted from there.
+
+        bound_ms: the bound of `skip_older_than` (epoch ms), if any.
+        """
+        settings = self._settings
+        start = start_position(
+            lease, settings.initial, settings.started_ms, deaggregate=self._options.deaggregate
+        )
+        unread = wanted_records(lease, settings.initial)
+        if bound_ms is not None:
+            start, unread = not_before(start, bound_ms), unread.not_before(bound_ms)
+        return start, unread
 
     def _process(self) -> float | None:
         assert self._checkpointer is not None

@@ -132,7 +132,12 @@ class Deliverer:
             return wait
         if attempt.given_up is not None:
             return self._give_up(attempt, attempt.given_up)
-        batch = attempt.batch
+        batch = self._undone(attempt.batch)
+        if len(batch) < len(attempt.batch):
+            attempt = self._queue[0] = replace(attempt, batch=batch)
+            if not len(batch):
+                self._queue.popleft()
+                return 0.0
         if len(batch):
             self._checkpointer.deliver(batch.last, batch)
         self._checkpointer.sinks.begin_call()
@@ -152,6 +157,13 @@ class Deliverer:
         self.records += len(batch)
         self._pass(batch)
         return 0.0
+
+    def _undone(self, batch: RecordBatch) -> RecordBatch:
+        """Return the batch without what a pending checkpoint has covered since it was fetched."""
+        last = self._checkpointer.last
+        if not len(batch) or last.is_sentinel or last <= self._done:
+            return batch
+        return batch.after(last)
 
     def _put_off(self, attempt: _Attempt, pause: float) -> float:
         """Schedule another try in ``pause`` seconds, and return ``pause``."""

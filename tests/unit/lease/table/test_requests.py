@@ -313,6 +313,16 @@ CASES: dict[str, tuple[requests.Update, str, str, dict[str, Any], Lease]] = {
         },
         replace(MINE, pending=PendingCheckpoint(AT, b"\x00state"), counter=8),
     ),
+    "drop a prepared checkpoint": (
+        requests.drop_pending(replace(MINE, pending=PendingCheckpoint(AT, b"state"))),
+        STILL_MINE,
+        (
+            "SET leaseCounter = :leaseCounter REMOVE pendingCheckpoint, "
+            "pendingCheckpointSubSequenceNumber, pendingCheckpointState"
+        ),
+        {**AS_MINE, ":leaseCounter": EIGHT},
+        replace(MINE, counter=8),
+    ),
     "add children": (
         requests.add_children(MINE, ["c2", "c1"]),
         "attribute_exists(leaseKey)",
