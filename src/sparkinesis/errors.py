@@ -20,6 +20,7 @@
     ├── RecordRefusedError              (ValueError)
     ├── RecordTooLargeError             (ValueError)
     ├── LeaseTableError
+    │   └── LeaseTableNotFoundError
     ├── LeaseLostError
     ├── UnfinishedResetError
     ├── DuplicateWorkerIdError
@@ -195,6 +196,15 @@ class LeaseTableError(SparkinesisError):
 
     The message says which table and row, and how to repair them. A table that does not answer is a
     `LeaseTableUnavailableError`, which is not a `LeaseTableError`.
+    """
+
+
+@public
+class LeaseTableNotFoundError(LeaseTableError):
+    """The lease table does not exist in this region and account.
+
+    Check its name, the region and the endpoint. A worker creates the table when it starts, but not
+    if the table was deleted while the worker's process used it: restore the table from a backup.
     """
 
 

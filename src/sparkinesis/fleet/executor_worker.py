@@ -328,7 +328,11 @@ class ExecutorWorker:
         if worker is None:
             return Report((), 0)
         return Report(
-            tuple(worker.status()), worker.records_total(), True, self._new_failures(worker)
+            tuple(worker.status()),
+            worker.records_total(),
+            True,
+            self._new_failures(worker),
+            worker.problem,
         )
 
     def _new_failures(self, worker: Worker) -> tuple[Failure, ...]:

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_LONG_WAIT = 30.0
+_LONG_WAIT = 10.0
 """Seconds that a task may wait for Spark before a note says so."""
 
 
@@ -291,9 +291,7 @@ class Fleet:
     def _note_waiting_workers(self) -> None:
         late = self._clock() - _LONG_WAIT
         slots = self._roster.slots.values()
-        waiting = sum(
-            s.job is not None and not s.has_joined and s.empty_since < late for s in slots
-        )
+        waiting = sum(slot.is_waiting and slot.empty_since < late for slot in slots)
         if waiting > self._noted_waiting:
             self._note(notes.waiting(waiting, len(slots)))
         self._noted_waiting = waiting

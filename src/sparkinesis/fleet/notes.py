@@ -33,9 +33,11 @@ def decommissioned(hello: Hello) -> str:
 
 
 def waiting(count: int, wanted: int) -> str:
+    who = f"{count} of {wanted} workers" if count < wanted else f"No worker runs yet: all {wanted}"
     return (
-        f"{count} of {wanted} workers still wait for Spark to run their tasks: each needs a free "
-        "core (spark.task.cpus) for as long as the fleet runs"
+        f"{who} still wait for Spark to run their tasks. Each worker needs a free core "
+        "(spark.task.cpus) for as long as the fleet runs: add cores or executors, end other jobs, "
+        "or scale the fleet down"
     )
 
 

@@ -36,6 +36,7 @@ class WorkerReports:
     rates: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     """User records a second, by shard."""
     failures: Mapping[str, Failure] = field(default_factory=lambda: MappingProxyType({}))
+    problem: str | None = None
 
     def add_report(self, report: Report, now: float) -> WorkerReports:
         """Return a copy with another report added."""
@@ -62,6 +63,7 @@ class WorkerReports:
             rate=rate(self.rate, report.records - self.records),
             rates=rates,
             failures={**self.failures, **{each.fingerprint: each for each in report.failures}},
+            problem=report.problem,
         )
 
 
@@ -156,6 +158,7 @@ class FleetReports:
                     reported.rate,
                     max(lags, default=None),
                     now - member.heard,
+                    reported.problem,
                 )
             )
             if state is not WorkerState.LOST:
@@ -171,6 +174,7 @@ class FleetReports:
             self.notes,
             self.records,
             roster.error,
+            roster.waiting,
         )
 
 

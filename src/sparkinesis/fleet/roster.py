@@ -99,6 +99,11 @@ class Slot:
     failures: int = 0
     """Consecutive failures."""
 
+    @property
+    def is_waiting(self) -> bool:
+        """True if Spark has the slot's task, but no worker has joined from it."""
+        return self.job is not None and not self.has_joined
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -132,6 +137,11 @@ class Roster:
     """The shutdown took too long: all jobs are cancelled."""
     error: str | None = None
     """The reason of the fleet's failure."""
+
+    @property
+    def waiting(self) -> int:
+        """The number of slots whose task has been submitted, but has not begun."""
+        return sum(slot.is_waiting for slot in self.slots.values())
 
     # --- events
 

@@ -57,6 +57,8 @@ class WorkerStatus:
     """The largest value of the worker's shards."""
     heard_ago: float
     """Seconds since the last message of the worker."""
+    problem: str | None = None
+    """The reason why the worker can hold no leases now, such as a deleted lease table."""
 
 
 @public
@@ -96,6 +98,8 @@ class FleetStatus:
     """User records processed since the fleet was started, as reported by workers."""
     error: str | None = None
     """The reason why the fleet has failed, or is about to."""
+    waiting: int = 0
+    """The wanted workers whose Spark tasks have not begun: Spark starts them as cores get free."""
 
     @property
     def records_per_second(self) -> float:

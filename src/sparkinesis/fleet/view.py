@@ -80,7 +80,8 @@ def watch(
 def _workers(status: FleetStatus) -> str:
     here = len(status.workers)
     if status.wanted:
-        return f"{here} of {status.wanted} workers"
+        waiting = f", {status.waiting} wait for Spark" if status.waiting else ""
+        return f"{here} of {status.wanted} workers{waiting}"
     return f"{here} worker{'' if here == 1 else 's'} left"
 
 
@@ -88,6 +89,7 @@ def _owner(worker: WorkerStatus) -> OwnerRow:
     is_silent = worker.heard_ago >= _SILENCE
     notes = [
         "" if worker.state is WorkerState.RUNNING else worker.state.value,
+        worker.problem or "",
         f"no report for {worker.heard_ago:.0f} s" if is_silent else "",
     ]
     return OwnerRow(
@@ -96,7 +98,7 @@ def _owner(worker: WorkerStatus) -> OwnerRow:
         worker.millis_behind_latest,
         worker.records_per_second,
         ", ".join(note for note in notes if note),
-        is_silent,
+        is_silent or worker.problem is not None,
     )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from sparkinesis.errors import (
     DuplicateWorkerIdError,
     LeaseTableError,
+    LeaseTableNotFoundError,
     LeaseTableUnavailableError,
     ServiceError,
     SparkinesisError,
@@ -23,6 +24,7 @@ from sparkinesis.lease.rules.legacy_workers import WorkerVersions, observe_renew
 from sparkinesis.lease.rules.taker import Observation, TakeSettings, is_expired, observe, plan_takes
 from sparkinesis.lease.table.rows import TableScan
 from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.lease.table.vanished import note_vanished
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
 
 _log = logging.getLogger(__name__)
@@ -111,6 +113,13 @@ class LeaseCoordinator:
         self._row_problems.report_broken(scan.broken)
         return scan
 
+    def _scan_known_table(self, *, consistent: bool) -> TableScan:
+        """Scan the table, which this process has used; if there is none, note that."""
+        try:
+            return self._scan(consistent=consistent)
+        except LeaseTableNotFoundError:
+            raise note_vanished(self._table) from None
+
     def _counters(self, leases: Iterable[Lease]) -> dict[str, int]:
         return {one.key: one.counter for one in leases if one.actual_owner == self._worker_id}
 
@@ -124,11 +133,12 @@ class LeaseCoordinator:
 
         Returns True if another scan is worthwhile soon: for a lease without an owner that this
         worker could take, or for a handoff to this worker.
-        Raises `LeaseTableError`, `AccessDeniedError` and `LeaseTableUnavailableError`.
+        Raises `LeaseTableError`, `AccessDeniedError` and `LeaseTableUnavailableError`. If the table
+        was deleted, raises `LeaseTableNotFoundError`, and notes that for the rest of the process.
         """
         held_before = self._renewer.held()
         is_consistent = self._is_in_doubt
-        scan = self._scan(consistent=is_consistent)
+        scan = self._scan_known_table(consistent=is_consistent)
         leases = scan.leases
         self._is_in_doubt = False
         now = self._clock()

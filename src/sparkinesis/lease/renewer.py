@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from sparkinesis.errors import SparkinesisError
+from sparkinesis.errors import LeaseTableNotFoundError, SparkinesisError
 from sparkinesis.lease.held import MAX_TRIES, HeldLease
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table.batch import batches_of
@@ -129,7 +129,9 @@ class LeaseRenewer:
                     if instead is not None:
                         again.append((held, instead))
                     elif isinstance(result, SparkinesisError) and not isinstance(
-                        result, LeaseChangedError
+                        # The thread that takes leases reports a deleted table.
+                        result,
+                        LeaseChangedError | LeaseTableNotFoundError,
                     ):
                         failures[str(result)] += 1
                 left = again

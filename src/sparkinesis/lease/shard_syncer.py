@@ -32,6 +32,7 @@ from sparkinesis.lease.rules.shard_sync import (
 )
 from sparkinesis.lease.table.rows import TableScan
 from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.lease.table.vanished import require_not_vanished
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.listing import ShardListing
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, InitialPosition
@@ -113,8 +114,9 @@ class ShardSyncer:
         A table is read but not written if its leases cover all hash keys, or if some of its leases
         are unreadable; `RowProblems` logs those.
 
-        Raises service errors, and `InconsistentShardsError` if the listed shards overlap or leave
-        gaps.
+        Raises service errors, `InconsistentShardsError` if the listed shards overlap or leave
+        gaps, and `LeaseTableNotFoundError` if the table is empty, after it was deleted while this
+        process used it.
         """
         through_reshard(self._sync, self._wait)
 
@@ -154,6 +156,7 @@ class ShardSyncer:
         Of workers that start at the same time, the one that creates the first lease determines
         when the application began. The others then create the leases that are missing.
         """
+        require_not_vanished(self._table)
         shards, now_ms = self._client.list_shards(at=self._initial)
         leases = leases_for_empty_table(shards, self._initial, now_ms)
         if leases and not self._create(leases[:1]):

@@ -200,6 +200,23 @@ def test_a_worker_from_start_to_shutdown(
     assert_released(application())
 
 
+def test_a_deleted_lease_table_is_reported(
+    application: Callable[..., Application], driver: Driver, server: LocalServer
+) -> None:
+    row = run_worker(spec(application(), driver))
+    driver.wait_for(Hello)
+    driver.say(Start())
+    assert driver.wait_for(Report, has_all).problem is None
+    server.client("dynamodb").delete_table(TableName=application().name)
+    report = driver.wait_for(Report, lambda report: report.problem is not None)
+    assert report.problem == "the lease table was deleted"
+    (failure,) = driver.wait_for(Report, lambda report: report.failures).failures
+    assert failure.error.startswith("LeaseTableNotFoundError")
+    driver.say(ShutDown(PATIENCE))
+    assert driver.wait_for(Ended) == Ended(True)
+    row.result(PATIENCE)
+
+
 def test_a_standby_does_nothing_until_it_is_told(
     application: Callable[..., Application], driver: Driver, journal: Journal
 ) -> None:

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -131,6 +132,32 @@ def make(spark: Any, workers: int = 1, options: FleetOptions = OPTIONS, **given:
 def threads() -> set[str]:
     """The threads of fleets; those of an earlier test may still end."""
     return {thread.name for thread in threading.enumerate() if "fleet" in thread.name}
+
+
+def test_workers_without_a_core_are_noted(spark: Any) -> None:
+    """At the start, and after more workers than cores were asked for."""
+    ahead = 0.0
+    fleet = Fleet(application(), spark, 2, OPTIONS, lambda: time.monotonic() + ahead)
+    spark.wait_for_jobs(2)
+
+    def wait_for(text: str) -> None:
+        with fleet._changed:
+            assert fleet._changed.wait_for(lambda: text in " ".join(fleet.status().notes), PATIENCE)
+
+    assert fleet.status().state is FleetState.RUNNING
+    assert not [note for note in fleet.status().notes if "wait" in note]
+    ahead += 11.0
+    wait_for("No worker runs yet: all 2 still wait for Spark")
+    assert fleet.status().waiting == 2
+    hello = Hello("w", 0, 1, 0, "host", 1, 2, 3)
+    fleet._events.put(("w", hello))
+    fleet.scale(9)
+    spark.wait_for_jobs(9)
+    ahead += 11.0
+    wait_for(
+        "8 of 9 workers still wait for Spark to run their tasks. Each worker needs a free core"
+    )
+    fleet.shutdown(0)
 
 
 @pytest.mark.parametrize("workers", [0, -1, True, 1.5, "2"])

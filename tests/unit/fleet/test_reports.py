@@ -59,6 +59,24 @@ def test_a_rate_is_by_seconds_and_never_negative() -> None:
     assert reports.workers["a"].rates["s"] >= 0, "the shard was lost and taken again"
 
 
+def test_a_problem_lasts_until_a_report_without_it() -> None:
+    roster = Roster(FleetOptions()).scaled(1).joined("a", 0, 1, 0.0)
+    reports, _ = with_workers("a").add_report("a", Report((), 0, True, (), "no table"), 1.0)
+    assert [each.problem for each in reports.status("app", "s", roster, 1.0).workers] == [
+        "no table"
+    ]
+    reports, _ = reports.add_report("a", Report((), 0, True), 2.0)
+    assert [each.problem for each in reports.status("app", "s", roster, 2.0).workers] == [None]
+
+
+def test_workers_wait_until_they_join() -> None:
+    roster = Roster(FleetOptions()).scaled(3)
+    roster, _ = roster.reconcile(0.0)
+    assert FleetReports().status("app", "s", roster, 0.0).waiting == 3
+    roster = roster.joined("a", 0, 1, 1.0)
+    assert with_workers("a").status("app", "s", roster, 1.0).waiting == 2
+
+
 def test_a_failure_is_new_once_whoever_meets_it() -> None:
     reports = with_workers("a", "b")
     reports, new = reports.add_report("a", Report((), 0, True, (failure("x"), failure("y"))), 1.0)

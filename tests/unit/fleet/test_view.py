@@ -62,6 +62,18 @@ def test_a_fleet_that_ends_wants_no_workers() -> None:
     assert fleet_view(ending).summary == "shutting down, 3 workers left"
 
 
+def test_workers_that_wait_for_spark() -> None:
+    waiting = replace(RUNNING, wanted=9, waiting=6)
+    assert fleet_view(waiting).summary == "running, 3 of 9 workers, 6 wait for Spark"
+
+
+def test_a_worker_with_a_problem() -> None:
+    troubled = replace(worker("a"), problem="the lease table was deleted")
+    (owner,) = fleet_view(replace(RUNNING, workers=(troubled,))).owners
+    assert owner.note == "the lease table was deleted"
+    assert owner.is_amiss
+
+
 def test_a_fleet() -> None:
     view = fleet_view(RUNNING)
     assert (view.title, view.summary) == ("delays, stream flights", "running, 3 of 3 workers")

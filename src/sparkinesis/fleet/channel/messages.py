@@ -39,6 +39,8 @@ class Report(msgspec.Struct, frozen=True, tag="report"):
     """The worker has started and takes leases."""
     failures: tuple[Failure, ...] = ()
     """Failures that are new, or occurred again, since the last report."""
+    problem: str | None = None
+    """The reason why the worker can hold no leases now."""
 
 
 class Leaving(msgspec.Struct, frozen=True, tag="leaving"):

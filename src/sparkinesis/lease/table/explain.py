@@ -6,7 +6,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from sparkinesis.errors import (
     AccessDeniedError,
-    LeaseTableError,
+    LeaseTableNotFoundError,
     LeaseTableUnavailableError,
     ServiceError,
     SparkinesisError,
@@ -34,7 +34,7 @@ def explain(
     if about_credentials is not None:
         return about_credentials
     if code in {"ResourceNotFoundException", "ResourceNotFound"}:
-        return LeaseTableError(
+        return LeaseTableNotFoundError(
             f"There is no {table}. {_if_missing(table)} The service said: {said}"
         )
     if code in ACCESS_DENIED:
@@ -60,9 +60,11 @@ def explain(
 def _if_missing(table: TableAddress) -> str:
     if table.is_ours:
         return (
-            "It was deleted, or never created in this region and account: workers create it when "
-            "they start. Checkpoints are lost with it. Stop all workers of the application before "
-            "starting them anew."
+            "Check the name for a typing error: the table has the application's name, unless the "
+            "application sets table_name. Check the region and the endpoint, too, and that the "
+            "credentials are of the account in which the application runs. A worker creates the "
+            "table when it starts. If the table was deleted, the application's checkpoints are "
+            "lost with it: stop all workers, and restore it from a backup before you start them."
         )
     return (
         "A KCL application keeps its checkpoints in a DynamoDB table of its own name: check that "

@@ -11,6 +11,7 @@ from botocore.exceptions import ClientError
 
 from sparkinesis.errors import LeaseTableError
 from sparkinesis.lease.table.address import TableAddress
+from sparkinesis.lease.table.vanished import require_not_vanished
 from sparkinesis.stream.calls.retry import Retry, error_code
 
 _USABLE = {"ACTIVE", "UPDATING"}
@@ -53,12 +54,14 @@ def provision(
 ) -> bool:
     """Create ``table`` if it is missing, and wait until it is usable. Return True if created here.
 
-    Raises `LeaseTableError` for a table that is not a lease table or does not become usable, and
+    Raises `LeaseTableError` for a table that is not a lease table or does not become usable,
+    `LeaseTableNotFoundError` for a table that was deleted while this process used it, and
     botocore's errors for failed calls.
     """
     description = _describe(client, table, retry)
     created = False
     if description is None:
+        require_not_vanished(table)
         created = _create(client, table, options, retry)
     else:
         _require_lease_table(description, table)

@@ -35,10 +35,10 @@ def _brief_retry() -> Retry:
 class LeaseTable(TableAddress):
     """The calls on the lease table at an address.
 
-    Safe to share between threads. All calls raise `LeaseTableError` if the table does not exist,
-    `AccessDeniedError`, `LeaseTableUnavailableError` once retries ran out, and `ServiceError` for
-    anything else. Writes also raise `LeaseChangedError` if the row has changed; nothing is
-    written then. They return the row after the write.
+    Safe to share between threads. All calls raise `LeaseTableNotFoundError` if there is no such
+    table, `AccessDeniedError`, `LeaseTableUnavailableError` once retries ran out, and
+    `ServiceError` for anything else. Writes also raise `LeaseChangedError` if the row has changed;
+    nothing is written then. They return the row after the write.
     """
 
     retry: Retry = field(default_factory=_brief_retry, compare=False, repr=False)
@@ -47,7 +47,8 @@ class LeaseTable(TableAddress):
         """Create the table if it is missing, and wait until it is usable.
 
         Returns True if this call created it. Raises `LeaseTableError`, before any write, if a table
-        of that name exists that is not a lease table.
+        of that name exists that is not a lease table, and `LeaseTableNotFoundError` if the table
+        was deleted while this process used it.
         """
         return self._call(
             None,

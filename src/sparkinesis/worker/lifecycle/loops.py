@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import logging
 
-from sparkinesis.errors import DuplicateWorkerIdError, SparkinesisError
+from sparkinesis.errors import (
+    DuplicateWorkerIdError,
+    LeaseTableNotFoundError,
+    SparkinesisError,
+)
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.shard_syncer import ShardSyncer
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
@@ -72,6 +76,10 @@ class AssignmentLoop:
                 is_unsettled = self._coordinator.take(
                     self._state.busy_shards(), self._state.stop_taking.is_set
                 )
+                if self._coordinator.snapshot.leases:
+                    self._state.note_table()
+            except LeaseTableNotFoundError as error:
+                self._state.note_missing_table(error)
             except SparkinesisError as error:
                 _log.warning("Taking leases failed and will be retried: %s", error)
             except Exception:  # noqa: BLE001 - or no crashed worker's leases would be taken
@@ -125,6 +133,8 @@ class ShardSyncLoop:
                 seen = self._coordinator.snapshot
                 pause = self._shard_syncer.step(seen.leases, seen.expired)
                 pause = min(pause, self._closed_shards.look(self._times_at_tip()))
+            except LeaseTableNotFoundError as error:
+                _log.debug("The thread that takes leases reports the missing table: %s", error)
             except SparkinesisError as error:
                 _log.warning("Shard sync failed and will be retried: %s", error)
             except Exception:  # noqa: BLE001 - or it would never be done again

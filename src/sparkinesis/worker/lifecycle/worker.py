@@ -133,6 +133,16 @@ class Worker:
         return self._state.failure
 
     @property
+    def problem(self) -> str | None:
+        """The reason why the worker can hold no leases now; None if there is none.
+
+        There is one: the lease table was deleted. `failures` has the whole error.
+        """
+        if self._state.missing_table is None:
+            return None
+        return "the lease table was deleted"
+
+    @property
     def was_graceful(self) -> bool:
         """True unless a shutdown was forced."""
         return not self._state.shutdown_forced

@@ -6,6 +6,7 @@ import logging
 import math
 import threading
 
+from sparkinesis.errors import LeaseTableNotFoundError
 from sparkinesis.worker.lifecycle.consumer import ShardConsumer
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
 
@@ -30,6 +31,8 @@ class WorkerState:
         self.shutdown_forced = False
         self.failure: BaseException | None = None
         """The error that ended the worker, or is ending it."""
+        self.missing_table: LeaseTableNotFoundError | None = None
+        """The error of a lease table that was deleted, until the table is there again."""
         self.loops: list[threading.Thread] = []
         self.consumers: dict[str, ShardConsumer] = {}
         self.consumer_threads: dict[str, threading.Thread] = {}
@@ -88,6 +91,22 @@ class WorkerState:
             _log.error("%s: %s", what, error, exc_info=raised)
             self.failure = error
         self.request_shutdown()
+
+    def note_missing_table(self, error: LeaseTableNotFoundError) -> None:
+        """Log once, and count as a failure, that the lease table was deleted."""
+        if self.missing_table is None:
+            what = f"The worker {self._settings.worker_id} keeps running, but without leases"
+            self._settings.failures.note(None, what, error)
+            _log.error("%s: %s", what, error)
+        self.missing_table = error
+
+    def note_table(self) -> None:
+        """Note that the lease table has leases."""
+        if self.missing_table is not None:
+            _log.info(
+                "The lease table has leases again: the worker %s resumes", self._settings.worker_id
+            )
+        self.missing_table = None
 
     def running_consumers(self) -> dict[str, ShardConsumer]:
         """Return a copy of the consumers, by shard id."""

@@ -1,0 +1,118 @@
+"""A lease table that is deleted while workers use it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sparkinesis.errors import LeaseTableError, LeaseTableNotFoundError
+from sparkinesis.lease.table.provisioning import creation
+from sparkinesis.lease.table.vanished import note_vanished
+from sparkinesis.worker.application import Application
+from sparkinesis.worker.lifecycle.worker import Worker
+from sparkinesis.worker.options import LeaseTableOptions
+from tests.journal import PATIENCE, Journal, Journaling
+from tests.streams import put_at
+
+Make = Callable[..., Application]
+Start = Callable[[Application], Worker]
+
+
+def wait_until(worker: Worker, condition: Callable[[], bool]) -> None:
+    """Wait for a condition that a worker's loops bring about: they notify after each round."""
+    with worker._state.changed:
+        assert worker._state.changed.wait_for(condition, PATIENCE)
+
+
+def problem_of(worker: Worker) -> str | None:
+    return worker.problem
+
+
+def rows_of(dynamodb: Any, table: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = dynamodb.scan(TableName=table)["Items"]
+    return rows
+
+
+def create(dynamodb: Any, name: str, rows: list[dict[str, Any]]) -> None:
+    dynamodb.create_table(**creation(name, LeaseTableOptions()))
+    for row in rows:
+        dynamodb.put_item(TableName=name, Item=row)
+
+
+def test_a_worker_says_so_once_and_resumes_when_the_table_is_restored(
+    application: Make,
+    start: Start,
+    kinesis: Any,
+    dynamodb: Any,
+    stream: str,
+    *,
+    journal: Journal,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "sparkinesis")
+    put_at(kinesis, stream, b"one")
+    app = application(processor=lambda: Journaling(journal, lambda _, c: c.checkpoint()))
+    worker = start(app)
+    journal.wait_for_data(b"one")
+    wait_until(worker, lambda: len(worker.status()) == 2)
+    assert problem_of(worker) is None
+    rows = rows_of(dynamodb, stream)
+    dynamodb.delete_table(TableName=stream)
+
+    wait_until(worker, lambda: worker.problem is not None)
+    assert problem_of(worker) == "the lease table was deleted"
+    wait_until(worker, lambda: not worker.status())
+    assert not worker.wait(0)
+    (failure,) = (one for one in worker.failures() if "NotFound" in one.error)
+    assert (failure.count, failure.shard_ids) == (1, ())
+    assert failure.error.startswith(f"LeaseTableNotFoundError: The lease table {stream!r}")
+
+    with pytest.raises(LeaseTableNotFoundError, match=r"deleted while .* does not create it again"):
+        app.worker()
+    assert stream not in dynamodb.list_tables()["TableNames"]
+
+    create(dynamodb, stream, rows)
+    put_at(kinesis, stream, b"two")
+    journal.wait_for_data(b"two")
+    assert problem_of(worker) is None
+    errors = [one for one in caplog.records if one.levelno == logging.ERROR]
+    assert len([one for one in errors if "deleted while this process used it" in one.message]) == 1
+    assert not [one for one in caplog.records if "could not be renewed now" in one.message]
+    assert not [one for one in caplog.records if "Taking leases failed" in one.message]
+    assert [one for one in caplog.records if "lease table has leases again" in one.message]
+
+
+def test_a_process_whose_table_was_deleted_makes_no_leases_in_a_new_one(
+    application: Make, dynamodb: Any, stream: str
+) -> None:
+    """Somebody has created the table again, but no worker of a new process has begun yet."""
+    app = application(options={"audit_interval": 0.1})
+    worker = app.worker()
+    note_vanished(app.table())
+    with pytest.raises(LeaseTableNotFoundError, match=f"{stream!r}.* was deleted"):
+        worker.start()
+    wait = worker._shard_syncer._next_audit
+    worker._shard_syncer._clock = lambda: wait
+    with pytest.raises(LeaseTableNotFoundError, match=f"{stream!r}.* was deleted"):
+        worker._shard_syncer.step([])
+    assert rows_of(dynamodb, stream) == []
+
+
+def test_another_table_is_created(application: Make, dynamodb: Any, stream: str) -> None:
+    note_vanished(application(table_name=f"{stream}-old").table())
+    application().worker()
+    assert stream in dynamodb.list_tables()["TableNames"]
+
+
+def test_a_table_that_was_never_there_may_be_a_wrong_name(application: Make) -> None:
+    """The first advice is the most probable one."""
+    with pytest.raises(LeaseTableNotFoundError) as caught:
+        application(name="nope").table().leases()
+    assert isinstance(caught.value, LeaseTableError)
+    said = str(caught.value)
+    assert said.startswith("There is no lease table 'nope' in us-east-1")
+    assert 0 < said.index("Check the name") < said.index("region and the endpoint")
+    assert said.index("region and the endpoint") < said.index("If the table was deleted")
