@@ -21,6 +21,10 @@ from sparkinesis import SparkinesisError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+DEEP_STACKS = "-Xss16m"
+"""When a query is stopped amid a batch, Spark matches a regular expression that needs a stack frame
+for each character of a long error message. With Java's own stacks, that ends in a page of
+StackOverflowError."""
 SHORTEST_MINUTE = 0.5
 """Seconds. In a shorter minute, a shard cannot move to another worker."""
 
@@ -56,7 +60,7 @@ def session(master: str = "local[2]") -> Iterator[SparkSession]:
     from examples.flights.processes import FOR_A_SHORT_LIFE  # noqa: PLC0415 - needs PySpark
     from examples.flights.query import start_spark  # noqa: PLC0415
 
-    os.environ["JDK_JAVA_OPTIONS"] = FOR_A_SHORT_LIFE
+    os.environ["JDK_JAVA_OPTIONS"] = f"{FOR_A_SHORT_LIFE} {DEEP_STACKS}"
     spark = start_spark(master)
     try:
         yield spark

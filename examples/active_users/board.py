@@ -60,11 +60,13 @@ class Board:
     def hear(self, user: str, arrived: float, planned: float = math.inf) -> None:
         """Count a heartbeat that arrived at Kinesis at ``arrived`` (epoch seconds).
 
-        planned: the time at which its batch was planned, if that was before this run.
+        planned: the time at which its batch was planned. What an earlier run planned and did not
+        finish is no delivery of old heartbeats, however long that run's batches took.
         """
         with self._lock:
             self.heartbeats += 1
-            self.old += is_old(arrived, min(planned, self.started), self._silence)
+            if planned >= self.started:
+                self.old += is_old(arrived, self.started, self._silence)
             # Heartbeats of different shards are in no order, and a reshard moves users.
             self._heard[user] = max(arrived, self._heard.get(user, 0.0))
 

@@ -5,7 +5,8 @@ query that was stopped does not process old heartbeats.
 
 Silence is counted by the heartbeats that the query has read: a user is silent once others have
 arrived `silence` after the user's last one. So nobody is evicted because the query was stopped, or
-because a batch takes long.
+because a batch takes long. The first batch after a jump by ``skipOlderThan`` covers a silence, and
+so holds a heartbeat of each present user: with ``maxRecordsPerTrigger``, leave room for that many.
 """
 
 from __future__ import annotations
@@ -29,6 +30,10 @@ STATE = "arrived LONG"
 OUTPUT = "user STRING, active BOOLEAN, arrivals ARRAY<LONG>, planned LONG"
 """``arrivals``: arrival times of the heartbeats in this batch, or of an evicted user's last one;
 ``planned``: the time at which Spark planned the batch. All in epoch milliseconds."""
+
+AMID_A_BATCH = ("Processing new data", "No new data but cleaning up state")
+"""What Spark's status of a query says while a batch runs. On a busy machine, Spark plans the next
+batch as soon as one ends, without a pause between them."""
 
 
 def active_users(records: DataFrame, silence_ms: int) -> DataFrame:
@@ -136,7 +141,7 @@ def start_query(
     def stop() -> None:
         # Stop between two batches if possible: Spark would run an unfinished batch again.
         until = time.monotonic() + 5 * minute
-        while query.status["isTriggerActive"] and time.monotonic() < until:
+        while query.status["message"] in AMID_A_BATCH and time.monotonic() < until:
             time.sleep(0.01)
         check()
         query.stop()

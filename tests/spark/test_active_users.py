@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from examples.active_users.board import Board
 from examples.active_users.query import update_user
 from tests.active_users import run_active_users
 
@@ -65,6 +66,16 @@ def test_the_timer_evicts() -> None:
     (row,) = update(state)
     assert (row["active"], row["arrivals"]) == (False, [NOW_MS - SILENCE_MS])
     assert state.stored is None
+
+
+@pytest.mark.parametrize(("planned", "old"), [(990.0, 0), (1000.0, 1)])
+def test_heartbeats_of_a_batch_that_an_earlier_run_planned_are_not_old(
+    planned: float, old: int
+) -> None:
+    """That run's batches took long, and Spark runs its last one again as it was planned."""
+    board = Board(silence=120.0, clock=lambda: 1000.0)
+    board.hear("ann", arrived=800.0, planned=planned)
+    assert (board.heartbeats, board.old) == (1, old)
 
 
 @pytest.mark.parametrize("course", [["--short"], pytest.param([], marks=pytest.mark.long)])
