@@ -94,7 +94,7 @@ BUGS: dict[str, Bug] = {
     "leases are not released": instead(
         HeldLease,
         "release",
-        lambda _: lambda self: self.lose("it was given up"),
+        lambda _: lambda self, *_: self.lose("it was given up"),
         "workers_leave",
         0,
     ),

@@ -7,12 +7,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
+from sparkinesis.lease.events import LeaseEnded
 from tests.simulation.scheduler import Scheduler
 
 _LOGGER = logging.getLogger("sparkinesis")
 _TELLS = ("sparkinesis.worker.lifecycle.start_check", "sparkinesis.lease.shard_syncer")
 """The loggers that report losses of records."""
-_ENDED = re.compile(r"Lease (\S+) of the .* ended: (.*)\.", re.DOTALL)
 
 
 @contextmanager
@@ -35,11 +35,12 @@ def endings_noted(
     """Fills `World.endings` during the block."""
 
     def note(record: logging.LogRecord) -> None:
-        ended = _ENDED.fullmatch(record.getMessage())
-        if scheduler.current is not None and ended is not None:
-            endings.append((scheduler.now, scheduler.current.process.name, ended[1], ended[2]))
+        event = record.__dict__["sparkinesis_event"]
+        if scheduler.current is not None and isinstance(event, LeaseEnded):
+            process = scheduler.current.process.name
+            endings.append((scheduler.now, process, event.lease, event.detail))
 
-    with _heard(("sparkinesis.lease.held",), logging.INFO, note):
+    with _heard(("sparkinesis.worker.reporting.event_log",), logging.INFO, note):
         yield
 
 

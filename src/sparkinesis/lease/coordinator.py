@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,14 @@ from sparkinesis.errors import (
     LeaseTableUnavailableError,
     ServiceError,
     SparkinesisError,
+)
+from sparkinesis.lease.events import (
+    HandoffRequested,
+    LeaseOrigin,
+    LeaseTaken,
+    Listener,
+    OwnerSilent,
+    ignore,
 )
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import Lease
@@ -58,6 +67,7 @@ class LeaseCoordinator:
         settings: TakeSettings,
         clock: Callable[[], float],
         rng: random.Random,
+        tell: Listener = ignore,
     ) -> None:
         self._table = table
         self._renewer = renewer
@@ -65,11 +75,14 @@ class LeaseCoordinator:
         self._settings = settings
         self._clock = clock
         self._rng = rng
+        self._tell = tell
         self._observations: dict[str, Observation] = {}
         self._worker_versions = WorkerVersions()
         self._asked: dict[str, str | None] = {}
         """Leases that this worker has requested or tried to take, but does not hold yet, and their
         previous owners."""
+        self._silent: frozenset[str] = frozenset()
+        """The other workers that own expired leases by the last scan."""
         self._is_in_doubt = False
         """True if a failed write to one of these leases may have taken effect nevertheless."""
         self._row_problems = RowProblems(table)
@@ -154,6 +167,7 @@ class LeaseCoordinator:
             for key, seen in self._observations.items()
             if is_expired(seen, now, self._settings.failover_time)
         )
+        self._tell_silence(leases, expired, now)
         may_have_java_readers = java_kcl_may_read(scan, self._worker_id)
         self.snapshot = Snapshot(leases, now, expired, may_have_java_readers)
         owners = {row.key: row.owner for row in leases if not row.is_finished}
@@ -198,7 +212,7 @@ class LeaseCoordinator:
                 break
             got += self._take(row)
         for row in free(takes.steal):
-            self._write(row, self._table.initiate_handoff)
+            self._request(row)
         mine = self._renewer.held()
         if len(mine) >= self._settings.max_leases:
             return False
@@ -221,14 +235,52 @@ class LeaseCoordinator:
                 self._table,
             )
 
+    def _tell_silence(self, leases: Iterable[Lease], expired: Collection[str], now: float) -> None:
+        """Tell which other workers let leases expire, each worker once until it renews again."""
+        silent: dict[str, list[Lease]] = defaultdict(list)
+        for row in leases:
+            owner = row.actual_owner
+            if row.key in expired and not row.is_finished and owner not in {None, self._worker_id}:
+                silent[str(owner)].append(row)
+        for owner, rows in sorted(silent.items()):
+            if owner in self._silent:
+                continue
+            since = min(self._observations[row.key].since for row in rows)
+            self._tell(OwnerSilent(owner, tuple(row.shard_id for row in rows), now - since))
+        self._silent = frozenset(silent)
+
     def _take(self, row: Lease) -> bool:
         since = self._clock()
+        origin, previous, waited = self._origin(row, since)
         taken = self._write(row, self._table.take)
         if taken is None:
             return False
         self._asked.pop(row.key, None)
         self._renewer.hold(taken, since)
+        self._tell(
+            LeaseTaken(row.key, row.shard_id, origin, previous, waited, str(taken.checkpoint))
+        )
         return True
+
+    def _request(self, row: Lease) -> None:
+        if self._write(row, self._table.initiate_handoff) is not None:
+            self._tell(HandoffRequested(row.key, row.shard_id, str(row.owner)))
+
+    def _origin(self, row: Lease, now: float) -> tuple[LeaseOrigin, str | None, float | None]:
+        """Return where a lease comes from: its previous owner, and for how long that one waited."""
+        owner, seen = row.actual_owner, self._observations[row.key]
+        if owner is None:
+            return LeaseOrigin.UNOWNED, None, None
+        if owner == self._worker_id:
+            victim = self._asked.get(row.key)
+            if victim is None or victim == self._worker_id:
+                return LeaseOrigin.OWN, None, None
+            return LeaseOrigin.HANDED_OVER, victim, None
+        if row.key in self.snapshot.expired:
+            return LeaseOrigin.EXPIRED, owner, now - seen.since
+        if owner in self._worker_versions.legacy:
+            return LeaseOrigin.LEGACY_OWNER, owner, None
+        return LeaseOrigin.LATE_HANDOVER, owner, now - seen.owners_since
 
     def _write(self, row: Lease, write: Callable[[Lease, str], Lease]) -> Lease | None:
         """Write a row; return it, or None if another worker was faster or the write is refused.

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from sparkinesis.errors import LeaseLostError, LeaseTableError, SparkinesisError
+from sparkinesis.lease.events import LeaseEnd, LeaseEnded, Listener
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, PendingCheckpoint
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.requests import Update
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.lease.table.write_conflict import LeaseChangedError, LeaseLoss, resolve_conflict
+from sparkinesis.lease.table.write_conflict import (
+    LeaseChangedError,
+    LeaseLoss,
+    loss_to,
+    resolve_conflict,
+)
 from sparkinesis.stream.position import AfterRecord, AtTimestamp
-
-_log = logging.getLogger(__name__)
 
 KNOWN_EVERY_MS = 300_000
 """Arrival times are written only if they are this much newer than those in the row."""
@@ -42,6 +46,7 @@ class HeldLease:
         failover_time: float,
         clock: Callable[[], float],
         since: float,
+        tell: Listener,
     ) -> None:
         self.throughput_kbps: float | None = None
         """The measured rate, set by the worker; stored with each write of the owner."""
@@ -55,11 +60,17 @@ class HeldLease:
         self._worker_id = worker_id
         self._failover_time = failover_time
         self._clock = clock
+        self._tell = tell
+        self._since = since
         self._renewed_at = since
         self._sent_at = since
         self._lost: LeaseLoss | None = None
+        self._trouble: str | None = None
+        """The error of the last write; None once a write has succeeded."""
         self._unanswered: list[tuple[float, Update]] = []
         self._lock = threading.Lock()
+        self._ending = threading.Lock()
+        """Guards `_lost`, which a thread may set while another one waits for a write's answer."""
 
     @property
     def lease(self) -> Lease:
@@ -167,37 +178,52 @@ class HeldLease:
             # lease.
             self._lease = requests.add_children(self._lease, row.child_ids).after
 
-    def release(self) -> None:
+    def release(self, reason: LeaseEnd = LeaseEnd.GIVEN_UP) -> None:
         """Release the lease to the worker that requested it, or to any worker.
 
         The object is then no longer usable. Writes nothing if the lease is not held. Raises
         `LeaseTableError` and `LeaseTableUnavailableError`; the lease then expires before another
-        worker takes it.
+        worker takes it. The event `LeaseEnded` has the error, too.
         """
         with self._lock:
-            was_held = self.is_held()
+            self.lose_if_expired()
             # End before the write: once others may read the shard, no more writes are allowed.
-            self._end(LeaseLoss("it was given up"))
-            if not was_held:
+            released = LeaseLoss(f"this worker released it: {reason.value}", reason)
+            if not self._end(released):
                 return
-            row = self._lease
-            for _ in range(MAX_TRIES):
-                try:
-                    self._table.write(self._release_update(row))
-                except LeaseChangedError as refused:
-                    now = refused.row
-                    if now is None or now.actual_owner != self._worker_id or now.owner is None:
-                        return
-                    # A moment ago a worker requested the lease, or withdrew its request: workers
-                    # that end at the same time do both.
-                    row = now
-                else:
-                    return
-            raise self._refused_error("release the lease")
+            try:
+                after = self._write_release()
+            except SparkinesisError as error:
+                self._tell_end(released, str(error))
+                raise
+            if isinstance(after, LeaseLoss):
+                self._tell_end(after)
+            else:
+                self._tell_end(replace(released, to=after.owner))
 
-    def lose(self, why: str) -> None:
+    def _write_release(self) -> Lease | LeaseLoss:
+        """Write the release; return the row, or how the lease was lost before."""
+        row = self._lease
+        for _ in range(MAX_TRIES):
+            try:
+                return self._table.write(self._release_update(row))
+            except LeaseChangedError as refused:
+                now = refused.row
+                if now is None or now.actual_owner != self._worker_id or now.owner is None:
+                    return loss_to(now)
+                # A moment ago a worker requested the lease, or withdrew its request: workers
+                # that end at the same time do both.
+                row = now
+        raise self._refused_error("release the lease")
+
+    def lose(self, why: str, reason: LeaseEnd = LeaseEnd.GIVEN_UP) -> None:
         """Mark the lease as lost: another worker owns it, or may own it. Writes nothing."""
-        self._end(LeaseLoss(why))
+        self._lose(LeaseLoss(why, reason))
+
+    def lose_if_expired(self) -> None:
+        """Mark the lease as lost if it was not renewed within the failover time."""
+        if not self.is_held():
+            self._lose(LeaseLoss(self._why_expired, LeaseEnd.EXPIRED), self._trouble)
 
     def observe(self, row: Lease) -> None:
         """Adopt a handoff request that a scan of the table shows."""
@@ -235,6 +261,7 @@ class HeldLease:
         else:
             # Whatever the error, an earlier try of the same call may have succeeded unanswered.
             self._unanswered.append((self._sent_at, update))
+            self._trouble = str(result)
         return None
 
     def end_renewal(self) -> None:
@@ -289,9 +316,10 @@ class HeldLease:
                 except LeaseChangedError as refused:
                     if not self._reconcile(refused.row):
                         raise self._lost_error(doing) from None
-                except SparkinesisError:
+                except SparkinesisError as error:
                     # Whatever the error, an earlier try may have succeeded unanswered.
                     self._unanswered.append((self._sent_at, update))
+                    self._trouble = str(error)
                     raise
                 else:
                     return
@@ -300,6 +328,7 @@ class HeldLease:
     def _landed(self, row: Lease) -> None:
         self._lease = row
         self._renewed_at = self._sent_at
+        self._trouble = None
         self._unanswered.clear()
 
     def _reconcile(self, row: Lease | None) -> bool:
@@ -307,7 +336,7 @@ class HeldLease:
         unanswered = [update for _, update in self._unanswered]
         verdict = resolve_conflict(self._lease, row, self._worker_id, unanswered)
         if isinstance(verdict, LeaseLoss):
-            self._end(verdict)
+            self._lose(verdict)
             return False
         if verdict.landed is not None:
             self._renewed_at = max(
@@ -318,10 +347,37 @@ class HeldLease:
         self._lease = verdict.row
         return True
 
-    def _end(self, verdict: LeaseLoss) -> None:
-        if self._lost is None:
+    def _lose(self, verdict: LeaseLoss, error: str | None = None) -> None:
+        if self._end(verdict):
+            self._tell_end(verdict, error)
+
+    def _end(self, verdict: LeaseLoss) -> bool:
+        """Mark the lease as ended; return False if it had ended before."""
+        with self._ending:
+            if self._lost is not None:
+                return False
             self._lost = verdict
-            _log.info("Lease %s of the %s ended: %s.", self.key, self._table, verdict.why)
+            return True
+
+    def _tell_end(self, verdict: LeaseLoss, error: str | None = None) -> None:
+        self._tell(
+            LeaseEnded(
+                self.key,
+                self.shard_id,
+                verdict.reason,
+                verdict.why,
+                verdict.to,
+                self._clock() - self._since,
+                str(self._lease.checkpoint),
+                error,
+            )
+        )
+
+    @property
+    def _why_expired(self) -> str:
+        return (
+            f"it could not be renewed for {self._failover_time:g} s, and another worker may own it"
+        )
 
     def _refused_error(self, doing: str) -> LeaseTableError:
         return LeaseTableError(
@@ -331,9 +387,7 @@ class HeldLease:
         )
 
     def _lost_error(self, doing: str) -> LeaseLostError:
-        why = self.lost_because or (
-            f"it could not be renewed for {self._failover_time:g} s, and another worker may own it"
-        )
+        why = self.lost_because or self._why_expired
         return LeaseLostError(
             f"Cannot {doing} for shard {self.shard_id} in the {self._table}: this worker no longer "
             f"holds the lease; {why}. Nothing was written. Stop processing the shard: the next "

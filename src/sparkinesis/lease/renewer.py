@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import Counter
@@ -10,6 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from sparkinesis.errors import LeaseTableNotFoundError, SparkinesisError
+from sparkinesis.lease.events import LeaseEnd, Listener, RenewalFailed, ignore
 from sparkinesis.lease.held import MAX_TRIES, HeldLease
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table.batch import batches_of
@@ -17,8 +17,6 @@ from sparkinesis.lease.table.batching import Batching
 from sparkinesis.lease.table.requests import Update
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
-
-_log = logging.getLogger(__name__)
 
 _MAX_THREADS = 20
 """The KCL's ``maxLeaseRenewalThreads``."""
@@ -37,11 +35,13 @@ class LeaseRenewer:
         worker_id: str,
         failover_time: float,
         clock: Callable[[], float] = time.monotonic,
+        tell: Listener = ignore,
     ) -> None:
         self._table = table
         self._worker_id = worker_id
         self._failover_time = failover_time
         self._clock = clock
+        self._tell = tell
         self._lock = threading.Lock()
         self._held: dict[str, HeldLease] = {}
         self._duplicate_worker_leases: set[str] = set()
@@ -59,12 +59,13 @@ class LeaseRenewer:
             failover_time=self._failover_time,
             clock=self._clock,
             since=self._clock() if since is None else since,
+            tell=self._tell,
         )
         with self._lock:
             before = self._held.get(lease.key)
             self._held[lease.key] = held
         if before is not None:
-            before.lose("it was acquired anew")
+            before.lose("it was acquired anew", LeaseEnd.EXPIRED)
         return held
 
     def held(self) -> dict[str, HeldLease]:
@@ -88,8 +89,8 @@ class LeaseRenewer:
     def renew_all(self) -> None:
         """Renew every lease once; drop those that another worker owns or that have expired.
 
-        Raises nothing if the table cannot be reached or written: the error is logged, and leases
-        are held until they expire.
+        Raises nothing if the table cannot be reached or written: `RenewalFailed` has the error, and
+        leases are held until they expire.
         """
         with self._lock:
             all_held = list(self._held.values())
@@ -106,12 +107,7 @@ class LeaseRenewer:
                     failures += failed
         self._lose_expired(all_held)
         for text, count in failures.items():
-            _log.warning(
-                "%d of %d leases could not be renewed now, and will be retried: %s",
-                count,
-                len(due),
-                text,
-            )
+            self._tell(RenewalFailed(count, len(due), text))
 
     def _renew(self, batch: Sequence[HeldLease]) -> Counter[str]:
         """Renew some leases; return the number of failures by error text, without lost leases."""
@@ -150,10 +146,7 @@ class LeaseRenewer:
     def _lose_expired(self, all_held: Sequence[HeldLease]) -> None:
         for held in all_held:
             if not held.is_held():
-                held.lose(
-                    f"it could not be renewed for {self._failover_time:g} s, and another worker "
-                    "may own it"
-                )
+                held.lose_if_expired()
                 with self._lock:
                     self._drop(held)
 

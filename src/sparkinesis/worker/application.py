@@ -41,6 +41,7 @@ from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.on_error import RETRY, OnError, check_policy
 from sparkinesis.worker.options import DEFAULT_OPTIONS, WorkerOptions, check_consumer_name
 from sparkinesis.worker.processor import ProcessorFactory, check_factory
+from sparkinesis.worker.reporting.event_log import EventLog
 from sparkinesis.worker.retrieval.ahead import RetrievalMode
 from sparkinesis.worker.retrieval.fan_out import FanOut
 from sparkinesis.worker.retrieval.memory import MemoryBudget, budget_of_process
@@ -196,7 +197,8 @@ class Application:
         table = replace(table, retry=timing.of(table.retry, rng))
         table.provision(options.table, Patience(clock=timing.clock, sleep=timing.sleep))
         worker_id = self.worker_id or default_worker_id(socket.gethostname(), os.getpid(), rng)
-        renewer = LeaseRenewer(table, worker_id, options.failover_time, timing.clock)
+        tell = EventLog(self.name, worker_id)
+        renewer = LeaseRenewer(table, worker_id, options.failover_time, timing.clock, tell)
         take = TakeSettings(
             failover_time=options.failover_time,
             max_leases=options.max_leases,
@@ -231,11 +233,20 @@ class Application:
             timing=timing,
             rng=rng,
             describe=summary,
+            tell=tell,
             memory=memory or budget_of_process(options.max_held_bytes),
         )
         return Worker(
             settings,
-            LeaseCoordinator(table, renewer, worker_id, settings=take, clock=timing.clock, rng=rng),
+            LeaseCoordinator(
+                table,
+                renewer,
+                worker_id,
+                settings=take,
+                clock=timing.clock,
+                rng=rng,
+                tell=tell,
+            ),
             ShardSyncer(
                 client,
                 table,

@@ -12,6 +12,7 @@ import boto3
 import pytest
 
 from sparkinesis.errors import LeaseTableError, LeaseTableUnavailableError
+from sparkinesis.lease.events import Event, RenewalFailed
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import MAX_TRIES, HeldLease
 from sparkinesis.lease.lease import Lease
@@ -288,9 +289,11 @@ def test_a_handoff_that_was_withdrawn_between_refusal_and_look_is_none(
 
 
 def test_a_server_that_refuses_for_no_reason_is_not_asked_without_end(
-    server: Lacking, table: LeaseTable, renewer: LeaseRenewer, caplog: pytest.LogCaptureFixture
+    server: Lacking, table: LeaseTable, time: ManualTime
 ) -> None:
     """The clock stands still here, so that no lease runs out and ends it."""
+    told: list[Event] = []
+    renewer = LeaseRenewer(table, "me", FAILOVER, time, told.append)
     held = acquire(renewer, table, "a", "b")
     renewer.renew_all()
     for operation in ("UpdateItem", BATCH):
@@ -298,10 +301,10 @@ def test_a_server_that_refuses_for_no_reason_is_not_asked_without_end(
     server.calls.clear()
     renewer.renew_all()
     assert 0 < server.calls["UpdateItem"] + server.calls[BATCH] <= 2 * MAX_TRIES
-    assert (
-        "2 of 2 leases could not be renewed now, and will be retried: refused, although"
-        in caplog.text
-    )
+    (failed,) = told
+    assert isinstance(failed, RenewalFailed)
+    assert (failed.leases, failed.of) == (2, 2)
+    assert failed.error.startswith("refused, although")
     with pytest.raises(
         LeaseTableError, match="the server refuses the write, although the row meets"
     ):

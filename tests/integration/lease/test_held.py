@@ -17,6 +17,7 @@ from sparkinesis.errors import (
     LeaseTableUnavailableError,
     SparkinesisError,
 )
+from sparkinesis.lease.events import Event, RenewalFailed
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import KNOWN_EVERY_MS, HeldLease
 from sparkinesis.lease.lease import Lease, PendingCheckpoint
@@ -209,18 +210,19 @@ def test_an_outage_loses_nothing_until_time_runs_out(
     server: LocalServer,
     table: LeaseTable,
     time: ManualTime,
-    caplog: pytest.LogCaptureFixture,
     count: int,
 ) -> None:
-    renewer = LeaseRenewer(table, "me", FAILOVER, time)
+    told: list[Event] = []
+    renewer = LeaseRenewer(table, "me", FAILOVER, time, told.append)
     held = acquire(renewer, table, *(f"s{i}" for i in range(count)))
     server.kinesis.faults = lambda call: Fault.error("ServiceUnavailable", status=503)
     for _ in range(2):
         time.now += 4
-        with caplog.at_level(logging.WARNING):
-            renewer.renew_all()
+        renewer.renew_all()
         assert len(renewer.held()) == count
-    assert f"{count} of {count} leases could not be renewed now" in caplog.text
+    failed = [event for event in told if isinstance(event, RenewalFailed)]
+    assert [(one.leases, one.of) for one in failed] == [(count, count)] * 2
+    assert all("ServiceUnavailable" in one.error for one in failed)
     before = held[0].lease
     with pytest.raises(LeaseTableUnavailableError):
         held[0].checkpoint(AT)

@@ -120,7 +120,10 @@ def test_lines_tell_application_worker_and_shard(
     for line in log.records:
         if (line.threadName or "").startswith(stream):
             told = vars(line)
-            expected = (stream, "w1", threads[str(line.threadName)])
+            # The line of an event names the event's shard, in whichever thread the event occurs.
+            event = told.get("sparkinesis_event")
+            shard = getattr(event, "shard_id", threads[str(line.threadName)])
+            expected = (stream, "w1", shard)
             assert (told["application"], told["worker"], told["shard"]) == expected, line
             seen.add(line.threadName)
     assert seen == set(threads)

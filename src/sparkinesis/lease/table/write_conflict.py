@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sparkinesis.errors import SparkinesisError
+from sparkinesis.lease.events import LeaseEnd
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table.requests import Update, has_landed
 
@@ -35,8 +36,14 @@ class LeaseLoss:
     """The sender no longer owns the lease."""
 
     why: str
-    to_duplicate_worker: bool = False
-    """True if another process writes under the sender's worker id."""
+    reason: LeaseEnd
+    to: str | None = None
+    """The worker that has the lease now; None if there is none, or it is not known."""
+
+    @property
+    def to_duplicate_worker(self) -> bool:
+        """True if another process writes under the sender's worker id."""
+        return self.reason is LeaseEnd.DUPLICATE_WORKER
 
 
 def resolve_conflict(
@@ -48,12 +55,8 @@ def resolve_conflict(
     ``unanswered``, the sender's writes since ``known`` whose answers never came: otherwise a second
     worker with the same id would stay unnoticed, and both would read the shard.
     """
-    if row is None:
-        return LeaseLoss("its row was deleted from the lease table, or is no longer a lease")
-    if row.actual_owner is None:
-        return LeaseLoss("it was released or reset by somebody else")
-    if row.actual_owner != worker_id:
-        return LeaseLoss(f"worker {row.actual_owner} has taken it")
+    if row is None or row.actual_owner != worker_id:
+        return loss_to(row)
     if row.counter == known.counter:
         # A handoff was requested, or the request was withdrawn. If the refusal does not include the
         # row, it is read afterwards, and may equal the known row again.
@@ -64,9 +67,24 @@ def resolve_conflict(
     if row.owner not in {worker_id, known.owner}:
         # A KCL before 3.0 does not know handoffs: it takes a lease by the counter alone and leaves
         # checkpointOwner, which still names this worker, in the row.
-        return LeaseLoss(f"worker {row.owner} has taken it")
+        return _taken_by(row.owner)
     return LeaseLoss(
         f"another process writes to it as worker {worker_id} too: its counter is {row.counter}, "
         f"where {known.counter} was written last",
-        to_duplicate_worker=True,
+        LeaseEnd.DUPLICATE_WORKER,
     )
+
+
+def loss_to(row: Lease | None) -> LeaseLoss:
+    """Return the loss of a lease by its present row, which does not name the sender as owner."""
+    if row is None:
+        return LeaseLoss(
+            "its row was deleted from the lease table, or is no longer a lease", LeaseEnd.DELETED
+        )
+    if row.owner is None or row.actual_owner is None:
+        return LeaseLoss("it was released or reset by somebody else", LeaseEnd.RESET)
+    return _taken_by(row.actual_owner)
+
+
+def _taken_by(worker_id: str | None) -> LeaseLoss:
+    return LeaseLoss(f"worker {worker_id} has taken it", LeaseEnd.TAKEN, worker_id)

@@ -7,6 +7,7 @@ next.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from sparkinesis.errors import LeaseLostError, ProcessorError, SparkinesisError
+from sparkinesis.lease.events import LeaseEnd
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import Lease
@@ -63,6 +65,8 @@ class WorkerHooks:
     read it; None: the instant itself. Raises service errors."""
     request_shutdown: Callable[[], None]
     """Begins a graceful shutdown of the worker."""
+    is_shutting_down: Callable[[], bool]
+    """Returns True once a shutdown of the worker was requested."""
     fail: Callable[[BaseException], None]
     """Ends the worker with an error that every shard would meet: a wrong record processor."""
 
@@ -175,6 +179,7 @@ class ShardConsumer:
         try:
             pause = self._tasks[task]()
         except LeaseLostError as error:
+            self.held.lose_if_expired()
             self.held.lose(str(error))
             self.request(ShutdownReason.LEASE_LOST)
             return 0.0
@@ -207,9 +212,9 @@ class ShardConsumer:
         self._failures += 1
         return backoff(self._options.task_backoff, self._failures)
 
-    def _leave(self) -> None:
+    def _leave(self, why: LeaseEnd | None = None) -> None:
         """Release the lease, so that another worker takes the shard, then shut down."""
-        self._release()
+        self._release(why)
         self.request(ShutdownReason.LEASE_LOST)
 
     def _leave_its_end(self) -> None:
@@ -219,11 +224,13 @@ class ShardConsumer:
             self._notify_of_shutdown()
         self._leave()
 
-    def _release(self) -> None:
-        try:
-            self.held.release()
-        except SparkinesisError as error:
-            _log.warning("Releasing the lease of %s failed; it will expire: %s", self, error)
+    def _release(self, why: LeaseEnd | None = None) -> None:
+        """Release the lease. Without ``why``: for a shutdown, or to a worker that requested it."""
+        if why is None:
+            is_shutdown = self._worker.is_shutting_down()
+            why = LeaseEnd.SHUTDOWN if is_shutdown else LeaseEnd.HANDED_OVER
+        with contextlib.suppress(SparkinesisError):  # the lease's event has the error
+            self.held.release(why)
 
     def _block_on_parent(self) -> float | None:
         if self._worker.are_finished(self.held.lease.parent_ids):
@@ -316,7 +323,7 @@ class ShardConsumer:
         pause = deliverer.step()
         if deliverer.stopped_by is not None:
             _log.error("Stopped %s, as on_error asks.", self)
-            self._leave()
+            self._leave(LeaseEnd.STOPPED)
             return None
         if intake.at_end and not deliverer and not self._checkpointer.is_reset:
             self.request(ShutdownReason.SHARD_END)
@@ -390,5 +397,5 @@ class ShardConsumer:
         # This also stores rows that the processor wrote to sinks after its own checkpoint.
         self._checkpointer.checkpoint()
         self._checkpointer.sinks.close()
-        self._release()
+        self._release(LeaseEnd.SHARD_FINISHED)
         return None

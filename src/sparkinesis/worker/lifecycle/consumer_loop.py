@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from dataclasses import replace
 
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.lease.coordinator import LeaseCoordinator
+from sparkinesis.lease.events import LeaseEnd
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.shard_syncer import ShardSyncer
@@ -15,7 +17,9 @@ from sparkinesis.worker.lifecycle.consumer import ShardConsumer, WorkerHooks
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
 from sparkinesis.worker.lifecycle.states import ShutdownReason
 from sparkinesis.worker.lifecycle.worker_state import WorkerState
+from sparkinesis.worker.reporting.failures import describe
 from sparkinesis.worker.reporting.log_context import LogPlace
+from sparkinesis.worker.reporting.progress import WorkerProgress
 from sparkinesis.worker.retrieval.ahead import RetrievalMode
 
 _log = logging.getLogger(__name__)
@@ -41,6 +45,9 @@ class ConsumerLoop:
         self._coordinator = coordinator
         self._shard_syncer = shard_syncer
         self._retrieval = retrieval
+        self._progress = WorkerProgress(
+            settings.worker_id, settings.clock, settings.tell, state.records_total
+        )
         self._log_place = LogPlace(settings.application, settings.worker_id)
         self._reported: dict[str, float] = {}
         """Start times of the calls that were reported for `processing_time_limit`, by shard."""
@@ -50,6 +57,7 @@ class ConsumerLoop:
             open_retrieval=retrieval.open,
             place_at=self._place_at,
             request_shutdown=state.request_shutdown,
+            is_shutting_down=lambda: state.shutdown_requested,
             fail=state.fail,
         )
 
@@ -57,6 +65,9 @@ class ConsumerLoop:
         limit = self._options.processing_time_limit
         pause = min(1.0, self._options.renew_interval, limit or 1.0)
         while not self._update():
+            self._progress.step(
+                {key: each.millis_behind_latest for key, each in self._state.consumers.items()}
+            )
             left = self._state.shutdown_seconds_left
             self._state.wait_for_change(min(pause, left) if left else pause)
         self._end_worker()
@@ -78,7 +89,7 @@ class ConsumerLoop:
         for consumer in list(state.consumers.values()):
             lease = consumer.held
             if state.shutdown_forced:
-                self._release(lease)
+                self._release(lease, LeaseEnd.SHUTDOWN)
             if not lease.is_held():
                 consumer.request(ShutdownReason.LEASE_LOST)
             elif state.shutdown_requested or lease.handoff_to is not None:
@@ -86,7 +97,7 @@ class ConsumerLoop:
         if state.shutdown_requested:
             for key, lease in held.items():
                 if key not in state.consumers:
-                    self._release(lease)
+                    self._release(lease, LeaseEnd.SHUTDOWN)
             return state.shutdown_forced or not state.consumers
         for lease in held.values():
             if lease.shard_id not in state.consumers and lease.is_held():
@@ -113,7 +124,7 @@ class ConsumerLoop:
             if not consumer.is_complete:
                 _log.error("The consumer thread of %s died without shutting down.", consumer)
                 consumer.intake.close()
-                self._release(consumer.held)
+                self._release(consumer.held, LeaseEnd.CONSUMER_DIED)
             with state.changed:
                 del state.consumers[shard_id]
                 state.records_of_ended += consumer.records
@@ -166,14 +177,12 @@ class ConsumerLoop:
                 ". The shard's lease is released." if give_up else ".",
             )
             if give_up:
-                self._release(consumer.held)
+                self._release(consumer.held, LeaseEnd.PROCESSING_TIME)
                 consumer.request(ShutdownReason.LEASE_LOST)
 
-    def _release(self, lease: HeldLease) -> None:
-        try:
-            lease.release()
-        except SparkinesisError as error:
-            _log.warning("Releasing the lease %s failed; it will expire: %s", lease.key, error)
+    def _release(self, lease: HeldLease, why: LeaseEnd) -> None:
+        with contextlib.suppress(SparkinesisError):  # the lease's event has the error
+            lease.release(why)
 
     def _place_at(self, shard_id: str, instant_ms: int) -> ExtendedSequenceNumber | None:
         if not self._coordinator.snapshot.may_have_java_readers:
@@ -189,14 +198,18 @@ class ConsumerLoop:
             if loop is not threading.current_thread():
                 loop.join(self._options.failover_time)
         for lease in self._coordinator.held().values():
-            self._release(lease)  # the lease was taken while the shutdown was requested
+            # The lease was taken while the shutdown was requested.
+            self._release(lease, LeaseEnd.SHUTDOWN)
         try:
             self._coordinator.withdraw_requests()
         except SparkinesisError as error:
             _log.warning("Declining assigned leases failed; they will expire: %s", error)
         if state.failure is None and not state.shutdown_forced:
             self._retrieval.finish(self._is_last_worker)
-        _log.info("The worker %s has ended.", self._settings.worker_id)
+        self._progress.tell_end(
+            was_forced=state.shutdown_forced,
+            error=None if state.failure is None else describe(state.failure),
+        )
         state.ended.set()
 
     def _wait_while_shutting_down(self, seconds: float) -> bool:

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from sparkinesis.lease.events import Listener, ignore
 from sparkinesis.stream.calls.client import StreamClient, StreamSummary
 from sparkinesis.stream.position import Position
 from sparkinesis.stream.timing import Timing
@@ -38,6 +39,8 @@ class ConsumerSettings:
     describe: Callable[[], StreamSummary] | None = None
     """Returns the stream's summary, one call for all shards; None: each asks the client."""
     failures: Failures = field(default_factory=Failures)
+    tell: Listener = ignore
+    """Takes the events of the worker and of its leases."""
     memory: MemoryBudget = field(default_factory=lambda: MemoryBudget(DEFAULT_HELD_BYTES))
     """The budget that all records in memory are counted in."""
 

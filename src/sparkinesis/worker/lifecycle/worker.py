@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 
 from sparkinesis.lease.coordinator import LeaseCoordinator
+from sparkinesis.lease.events import WorkerStarted
 from sparkinesis.lease.shard_syncer import ShardSyncer
 from sparkinesis.public import public
 from sparkinesis.worker.lifecycle.consumer_loop import ConsumerLoop
@@ -69,6 +70,7 @@ class Worker:
         consumers = ConsumerLoop(
             state, settings, self._coordinator, self._shard_syncer, self._retrieval
         )
+        self._tell_start()
         for name, run in (
             ("renew", renewal.run),
             ("take", assignment.run),
@@ -84,6 +86,19 @@ class Worker:
             state.loops.append(thread)
             thread.start()
         return self
+
+    def _tell_start(self) -> None:
+        settings = self._settings
+        self._settings.tell(
+            WorkerStarted(
+                settings.worker_id,
+                settings.application,
+                str(settings.client.address),
+                settings.options.retrieval,
+                str(settings.initial),
+                settings.options.failover_time,
+            )
+        )
 
     def request_shutdown(self, timeout: float | None = None) -> None:
         """Begin a graceful shutdown, and return at once. See `shutdown`."""
@@ -167,9 +182,7 @@ class Worker:
 
         Counts all shards that the worker consumes or has consumed.
         """
-        state = self._state
-        with state.changed:
-            return state.records_of_ended + sum(each.records for each in state.consumers.values())
+        return self._state.records_total()
 
     def failures(self) -> tuple[Failure, ...]:
         """Return the errors of record processors and tasks, in order of the last occurrence.

@@ -7,8 +7,10 @@ import math
 import threading
 
 from sparkinesis.errors import LeaseTableNotFoundError
+from sparkinesis.lease.events import ShutdownBegan
 from sparkinesis.worker.lifecycle.consumer import ShardConsumer
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
+from sparkinesis.worker.reporting.failures import describe
 
 _log = logging.getLogger(__name__)
 
@@ -64,10 +66,15 @@ class WorkerState:
         """
         seconds = self._settings.options.shutdown_timeout if timeout is None else timeout
         with self.changed:
+            is_first = not self.shutdown_requested
             self.shutdown_requested = True
             self._give_up_at = min(self._give_up_at, self._settings.clock() + seconds)
             self.stop_taking.set()
             self.notify()
+        if is_first and self.loops:
+            error = None if self.failure is None else describe(self.failure)
+            worker_id = self._settings.worker_id
+            self._settings.tell(ShutdownBegan(worker_id, len(self.consumers), error))
 
     @property
     def shutdown_seconds_left(self) -> float:
@@ -107,6 +114,11 @@ class WorkerState:
                 "The lease table has leases again: the worker %s resumes", self._settings.worker_id
             )
         self.missing_table = None
+
+    def records_total(self) -> int:
+        """Return the number of user records processed by all consumers since the start."""
+        with self.changed:
+            return self.records_of_ended + sum(each.records for each in self.consumers.values())
 
     def running_consumers(self) -> dict[str, ShardConsumer]:
         """Return a copy of the consumers, by shard id."""

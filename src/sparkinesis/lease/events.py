@@ -1,0 +1,191 @@
+"""The events in the life of a worker and of its leases, as values.
+
+Each event is raised at a single place in the code. A `Listener` is called by the thread that raises
+the event, which may hold a lock: a listener returns at once and raises nothing. Durations are in
+seconds by the worker's clock. `sparkinesis.worker.reporting.event_log` turns events into log lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+
+class LeaseOrigin(Enum):
+    """The state in which a worker found a lease that it took."""
+
+    UNOWNED = "unowned"
+    HANDED_OVER = "handed over"
+    """Its owner released the lease to this worker, which had requested it."""
+    EXPIRED = "expired"
+    """Its owner had not renewed the lease for a failover time."""
+    LATE_HANDOVER = "late handover"
+    """Its owner renewed the lease, but did not release it within the time for a handoff."""
+    LEGACY_OWNER = "legacy owner"
+    """Its owner does not support handoffs, like a KCL before 3.0."""
+    OWN = "own"
+    """The lease table already named this worker as owner, as after a restart or an outage."""
+
+
+class LeaseEnd(Enum):
+    """The reason why a worker no longer holds a lease."""
+
+    HANDED_OVER = "handed over"
+    SHARD_FINISHED = "shard finished"
+    SHUTDOWN = "shutdown"
+    STOPPED = "stopped by on_error"
+    PROCESSING_TIME = "processing_time_limit"
+    CONSUMER_DIED = "consumer died"
+    GIVEN_UP = "given up"
+    EXPIRED = "expired"
+    """The worker could not renew the lease for a failover time."""
+    TAKEN = "taken"
+    """Another worker took the lease without waiting for its release."""
+    RESET = "reset"
+    """Somebody else removed the owner from the lease, as `sparkinesis reset` does."""
+    DELETED = "deleted"
+    """The row was deleted from the lease table."""
+    DUPLICATE_WORKER = "duplicate worker id"
+
+    @property
+    def is_planned(self) -> bool:
+        """True for an end that is part of a healthy application."""
+        return self in {LeaseEnd.HANDED_OVER, LeaseEnd.SHARD_FINISHED, LeaseEnd.SHUTDOWN}
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStarted:
+    """A worker's threads run: it takes leases from now on."""
+
+    worker_id: str
+    application: str
+    stream: str
+    """The stream's name and place."""
+    retrieval: str
+    initial_position: str
+    failover_time: float
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerReport:
+    """The progress of a worker since its last report."""
+
+    seconds: float
+    """The seconds since the last report, or since the start."""
+    shards: int
+    records: int
+    """User records processed in that time."""
+    millis_behind_latest: int | None
+    """The largest known lag of the shards that the worker reads; None if no lag is known."""
+    furthest_behind: str | None
+    """The shard with that lag."""
+
+    @property
+    def records_per_second(self) -> float:
+        return self.records / self.seconds if self.seconds > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ShutdownBegan:
+    """A worker shuts down: somebody asked it to, or it has failed."""
+
+    worker_id: str
+    shards: int
+    """The number of shards that the worker reads."""
+    error: str | None
+    """The error that ends the worker; None for a requested shutdown."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerEnded:
+    """A worker has ended."""
+
+    worker_id: str
+    seconds: float
+    """The time since the worker started."""
+    records: int
+    """User records processed in that time."""
+    was_forced: bool
+    """True if the shutdown did not wait for record processors."""
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTaken:
+    """A worker has acquired a lease."""
+
+    lease: str
+    shard_id: str
+    origin: LeaseOrigin
+    previous_owner: str | None
+    """The worker that held the lease before; None if there is none, or it is not known."""
+    waited: float | None
+    """The time for which the previous owner did not renew or release the lease, if it did not."""
+    checkpoint: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseEnded:
+    """A worker no longer holds a lease, which it has released or lost."""
+
+    lease: str
+    shard_id: str
+    reason: LeaseEnd
+    detail: str
+    """The reason in words."""
+    other_worker: str | None
+    """The worker that has the lease now; None if there is none, or it is not known."""
+    held_for: float
+    checkpoint: str
+    """The last checkpoint that the worker knows."""
+    error: str | None = None
+    """The error of the release or, for an expired lease, of the last renewal."""
+
+
+@dataclass(frozen=True, slots=True)
+class HandoffRequested:
+    """A worker has requested a lease from its owner, which has more than its share."""
+
+    lease: str
+    shard_id: str
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerSilent:
+    """Leases of another worker have expired: it has not renewed them."""
+
+    owner: str
+    shard_ids: tuple[str, ...]
+    silent_for: float
+
+
+@dataclass(frozen=True, slots=True)
+class RenewalFailed:
+    """Some leases could not be renewed for the same reason, and will be tried again."""
+
+    leases: int
+    of: int
+    """The number of leases that the worker holds."""
+    error: str
+
+
+Event: TypeAlias = (
+    WorkerStarted
+    | WorkerReport
+    | ShutdownBegan
+    | WorkerEnded
+    | LeaseTaken
+    | LeaseEnded
+    | HandoffRequested
+    | OwnerSilent
+    | RenewalFailed
+)
+
+Listener: TypeAlias = Callable[[Event], None]
+
+
+def ignore(_: Event) -> None:
+    """Listen to nothing."""

@@ -1,0 +1,273 @@
+"""The events of a worker's leases, on a DynamoDB over HTTP: their origins, and why they end."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import pytest
+
+from sparkinesis.errors import LeaseTableUnavailableError
+from sparkinesis.lease.coordinator import LeaseCoordinator
+from sparkinesis.lease.events import (
+    Event,
+    HandoffRequested,
+    LeaseEnd,
+    LeaseEnded,
+    LeaseOrigin,
+    LeaseTaken,
+    OwnerSilent,
+)
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.lease.held import HeldLease
+from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.renewer import LeaseRenewer
+from sparkinesis.lease.rules.taker import TakeSettings
+from sparkinesis.lease.table import requests
+from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.local import Fault, LocalServer
+from tests.integration.lease.conftest import ManualTime, lease
+
+FAILOVER = 10.0
+_T = TypeVar("_T")
+
+
+@pytest.fixture
+def told() -> list[Event]:
+    return []
+
+
+@pytest.fixture
+def renewer(table: LeaseTable, time: ManualTime, told: list[Event]) -> LeaseRenewer:
+    return LeaseRenewer(table, "me", FAILOVER, time, told.append)
+
+
+@pytest.fixture
+def worker(
+    table: LeaseTable, time: ManualTime, told: list[Event], renewer: LeaseRenewer
+) -> LeaseCoordinator:
+    return LeaseCoordinator(
+        table,
+        renewer,
+        "me",
+        settings=TakeSettings(FAILOVER, 100, 100, handoff_timeout=30.0, scan_interval=1.5),
+        clock=time,
+        rng=random.Random(1),
+        tell=told.append,
+    )
+
+
+def of(told: list[Event], kind: type[_T]) -> list[_T]:
+    return [event for event in told if isinstance(event, kind)]
+
+
+def row_of(table: LeaseTable, key: str) -> Lease:
+    row = table.get(key)
+    assert row is not None
+    return row
+
+
+def acquire(renewer: LeaseRenewer, table: LeaseTable, key: str = "a") -> HeldLease:
+    table.create(lease(key))
+    return renewer.hold(table.take(row_of(table, key), "me"))
+
+
+ENDS: dict[LeaseEnd, Callable[[LeaseTable, Lease, Any], object]] = {
+    LeaseEnd.TAKEN: lambda table, row, _: table.take(row, "other"),
+    LeaseEnd.RESET: lambda table, row, _: table.evict(row),
+    LeaseEnd.DELETED: lambda table, row, dynamodb: dynamodb.delete_item(
+        TableName=table.name, Key={"leaseKey": {"S": row.key}}
+    ),
+    LeaseEnd.DUPLICATE_WORKER: lambda table, row, _: table.write(requests.renew(row)),
+}
+
+
+@pytest.mark.parametrize(
+    ("reason", "noticed_by"),
+    [
+        *((reason, "renewal") for reason in ENDS),
+        # A release is tried again with the counter of a process that has the same worker id.
+        *((reason, "release") for reason in ENDS if reason is not LeaseEnd.DUPLICATE_WORKER),
+    ],
+)
+def test_a_lease_that_others_changed_ends_for_that_reason(
+    *,
+    table: LeaseTable,
+    renewer: LeaseRenewer,
+    time: ManualTime,
+    told: list[Event],
+    dynamodb: Any,
+    reason: LeaseEnd,
+    noticed_by: str,
+) -> None:
+    held = acquire(renewer, table)
+    time.now += 3
+    ENDS[reason](table, row_of(table, "a"), dynamodb)
+    if noticed_by == "renewal":
+        renewer.renew_all()
+    else:
+        held.release(LeaseEnd.SHUTDOWN)
+    (ended,) = of(told, LeaseEnded)
+    assert (ended.lease, ended.shard_id, ended.reason) == ("a", "a", reason)
+    assert ended.other_worker == ("other" if reason is LeaseEnd.TAKEN else None)
+    assert (ended.held_for, ended.checkpoint, ended.error) == (3.0, "100:0", None)
+    held.lose("it is told once")
+    held.release()
+    assert of(told, LeaseEnded) == [ended]
+
+
+def test_an_expired_lease_ends_with_the_error_that_kept_it_from_being_renewed(
+    server: LocalServer,
+    table: LeaseTable,
+    renewer: LeaseRenewer,
+    time: ManualTime,
+    told: list[Event],
+) -> None:
+    held = acquire(renewer, table)
+    held.checkpoint(ExtendedSequenceNumber("700", 2))
+    server.kinesis.faults = lambda call: Fault.error("ServiceUnavailable", status=503)
+    time.now += FAILOVER - 1
+    renewer.renew_all()
+    assert of(told, LeaseEnded) == []
+    time.now += 2
+    held.release(LeaseEnd.SHUTDOWN)
+    (ended,) = of(told, LeaseEnded)
+    assert ended.reason is LeaseEnd.EXPIRED, "whatever the caller wanted: it was too late for that"
+    assert ended.held_for == FAILOVER + 1
+    assert ended.checkpoint == "700:2"
+    assert "could not be renewed for 10 s" in ended.detail
+    assert ended.error is not None
+    assert "ServiceUnavailable" in ended.error
+
+
+def test_an_error_that_a_renewal_has_overcome_is_not_told(
+    server: LocalServer,
+    table: LeaseTable,
+    renewer: LeaseRenewer,
+    time: ManualTime,
+    told: list[Event],
+) -> None:
+    """As when the process stands still afterwards."""
+    acquire(renewer, table)
+    server.kinesis.faults = lambda call: Fault.error("ServiceUnavailable", status=503)
+    renewer.renew_all()
+    server.kinesis.faults = None
+    renewer.renew_all()
+    time.now += FAILOVER + 1
+    renewer.renew_all()
+    (ended,) = of(told, LeaseEnded)
+    assert (ended.reason, ended.error) == (LeaseEnd.EXPIRED, None)
+
+
+@pytest.mark.parametrize("is_asked_for", [False, True])
+def test_a_released_lease_names_the_worker_that_gets_it(
+    table: LeaseTable, renewer: LeaseRenewer, told: list[Event], *, is_asked_for: bool
+) -> None:
+    held = acquire(renewer, table)
+    if is_asked_for:
+        table.initiate_handoff(held.lease, "thief")
+    held.release(LeaseEnd.HANDED_OVER)
+    (ended,) = of(told, LeaseEnded)
+    assert ended.reason is LeaseEnd.HANDED_OVER
+    assert ended.other_worker == ("thief" if is_asked_for else None)
+
+
+def test_a_release_that_cannot_be_written_tells_the_error(
+    server: LocalServer, table: LeaseTable, renewer: LeaseRenewer, told: list[Event]
+) -> None:
+    held = acquire(renewer, table)
+    server.kinesis.faults = lambda call: Fault.error("ThrottlingException")
+    with pytest.raises(LeaseTableUnavailableError) as raised:
+        held.release(LeaseEnd.SHUTDOWN)
+    (ended,) = of(told, LeaseEnded)
+    assert (ended.reason, ended.error) == (LeaseEnd.SHUTDOWN, str(raised.value))
+
+
+def test_an_unowned_lease_is_taken(
+    table: LeaseTable, worker: LeaseCoordinator, told: list[Event]
+) -> None:
+    table.create(lease("a", checkpoint="TRIM_HORIZON"))
+    worker.take()
+    assert told == [LeaseTaken("a", "a", LeaseOrigin.UNOWNED, None, None, "TRIM_HORIZON")]
+
+
+def test_a_silent_worker_is_told_once_and_its_leases_as_they_are_taken(
+    table: LeaseTable, time: ManualTime, worker: LeaseCoordinator, told: list[Event]
+) -> None:
+    table.create(lease("a", owner="dead"))
+    table.create(lease("b", owner="dead"))
+    worker.take()
+    time.now += 1
+    table.write(requests.renew(row_of(table, "b")))
+    worker.take()
+    told.clear()
+    time.now += FAILOVER
+    worker.take()
+    time.now += 1
+    worker.take()
+    assert told == [
+        OwnerSilent("dead", ("a",), FAILOVER + 1),
+        LeaseTaken("a", "a", LeaseOrigin.EXPIRED, "dead", FAILOVER + 1, "100:0"),
+        LeaseTaken("b", "b", LeaseOrigin.EXPIRED, "dead", FAILOVER + 1, "100:0"),
+    ]
+
+
+def test_a_worker_that_falls_silent_again_is_told_again(
+    table: LeaseTable, time: ManualTime, worker: LeaseCoordinator, told: list[Event]
+) -> None:
+    table.create(lease("a", owner="slow"))
+    for _ in range(2):
+        worker.take({"a"})
+        time.now += FAILOVER + 1
+        worker.take({"a"})
+        table.write(requests.renew(row_of(table, "a")))
+    assert of(told, OwnerSilent) == [OwnerSilent("slow", ("a",), FAILOVER + 1)] * 2
+
+
+def test_a_lease_is_requested_and_handed_over(
+    table: LeaseTable, worker: LeaseCoordinator, told: list[Event]
+) -> None:
+    table.create(lease("a", owner="rich"))
+    table.create(lease("b", owner="rich"))
+    worker.take()
+    (asked,) = (row for row in table.leases() if row.checkpoint_owner)
+    table.write(requests.assign(asked, "me"))
+    worker.take()
+    key = asked.key
+    assert told == [
+        HandoffRequested(key, key, "rich"),
+        LeaseTaken(key, key, LeaseOrigin.HANDED_OVER, "rich", None, "100:0"),
+    ]
+
+
+def test_a_requested_lease_that_is_not_released_in_time_is_taken(
+    table: LeaseTable, time: ManualTime, worker: LeaseCoordinator, told: list[Event]
+) -> None:
+    table.create(lease("a", owner="busy"))
+    table.create(lease("b", owner="busy"))
+    worker.take()
+    (asked,) = (row for row in table.leases() if row.checkpoint_owner)
+    worker.take()
+    for _ in range(6):
+        time.now += 7
+        for row in table.leases():
+            table.write(requests.renew(row))
+        worker.take()
+    (taken,) = of(told, LeaseTaken)
+    assert taken.lease == asked.key
+    assert (taken.origin, taken.previous_owner) == (LeaseOrigin.LATE_HANDOVER, "busy")
+    assert taken.waited is not None
+    assert 30 + FAILOVER < taken.waited <= 42
+    assert of(told, OwnerSilent) == [], "it renews"
+
+
+def test_a_lease_that_names_this_worker_is_its_own(
+    table: LeaseTable, time: ManualTime, worker: LeaseCoordinator, told: list[Event]
+) -> None:
+    """As after a restart with the same worker id."""
+    table.create(lease("a", owner="me"))
+    worker.take()
+    time.now += FAILOVER
+    worker.take()
+    assert told == [LeaseTaken("a", "a", LeaseOrigin.OWN, None, None, "100:0")]

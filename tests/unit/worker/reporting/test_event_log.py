@@ -1,0 +1,253 @@
+"""The log lines of events: texts that name the reason and the other worker, and levels."""
+
+from __future__ import annotations
+
+import ast
+import logging
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+import sparkinesis
+from sparkinesis.lease.events import (
+    Event,
+    HandoffRequested,
+    LeaseEnd,
+    LeaseEnded,
+    LeaseOrigin,
+    LeaseTaken,
+    OwnerSilent,
+    RenewalFailed,
+    ShutdownBegan,
+    WorkerEnded,
+    WorkerReport,
+    WorkerStarted,
+)
+from sparkinesis.worker.reporting.event_log import EventLog, line_of
+
+INFO, WARNING = logging.INFO, logging.WARNING
+
+
+def taken(origin: LeaseOrigin, previous: str | None = None, waited: float | None = None) -> Event:
+    return LeaseTaken("1:s:0:s0", "s0", origin, previous, waited, "7:0")
+
+
+def ended(reason: LeaseEnd, other: str | None = None, error: str | None = None) -> Event:
+    return LeaseEnded("k0", "s0", reason, "DETAIL", other, 61.25, "7:0", error)
+
+
+LINES: list[tuple[Event, int, str]] = [
+    (
+        WorkerStarted("w", "app", "stream 's' in eu-west-1", "efo", "LATEST", 10.0),
+        INFO,
+        (
+            "Worker w has started: application 'app' reads stream 's' in eu-west-1 (efo), from "
+            "LATEST where a shard has no lease; failover_time is 10 s"
+        ),
+    ),
+    (
+        WorkerReport(60.0, 4, 61_260, 400, "s3"),
+        INFO,
+        "4 shards, 1,021.0 records/s, 0.4 s behind (s3)",
+    ),
+    (WorkerReport(60.0, 1, 0, None, None), INFO, "1 shard, 0.0 records/s, lag unknown"),
+    (ShutdownBegan("w", 2, None), INFO, "Worker w shuts down; it reads 2 shards"),
+    (
+        ShutdownBegan("w", 1, "ProcessorError: wrong"),
+        WARNING,
+        "Worker w shuts down; it reads 1 shard: ProcessorError: wrong",
+    ),
+    (
+        WorkerEnded("w", 123.4, 10_230, False, None),
+        INFO,
+        "Worker w has ended after 123 s: 10,230 records processed",
+    ),
+    (
+        WorkerEnded("w", 1.0, 1, True, None),
+        WARNING,
+        (
+            "Worker w has ended after 1.0 s: 1 record processed; the shutdown did not wait for all "
+            "record processors, so records without a checkpoint are processed again"
+        ),
+    ),
+    (
+        WorkerEnded("w", 1.0, 0, False, "ValueError: x"),
+        WARNING,
+        "Worker w has ended after 1.0 s: 0 records processed; ValueError: x",
+    ),
+    (
+        taken(LeaseOrigin.UNOWNED),
+        INFO,
+        "Took s0, which had no owner; its checkpoint is 7:0",
+    ),
+    (
+        taken(LeaseOrigin.HANDED_OVER, "v"),
+        INFO,
+        (
+            "Took s0 from worker v, which has released it at this worker's request; its checkpoint "
+            "is 7:0"
+        ),
+    ),
+    (
+        taken(LeaseOrigin.EXPIRED, "v", 10.04),
+        INFO,
+        "Took s0 from worker v, which has not renewed its lease for 10.0 s; its checkpoint is 7:0",
+    ),
+    (
+        taken(LeaseOrigin.LATE_HANDOVER, "v", 41.0),
+        INFO,
+        "Took s0 from worker v, which has not released it within 41.0 s; its checkpoint is 7:0",
+    ),
+    (
+        taken(LeaseOrigin.LEGACY_OWNER, "v"),
+        INFO,
+        "Took s0 from worker v, which does not support handoffs; its checkpoint is 7:0",
+    ),
+    (
+        taken(LeaseOrigin.OWN),
+        INFO,
+        "Took s0, which the lease table assigns to this worker; its checkpoint is 7:0",
+    ),
+    (
+        ended(LeaseEnd.HANDED_OVER, "v"),
+        INFO,
+        "Released s0 to worker v after 61.2 s: another worker requested it; its checkpoint is 7:0",
+    ),
+    (
+        ended(LeaseEnd.SHARD_FINISHED),
+        INFO,
+        (
+            "Released s0 after 61.2 s: the shard has ended, and all of its records are processed; "
+            "its checkpoint is 7:0"
+        ),
+    ),
+    (
+        ended(LeaseEnd.SHUTDOWN, "v"),
+        INFO,
+        "Released s0 to worker v after 61.2 s: this worker shuts down; its checkpoint is 7:0",
+    ),
+    (
+        ended(LeaseEnd.SHUTDOWN, None, "Slow down."),
+        WARNING,
+        (
+            "Gave up s0 after 61.2 s: this worker shuts down; its checkpoint is 7:0. Its lease "
+            "could not be released, and has to expire before another worker takes it: Slow down."
+        ),
+    ),
+    (
+        ended(LeaseEnd.STOPPED),
+        WARNING,
+        (
+            "Released s0 after 61.2 s: on_error stopped the shard on this worker; its checkpoint "
+            "is 7:0"
+        ),
+    ),
+    (
+        ended(LeaseEnd.PROCESSING_TIME),
+        WARNING,
+        (
+            "Released s0 after 61.2 s: process_records exceeded processing_time_limit; its "
+            "checkpoint is 7:0"
+        ),
+    ),
+    (
+        ended(LeaseEnd.CONSUMER_DIED),
+        WARNING,
+        "Released s0 after 61.2 s: the thread that read the shard has died; its checkpoint is 7:0",
+    ),
+    *(
+        (
+            ended(reason, error="Slow down."),
+            WARNING,
+            (
+                "Lost s0 after 61.2 s: DETAIL; its checkpoint is 7:0, and records after it are "
+                "processed again. The last renewal failed: Slow down."
+            ),
+        )
+        for reason in (
+            LeaseEnd.GIVEN_UP,
+            LeaseEnd.EXPIRED,
+            LeaseEnd.TAKEN,
+            LeaseEnd.RESET,
+            LeaseEnd.DELETED,
+            LeaseEnd.DUPLICATE_WORKER,
+        )
+    ),
+    (
+        ended(LeaseEnd.EXPIRED),
+        WARNING,
+        (
+            "Lost s0 after 61.2 s: DETAIL; its checkpoint is 7:0, and records after it are "
+            "processed again"
+        ),
+    ),
+    (
+        HandoffRequested("k0", "s0", "v"),
+        INFO,
+        "Requested s0 from worker v, which has more than its share",
+    ),
+    (
+        OwnerSilent("v", tuple(f"s{n}" for n in range(7)), 10.25),
+        WARNING,
+        (
+            "Worker v has not renewed s0, s1, s2, s3, s4 and 2 more for 10.2 s: it has died or "
+            "cannot write to the lease table, and other workers take its shards"
+        ),
+    ),
+    (
+        RenewalFailed(2, 3, "Slow down."),
+        WARNING,
+        "2 of 3 leases could not be renewed now, and will be retried: Slow down.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("event", "level", "text"), LINES)
+def test_the_line_of_an_event(event: Event, level: int, text: str) -> None:
+    assert line_of(event) == (level, text)
+
+
+def test_each_kind_of_event_reason_and_origin_has_a_line() -> None:
+    events = [event for event, _, _ in LINES]
+    assert {type(event) for event in events} == set(get_args(Event))
+    reasons = {event.reason for event in events if isinstance(event, LeaseEnded)}
+    assert reasons == set(LeaseEnd)
+    origins = {event.origin for event in events if isinstance(event, LeaseTaken)}
+    assert origins == set(LeaseOrigin)
+
+
+def test_each_event_is_raised_at_one_place() -> None:
+    """What follows from an event, a log line or a counter, is then the same for all its causes."""
+    root = Path(sparkinesis.__file__).parent
+    names = {kind.__name__ for kind in get_args(Event)}
+    calls = [
+        node.func.id
+        for path in root.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    ]
+    assert {name: calls.count(name) for name in names} == dict.fromkeys(names, 1)
+
+
+def test_a_line_names_its_place_whichever_thread_raises_the_event(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    log = EventLog("app", "w")
+    of_shard, of_worker = taken(LeaseOrigin.OWN), ShutdownBegan("w", 2, None)
+    log(of_shard)
+    log(of_worker)
+    found = [
+        (line.application, line.worker, line.shard, line.sparkinesis_event)  # type: ignore[attr-defined]
+        for line in caplog.records
+    ]
+    assert found == [("app", "w", "s0", of_shard), ("app", "w", "-", of_worker)]
+
+
+def test_lines_below_the_level_are_not_made(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    log = EventLog("app", "w")
+    log(taken(LeaseOrigin.OWN))
+    log(ended(LeaseEnd.EXPIRED))
+    assert [line.levelno for line in caplog.records] == [logging.WARNING]

@@ -1,0 +1,55 @@
+"""A worker's reports of its progress, by its own clock."""
+
+from __future__ import annotations
+
+from sparkinesis.lease.events import Event, WorkerEnded, WorkerReport
+from sparkinesis.worker.reporting.progress import WorkerProgress
+
+
+class Watched:
+    """A worker's progress, with a clock and a count of records that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.records = 0
+        self.told: list[Event] = []
+        self.progress = WorkerProgress(
+            "w", lambda: self.now, self.told.append, lambda: self.records
+        )
+
+
+def test_a_report_a_minute_counts_what_was_processed_since_the_last() -> None:
+    one = Watched()
+    lags = {"s1": 500, "s0": 500, "s2": 20, "s3": None}
+    for second in range(1, 122):
+        one.now, one.records = 1000.0 + second, 10 * second + (1000 if second > 60 else 0)
+        one.progress.step(lags)
+    assert one.told == [
+        WorkerReport(60.0, 4, 600, 500, "s0"),
+        WorkerReport(60.0, 4, 1600, 500, "s0"),
+    ]
+    assert isinstance(one.told[0], WorkerReport)
+    assert one.told[0].records_per_second == 10.0
+
+
+def test_a_report_is_by_the_time_that_has_passed() -> None:
+    """As after a pause of the process."""
+    one = Watched()
+    one.now, one.records = 1120.0, 240
+    one.progress.step({})
+    (told,) = one.told
+    assert told == WorkerReport(120.0, 0, 240, None, None)
+    assert isinstance(told, WorkerReport)
+    assert told.records_per_second == 2.0
+
+
+def test_the_last_report_is_of_the_whole_life() -> None:
+    one = Watched()
+    one.now, one.records = 1061.0, 5
+    one.progress.step({"s0": None})
+    one.now, one.records = 1070.0, 7
+    one.progress.tell_end(was_forced=True, error="x")
+    assert one.told == [
+        WorkerReport(61.0, 1, 5, None, None),
+        WorkerEnded("w", 70.0, 7, True, "x"),
+    ]
