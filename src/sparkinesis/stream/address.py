@@ -21,6 +21,11 @@ REGION = re.compile(r"[a-z]{2,4}(-[a-z]+)+-[0-9]+")
 _LABEL = "(?!-)[a-zA-Z0-9-]{1,63}(?<!-)"
 _HOST = re.compile(rf"(?:{_LABEL}\.)*{_LABEL}\.?")
 """The same rule as in botocore."""
+_URL = re.compile(
+    r"([a-zA-Z][a-zA-Z0-9+.-]*://)(?:[^\s\"'<>/]*@)?([^\s\"'<>?#]*)(?:[?#][^\s\"'<>]*)?"
+)
+_NO_URL = re.compile(r"[\s\"'<>]")
+"""Characters that end a URL within a text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +88,9 @@ def check_endpoint(option: str, endpoint: str) -> None:
     if "@" in endpoint:  # first, because other errors show the value
         raise OptionError(f"{option} may not hold credentials: they would be logged.")
     if not is_url(endpoint):
+        without_query = re.split("[?#]", endpoint, maxsplit=1)[0]
         raise OptionError(
-            f"{option} is {shown(endpoint)}; it takes a URL, such as http://127.0.0.1:4566."
+            f"{option} is {shown(without_query)}; it takes a URL, such as http://127.0.0.1:4566."
         )
 
 
@@ -95,13 +101,20 @@ def shown(text: str) -> str:
 
 def place_of(region: str | None, endpoint: str | None) -> str:
     """Describe a region and endpoint for an error."""
-    at = f" at {endpoint}" if endpoint else ""
+    at = f" at {without_secrets(endpoint)}" if endpoint else ""
     return f"{region or 'the default region'}{at}"
+
+
+def without_secrets(text: str) -> str:
+    """Return a text without the parts of its URLs that may be secret: user, password and query."""
+    return _URL.sub(r"\1\2", text)
 
 
 def is_url(text: str) -> bool:
     """Return True if the text is the URL of an endpoint."""
     try:
+        if _NO_URL.search(text):
+            return False
         parts = urlsplit(text)
         host = parts.hostname or ""
         is_host = ":" in host or (bool(_HOST.fullmatch(host)) and len(host) < 256)

@@ -278,8 +278,9 @@ def _read(entry: Entry, key: str, file: str) -> Any:
     try:
         return _PARSERS[key](entry.value.strip())
     except ValueError as error:
-        # An error must not show an external id or the password in a URL.
-        is_secret = "Credentials" in key or "@" in entry.value
+        # An error must not show an external id, or the password or query in a URL.
+        is_url = "Endpoint" in key and "?" in entry.value
+        is_secret = "Credentials" in key or "@" in entry.value or is_url
         value = "cannot be used" if is_secret else f"is {entry.value.strip()[:200]!r}"
         raise OptionError(f"{file}, line {entry.line}: {key} {value}; {error}.") from None
 

@@ -16,7 +16,7 @@ from sparkinesis.errors import (
     SparkinesisError,
     StreamNotFoundError,
 )
-from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.address import StreamAddress, without_secrets
 from sparkinesis.stream.calls.credential_errors import explain_credentials
 from sparkinesis.stream.calls.retry import error_code, is_retryable
 from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position
@@ -59,13 +59,14 @@ def words(error: ClientError | BotoCoreError) -> str:
     """Return the message of the service or of botocore as one line.
 
     AWS repeats the request when it refuses a signature ("The Canonical String for this request
-    should have been ..."). That part is left out: one of its headers is a session token.
+    should have been ..."). That part is left out: one of its headers is a session token. A URL is
+    shown without its query.
     """
     if not isinstance(error, ClientError):
-        return " ".join(str(error).split())
+        return without_secrets(" ".join(str(error).split()))
     message = str(error.response.get("Error", {}).get("Message") or "no message")
     message = re.split("The Canonical String|The String-to-Sign", message, maxsplit=1)[0]
-    return f"{error_code(error)}: {' '.join(message.split())}"
+    return without_secrets(f"{error_code(error)}: {' '.join(message.split())}")
 
 
 def explain(

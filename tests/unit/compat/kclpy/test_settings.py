@@ -270,6 +270,9 @@ def test_no_secret_is_part_of_an_error() -> None:
     assert "geheim" not in str(raised.value)
     with pytest.raises(OptionError) as raised:
         settings("kinesisEndpoint=u:geheim@host")
+    with pytest.raises(OptionError, match="kinesisEndpoint cannot be used") as refused:
+        settings("kinesisEndpoint=host/?token=geheim")
+    assert "geheim" not in str(refused.value)
     assert "geheim" not in str(raised.value)
 
 

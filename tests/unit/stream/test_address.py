@@ -1,0 +1,62 @@
+"""What an error shows of an endpoint."""
+
+from __future__ import annotations
+
+import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError
+
+from sparkinesis.errors import OptionError
+from sparkinesis.lease.table.address import TableAddress
+from sparkinesis.stream.address import check_endpoint, place_of, stream_address, without_secrets
+from sparkinesis.stream.calls.explain import words
+
+SECRET = "https://host:4566/path?X-Signature=hunter2&b=1#hunter2"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("https://host/path?token=hunter2", "https://host/path"),
+        ("https://host#hunter2", "https://host"),
+        ("HTTP://user:hunter2@host:1/", "HTTP://host:1/"),
+        ("https://hunter2@host", "https://host"),
+        ("https://user:p@hunter2@host/a?b", "https://host/a"),
+        ('no "http://a/?x=hunter2" nor http://b?hunter2, why?', 'no "http://a/" nor http://b why?'),
+        ("why? ask me@host: see http://host:80/a", "why? ask me@host: see http://host:80/a"),
+    ],
+)
+def test_a_url_is_shown_without_what_may_be_secret(text: str, shown: str) -> None:
+    assert without_secrets(text) == shown
+
+
+def test_the_places_of_streams_and_tables_show_no_query() -> None:
+    place = "eu-west-1 at https://host:4566/path"
+    assert place_of("eu-west-1", SECRET) == place
+    assert str(stream_address("s", "eu-west-1", SECRET)) == f"stream 's' in {place}"
+    assert str(TableAddress("app", "eu-west-1", SECRET)) == f"lease table 'app' in {place}"
+
+
+def test_the_words_of_botocore_and_of_the_service_show_no_query() -> None:
+    assert words(EndpointConnectionError(endpoint_url=SECRET)) == (
+        'Could not connect to the endpoint URL: "https://host:4566/path"'
+    )
+    answer = {"Error": {"Code": "NotFound", "Message": f"nothing at {SECRET} here"}}
+    error = ClientError(answer, "ListShards")
+    assert words(error) == "NotFound: nothing at https://host:4566/path here"
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "htp://host?hunter2",
+        "host:1#hunter2",
+        "https://host/?a= hunter2",
+        "https://host/?a='hunter2",
+        "https://u:hunter2@host",
+    ],
+)
+def test_an_endpoint_that_is_refused_shows_no_secret(endpoint: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        check_endpoint("The option endpoint", endpoint)
+    assert "hunter2" not in str(caught.value)
+    assert "The option endpoint" in str(caught.value)
