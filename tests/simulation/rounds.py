@@ -19,14 +19,17 @@ HISTORIES = 20
 
 @dataclass(frozen=True)
 class Round:
-    """One round of histories: all but the deadline decides what it plays."""
+    """One round of histories: all but the times decides what it plays."""
 
     subject: str
     seed: int
     number: int
+    """The number of the round among those of its subject."""
     histories: int
     deadline: float
     """The time (by `time.time`) after which no history begins."""
+    seconds: float
+    """The time after which no history but the first begins."""
 
 
 @dataclass
@@ -79,7 +82,8 @@ def play_round(this: Round) -> Tally:
     )
     @given(subject.histories())
     def run(history: Any) -> None:
-        if time.time() > this.deadline and not failed:
+        is_over = tally.histories and time.monotonic() - began > this.seconds
+        if (is_over or time.time() > this.deadline) and not failed:
             return
         outcome = subject.play(history)
         if not failed:

@@ -1,0 +1,88 @@
+"""How a run shares its time among the subjects, and what it says of a subject that had none."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+from tests.simulation.rounds import HISTORIES, Round, play_round
+from tests.simulation.subjects import SUBJECTS
+from tests.simulation.turns import Turns
+
+FAST, SLOW = "fast", "slow"
+REPOSITORY = Path(__file__).parents[2]
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_subject_of_long_histories_gets_no_more_time() -> None:
+    clock = Clock()
+    turns = Turns([SLOW, FAST], 1, jobs=1, seconds=200.0, clock=clock)
+    spent: Counter[str] = Counter()
+    while (drawn := turns.take()) is not None:
+        seconds = 35.0 if drawn.subject == SLOW else 5.0
+        clock.now += seconds
+        spent[drawn.subject] += int(seconds)
+        turns.end(drawn, seconds)
+    assert abs(spent[SLOW] - spent[FAST]) <= 35
+    assert clock.now <= 200 + 35
+
+
+def test_subjects_that_are_played_at_the_same_time_differ() -> None:
+    names = ["a", "b", "c"]
+    turns = Turns(names, 1, jobs=3, seconds=60.0)
+    assert sorted(drawn.subject for _ in names if (drawn := turns.take()) is not None) == names
+
+
+def test_each_subject_gets_several_turns_of_a_short_run() -> None:
+    clock = Clock()
+    turns = Turns(["a", "b"], 1, jobs=1, seconds=8.0, clock=clock)
+    drawn = []
+    while (one := turns.take()) is not None:
+        clock.now += one.seconds
+        turns.end(one, one.seconds)
+        drawn.append(one.subject)
+    assert min(Counter(drawn).values()) >= 4
+
+
+def test_histories_are_shared_out_and_numbered_by_subject() -> None:
+    turns = Turns(["a", "b"], 7, jobs=2, histories=2 * HISTORIES + 3)
+    drawn = []
+    while (one := turns.take()) is not None:
+        drawn.append(one)
+        turns.end(one, 100.0 if one.subject == "a" else 1.0)
+    assert {(one.subject, one.number, one.histories, one.seed) for one in drawn} == {
+        ("a", 0, HISTORIES, 7),
+        ("a", 1, 2, 7),
+        ("b", 0, HISTORIES, 7),
+        ("b", 1, 1, 7),
+    }
+    assert {one.seconds for one in drawn} == {float("inf")}
+
+
+def test_a_round_plays_its_first_history_however_short_its_turn() -> None:
+    (ranges,) = (one for one in SUBJECTS if "ranges" in one.name.lower())
+    assert play_round(Round(ranges.name, 1, 0, 3, float("inf"), 0.0)).histories == 1
+    assert play_round(Round(ranges.name, 1, 0, 3, float("inf"), 1e9)).histories == 3
+
+
+def test_a_run_fails_if_it_has_played_nothing_of_a_subject() -> None:
+    name = SUBJECTS[0].name
+    command = [sys.executable, "-m", "tests.simulation", "--jobs", "1", "--subject", name]
+    run = subprocess.run(
+        [*command, "--seconds", "0.001"],
+        check=False,
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 1
+    assert f"{name}: 0 histories" in run.stdout
+    assert f"No history was played of {name}" in run.stderr
