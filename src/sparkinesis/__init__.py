@@ -246,7 +246,12 @@ def __dir__() -> list[str]:
 
 
 def register(spark: SparkSession) -> None:
-    """Add ``format("kinesis")`` to a Spark session (PySpark 4.2 or newer)."""
-    from sparkinesis.source.datasource import KinesisDataSource  # noqa: PLC0415
+    """Add ``format("kinesis")`` to a Spark session (PySpark 4.2 or newer).
 
+    Raises `OptionError` if the session is local and its workers run a Python without sparkinesis.
+    """
+    from sparkinesis.source.datasource import KinesisDataSource  # noqa: PLC0415
+    from sparkinesis.source.worker_python import check_worker_python  # noqa: PLC0415
+
+    check_worker_python(spark)
     spark.dataSource.register(KinesisDataSource)

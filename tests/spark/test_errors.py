@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+import sparkinesis
 from sparkinesis.local import LocalServer, ManualClock
 from tests.spark.reading import read_stream
 
@@ -35,7 +41,9 @@ def run(spark: SparkSession, server: LocalServer, checkpoint: str, **options: st
 
 
 def paragraph(text: str, kind: str) -> str:
-    """The line that holds our error: all of it is on that one line."""
+    """The line that holds our error: all of it is on that one line, and no frame is around it."""
+    assert "Traceback" not in text
+    assert 'File "' not in text
     lines = [line for line in text.splitlines() if f"{kind}: " in line]
     assert lines, text
     return lines[-1].split(f"{kind}: ", 1)[1]
@@ -43,7 +51,8 @@ def paragraph(text: str, kind: str) -> str:
 
 def test_a_missing_stream(spark: SparkSession, server: LocalServer, checkpoint: str) -> None:
     said = paragraph(run(spark, server, checkpoint, streamName="flihgts"), "StreamNotFoundError")
-    assert "There is no stream 'flihgts' in us-east-1" in said
+    assert "There is no stream 'flihgts' in us-east-1 at http://127.0.0.1" in said
+    assert "The region is that of the option region." in said
     assert "Check the spelling of the option streamName" in said
     assert "Stream flihgts under account" in said
 
@@ -64,7 +73,9 @@ def test_a_region_that_does_not_exist(
 
 def test_an_unknown_option(spark: SparkSession, server: LocalServer, checkpoint: str) -> None:
     said = paragraph(run(spark, server, checkpoint, initalPosition="latest"), "OptionError")
-    assert "Did you mean initialPosition?" in said
+    assert "has no option 'initalposition'. Did you mean initialPosition?" in said
+    assert "For read and readStream it takes: streamName" in said
+    assert "aggregation" not in said
 
 
 def test_an_unreadable_initial_position(
@@ -104,3 +115,75 @@ def test_an_expired_position(spark: SparkSession, checkpoint: str) -> None:
     assert "in shard shardId-000000000000 of stream 'flights'" in said
     assert "has expired" in said
     assert "Set the option failOnDataLoss to false" in said
+
+
+def test_an_unknown_option_of_a_write_lists_those_of_a_write(
+    spark: SparkSession, server: LocalServer
+) -> None:
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    rows = spark.range(3).selectExpr("string(id) AS data")
+    options = {"streamName": "flights", "endpoint": server.endpoint_url, "aggregat": "true"}
+    with pytest.raises(PySparkException) as caught:
+        rows.write.format("kinesis").options(**options).mode("append").save()
+    said = paragraph(str(caught.value), "OptionError")
+    assert "Did you mean aggregation? For write and writeStream it takes: streamName" in said
+    assert "maxRecordsPerTrigger" not in said
+
+
+def test_a_schema_of_the_users_own(spark: SparkSession, server: LocalServer) -> None:
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    options = {"streamName": "flights", "endpoint": server.endpoint_url}
+    read = spark.read.format("kinesis").options(**options).schema("altitude INT")
+    with pytest.raises(PySparkException) as caught:
+        read.load().collect()
+    said = paragraph(str(caught.value), "OptionError")
+    assert ".schema(...) asks for others: altitude INT. Leave out .schema(...)" in said
+    assert not server.kinesis.calls.select("ListShards")
+
+
+def test_a_task_that_fails(spark: SparkSession, server: LocalServer) -> None:
+    """An error of an executor's process, which comes to the user by another way."""
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    server.client("kinesis").create_stream(StreamName="flights", ShardCount=1)
+    rows = spark.range(1).selectExpr("repeat('k', 257) AS partitionKey", "'a' AS data")
+    options = {"streamName": "flights", "endpoint": server.endpoint_url, "region": "us-east-1"}
+    with pytest.raises(PySparkException) as caught:
+        rows.write.format("kinesis").options(**options).mode("append").save()
+    said = paragraph(str(caught.value), "RecordRefusedError")
+    assert "256" in said
+
+
+ANOTHER_PYTHON = """
+import sys
+sys.path.insert(0, {source!r})
+from sparkinesis.local import use_java
+use_java()
+from pyspark.sql import SparkSession
+import sparkinesis
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+try:
+    sparkinesis.register(spark)
+except sparkinesis.OptionError as error:
+    print("told", error)
+spark.stop()
+"""
+
+
+def test_workers_of_another_python(tmp_path: Path) -> None:
+    """As in a virtual environment that is not activated."""
+    venv.create(tmp_path, symlinks=True, with_pip=False)
+    environment = {n: value for n, value in os.environ.items() if not n.startswith("PYTHON")}
+    environment.pop("PYSPARK_PYTHON", None)
+    environment["PATH"] = os.pathsep.join([str(tmp_path / "bin"), environment["PATH"]])
+    source = ANOTHER_PYTHON.format(source=str(Path(sparkinesis.__path__[0]).parent))
+    done = subprocess.run(
+        [sys.executable, "-c", source],
+        env=environment, cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    (said,) = [line for line in done.stdout.splitlines() if line.startswith("told ")]
+    python = tmp_path / "bin" / "python3"
+    assert f"Spark's Python workers would run {python} (python3 of the PATH," in said
+    assert f"Set the environment variable PYSPARK_PYTHON to {sys.executable} before" in said

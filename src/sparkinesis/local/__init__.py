@@ -13,6 +13,7 @@ from sparkinesis.local.faults import Call, CallLog, CallRecord, Fault, FaultPlan
 from sparkinesis.local.java import use_java
 from sparkinesis.local.kinesis import LocalKinesis
 from sparkinesis.local.model.limits import Limits
+from sparkinesis.local.python import use_this_python
 from sparkinesis.local.wire.server import LocalServer
 
 __all__ = [
@@ -31,4 +32,5 @@ __all__ = [
     "ManualClock",
     "system_clock",
     "use_java",
+    "use_this_python",
 ]

@@ -31,6 +31,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from sparkinesis.errors import OptionError
+from sparkinesis.source.expected_errors import told_by_its_message
 from sparkinesis.source.offsets import from_json, ranges, to_json
 from sparkinesis.source.options.allowance import NO_LIMIT
 from sparkinesis.source.options.option_table import Options, Use
@@ -69,6 +70,7 @@ class ShardPartition(InputPartition):
 class KinesisDataSource(DataSource):
     """Reads Amazon Kinesis data streams; see `sparkinesis.register`."""
 
+    @told_by_its_message()
     def __init__(self, options: MutableMapping[str, str]) -> None:
         self._options = Options(options)
         if not self._options.unknown:  # else a misspelled streamName would be told to be missing
@@ -78,11 +80,13 @@ class KinesisDataSource(DataSource):
     def name(cls) -> str:
         return "kinesis"
 
+    @told_by_its_message()
     def schema(self) -> str:
         # Spark asks for it in load() of a read, and never for a write.
         self._options.check_use(Use.READ, Use.READ_STREAM)
         return SCHEMA
 
+    @told_by_its_message()
     def reader(self, schema: StructType) -> KinesisBatchReader:
         from sparkinesis.source.batch.batch_reader import batch_reader  # noqa: PLC0415 - see above
         from sparkinesis.source.options.batch_read_options import batch_read_options  # noqa: PLC0415
@@ -90,13 +94,16 @@ class KinesisDataSource(DataSource):
         _check_read_schema(schema)
         return batch_reader(batch_read_options(self._options))
 
+    @told_by_its_message()
     def streamReader(self, schema: StructType) -> KinesisStreamReader:  # noqa: N802
         _check_read_schema(schema)
         return KinesisStreamReader(stream_read_options(self._options))
 
+    @told_by_its_message()
     def writer(self, schema: StructType, overwrite: bool) -> KinesisWriter:
         return KinesisWriter(self._write_options(schema, overwrite))
 
+    @told_by_its_message()
     def streamWriter(self, schema: StructType, overwrite: bool) -> KinesisStreamWriter:  # noqa: N802
         return KinesisStreamWriter(self._write_options(schema, overwrite))
 
@@ -142,6 +149,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the initial offset: a function of the options alone, without any call."""
         return to_json(dict.fromkeys(self._streams, self._options.initial_positions))
 
+    @told_by_its_message()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Plan as if nothing arrived after this instant; the query ends when it has read all."""
         self._plan().stop_at_present()
@@ -155,6 +163,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxBytes(int(allowance.bytes))
         return ReadAllAvailable()
 
+    @told_by_its_message()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return the end of the batch that begins at ``start``; ``start`` if no record follows.
 
@@ -174,6 +183,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         return dict(self._planner.lag) if self._planner and self._planner.lag else None
 
+    @told_by_its_message()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[ShardPartition]:
         """Return the tasks that read the records of all shards in (start, end].
 
@@ -201,14 +211,16 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         from sparkinesis.source.reading.read_task import read_records  # noqa: PLC0415 - see above
 
         assert isinstance(partition, ShardPartition)
-        for shard_range, expected in zip(partition.shard_ranges, partition.expected, strict=True):
-            yield from read_records(
-                self._options.reading,
-                self._streams[partition.stream],
-                shard_range,
-                expected,
-                partition.consumer_arn,
-            )
+        ranges_to_read = zip(partition.shard_ranges, partition.expected, strict=True)
+        with told_by_its_message():
+            for shard_range, expected in ranges_to_read:
+                yield from read_records(
+                    self._options.reading,
+                    self._streams[partition.stream],
+                    shard_range,
+                    expected,
+                    partition.consumer_arn,
+                )
 
     def stop(self) -> None:
         """End the query: deregister its consumers if the options say so."""
@@ -262,6 +274,7 @@ class KinesisStreamWriter(DataSourceStreamArrowWriter):
         return _write(self._options, iterator)
 
 
+@told_by_its_message()
 def _write(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
     from sparkinesis.source.writing.write_task import write_batches  # noqa: PLC0415 - see above
 

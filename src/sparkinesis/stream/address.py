@@ -39,7 +39,8 @@ class StreamAddress:
     credentials: CredentialSource = FOUND_BY_BOTO
 
     def __str__(self) -> str:
-        return f"stream {self.name!r} in {place_of(self.region, self.endpoint)}"
+        place = place_of(self.region, self.endpoint, self.credentials.profile)
+        return f"stream {self.name!r} in {place}"
 
 
 def stream_address(
@@ -99,10 +100,18 @@ def shown(text: str) -> str:
     return repr(text) if len(text) <= 200 else f"{text[:200]!r}..."
 
 
-def place_of(region: str | None, endpoint: str | None) -> str:
-    """Describe a region and endpoint for an error."""
+def place_of(region: str | None, endpoint: str | None, profile: str | None = None) -> str:
+    """Describe a region and endpoint for an error.
+
+    A region that is not given is the one that botocore finds in this process; the text says where.
+    """
     at = f" at {without_secrets(endpoint)}" if endpoint else ""
-    return f"{region or 'the default region'}{at}"
+    if region is not None:
+        return f"{region}{at}"
+    from sparkinesis.stream.calls.default_region import default_region  # noqa: PLC0415 - slow to import
+
+    found, source = default_region(profile, is_local=is_loopback(endpoint))
+    return f"{found} ({source}){at}" if found else f"an unknown region ({source}){at}"
 
 
 def without_secrets(text: str) -> str:

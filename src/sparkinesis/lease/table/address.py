@@ -23,4 +23,5 @@ class TableAddress:
     """False for the table of another application, which is only read."""
 
     def __str__(self) -> str:
-        return f"lease table {self.name!r} in {place_of(self.region, self.endpoint)}"
+        place = place_of(self.region, self.endpoint, self.credentials.profile)
+        return f"lease table {self.name!r} in {place}"

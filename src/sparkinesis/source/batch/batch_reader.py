@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from sparkinesis.source.batch.filters import PushedFilters, push_filter
+from sparkinesis.source.expected_errors import told_by_its_message
 from sparkinesis.source.options.batch_read_options import BatchReadOptions
 from sparkinesis.stream.position import ShardRange
 
@@ -35,6 +36,7 @@ class KinesisBatchReader(DataSourceReader):
         self._options = options
         self._filters = PushedFilters()
 
+    @told_by_its_message()
     def partitions(self) -> list[InputPartition]:
         """Return one task for each shard that may have records to read. Calls the service."""
         from sparkinesis.source.batch.batch_planner import plan_read  # noqa: PLC0415 - with boto3
@@ -49,10 +51,12 @@ class KinesisBatchReader(DataSourceReader):
         from sparkinesis.source.reading.read_task import read_records, rows_before  # noqa: PLC0415 - with boto3
 
         if not isinstance(partition, BatchPartition):
-            return iter(())  # Spark's placeholder when there are no partitions
+            return  # Spark's placeholder when there are no partitions
         reading = self._options.reading
-        rows = read_records(reading, reading.streams[partition.stream], partition.shard_range)
-        return rows if partition.before_ms is None else rows_before(rows, partition.before_ms)
+        with told_by_its_message():
+            rows = read_records(reading, reading.streams[partition.stream], partition.shard_range)
+            until = partition.before_ms
+            yield from rows if until is None else rows_before(rows, until)
 
 
 class FilteredBatchReader(KinesisBatchReader):
@@ -62,6 +66,7 @@ class FilteredBatchReader(KinesisBatchReader):
     push-down is enabled in the session.
     """
 
+    @told_by_its_message()
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
         """Use the filters to read less; return those that Spark still has to apply."""
         left = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
@@ -197,12 +197,17 @@ def _taken(uses: Collection[Use]) -> list[str]:
 
 def _unknown(name: str, uses: Collection[Use]) -> str:
     taken = _taken(uses)
-    names = {known.lower(): known for known in OPTIONS}
-    near = next(iter(difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)), "")
-    near = names.get(near, "")
+    # A name of another use is suggested only if none of this use is much like it.
+    near = _nearest(name, taken, 0.8) or _nearest(name, OPTIONS, 0.5)
     elsewhere = f" (of {_named(OPTIONS[near].uses)})" if near and near not in taken else ""
     hint = f"Did you mean {near}{elsewhere}? " if near else ""
     return (
         f"The kinesis source has no option {shown(name)}. {hint}For {_named(uses)} it takes: "
         f"{', '.join(taken)}."
     )
+
+
+def _nearest(name: str, among: Iterable[str], likeness: float) -> str | None:
+    names = {known.lower(): known for known in among}
+    near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=likeness)
+    return names[near[0]] if near else None

@@ -89,9 +89,10 @@ def explain(
         return ExpiredIteratorError(f"The iterator of {where} has expired. {said}")
     if code == "ResourceNotFoundException" and shard_id is None:
         return StreamNotFoundError(
-            f"There is no {address}. Check the spelling of the option streamName or streamARN "
-            "(stream, of an Application), that the option region names the stream's region, and "
-            f"that your credentials belong to the stream's account. The service said: {said}"
+            f"There is no {address}.{_region_source(address)} Check the spelling of the option "
+            "streamName or streamARN (stream, of an Application), that the option region names the "
+            "stream's region, and that your credentials belong to the stream's account. "
+            f"The service said: {said}"
         )
     if code == "ResourceNotFoundException":
         return ShardNotFoundError(
@@ -139,6 +140,14 @@ def explain(
         )
     advice = "Every retry was used up." if is_retryable(error) else "A retry would not help."
     return ServiceError(f"{operation} failed on {where}. {advice} The service said: {said}")
+
+
+def _region_source(address: StreamAddress) -> str:
+    """Return a sentence that says where a region comes from that was given; else none is needed."""
+    if address.region is None:
+        return ""
+    source = "stream's ARN" if address.arn else "option region"
+    return f" The region is that of the {source}."
 
 
 def _needed(operation: str) -> str:

@@ -15,6 +15,7 @@ from botocore.credentials import CredentialResolver, DeferredRefreshableCredenti
 from botocore.loaders import create_loader
 
 from sparkinesis.stream.address import is_loopback
+from sparkinesis.stream.calls.default_region import LOCAL_REGION
 from sparkinesis.stream.credentials import CredentialSource
 
 _log = logging.getLogger(__name__)
@@ -87,7 +88,7 @@ def open_client(
 def _session(source: CredentialSource, region: str | None, endpoint: str | None) -> Any:
     session = new_session(source.profile)
     if region is None and is_loopback(endpoint) and session.get_config_variable("region") is None:
-        region = "us-east-1"
+        region = LOCAL_REGION
     if region is not None:
         session.set_config_variable("region", region)
     return session

@@ -133,7 +133,7 @@ _warned: set[str] = set()
 
 
 def _warn(address: StreamAddress, shard_id: str, what: str) -> None:
-    place = place_of(address.region, address.endpoint)
+    place = place_of(address.region, address.endpoint, address.credentials.profile)
     with _lock:
         if place in _warned:
             return

@@ -1,0 +1,45 @@
+"""The region of calls that are given none: found by botocore, in this process."""
+
+from __future__ import annotations
+
+import functools
+import os
+
+import botocore.session
+from botocore.exceptions import BotoCoreError
+
+LOCAL_REGION = "us-east-1"
+"""The region of a local endpoint where no region is set at all."""
+
+_REGION_VARIABLE = "AWS_DEFAULT_REGION"
+_VARIABLES = (_REGION_VARIABLE, "AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_CONFIG_FILE", "HOME")
+"""The environment variables that choose the region."""
+
+
+def default_region(profile: str | None, *, is_local: bool) -> tuple[str | None, str]:
+    """Return the region of a client that is given none, and where it comes from, for an error.
+
+    The region is None if there is none: then calls raise botocore's ``NoRegionError``.
+    ``is_local``: the endpoint is on this machine.
+    """
+    environment = tuple(os.environ.get(name) for name in _VARIABLES)
+    return _default_region(profile, is_local, environment)
+
+
+@functools.lru_cache(maxsize=64)
+def _default_region(
+    profile: str | None,
+    is_local: bool,
+    environment: tuple[str | None, ...],  # noqa: ARG001 - a part of the key
+) -> tuple[str | None, str]:
+    session = botocore.session.Session(profile=profile)
+    try:
+        region: str | None = session.get_config_variable("region")
+    except BotoCoreError:  # no such profile, which the first call tells
+        return None, "the profile cannot be read"
+    if region is None:
+        return (LOCAL_REGION, "the default of a local endpoint") if is_local else (None, "none set")
+    if os.environ.get(_REGION_VARIABLE) is not None:
+        return region, f"from the environment variable {_REGION_VARIABLE}"
+    file = session.get_config_variable("config_file")
+    return region, f"from the profile {session.profile or 'default'!r} in {file}"
