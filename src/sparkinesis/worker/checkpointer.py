@@ -159,6 +159,7 @@ class Checkpointer:
             start,
             pending=None if pending is None or pending.at.is_sentinel else pending.at,
         )
+        self._is_prepared = False
         self._batch: RecordBatch | None = None
         """The batch that is being delivered."""
         self._last_arrival: tuple[str, int | None] = ("", None)
@@ -206,6 +207,7 @@ class Checkpointer:
             self._flush("prepare a checkpoint")
             if wanted != self._permitted.last:
                 self._held.prepare(PendingCheckpoint(wanted, state))
+                self._is_prepared = True
                 if wanted != self._permitted.pending:
                     self._permitted = replace(self._permitted, pending=None)
             arrived_ms = _arrival_of(at)
@@ -240,6 +242,7 @@ class Checkpointer:
         """
         with self._lock:
             self._held.drop_pending()
+            self._is_prepared = False
             self._permitted = replace(self._permitted, pending=None)
 
     def reset(self, to: str | datetime) -> None:
@@ -271,6 +274,7 @@ class Checkpointer:
                 place = found
                 self._held.move(place, moved_ms=now_ms)
             self._permitted = Permitted(place, place)
+            self._is_prepared = False
             self._reset_to = position
 
     # --- for the shard consumer
@@ -287,6 +291,11 @@ class Checkpointer:
     @property
     def is_reset(self) -> bool:
         return self._reset_to is not None
+
+    @property
+    def is_prepared(self) -> bool:
+        """True while the processor has a checkpoint prepared, which any other would remove."""
+        return self._is_prepared
 
     @property
     def settled(self) -> ExtendedSequenceNumber | None:
@@ -317,6 +326,7 @@ class Checkpointer:
             self._held.checkpoint(at, known=_known(at, arrived_ms))
             largest = max(permitted.largest, at)
             self._permitted = replace(permitted, last=at, largest=largest, pending=None)
+            self._is_prepared = False
 
     def _arrived_ms(self, sequence_number: str) -> int | None:
         """Return the arrival time of a record (epoch ms); None if it is no longer known."""

@@ -259,6 +259,13 @@ class WorkerOptions:
     give_up_after_limit: bool = False
     """Default: False. True also releases the shard's lease when ``processing_time_limit`` is
     exceeded: another worker resumes at the last checkpoint."""
+    checkpoint_seconds: float | None = None
+    """Default: None, off. Checkpoints what was processed without error at most this long after its
+    processing began, between two calls of ``process_records``, and when the worker shuts down, the
+    shard moves or ends. 0: after each batch. The KCL has no such option."""
+    checkpoint_records: int | None = None
+    """Default: None, off. The same for each so many user records; no batch is longer. May be
+    combined with ``checkpoint_seconds``. The KCL has no such option."""
     parent_poll_interval: float = 10.0
     """Default: 10 s. The wait between two checks of a parent shard that is not finished (KCL
     ``parentShardPollIntervalMillis``). A parent that this worker finishes is noticed at once."""
@@ -306,10 +313,9 @@ class WorkerOptions:
             raise OptionError(f"retrieval is {self.retrieval!r}; it must be 'polling' or 'efo'.")
         if self.retrieval != "efo" and self.fan_out != DEFAULT_FAN_OUT:
             raise OptionError("fan_out works only with retrieval='efo'. Set both.")
-        if self.skip_older_than is not None:
-            _at_least(self, "skip_older_than", 0)
-        if self.processing_time_limit is not None:
-            _at_least(self, "processing_time_limit", 0)
+        for name in ("skip_older_than", "processing_time_limit", "checkpoint_seconds"):
+            _at_least_if_given(self, name, 0)
+        _at_least_if_given(self, "checkpoint_records", 1)
         if self.give_up_after_limit and self.processing_time_limit is None:
             raise OptionError("give_up_after_limit needs a processing_time_limit.")
         _at_least(self, "shutdown_timeout", 0)
@@ -358,6 +364,11 @@ def _at_least(options: object, name: str, least: float) -> None:
     value = getattr(options, name)
     if isinstance(value, bool) or not isinstance(value, int | float) or value < least:
         raise OptionError(f"{name} is {value!r}; it must be a number of at least {least}.")
+
+
+def _at_least_if_given(options: object, name: str, least: float) -> None:
+    if getattr(options, name) is not None:
+        _at_least(options, name, least)
 
 
 DEFAULT_OPTIONS = WorkerOptions()

@@ -108,6 +108,9 @@ class RecordProcessor:
     def process_records(self, batch: RecordBatch, checkpointer: Checkpointer) -> None:
         """Process user records, in order. Checkpoint as often as you like, or not at all.
 
+        With the option ``checkpoint_seconds`` or ``checkpoint_records``, the worker checkpoints the
+        records after this call has returned.
+
         The application's ``on_error`` decides what follows an exception. By default the records
         are delivered again, and none is skipped.
         """
@@ -120,6 +123,7 @@ class RecordProcessor:
         """Finish the shard: it was split or merged, and all of its records were delivered.
 
         Must checkpoint, so that the shard's children can begin. The call is repeated until it does.
+        With automatic checkpoints, the worker does so when the call has returned.
         """
         checkpointer.checkpoint()
 

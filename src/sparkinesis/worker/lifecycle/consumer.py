@@ -24,6 +24,7 @@ from sparkinesis.lease.rules.shard_sync import ShardEnd
 from sparkinesis.stream.position import LATEST, AfterRecord, AtTimestamp, Position
 from sparkinesis.stream.shard import Shard
 from sparkinesis.worker.checkpointer import Checkpointer
+from sparkinesis.worker.lifecycle.automatic_checkpoints import AutomaticCheckpoints
 from sparkinesis.worker.lifecycle.delivery import Deliverer, RepeatedError, backoff
 from sparkinesis.worker.lifecycle.intake import Intake
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
@@ -99,6 +100,8 @@ class ShardConsumer:
         """The deliverer; None until the processor is initialized."""
         self._shard_ended_was_called = False
         """True once ``shard_ended`` was called, which may checkpoint everything."""
+        self._shard_ended_returned = False
+        """True once ``shard_ended`` has returned, and only its automatic checkpoint is left."""
         self._failures = 0
         self._errors = RepeatedError(settings.failures, held.shard_id)
         self._tasks: dict[Task, Callable[[], float | None]] = {
@@ -305,10 +308,13 @@ class ShardConsumer:
             deliverer.clear()
             unread = WantedRecords(reset_to) if isinstance(reset_to, AtTimestamp) else None
             intake.begin(reset_to, unread=unread)
+        pause = self._checkpoint_if_due(deliverer.automatic)
+        if pause is not None:
+            return pause
         if not deliverer:
             batch = intake.take()
             if batch is None and not intake.at_end:
-                return _IDLE
+                return _soonest(_IDLE, deliverer.automatic.due_in)
             if batch is not None and (
                 len(batch)
                 or self._options.call_even_for_empty_batches
@@ -323,11 +329,42 @@ class ShardConsumer:
         pause = deliverer.step()
         if deliverer.stopped_by is not None:
             _log.error("Stopped %s, as on_error asks.", self)
+            self._checkpoint_at_last()
             self._leave(LeaseEnd.STOPPED)
             return None
         if intake.at_end and not deliverer and not self._checkpointer.is_reset:
             self.request(ShutdownReason.SHARD_END)
-        return pause if pause > 0 else None
+        return _soonest(pause, deliverer.automatic.due_in) if pause > 0 else None
+
+    def _checkpoint_if_due(self, automatic: AutomaticCheckpoints) -> float | None:
+        """Write an automatic checkpoint if one is due; return the seconds to wait if that failed.
+
+        More records than the options allow would otherwise have to be processed again.
+        """
+        try:
+            automatic.write_if_due()
+        except LeaseLostError:
+            raise
+        except SparkinesisError as error:
+            self._errors.log(
+                f"An automatic checkpoint failed on {self}; no more records are processed until it "
+                "succeeds",
+                error,
+            )
+            self._failures += 1
+            return backoff(self._options.task_backoff, self._failures)
+        return None
+
+    def _checkpoint_at_last(self) -> None:
+        """Write an automatic checkpoint, if these are on, before the lease is released."""
+        if self._deliverer is None:
+            return
+        try:
+            self._deliverer.automatic.write()
+        except LeaseLostError as error:
+            _log.warning("The last automatic checkpoint of %s was refused: %s", self, error)
+        except SparkinesisError as error:
+            self._errors.log(f"The last automatic checkpoint failed on {self}", error)
 
     def _note_silence(self, checkpointer: Checkpointer) -> None:
         """Note in the lease up to when no record followed the checkpoint, if that is known.
@@ -352,6 +389,8 @@ class ShardConsumer:
             call(self._processor.shutdown_requested, self._checkpointer)
         except BaseException as error:  # noqa: BLE001 - the lease goes to another worker anyway
             self._last_call_failed("shutdown_requested", error)
+        else:
+            self._checkpoint_at_last()
 
     def _last_call_failed(self, name: str, error: BaseException) -> None:
         """Log the error of a call that is not retried."""
@@ -387,8 +426,12 @@ class ShardConsumer:
             return self._options.task_backoff
         self._shard_ended_was_called = True
         self._checkpointer.end()
-        if not self._checkpointer.last.is_shard_end:
+        if not self._checkpointer.last.is_shard_end and not self._shard_ended_returned:
             call(self._processor.shard_ended, self._checkpointer)
+        if not self._checkpointer.last.is_shard_end and self._deliverer is not None:
+            automatic = self._deliverer.automatic
+            self._shard_ended_returned = automatic.are_on  # only the checkpoint is repeated
+            automatic.write()
         if not self._checkpointer.last.is_shard_end:
             raise SparkinesisError(
                 f"shard_ended returned without a checkpoint on {self}, so its child shards cannot "
@@ -399,3 +442,8 @@ class ShardConsumer:
         self._checkpointer.sinks.close()
         self._release(LeaseEnd.SHARD_FINISHED)
         return None
+
+
+def _soonest(pause: float, due_in: float | None) -> float:
+    """Return the seconds to wait, until a checkpoint is due at most."""
+    return pause if due_in is None else min(pause, due_in)

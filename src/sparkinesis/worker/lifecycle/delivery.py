@@ -19,6 +19,7 @@ from sparkinesis.stream.backoff import exponential_backoff
 from sparkinesis.worker.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.dead_letters.targets import FailedRecords, hand_over
+from sparkinesis.worker.lifecycle.automatic_checkpoints import AutomaticCheckpoints
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
 from sparkinesis.worker.on_error import DeadLetter, Stop, last_resort, wait_before_retry
 from sparkinesis.worker.processor import RecordProcessor
@@ -97,6 +98,7 @@ class Deliverer:
         """The number of user records in successful calls. For any thread."""
         self.stopped_by: BaseException | None = None
         """The error for which ``on_error`` stops the shard; None otherwise."""
+        self.automatic = AutomaticCheckpoints(checkpointer, settings.options, settings.clock)
         self._shard_id = shard_id
         self._name = settings.describe_shard(shard_id)
         self._processor = processor
@@ -118,6 +120,7 @@ class Deliverer:
         """Drop all batches: the processor has reset its shard."""
         self._queue.clear()
         self._done = self._checkpointer.last
+        self.automatic.clear()
 
     def step(self) -> float:
         """Deliver the next batch, if one is due; return the seconds until the next try, or 0.
@@ -138,10 +141,15 @@ class Deliverer:
             if not len(batch):
                 self._queue.popleft()
                 return 0.0
+        room = self.automatic.room
+        if room is not None and len(batch) > room:
+            self._queue.insert(1, replace(attempt, batch=batch.slice(room, len(batch))))
+            batch = batch.slice(0, room)
+            attempt = self._queue[0] = replace(attempt, batch=batch)
         if len(batch):
             self._checkpointer.deliver(batch.last, batch)
         self._checkpointer.sinks.begin_call()
-        self.processing_since = self._settings.clock()
+        began = self.processing_since = self._settings.clock()
         try:
             call(self._processor.process_records, batch, self._checkpointer)
         except ProcessorError:
@@ -155,7 +163,7 @@ class Deliverer:
             self._checkpointer.end_call()
         self._errors.forget()
         self.records += len(batch)
-        self._pass(batch)
+        self._pass(batch, began)
         return 0.0
 
     def _undone(self, batch: RecordBatch) -> RecordBatch:
@@ -170,11 +178,13 @@ class Deliverer:
         self._queue[0] = replace(attempt, not_before=self._settings.clock() + pause)
         return pause
 
-    def _pass(self, batch: RecordBatch) -> None:
-        """Remove the first batch, which is done."""
+    def _pass(self, batch: RecordBatch, since: float | None = None) -> None:
+        """Remove the first batch, which is done; ``since``: the start of its call, or None."""
         self._queue.popleft()
         if len(batch):
             self._done = batch.last
+            if not self._checkpointer.is_reset:
+                self.automatic.processed(batch, self._settings.clock() if since is None else since)
 
     def _take_back(self) -> None:
         """Forbid checkpoints of the current batch, and drop the rows that it wrote to sinks."""
