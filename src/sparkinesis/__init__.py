@@ -56,6 +56,7 @@ from sparkinesis.errors import (
     StreamNotFoundError,
     UnfinishedResetError,
 )
+from sparkinesis.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,7 +14,17 @@ import pytest
 ROOT = Path(__file__).parents[2] / "src" / "sparkinesis"
 
 LAYERS: dict[str, set[str]] = {
-    "cli": {"terminal", "errors", "stream", "lease", "worker", "compat", "local", "monitor"},
+    "cli": {
+        "terminal",
+        "errors",
+        "stream",
+        "lease",
+        "worker",
+        "compat",
+        "local",
+        "monitor",
+        "version",
+    },
     "monitor": {"errors", "stream", "lease"},
     "fleet": {"terminal", "public", "errors", "stream", "lease", "worker"},
     "compat": {"errors", "stream", "worker"},
@@ -26,7 +36,8 @@ LAYERS: dict[str, set[str]] = {
     "terminal": set(),
     "errors": {"public"},
     "public": set(),
-    "__init__": {"errors", "stream", "lease", "worker", "source", "fleet"},
+    "version": set(),
+    "__init__": {"errors", "version", "stream", "lease", "worker", "source", "fleet"},
 }
 """Each layer, and the layers that it imports besides itself.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from sparkinesis.cli.dead_letters import dead_letters
@@ -10,14 +12,35 @@ from sparkinesis.cli.leases import leases
 from sparkinesis.cli.reset import reset
 from sparkinesis.cli.top import top
 from sparkinesis.local.command import local
+from sparkinesis.version import __version__
 
 app = typer.Typer(
     name="sparkinesis",
-    help="A Kinesis Client Library for PySpark.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _print_version(is_wanted: bool) -> None:
+    if is_wanted:
+        typer.echo(f"sparkinesis {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version and exit.", is_eager=True, callback=_print_version
+        ),
+    ] = False,
+) -> None:
+    """A Kinesis Client Library for PySpark."""
+
+
 app.command("local")(local)
 app.command("kclpy")(kclpy)
 app.command("leases")(leases)

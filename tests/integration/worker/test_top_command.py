@@ -109,6 +109,7 @@ def test_once(arguments: Arguments, stream: str) -> None:
     assert "\x1b" not in result.stdout
     lines = [line.split() for line in result.stdout.splitlines()]
     assert result.stdout.startswith(f"{stream}, stream {stream}: 2 shards (2 held), 1 owner, ")
+    assert "every" not in result.stdout, "it is not updated"
     assert lines[2] == ["owner", "shards", "behind", "KB/s"]
     assert lines[3][:2] == ["a", "2"]
     late, fresh = lines[6:]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +20,8 @@ COLUMNS = {
 _MAX_KEY_LENGTH = 256
 _MAX_HASH_KEY = str((1 << 128) - 1)
 _SHOWN = 80
+_SHOWN_DATA = 40
+"""The most bytes of a record's data that an error shows."""
 
 
 def check_schema(schema: StructType, *, ordered: bool) -> None:
@@ -60,14 +63,14 @@ def user_records(
     columns = dict(zip(map(str.lower, batch.schema.names), batch.columns, strict=True))
     none = pa.nulls(batch.num_rows, pa.string())
     data = columns["data"].cast(pa.binary())
-    keys = columns.get("partitionkey", none).cast(pa.string())
+    given_keys = keys = columns.get("partitionkey", none).cast(pa.string())
     hash_keys = columns.get("explicithashkey", none).cast(pa.string())
     if keys.null_count:
         drawn = pa.array([random_key() for _ in range(keys.null_count)], pa.string())
         keys = pc.replace_with_mask(keys, keys.is_null(), drawn)
     for column, name in ((keys, "partitionKey"), (hash_keys, "explicitHashKey")):
         _check_text(column, name, stream)
-    _check(data, keys, hash_keys, stream, max_size)
+    _check(data, keys, hash_keys, max_size, _Names(stream, given_keys, data))
     return zip(keys.to_pylist(), hash_keys.to_pylist(), data.to_pylist(), strict=True)
 
 
@@ -93,15 +96,43 @@ def _is_text(raw: bytes) -> bool:
     return True
 
 
-def _check(data: pa.Array, keys: pa.Array, hash_keys: pa.Array, stream: str, limit: int) -> None:
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """The names of rows in errors."""
+
+    stream: str
+    given_keys: pa.Array
+    """The partition keys of the rows; null where one is drawn, which would tell nobody anything."""
+    data: pa.Array
+
+    def of(self, row: int) -> str:
+        key = self.given_keys[row].as_py()
+        if key is not None:
+            shown = repr(key[:_SHOWN]) + ("..." if len(key) > _SHOWN else "")
+            return f"The record with partition key {shown}"
+        data = self.data[row].as_py()
+        begins = f", whose data begins with {_shown_data(data)}" if data else ""
+        count = f"row {row + 1:,} of the {len(self.data):,} of its Arrow batch"
+        return f"The record without a partition key ({count}{begins})"
+
+
+def _shown_data(data: bytes) -> str:
+    begin = data[:_SHOWN_DATA]
+    try:
+        return repr(begin.decode())
+    except UnicodeDecodeError as error:
+        # The cut may be within a character.
+        is_cut = len(data) > _SHOWN_DATA and error.start > _SHOWN_DATA - 4
+        return repr(begin[: error.start].decode()) if is_cut else repr(begin)
+
+
+def _check(data: pa.Array, keys: pa.Array, hash_keys: pa.Array, limit: int, names: _Names) -> None:
     def refuse(bad: pa.Array, why: Callable[[int], str]) -> None:
         row = pc.index(pc.fill_null(bad, False), True).as_py()
         if row >= 0:
-            key = keys[row].as_py()
-            shown = repr(key[:_SHOWN]) + ("..." if len(key) > _SHOWN else "")
             raise RecordRefusedError(
-                f"The record with partition key {shown} cannot be put on stream {stream!r}: "
-                f"{why(row)} No record of its Arrow batch was put."
+                f"{names.of(row)} cannot be put on stream {names.stream!r}: {why(row)} No record "
+                "of its Arrow batch was put."
             )
 
     lengths = pc.utf8_length(keys)

@@ -107,6 +107,36 @@ def test_a_row_that_cannot_be_a_record_is_named(row: Row, said: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("data", "shown"),
+    [
+        (b'{"plane": "N711"}' + bytes(1000), '\'{"plane": "N711"}'),
+        ("ä".encode() * 1000, f"'{'ä' * 20}')"),
+        (b"x" + "ä".encode() * 1000, f"'x{'ä' * 19}')"),
+        (b"\xff\xfe" + bytes(1000), r"b'\xff\xfe"),
+    ],
+)
+def test_a_row_without_a_key_is_named_by_its_place_and_data(data: bytes, shown: str) -> None:
+    rows: list[Row] = [("ok", None, b"1"), (None, None, b"2"), (None, None, data)]
+    with pytest.raises(RecordRefusedError) as caught:
+        records(rows)
+    said = str(caught.value)
+    assert said.startswith(
+        "The record without a partition key (row 3 of the 3 of its Arrow batch, whose data begins "
+        f"with {shown}"
+    )
+    assert "cannot be put on stream 's': its data and key have" in said
+    assert "random" not in said
+    assert len(said) < 600
+
+
+def test_a_row_without_key_and_data_is_named_by_its_place() -> None:
+    with pytest.raises(
+        RecordRefusedError, match=r"key \(row 1 of the 2 of its Arrow batch\) cannot"
+    ):
+        records([(None, None, None), ("ok", None, b"")])
+
+
 @pytest.mark.parametrize("column", ["partitionKey", "explicitHashKey"])
 def test_a_key_that_is_no_text_is_named(column: str) -> None:
     """As `cast(unhex('ff') AS STRING)` gives it."""

@@ -1,0 +1,3 @@
+"""The version of this package; a text, because a package in a zip has no metadata."""
+
+__version__ = "0.1.0"
