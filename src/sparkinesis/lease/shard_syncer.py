@@ -12,6 +12,7 @@ from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.audit import Confidence, find_hole, missing_hash_ranges
 from sparkinesis.lease.rules.cleanup import deletable
+from sparkinesis.lease.rules.early_children import early_children
 from sparkinesis.lease.rules.java import java_kcl_may_read
 from sparkinesis.lease.rules.leader import leader
 from sparkinesis.lease.rules.lease_start import (
@@ -50,6 +51,8 @@ class ShardSyncSettings:
     audit_confidence: int
     cleanup_interval: float
     cleanup_leases: bool
+    parents_first: bool = True
+    """False: the children of a shard that is still read get leases at the start and each audit."""
 
 
 _FRESH = 2.0
@@ -128,6 +131,8 @@ class ShardSyncer:
         elif find_hole(scan.leases) is not None and not scan.broken:
             # An unreadable lease does not tell its shard, so the missing leases are unknown.
             self._fill_holes()
+        if not self._settings.parents_first:
+            self._create_early_children()
 
     def _check_for_recreated_stream(self, leases: Iterable[Lease]) -> None:
         """Log a warning about leases of a deleted stream of the same name."""
@@ -174,6 +179,12 @@ class ShardSyncer:
         leases = self._table.single_stream_leases(consistent=True)
         missing = leases_for_partial_table(shards, leases, begin, self._initial)
         self._create_late(missing, leases, shards, begin)
+
+    def _create_early_children(self) -> None:
+        """Create the leases of shards whose parents are still to be read."""
+        begin, shards = self._lease_start(self._table.single_stream_leases(consistent=True))
+        leases = self._table.single_stream_leases(consistent=True)
+        self._create(early_children(leases, shards, begin))
 
     def _lease_start(self, leases: Sequence[Lease]) -> tuple[LeaseStart, list[Shard]]:
         """Return the start of shards without leases, and the shards to consider."""
@@ -279,6 +290,8 @@ class ShardSyncer:
         return max(0.0, min(self._next_audit, self._next_cleanup) - self._clock())
 
     def _audit(self, leases: Sequence[Lease]) -> None:
+        if not self._settings.parents_first:
+            self._create_early_children()
         hole = find_hole(leases)
         self._confidence = self._confidence.after(hole)
         if self._confidence.audits < self._settings.audit_confidence:

@@ -29,7 +29,8 @@ class LeaseState(Enum):
     HANDED_OVER = "handed over"
     """Still read by ``checkpoint_owner``, and requested by ``owner``."""
     WAITING_FOR_PARENTS = "waiting for parents"
-    """Held; its shard is read once the parents of the shard are finished."""
+    """Held; its shard is read once the parents of the shard are finished. (Or it is read already,
+    with ``parents_first=False``, and has no checkpoint yet.)"""
     FINISHED = "finished"
 
 
@@ -47,7 +48,8 @@ def _state(lease: Lease, unfinished: Collection[tuple[StreamIdentifier | None, s
         return LeaseState.HANDED_OVER
     if lease.owner is None:
         return LeaseState.UNOWNED
-    if any((lease.stream, parent) in unfinished for parent in lease.parent_ids):
+    has_begun = not lease.checkpoint.is_sentinel  # before its parents: ``parents_first=False``
+    if not has_begun and any((lease.stream, one) in unfinished for one in lease.parent_ids):
         return LeaseState.WAITING_FOR_PARENTS
     return LeaseState.HELD
 

@@ -266,6 +266,12 @@ class WorkerOptions:
     checkpoint_records: int | None = None
     """Default: None, off. The same for each so many user records; no batch is longer. May be
     combined with ``checkpoint_seconds``. The KCL has no such option."""
+    parents_first: bool = True
+    """Default: True. The children of a shard begin after all of its records are checkpointed. False
+    begins with them at once, while the shard is still read: for applications that need no order
+    between a shard's records and its children's. Children are found at the start of a worker, at
+    each audit (``audit_interval``), and at the end of the shard. All workers of an application must
+    have the same value. The KCL has no such option (gokini declares ``IgnoreShardOrdering``)."""
     parent_poll_interval: float = 10.0
     """Default: 10 s. The wait between two checks of a parent shard that is not finished (KCL
     ``parentShardPollIntervalMillis``). A parent that this worker finishes is noticed at once."""
@@ -338,7 +344,11 @@ class WorkerOptions:
     def shard_sync(self) -> ShardSyncSettings:
         """The settings of shard sync, audit and lease cleanup."""
         return ShardSyncSettings(
-            self.audit_interval, self.audit_confidence, self.cleanup_interval, self.cleanup_leases
+            self.audit_interval,
+            self.audit_confidence,
+            self.cleanup_interval,
+            self.cleanup_leases,
+            self.parents_first,
         )
 
     @property

@@ -95,7 +95,8 @@ class RecordProcessor:
     `process_records` for batch after batch, then either `lease_lost` or `shard_ended`
     (`shutdown_requested` may precede `lease_lost`). Calls for a shard never overlap and never come
     from two threads at once; different shards run concurrently. No record of a shard's children is
-    delivered, on any worker, before the parent's `shard_ended` has checkpointed.
+    delivered, on any worker, before the parent's `shard_ended` has checkpointed (unless the option
+    ``parents_first`` is False).
 
     Each method must have done its work when it returns. A class with a method that is ``async def``
     or has a ``yield`` is refused (`ProcessorError`). A call that returns a coroutine or a generator

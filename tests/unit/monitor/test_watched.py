@@ -37,7 +37,8 @@ def test_states() -> None:
             lease("free", owner=None),
             lease("read"),
             lease("asked", checkpoint_owner="v"),
-            lease("child", parent_ids=("ended", "read")),
+            lease("child", "TRIM_HORIZON", parent_ids=("ended", "read")),
+            lease("begun", parent_ids=("ended", "read")),
             lease("heir", parent_ids=("ended", "deleted")),
             lease("untaken", parent_ids=("read",), owner=None),
         ]
@@ -48,6 +49,7 @@ def test_states() -> None:
         "read": LeaseState.HELD,
         "asked": LeaseState.HANDED_OVER,
         "child": LeaseState.WAITING_FOR_PARENTS,
+        "begun": LeaseState.HELD,
         "heir": LeaseState.HELD,
         "untaken": LeaseState.UNOWNED,
     }
@@ -56,7 +58,7 @@ def test_states() -> None:
 def test_parents_are_those_of_the_same_stream() -> None:
     one, other = StreamIdentifier("1", "one", 1), StreamIdentifier("1", "other", 1)
     parent = lease("x", shard_id="parent", stream=one)
-    child = lease("y", stream=other, parent_ids=("parent",))
+    child = lease("y", "TRIM_HORIZON", stream=other, parent_ids=("parent",))
     assert lease_states([parent, child])["y"] is LeaseState.HELD
     assert lease_states([replace(parent, stream=other), child])["y"] is (
         LeaseState.WAITING_FOR_PARENTS

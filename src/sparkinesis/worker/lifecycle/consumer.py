@@ -236,7 +236,8 @@ class ShardConsumer:
             self.held.release(why)
 
     def _block_on_parent(self) -> float | None:
-        if self._worker.are_finished(self.held.lease.parent_ids):
+        parents = self.held.lease.parent_ids
+        if not self._options.parents_first or self._worker.are_finished(parents):
             return None
         return self._options.parent_poll_interval
 
