@@ -6,6 +6,8 @@ Modules that call AWS are imported inside functions, so that these processes sta
 
 from __future__ import annotations
 
+import json
+import logging
 import math
 import signal
 import sys
@@ -36,8 +38,10 @@ from sparkinesis.source.offsets import from_json, ranges, to_json
 from sparkinesis.source.options.allowance import NO_LIMIT
 from sparkinesis.source.options.option_table import Options, Use
 from sparkinesis.source.options.read_options import StreamReadOptions, stream_read_options
+from sparkinesis.source.options.stream_names import removed_stream
 from sparkinesis.source.planning.read_tasks import share_out
-from sparkinesis.stream.position import ShardRange
+from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.position import Position, ShardRange
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,6 +50,8 @@ if TYPE_CHECKING:
     from sparkinesis.source.batch.batch_reader import KinesisBatchReader
     from sparkinesis.source.options.write_options import WriteOptions
     from sparkinesis.source.planning.source_planner import SourcePlanner
+
+_log = logging.getLogger(__name__)
 
 SCHEMA = (
     "partitionKey STRING, data BINARY, stream STRING, shardId STRING, sequenceNumber STRING, "
@@ -144,6 +150,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._streams = options.reading.streams
         self._planner: SourcePlanner | None = None
+        self._has_told_removed = False
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Return the initial offset: a function of the options alone, without any call."""
@@ -169,7 +176,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         The options' limits apply, unless Spark asks for everything available.
         """
-        offset = from_json(self._streams, start)
+        offset = self._without_removed(self._from_json(start))
         unlimited = isinstance(limit, ReadAllAvailable)
         allowance = NO_LIMIT if unlimited else self._options.allowance
         end = self._plan().next_offset(offset, allowance)
@@ -190,7 +197,10 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         A task reads one shard, or several that are known to have few records. The order of the
         rows does not depend on it: a batch that is planned again may have a task for each shard.
         """
-        since, until = from_json(self._streams, start), from_json(self._streams, end)
+        since, until = self._from_json(start), self._from_json(end)
+        for stream in set(until).difference(since, self._streams):
+            # Only the first batch starts without its streams: by the options, which have changed.
+            since[stream] = dict(self._options.initial_positions)
         planner = self._plan()
         expected, consumers = planner.expected(until), planner.consumers()
         tasks = []
@@ -216,7 +226,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for shard_range, expected in ranges_to_read:
                 yield from read_records(
                     self._options.reading,
-                    self._streams[partition.stream],
+                    self._address(partition.stream),
                     shard_range,
                     expected,
                     partition.consumer_arn,
@@ -226,6 +236,31 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """End the query: deregister its consumers if the options say so."""
         if self._planner is not None:
             self._planner.stop()
+
+    def _from_json(self, offset: Any) -> dict[str, dict[str, Position]]:
+        drops = self._options.drops_removed_streams
+        return from_json(self._streams, offset, drops_removed=drops)
+
+    def _without_removed(
+        self, offset: dict[str, dict[str, Position]]
+    ) -> dict[str, dict[str, Position]]:
+        """Return the offset without the streams that the query no longer reads, and log these."""
+        kept = {stream: offset[stream] for stream in offset if stream in self._streams}
+        removed = {stream: offset[stream] for stream in offset if stream not in kept}
+        if removed and not self._has_told_removed:
+            self._has_told_removed = True
+            _log.warning(
+                "The query no longer reads stream %s, and the next batch removes it from the "
+                "checkpoint. Its records after these positions are not delivered: %s",
+                ", ".join(map(repr, sorted(removed))),
+                json.dumps(to_json(removed)),
+            )
+        return kept
+
+    def _address(self, stream: str) -> StreamAddress:
+        """Return the address of a stream, also of a removed one that is in a planned batch."""
+        found = self._streams.get(stream)
+        return found or removed_stream(stream, self._options.reading.addresses)
 
     def _plan(self) -> SourcePlanner:
         from sparkinesis.source.planning.source_planner import SourcePlanner  # noqa: PLC0415 - see above

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from sparkinesis.errors import OffsetError
+from sparkinesis.stream.address import shown
 from sparkinesis.stream.position import (
     LATEST,
     SHARD_END,
@@ -46,9 +47,12 @@ def to_json(offset: Offset) -> dict[str, dict[str, str]]:
     }
 
 
-def from_json(streams: Iterable[str], offset: Any) -> dict[str, dict[str, Position]]:
+def from_json(
+    streams: Iterable[str], offset: Any, *, drops_removed: bool = False
+) -> dict[str, dict[str, Position]]:
     """Read an offset of a query that reads ``streams``; streams added since may be missing.
 
+    drops_removed: streams of the offset that the query no longer reads are permitted, and returned.
     Raises `OffsetError`, which names the mistake.
     """
     advice = "Start the query with its own checkpoint location, or with a new one."
@@ -57,12 +61,24 @@ def from_json(streams: Iterable[str], offset: Any) -> dict[str, dict[str, Positi
             f"The offset in the checkpoint was not written by the kinesis source. {advice}"
         )
     read = set(streams)
-    if not read.issuperset(offset):
+    removed = sorted(set(offset) - read)
+    if removed and read.isdisjoint(offset):
         raise OffsetError(
-            f"The checkpoint belongs to stream {', '.join(map(repr, sorted(offset)))}, but the "
-            f"query reads {', '.join(map(repr, sorted(read)))}. {advice}"
+            f"The checkpoint belongs to stream {_listed(offset)}, but the query reads "
+            f"{_listed(read)}. {advice}"
+        )
+    if removed and not drops_removed:
+        raise OffsetError(
+            f"The checkpoint holds stream {_listed(removed)}, which the query does not read: it "
+            f"reads {_listed(read)}. To go on without {_listed(removed)}, set the option "
+            "removedStreams=drop: its unread records are not delivered. Otherwise name it in the "
+            "option streamName (streamARN) again."
         )
     return {stream: _positions(stream, texts, advice) for stream, texts in offset.items()}
+
+
+def _listed(streams: Iterable[str]) -> str:
+    return ", ".join(map(shown, sorted(streams)))
 
 
 def _positions(stream: str, texts: Mapping[str, Any], advice: str) -> dict[str, Position]:

@@ -63,6 +63,8 @@ class StreamReadOptions:
     """Seconds: a query that starts or resumes skips older records; None: it delivers all."""
     dynamodb_endpoint: str | None = None
     """URL of the DynamoDB that holds the KCL application's leases; None: the region's own."""
+    drops_removed_streams: bool = False
+    """Go on without streams of the checkpoint that ``reading`` no longer names, or fail."""
     fan_out: FanOut | None = None
     """The consumer that reads with enhanced fan-out; None: batches are read by GetRecords."""
 
@@ -98,6 +100,7 @@ def stream_read_options(options: Options) -> StreamReadOptions:
         max_trigger_delay=options["maxTriggerDelay"],
         max_shard_drift=options["maxShardDrift"],
         dynamodb_endpoint=_dynamodb_endpoint(options),
+        drops_removed_streams=options["removedStreams"] == "drop",
         fan_out=_fan_out(options),
     )
 

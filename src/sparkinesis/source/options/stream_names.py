@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
-from sparkinesis.errors import OptionError
+from sparkinesis.errors import OffsetError, OptionError
 from sparkinesis.source.options.values import known_regions, nearest_region
 from sparkinesis.stream.address import STREAM_ARN, STREAM_NAME, StreamAddress, shown
 
@@ -37,6 +38,23 @@ def stream_addresses(
             "union them."
         )
     return tuple(found)
+
+
+def removed_stream(name: str, others: Sequence[StreamAddress]) -> StreamAddress:
+    """Return the address of a stream that is no longer among those of a query, ``others``.
+
+    Offsets name streams without their place. All streams of a query are in one place, unless their
+    ARNs are of several accounts: then this raises `OffsetError`.
+    """
+    first = others[0]
+    places = {address.arn.rpartition("/")[0] for address in others if address.arn}
+    if len(places) > 1:
+        raise OffsetError(
+            f"A batch of the checkpoint was planned with rows of stream {shown(name)}, which the "
+            "option streamARN no longer names, and the streams that it names are of several "
+            f"accounts. Name {shown(name)} once more until that batch is finished."
+        )
+    return replace(first, name=name, arn=f"{places.pop()}/{name}" if places else None)
 
 
 def _and(words: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from sparkinesis.errors import OptionError
 from sparkinesis.source.options.at_timestamp import has_at_timestamp, read_at_timestamp
-from sparkinesis.stream.address import CONSUMER_NAME, REGION, TABLE_NAME, check_endpoint
+from sparkinesis.stream.address import CONSUMER_NAME, REGION, TABLE_NAME, check_endpoint, shown
 from sparkinesis.stream.credentials import DEFAULT_SESSION_NAME
 from sparkinesis.stream.position import (
     FromApplication,
@@ -183,6 +183,20 @@ def boolean(default: bool) -> Callable[[str, str | None], bool]:
                 "0)."
             )
         return _TRUTH[text]
+
+    return read
+
+
+def one_of(default: str, *others: str) -> Callable[[str, str | None], str]:
+    """Return a parser of one of several words, in any case."""
+
+    def read(name: str, value: str | None) -> str:
+        text = default if value is None else value.strip().lower()
+        if text not in {default, *others}:
+            raise OptionError(
+                f"The option {name} is {shown(text)}; it takes {' or '.join([default, *others])}."
+            )
+        return text
 
     return read
 

@@ -14,10 +14,11 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from sparkinesis.errors import OptionError
+from sparkinesis.errors import OffsetError, OptionError
 from sparkinesis.source.datasource import SCHEMA, KinesisDataSource
 from sparkinesis.source.options.option_table import OPTIONS, Options, Use
 from sparkinesis.source.options.read_options import FanOut, StreamReadOptions, stream_read_options
+from sparkinesis.source.options.stream_names import removed_stream
 from sparkinesis.source.options.values import known_regions
 from sparkinesis.stream.address import stream_address
 from sparkinesis.stream.credentials import CredentialSource
@@ -25,6 +26,7 @@ from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, FromA
 
 EXAMPLES = {
     "initialPosition": "latest",
+    "removedStreams": "drop",
     "deaggregate": "true",
     "failOnDataLoss": "true",
     "maxRecordsPerFetch": "5",
@@ -258,6 +260,7 @@ def test_an_option_for_another_use_is_refused(name: str) -> None:
         ({"streamName": "a", "endpoint": "http://u:p@h"}, "may not hold credentials"),
         ({"streamName": "a", "endpoint": "u:hunter2@h:4566"}, "may not hold credentials"),
         ({"streamName": "a", "deaggregate": "maybe"}, "takes true or false (or yes, no, on, off,"),
+        ({"streamName": "a", "removedStreams": "keep"}, "'keep'; it takes fail or drop."),
         ({"streamName": "a", "maxRecordsPerFetch": "0"}, "from 1 to 10000"),
         ({"streamName": "a", "maxRecordsPerFetch": "10001"}, "from 1 to 10000"),
         ({"streamName": "a", "minFetchPeriod": "1 fortnight"}, "a number and a unit"),
@@ -349,3 +352,15 @@ def test_a_schema_of_the_users_own_is_refused_with_what_to_do(method: str) -> No
     own |= {"BIGINT": LongType}
     columns = [column.split(" ") for column in SCHEMA.split(", ")]
     assert read(StructType([StructField(name, own[kind]()) for name, kind in columns]))
+
+
+def test_the_address_of_a_removed_stream_is_that_of_the_others() -> None:
+    (one,) = parse_options({"streamName": "a", "region": "eu-west-1"}).reading.addresses
+    assert removed_stream("b", [one]) == stream_address("b", "eu-west-1")
+    (one,) = parse_options({"streamARN": ARN, "roleArn": ROLE}).reading.addresses
+    other = ARN.replace("stream/flights", "stream/cars")
+    found = removed_stream("cars", [one])
+    assert found == stream_address(other, credentials=CredentialSource(role_arn=ROLE))
+    two = stream_address(ARN.replace("123456789012", "210987654321"))
+    with pytest.raises(OffsetError, match=r"of several accounts\. Name 'cars' once more until"):
+        removed_stream("cars", [one, two])
