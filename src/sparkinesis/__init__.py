@@ -66,6 +66,7 @@ if TYPE_CHECKING:
         FleetShard,
         FleetState,
         FleetStatus,
+        UnreadShard,
         WorkerState,
         WorkerStatus,
     )
@@ -155,6 +156,7 @@ __all__ = [
     "Stop",
     "StreamNotFoundError",
     "UnfinishedResetError",
+    "UnreadShard",
     "UserRecord",
     "UserRecordColumns",
     "Worker",
@@ -173,6 +175,7 @@ _LAZY = {
         "FleetShard",
         "FleetState",
         "FleetStatus",
+        "UnreadShard",
         "WorkerState",
         "WorkerStatus",
     ),

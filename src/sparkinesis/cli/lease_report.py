@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 from sparkinesis.cli.options import checkpoint_object
 from sparkinesis.lease.lease import Lease
 from sparkinesis.monitor.watched import (
+    QUIET,
     SHORT_REASONS,
     LeaseState,
     WatchedTable,
+    counted_lag,
     lease_states,
     short_checkpoint,
+    unread_for,
 )
 from sparkinesis.terminal.view import behind, rate_text
 
@@ -20,8 +23,22 @@ if TYPE_CHECKING:
     from sparkinesis.monitor.lags import Lag
 
 
+def lag_millis(lag: Lag | None, unread: float | None) -> int | None:
+    """Return the lag to show; None if it was not measured, or could not be.
+
+    ``unread``: seconds for which no live worker has read the shard.
+    """
+    if lag is None or lag.why:
+        return None
+    return counted_lag(lag.millis_behind_latest, unread)
+
+
 def lease_object(
-    lease: Lease, state: LeaseState, watched: WatchedTable, lag: Lag | None
+    lease: Lease,
+    state: LeaseState,
+    watched: WatchedTable,
+    lag: Lag | None,
+    unread: float | None,
 ) -> dict[str, Any]:
     """Return the JSON object of a lease; each command adds keys of its own."""
     ago = watched.renewed_ago(lease.key)
@@ -32,18 +49,22 @@ def lease_object(
         "owner": lease.actual_owner,
         "handed_over_to": lease.owner if lease.checkpoint_owner else None,
         "checkpoint": checkpoint_object(lease.checkpoint, lease.timestamp_ms),
-        "millis_behind_latest": lag and lag.millis_behind_latest,
+        "millis_behind_latest": lag_millis(lag, unread),
         "lag_unknown_because": (lag and lag.why) or None,
         "renewed_seconds_ago": None if ago is None else round(ago, 1),
+        "unread_for_seconds": None if unread is None else round(unread, 1),
     }
 
 
-def lease_rows(watched: WatchedTable, lags: Mapping[str, Lag]) -> list[dict[str, str]]:
+def lease_rows(
+    watched: WatchedTable, lags: Mapping[str, Lag], quiet: float = QUIET
+) -> list[dict[str, str]]:
     """Return the row of each lease for `print_table`.
 
     A column that few tables need is there only if a lease has a value for it.
     """
     states = lease_states(watched.leases)
+    unread = unread_for(watched, quiet)
     has_rates = any(lease.throughput_kbps is not None for lease in watched.leases)
     has_switches = any(lease.owner_switches for lease in watched.leases)
     has_pending = any(lease.pending for lease in watched.leases)
@@ -57,7 +78,7 @@ def lease_rows(watched: WatchedTable, lags: Mapping[str, Lag]) -> list[dict[str,
             if state is LeaseState.HANDED_OVER
             else state.value,
             "checkpoint": short_checkpoint(lease.checkpoint),
-            "behind": lag_text(lags.get(lease.key)),
+            "behind": lag_text(lags.get(lease.key), unread.get(lease.key)),
             "renewed": _renewed(lease, watched),
         }
         if has_rates:
@@ -80,13 +101,11 @@ def _renewed(lease: Lease, watched: WatchedTable) -> str:
     return f"none in {watched.seconds:.0f} s" if watched.seconds else "not watched"
 
 
-def lag_text(lag: Lag | None) -> str:
+def lag_text(lag: Lag | None, unread: float | None = None) -> str:
     """Return the lag for a column: a duration, a short reason, "unknown", or "-" without a lag."""
-    if lag is None or (lag.millis_behind_latest is None and not lag.why):
-        return "-"
-    if lag.millis_behind_latest is None:
+    if lag is not None and lag.why:
         return short_reason(lag)
-    return behind(lag.millis_behind_latest)
+    return behind(lag_millis(lag, unread))
 
 
 def short_reason(lag: Lag, otherwise: str = "unknown") -> str:

@@ -29,7 +29,7 @@ from sparkinesis.cli.options import (
     find_stream_and_table,
 )
 from sparkinesis.lease.lease import Lease
-from sparkinesis.monitor.watched import LeaseState, WatchedTable, lease_states
+from sparkinesis.monitor.watched import LeaseState, WatchedTable, lease_states, unread_for
 from sparkinesis.terminal.table import print_table
 
 if TYPE_CHECKING:
@@ -75,10 +75,11 @@ def leases(
             with _progress(f"Reading the lag of {app} ..."):
                 found = lags(client, watched.leases)
         if as_json:
-            states = lease_states(watched.leases)
+            states, unread = lease_states(watched.leases), unread_for(watched)
             for lease in watched.leases:
                 lag = found.get(lease.key)
-                typer.echo(json.dumps(_object(lease, states[lease.key], watched, lag)))
+                seconds = unread.get(lease.key)
+                typer.echo(json.dumps(_object(lease, states[lease.key], watched, lag, seconds)))
         else:
             _show(watched, found)
         _print_to_stderr(broken_lease_lines(watched))
@@ -90,10 +91,14 @@ def _progress(what: str) -> Any:
 
 
 def _object(
-    lease: Lease, state: LeaseState, watched: WatchedTable, lag: Lag | None
+    lease: Lease,
+    state: LeaseState,
+    watched: WatchedTable,
+    lag: Lag | None,
+    unread: float | None,
 ) -> dict[str, Any]:
     return {
-        **lease_object(lease, state, watched, lag),
+        **lease_object(lease, state, watched, lag, unread),
         "pending_checkpoint": lease.pending and checkpoint_object(lease.pending.at, None),
         "watched_seconds": round(watched.seconds, 1),
         "counter": lease.counter,

@@ -22,9 +22,9 @@ from sparkinesis.cli.options import (
     errors_in_one_line,
     find_stream_and_table,
 )
-from sparkinesis.cli.top_view import QUIET, top_object, top_view
+from sparkinesis.cli.top_view import top_object, top_view
 from sparkinesis.errors import LeaseTableUnavailableError
-from sparkinesis.monitor.watched import WatchedTable
+from sparkinesis.monitor.watched import QUIET, WatchedTable
 from sparkinesis.terminal.names import printable
 from sparkinesis.terminal.table import print_table
 from sparkinesis.terminal.view import View
@@ -152,17 +152,23 @@ class LeaseMonitor:
             self._watched,
             self._lags,
             messages=[self._trouble] if self._trouble else [],
-            quiet=max(QUIET, 3 * self._pause),
+            quiet=self._quiet,
         )
 
     @property
     def rows(self) -> list[dict[str, str]]:
         """The rows that `sparkinesis leases` shows, too."""
-        return lease_rows(self._watched, self._lags)
+        return lease_rows(self._watched, self._lags, self._quiet)
 
     @property
     def json(self) -> str:
-        return json.dumps(top_object(self._table.name, self._stream, self._watched, self._lags))
+        return json.dumps(
+            top_object(self._table.name, self._stream, self._watched, self._lags, quiet=self._quiet)
+        )
+
+    @property
+    def _quiet(self) -> float:
+        return max(QUIET, 3 * self._pause)
 
 
 def _print_once(monitor: LeaseMonitor, *, as_json: bool) -> None:

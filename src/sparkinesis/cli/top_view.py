@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING, Any
 from sparkinesis.cli.lease_report import (
     broken_lease_lines,
     lag_error_lines,
+    lag_millis,
     lease_object,
     short_reason,
 )
 from sparkinesis.lease.lease import Lease
 from sparkinesis.monitor.watched import (
     AT_SHARD_END,
+    QUIET,
     LeaseState,
     WatchedTable,
     lease_states,
     short_checkpoint,
+    unread_for,
     unread_hash_keys,
 )
 from sparkinesis.terminal.view import OwnerRow, ShardRow, View, largest, total
 
 if TYPE_CHECKING:
     from sparkinesis.monitor.lags import Lag
-
-QUIET = 7.0
-"""Seconds without a renewal that are worth a note: KCLs renew every 3.3 seconds by default."""
 
 
 def top_view(
@@ -44,12 +44,16 @@ def top_view(
     ``lags``: by lease key. ``quiet``: an owner without renewals for so many seconds is lost.
     """
     states = lease_states(watched.leases)
-    by_owner = _by_owner(watched)
+    by_owner, ages = _by_owner(watched), unread_for(watched, quiet)
     silences = {owner: _silence(watched, leases) for owner, leases in by_owner.items()}
     lost = {owner for owner, silence in silences.items() if silence >= quiet}
     shards = tuple(
         _shard(
-            lease, states[lease.key], lags.get(lease.key), is_read=lease.actual_owner not in lost
+            lease,
+            states[lease.key],
+            lags.get(lease.key),
+            ages.get(lease.key),
+            is_read=lease.actual_owner not in lost,
         )
         for lease in watched.leases
     )
@@ -80,10 +84,15 @@ def top_view(
 
 
 def top_object(
-    application: str, stream: str | None, watched: WatchedTable, lags: Mapping[str, Lag]
+    application: str,
+    stream: str | None,
+    watched: WatchedTable,
+    lags: Mapping[str, Lag],
+    *,
+    quiet: float = QUIET,
 ) -> dict[str, Any]:
     """Return the same as an object for JSON, with full names and numbers."""
-    states = lease_states(watched.leases)
+    states, ages = lease_states(watched.leases), unread_for(watched, quiet)
     return {
         "application": application,
         "stream": stream,
@@ -93,7 +102,7 @@ def top_object(
                 "owner": owner,
                 "shards": len(leases),
                 "millis_behind_latest": largest(
-                    lag.millis_behind_latest for one in leases if (lag := lags.get(one.key))
+                    lag_millis(lags.get(one.key), ages.get(one.key)) for one in leases
                 ),
                 "kilobytes_per_second": total(one.throughput_kbps for one in leases),
                 "still_for_seconds": round(_silence(watched, leases), 1),
@@ -101,7 +110,7 @@ def top_object(
             for owner, leases in sorted(_by_owner(watched).items())
         ],
         "shards": [
-            _object(lease, states[lease.key], watched, lags.get(lease.key))
+            _object(lease, states[lease.key], watched, lags.get(lease.key), ages.get(lease.key))
             for lease in watched.leases
         ],
         "unread_hash_keys": {
@@ -125,11 +134,14 @@ def _silence(watched: WatchedTable, leases: Sequence[Lease]) -> float:
     return min(watched.still_for(lease.key) for lease in leases)
 
 
-def _shard(lease: Lease, state: LeaseState, lag: Lag | None, *, is_read: bool) -> ShardRow:
+def _shard(
+    lease: Lease, state: LeaseState, lag: Lag | None, unread: float | None, *, is_read: bool
+) -> ShardRow:
     is_held = state in {LeaseState.HELD, LeaseState.HANDED_OVER}
     why = lag.why if lag else ""
     notes = [
         f"to {lease.owner}" if state is LeaseState.HANDED_OVER else "",
+        f"unread for {unread:.0f} s" if unread else "",
         short_reason(lag, "lag unknown") if lag and lag.why else "",
         f"at {short_checkpoint(lease.checkpoint)}",
     ]
@@ -137,7 +149,7 @@ def _shard(lease: Lease, state: LeaseState, lag: Lag | None, *, is_read: bool) -
         lease.key,
         lease.actual_owner,
         state.value,
-        lag.millis_behind_latest if lag else None,
+        lag_millis(lag, unread),
         # A rate that a lost owner wrote says nothing about now.
         lease.throughput_kbps if is_held and is_read else None,
         ", ".join(note for note in notes if note),
@@ -147,9 +159,13 @@ def _shard(lease: Lease, state: LeaseState, lag: Lag | None, *, is_read: bool) -
 
 
 def _object(
-    lease: Lease, state: LeaseState, watched: WatchedTable, lag: Lag | None
+    lease: Lease,
+    state: LeaseState,
+    watched: WatchedTable,
+    lag: Lag | None,
+    unread: float | None,
 ) -> dict[str, Any]:
     return {
-        **lease_object(lease, state, watched, lag),
+        **lease_object(lease, state, watched, lag, unread),
         "kilobytes_per_second": lease.throughput_kbps,
     }

@@ -33,6 +33,7 @@ from sparkinesis.fleet.channel.messages import (
     Wait,
 )
 from sparkinesis.fleet.channel.tls import NotAuthenticatedError, WorkerCredentials
+from sparkinesis.fleet.unread import longest
 from sparkinesis.lease.rules.worker_ids import default_worker_id
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.signals import handling
@@ -333,6 +334,7 @@ class ExecutorWorker:
             True,
             self._new_failures(worker),
             worker.problem,
+            longest(worker.unread_shards()),
         )
 
     def _new_failures(self, worker: Worker) -> tuple[Failure, ...]:

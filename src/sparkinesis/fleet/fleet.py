@@ -41,6 +41,7 @@ from sparkinesis.fleet.roster import (
     Submit,
 )
 from sparkinesis.fleet.status import FleetState, FleetStatus, WorkerState
+from sparkinesis.fleet.unread import ShardWatch
 from sparkinesis.fleet.view import watch
 from sparkinesis.public import public
 from sparkinesis.worker.application import Application
@@ -119,7 +120,9 @@ class Fleet:
         check_picklable(spec)
         self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._roster = Roster(options, self._jobs.max_failures()).scaled(workers)
-        self._reports = FleetReports()
+        failover_time = application.options.failover_time
+        settled_after = failover_time + 2 * options.heartbeat_interval
+        self._reports = FleetReports(watch=ShardWatch(settled_after))
         self._noted_waiting = 0
         """The number of waiting workers in the last note about them."""
         self._all_graceful = True
@@ -394,7 +397,8 @@ class Fleet:
     def _disconnected(self, worker_id: str, now: float) -> None:
         member = self._roster.members.get(worker_id)
         if member is not None and member.state is not WorkerState.STANDBY:
-            self._note(notes.lost(self._reports.workers[worker_id]))
+            self._note(notes.lost(self._reports.workers[worker_id], now))
+            self._reports = self._reports.add_loss(worker_id)
         self._roster = self._roster.disconnected(worker_id, now)
 
     def _job_ended(self, event: _JobEnded, now: float) -> None:

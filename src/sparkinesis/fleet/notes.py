@@ -41,7 +41,7 @@ def waiting(count: int, wanted: int) -> str:
     )
 
 
-def lost(reported: WorkerReports) -> str:
+def lost(reported: WorkerReports, now: float) -> str:
     what = "no shards"
     if reported.shards:
         what = (
@@ -50,7 +50,11 @@ def lost(reported: WorkerReports) -> str:
             + ": other workers resume them once its leases are released or have expired"
         )
     hello = reported.hello
-    return f"Lost worker {hello.worker_id} on {hello.host}; its last report listed {what}"
+    return (
+        f"Lost worker {hello.worker_id} on {hello.host}; its last report, "
+        f"{now - reported.at:.1f} s ago, listed {what}. Records that it processed after that "
+        "report are not counted"
+    )
 
 
 def ended(worker_id: str, message: Ended) -> str | None:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from sparkinesis.fleet.channel.messages import Hello, Report
 from sparkinesis.fleet.roster import Roster
 from sparkinesis.fleet.status import FleetShard, FleetStatus, WorkerState, WorkerStatus
+from sparkinesis.fleet.unread import ShardWatch
 from sparkinesis.worker.reporting.failures import merge
 from sparkinesis.worker.status import Failure, ShardStatus
 
@@ -18,6 +19,9 @@ FAILURES = 50
 """The most failures of removed workers that are kept."""
 DEPARTED = 20
 """The most departed workers whose figures are kept, in case they reconnect."""
+_MISSED = 3
+"""Heartbeat intervals after which a worker without a report counts as silent, or half of the time
+after which it is lost, if that is longer."""
 _LATEST = 0.5
 """The weight of the latest report in a rate."""
 
@@ -77,6 +81,11 @@ class FleetReports:
     past_failures: tuple[Failure, ...] = ()
     """The failures of workers that departed earlier."""
     past_records: int = 0
+    watch: ShardWatch = field(default_factory=ShardWatch)
+    lost: frozenset[str] = frozenset()
+    """The ids of the workers that were lost, and have not connected again."""
+    past_lost: int = 0
+    """The number of lost workers that departed earlier."""
     notes: tuple[str, ...] = ()
 
     def add_hello(self, hello: Hello, now: float) -> FleetReports:
@@ -84,7 +93,16 @@ class FleetReports:
         known = self.workers.get(key) or self.departed.get(key)
         reported = WorkerReports(hello, now) if known is None else replace(known, hello=hello)
         departed = {other: each for other, each in self.departed.items() if other != key}
-        return replace(self, workers={**self.workers, key: reported}, departed=departed)
+        return replace(
+            self,
+            workers={**self.workers, key: reported},
+            departed=departed,
+            lost=self.lost - {key},
+        )
+
+    def add_loss(self, worker_id: str) -> FleetReports:
+        """Return a copy without the connection to a worker that has not ended."""
+        return replace(self, lost=self.lost | {worker_id})
 
     def add_report(
         self, worker_id: str, report: Report, now: float
@@ -98,7 +116,8 @@ class FleetReports:
             seen = {failure.fingerprint for failure in self.failures}
             new = [failure for failure in new if failure.fingerprint not in seen]
         workers = {**self.workers, worker_id: known.add_report(report, now)}
-        return replace(self, workers=workers), new
+        watch = self.watch.add_report(worker_id, report, now)
+        return replace(self, workers=workers, watch=watch), new
 
     def retain(self, worker_ids: Iterable[str]) -> FleetReports:
         """Return a copy in which all other workers have departed, but keep their figures."""
@@ -107,7 +126,8 @@ class FleetReports:
         if not leaving:
             return self
         departed = {**self.departed, **leaving}
-        forgotten = [departed.pop(key) for key in list(departed)[:-DEPARTED]]
+        gone = {key: departed.pop(key) for key in list(departed)[:-DEPARTED]}
+        forgotten = list(gone.values())
         past = merge([self.past_failures, *(each.failures.values() for each in forgotten)])
         return replace(
             self,
@@ -115,6 +135,9 @@ class FleetReports:
             departed=departed,
             past_failures=past[-FAILURES:],
             past_records=self.past_records + sum(each.records for each in forgotten),
+            lost=self.lost - gone.keys(),
+            past_lost=self.past_lost + len(self.lost & gone.keys()),
+            watch=self.watch.forget(leaving),
         )
 
     def add_note(self, text: str) -> FleetReports:
@@ -130,6 +153,18 @@ class FleetReports:
         """User records processed so far, as reported."""
         return self.past_records + sum(each.records for each in self._kept)
 
+    def _live(self, roster: Roster, now: float) -> set[str]:
+        """Return the workers whose last report is recent."""
+        options = roster.options
+        silent_after = max(_MISSED * options.heartbeat_interval, options.lost_after / 2)
+        return {
+            key
+            for key, each in self.workers.items()
+            if now - each.at <= silent_after
+            and (member := roster.members.get(key)) is not None
+            and member.is_connected
+        }
+
     @property
     def _kept(self) -> list[WorkerReports]:
         return [*self.departed.values(), *self.workers.values()]
@@ -137,14 +172,18 @@ class FleetReports:
     def status(self, application: str, stream: str, roster: Roster, now: float) -> FleetStatus:
         """Compute the fleet's status."""
         workers, shards = [], []
+        live = self._live(roster, now)
+        unread = self.watch.shards(live, now)
         for member in sorted(roster.members.values(), key=lambda m: (m.slot, m.joined)):
             reported = self.workers.get(member.worker_id)
             if reported is None:
                 continue
             state = member.state if member.is_connected else WorkerState.LOST
+            is_live = member.worker_id in live
+            mine = [each for each in unread if each.last_worker_id == member.worker_id]
             lags = [
                 shard.millis_behind_latest
-                for shard in reported.shards
+                for shard in (reported.shards if is_live else mine)
                 if shard.millis_behind_latest is not None
             ]
             workers.append(
@@ -161,7 +200,7 @@ class FleetReports:
                     reported.problem,
                 )
             )
-            if state is not WorkerState.LOST:
+            if is_live:
                 shards += [_shard(reported, shard) for shard in reported.shards]
         return FleetStatus(
             application,
@@ -175,6 +214,8 @@ class FleetReports:
             self.records,
             roster.error,
             roster.waiting,
+            unread,
+            self.past_lost + len(self.lost),
         )
 
 

@@ -79,6 +79,23 @@ class FleetShard:
 
 @public
 @dataclass(frozen=True, slots=True)
+class UnreadShard:
+    """A shard that no live worker reads, as far as the driver knows.
+
+    Its worker has died or is not heard of, its lease has expired in the lease table, or it has no
+    owner there. Workers outside of the fleet count as well.
+    """
+
+    shard_id: str
+    last_worker_id: str | None
+    """The worker of the fleet that has read the shard last; None if that is not known."""
+    millis_behind_latest: int
+    """The lag when the shard was last read, and the time since then. If the driver does not know
+    when that was, the time counts from the last renewal of the lease that a worker has seen."""
+
+
+@public
+@dataclass(frozen=True, slots=True)
 class FleetStatus:
     """A fleet at one moment."""
 
@@ -95,11 +112,19 @@ class FleetStatus:
     """Events of the fleet, such as a lost worker, as text; the latest last."""
 
     records: int = 0
-    """User records processed since the fleet was started, as reported by workers."""
+    """User records processed since the fleet was started, as reported by workers.
+
+    A lost worker does not report the records of its last moments, at most a heartbeat interval:
+    while `lost_workers` is 0 and all workers have ended, the number is exact."""
     error: str | None = None
     """The reason why the fleet has failed, or is about to."""
     waiting: int = 0
     """The wanted workers whose Spark tasks have not begun: Spark starts them as cores get free."""
+    unread: tuple[UnreadShard, ...] = ()
+    """The shards that no live worker reads. `shards` does not list them."""
+    lost_workers: int = 0
+    """The workers that the driver has lost and not heard of since: `records` lacks what each of
+    them processed after its last report."""
 
     @property
     def records_per_second(self) -> float:
@@ -107,6 +132,10 @@ class FleetStatus:
 
     @property
     def millis_behind_latest(self) -> int | None:
-        """Return the largest known value of all shards; None if no value is known."""
+        """Return the largest known value of all shards; None if no value is known.
+
+        A shard that no live worker reads counts with the age that `UnreadShard` gives.
+        """
         known = [s.millis_behind_latest for s in self.shards if s.millis_behind_latest is not None]
+        known += [shard.millis_behind_latest for shard in self.unread]
         return max(known, default=None)

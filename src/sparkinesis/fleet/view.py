@@ -12,6 +12,7 @@ from sparkinesis.fleet.status import (
     FleetShard,
     FleetState,
     FleetStatus,
+    UnreadShard,
     WorkerState,
     WorkerStatus,
 )
@@ -38,7 +39,7 @@ def fleet_view(status: FleetStatus) -> View:
         f"{status.state.value}, {_workers(status)}",
         "records/s",
         tuple(map(_owner, status.workers)),
-        tuple(map(_shard, status.shards)),
+        (*map(_shard, status.shards), *map(_unread, status.unread)),
         (*failures, *reversed(status.notes[-_MESSAGES:])),
     )
 
@@ -111,6 +112,19 @@ def _shard(shard: FleetShard) -> ShardRow:
         shard.millis_behind_latest,
         shard.records_per_second if shard.state is ShardState.PROCESSING else None,
         f"in one call for {seconds:.0f} s" if seconds >= _LONG_CALL else "",
+    )
+
+
+def _unread(shard: UnreadShard) -> ShardRow:
+    by = shard.last_worker_id
+    return ShardRow(
+        shard.shard_id,
+        None,
+        "unread",
+        shard.millis_behind_latest,
+        None,
+        f"last read by {by}" if by is not None else "no live owner",
+        is_amiss=True,
     )
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import random
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from sparkinesis.errors import (
     DuplicateWorkerIdError,
@@ -31,6 +32,7 @@ from sparkinesis.lease.row_problems import RowProblems
 from sparkinesis.lease.rules.java import java_kcl_may_read
 from sparkinesis.lease.rules.legacy_workers import WorkerVersions, observe_renewals
 from sparkinesis.lease.rules.taker import Observation, TakeSettings, is_expired, observe, plan_takes
+from sparkinesis.lease.rules.unread import unread_since
 from sparkinesis.lease.table.rows import TableScan
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.vanished import note_vanished
@@ -48,6 +50,8 @@ class Snapshot:
     """The time of the scan, by the worker's clock; None before the first."""
     expired: frozenset[str] = frozenset()
     """Keys of the leases whose owners have not renewed for a failover time."""
+    unread: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    """The time since which no live worker reads a shard, by shard id; see `unread_since`."""
     may_have_java_readers: bool = False
     """True if a Java KCL may share these leases."""
 
@@ -93,6 +97,17 @@ class LeaseCoordinator:
     def held(self) -> dict[str, HeldLease]:
         """Return the leases that this worker holds, by lease key."""
         return self._renewer.held()
+
+    def unread_shards(self) -> dict[str, float] | None:
+        """Return the shards that no live worker reads, and for how many seconds, by shard id.
+
+        By the last scan; None if the table was not scanned within the last failover time.
+        """
+        seen = self.snapshot
+        if seen.at is None or self._clock() - seen.at > self._settings.failover_time:
+            return None
+        mine = {held.shard_id for held in self._renewer.held().values()}
+        return {key: seen.at - since for key, since in seen.unread.items() if key not in mine}
 
     def renew(self) -> None:
         """Run one round of renewals; see `LeaseRenewer.renew_all`."""
@@ -169,7 +184,9 @@ class LeaseCoordinator:
         )
         self._tell_silence(leases, expired, now)
         may_have_java_readers = java_kcl_may_read(scan, self._worker_id)
-        self.snapshot = Snapshot(leases, now, expired, may_have_java_readers)
+        failover_time = self._settings.failover_time
+        unread = unread_since(leases, self._observations, now, failover_time, known)
+        self.snapshot = Snapshot(leases, now, expired, unread, may_have_java_readers)
         owners = {row.key: row.owner for row in leases if not row.is_finished}
         # A scan that is not consistent may be older than the request, and show the previous owner.
         self._asked = {

@@ -21,6 +21,11 @@ SHORT_REASONS = (EXPIRED, GONE, AT_SHARD_END)
 """The reasons for an unknown lag that are short enough for the lag's column."""
 
 
+QUIET = 7.0
+"""Seconds without a renewal after which an owner counts as dead: KCLs renew every 3.3 seconds by
+default."""
+
+
 class LeaseState(Enum):
     """The state of a lease."""
 
@@ -99,6 +104,31 @@ class WatchedTable:
     def still_for(self, key: str) -> float:
         """Return the seconds up to the last scan in which a lease's counter did not move."""
         return self.at - self.moved_at.get(key, self.found_at[key])
+
+
+def unread_for(watched: WatchedTable, quiet: float = QUIET) -> dict[str, float]:
+    """Return for how many seconds no live worker has read a shard, by lease key.
+
+    As far back as the table was watched. These are unfinished leases without an owner, or that were
+    not renewed for ``quiet`` seconds.
+    """
+    return {
+        lease.key: seconds
+        for lease in watched.leases
+        if not lease.is_finished
+        and (seconds := watched.still_for(lease.key)) >= (quiet if lease.actual_owner else 0.0)
+    }
+
+
+def counted_lag(measured: int | None, unread_seconds: float | None) -> int | None:
+    """Return a lag in milliseconds that is at least the time for which the shard was not read.
+
+    measured: the lag of the checkpoint; None if unknown. unread_seconds: None for a shard that a
+    live worker reads; 0 at the first look, which says nothing.
+    """
+    if not unread_seconds:
+        return measured
+    return max(measured or 0, round(unread_seconds * 1000))
 
 
 def unread_hash_keys(watched: WatchedTable) -> dict[str, Hole]:

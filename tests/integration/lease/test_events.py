@@ -262,6 +262,26 @@ def test_a_requested_lease_that_is_not_released_in_time_is_taken(
     assert of(told, OwnerSilent) == [], "it renews"
 
 
+def test_the_shards_that_nobody_reads(
+    server: LocalServer, table: LeaseTable, time: ManualTime, worker: LeaseCoordinator
+) -> None:
+    for key, owner in (("a", "dead"), ("b", None), ("c", "alive"), ("d", None)):
+        table.create(lease(key, owner=owner))
+    assert worker.unread_shards() is None, "the table was not scanned"
+    worker.take({"b"})
+    assert worker.unread_shards() == {"b": 0.0}, "this worker has taken one of the two"
+    for _ in range(2):
+        time.now += 4
+        worker.renew()
+        table.write(requests.renew(row_of(table, "c")))
+        worker.take({"a", "b"})
+    assert worker.unread_shards() == {"a": 8.0, "b": 8.0}
+    time.now += FAILOVER
+    assert worker.unread_shards() == {"a": 8.0, "b": 8.0}, "by the last scan"
+    time.now += 0.1
+    assert worker.unread_shards() is None, "which is too old"
+
+
 def test_a_lease_that_names_this_worker_is_its_own(
     table: LeaseTable, time: ManualTime, worker: LeaseCoordinator, told: list[Event]
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from sparkinesis.cli.lease_report import lease_rows
 from sparkinesis.cli.top_view import top_object, top_view
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, StreamIdentifier
@@ -48,11 +49,21 @@ def test_an_owner_whose_counters_stand_still_shows() -> None:
     )
     assert view.shards == (
         ShardRow("1", "v", "held", 20, 8.0, "at 5:0"),
-        ShardRow("2", "dead", "handed over", 30_000, None, "to v, at 5:0"),
-        ShardRow("3", None, "unowned", None, None, "expired, at 5:0", is_amiss=True),
+        ShardRow("2", "dead", "handed over", 30_000, None, "to v, unread for 7 s, at 5:0"),
+        ShardRow(
+            "3", None, "unowned", None, None, "unread for 7 s, expired, at 5:0", is_amiss=True
+        ),
         ShardRow("4", "gone", "finished", None, None, "at SHARD_END"),
-        ShardRow("5", "dead", "held", None, None, "at 5:0"),
-        ShardRow("6", "v", "held", None, None, "lag unknown, at 5:0", is_amiss=True),
+        ShardRow("5", "dead", "held", None, None, "unread for 7 s, at 5:0"),
+        ShardRow(
+            "6",
+            "v",
+            "held",
+            None,
+            None,
+            "unread for 7 s, lag unknown, at 5:0",
+            is_amiss=True,
+        ),
     )
     assert view.messages == ("first", "Slow.")
     assert view.rate_unit == "KB/s"
@@ -62,6 +73,38 @@ def test_no_owner_is_said_to_be_silent_before_one_could_know() -> None:
     dead = top_view("t", "s", watched(6.9), {}).owners[0]
     assert dead == OwnerRow("dead", 2, None, 16.0)
     assert top_view("t", "s", watched(11), {}, quiet=12).owners[0].note == ""
+
+
+def test_a_shard_that_nobody_reads_is_as_far_behind_as_it_is_unread() -> None:
+    """The lag was measured at the checkpoint, when no record followed it."""
+    lags = {"2": Lag(0), "3": Lag(9_000), "4": Lag(), "5": Lag(300)}
+    view = top_view("t", "s", watched(7.2), lags)
+    behind = {row.shard: row.millis_behind for row in view.shards}
+    assert behind == {"1": None, "2": 7_200, "3": 9_000, "4": None, "5": 7_200, "6": None}
+    assert view.millis_behind == 9_000
+    assert {owner.owner: owner.millis_behind for owner in view.owners} == {"dead": 7_200, "v": None}
+    found = top_object("app", "s", watched(7.2), lags)
+    assert [one["millis_behind_latest"] for one in found["shards"]] == list(behind.values())
+    assert [one["millis_behind_latest"] for one in found["owners"]] == [7_200, None]
+    rows = {row["shard"]: row["behind"] for row in lease_rows(watched(7.2), lags)}
+    assert rows == {"1": "-", "2": "7.2 s", "3": "9.0 s", "4": "-", "5": "7.2 s", "6": "-"}
+
+
+def test_an_owner_that_may_still_renew_does_not_count_as_dead() -> None:
+    lags = {"2": Lag(0), "3": Lag(0)}
+    for before in (
+        top_view("t", "s", watched(6.9), lags),
+        top_view("t", "s", watched(8.0), lags, quiet=9.0),
+    ):
+        assert [row.millis_behind for row in before.shards if row.shard == "2"] == [0]
+        assert [row.millis_behind for row in before.shards if row.shard == "3"] != [0]
+    found = top_object("app", "s", watched(8.0), lags, quiet=9.0)
+    assert found["shards"][1]["unread_for_seconds"] is None
+    assert found["shards"][2]["unread_for_seconds"] == 8.0
+    (row,) = (row for row in lease_rows(watched(8.0), lags, 9.0) if row["shard"] == "2")
+    assert row["behind"] == "0.0 s"
+    first_look = WatchedTable().after_scan(ROWS, 10.0)
+    assert [row.millis_behind for row in top_view("t", "s", first_look, lags).shards[1:3]] == [0, 0]
 
 
 def test_only_leases_of_the_stream_are_asked_about() -> None:
@@ -105,8 +148,10 @@ def test_as_an_object() -> None:
         "lag_unknown_because": None,
         "kilobytes_per_second": 8.0,
         "renewed_seconds_ago": None,
+        "unread_for_seconds": 7.2,
     }
     assert found["shards"][0]["renewed_seconds_ago"] == 0.0
+    assert found["shards"][0]["unread_for_seconds"] is None
     assert found["shards"][2]["lag_unknown_because"] == "expired"
 
 

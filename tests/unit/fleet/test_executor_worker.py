@@ -200,6 +200,23 @@ def test_a_worker_from_start_to_shutdown(
     assert_released(application())
 
 
+def test_a_shard_that_nobody_reads_is_reported(
+    application: Callable[..., Application], driver: Driver
+) -> None:
+    """This worker has no room for it."""
+    one = WorkerOptions(failover_time=2.0, idle_time=0.2, max_leases=1)
+    row = run_worker(spec(application(options=one), driver))
+    driver.wait_for(Hello)
+    driver.say(Start())
+    report = driver.wait_for(Report, lambda report: report.shards and report.unread)
+    (read,) = (shard.shard_id for shard in report.shards)
+    assert {read, *report.unread} == {"shardId-000000000000", "shardId-000000000001"}
+    driver.wait_for(Report, lambda report: any((report.unread or {}).values()))
+    driver.say(ShutDown(PATIENCE))
+    assert driver.wait_for(Ended) == Ended(True)
+    row.result(PATIENCE)
+
+
 def test_a_deleted_lease_table_is_reported(
     application: Callable[..., Application], driver: Driver, server: LocalServer
 ) -> None:

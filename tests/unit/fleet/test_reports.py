@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sparkinesis.fleet.channel.messages import Hello, Report
-from sparkinesis.fleet.reports import FAILURES, NOTES, FleetReports
+from sparkinesis.fleet.reports import DEPARTED, FAILURES, NOTES, FleetReports
 from sparkinesis.fleet.roster import Roster
-from sparkinesis.fleet.status import FleetState, WorkerState
+from sparkinesis.fleet.status import FleetState, UnreadShard, WorkerState
 from sparkinesis.worker.fleet_options import FleetOptions
 from sparkinesis.worker.lifecycle.states import ShardState
 from sparkinesis.worker.status import Failure, ShardStatus
@@ -172,10 +172,67 @@ def test_the_status_tells_of_workers_by_slot_and_of_shards_by_name() -> None:
         ("b", WorkerState.RUNNING, 1),
         ("a", WorkerState.RUNNING, 2),
     ]
-    assert [w.millis_behind_latest for w in status.workers] == [10**9, 900, 700]
+    assert [w.millis_behind_latest for w in status.workers] == [10**9 + 3000, 900, 700]
     assert [w.heard_ago for w in status.workers] == [4.0, 5.0, 5.0]
     shards = [(each.shard_id, each.worker_id) for each in status.shards]
-    assert shards == [("s0", "a"), ("s1", "b"), ("s2", "a")], "nobody knows about a lost one's"
-    assert status.millis_behind_latest == 900
+    assert shards == [("s0", "a"), ("s1", "b"), ("s2", "a")]
+    assert status.unread == (UnreadShard("s9", "c", 10**9 + 3000),)
+    assert status.millis_behind_latest == 10**9 + 3000
     assert status.records == 12
-    assert replace(status, shards=()).millis_behind_latest is None
+    assert replace(status, unread=()).millis_behind_latest == 900
+    assert replace(status, shards=(), unread=()).millis_behind_latest is None
+
+
+def test_the_shards_of_a_killed_worker_age_until_another_reads_them() -> None:
+    """Also before the lease table shows it, and after the driver has forgotten the worker."""
+    roster = Roster(FleetOptions(lost_after=10.0)).scaled(2)
+    for slot, worker in enumerate("ab"):
+        roster = roster.joined(worker, slot, 1, 0.0, is_running=True)
+    reports = with_workers("a", "b")
+    told = Report((shard("s0", 5, 40), shard("s1", 5)), 10, True)
+    reports, _ = reports.add_report("a", told, 1.0)
+    roster = roster.disconnected("a", 2.0)
+    reports = reports.add_loss("a")
+    lags = []
+    for second in range(2, 14):
+        unread = {"s0": 1.0, "s1": 1.0} if second > 9 else {}
+        mine = (shard("s1", 0, 7), shard("s2", 1)) if second > 11 else (shard("s2", 1),)
+        beat = Report(mine, 1, True, unread=unread)
+        reports, _ = reports.add_report("b", beat, float(second))
+        if second == 11:
+            reports = reports.retain(["b"])
+        status = reports.status("app", "stream", roster, float(second))
+        lags.append(status.millis_behind_latest)
+        assert status.lost_workers == 1
+    assert lags == [40 + 1000 * (second - 1) for second in range(2, 14)]
+    assert status.unread == (UnreadShard("s0", "a", 12_040),), "b reads the other one"
+    assert [each.shard_id for each in status.shards] == ["s1", "s2"]
+
+
+def test_a_worker_that_is_heard_of_no_longer_may_not_read() -> None:
+    """Its connection lasts, as that of a process that stands still."""
+    options = FleetOptions(heartbeat_interval=2.0, lost_after=10.0)
+    roster = Roster(options).scaled(1).joined("a", 0, 1, 0.0, is_running=True)
+    reports, _ = with_workers("a").add_report("a", Report((shard("s0", 5, 40),), 5, True), 1.0)
+    status = reports.status("app", "stream", roster, 7.0)
+    assert (status.millis_behind_latest, status.unread) == (40, ())
+    status = reports.status("app", "stream", roster, 7.1)
+    assert (status.millis_behind_latest, status.shards) == (6_140, ())
+    assert [each.millis_behind_latest for each in status.workers] == [6_140]
+    patient = replace(roster, options=FleetOptions(heartbeat_interval=0.1, lost_after=20.0))
+    assert reports.status("app", "stream", patient, 11.0).unread == ()
+
+
+def test_records_may_be_missing_of_lost_workers_only() -> None:
+    reports = with_workers("a", "b", "c")
+    roster = Roster(FleetOptions())
+    reports = reports.add_loss("a").add_loss("b")
+    assert reports.status("app", "s", roster, 1.0).lost_workers == 2
+    reports = reports.add_hello(hello("b"), 2.0)
+    assert reports.status("app", "s", roster, 2.0).lost_workers == 1, "b is back"
+    for number in range(100):
+        name = f"w{number}"
+        reports = reports.add_hello(hello(name), 3.0).add_loss(name).retain([])
+    assert reports.status("app", "s", roster, 4.0).lost_workers == 101
+    assert len(reports.lost) <= DEPARTED
+    assert len(reports.watch.unread) == 0

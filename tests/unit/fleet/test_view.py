@@ -15,6 +15,7 @@ from sparkinesis.fleet.status import (
     FleetShard,
     FleetState,
     FleetStatus,
+    UnreadShard,
     WorkerState,
     WorkerStatus,
 )
@@ -72,6 +73,16 @@ def test_a_worker_with_a_problem() -> None:
     (owner,) = fleet_view(replace(RUNNING, workers=(troubled,))).owners
     assert owner.note == "the lease table was deleted"
     assert owner.is_amiss
+
+
+def test_shards_that_nobody_reads() -> None:
+    unread = (UnreadShard("s8", "x", 12_300), UnreadShard("s9", None, 700))
+    view = fleet_view(replace(RUNNING, unread=unread))
+    assert view.shards[2:] == (
+        ShardRow("s8", None, "unread", 12_300, None, "last read by x", is_amiss=True),
+        ShardRow("s9", None, "unread", 700, None, "no live owner", is_amiss=True),
+    )
+    assert view.millis_behind == 12_300
 
 
 def test_a_fleet() -> None:

@@ -41,6 +41,9 @@ class Report(msgspec.Struct, frozen=True, tag="report"):
     """Failures that are new, or occurred again, since the last report."""
     problem: str | None = None
     """The reason why the worker can hold no leases now."""
+    unread: dict[str, float] | None = None
+    """The shards that no live worker reads by the lease table, and for how many seconds; the
+    longest ones of many. None if the worker does not know."""
 
 
 class Leaving(msgspec.Struct, frozen=True, tag="leaving"):

@@ -177,6 +177,15 @@ class Worker:
             for shard_id, consumer in sorted(self._state.running_consumers().items())
         ]
 
+    def unread_shards(self) -> dict[str, float] | None:
+        """Return the shards that no live worker reads, and for how many seconds, by shard id.
+
+        A shard is unread if its lease has no owner, or an owner that has missed two renewals, by
+        this worker's last scan of the lease table. The seconds count from the last renewal that
+        this worker has seen. Returns None if the table could not be scanned for a failover time.
+        """
+        return self._coordinator.unread_shards()
+
     def records_total(self) -> int:
         """Return the number of user records processed since the start.
 
