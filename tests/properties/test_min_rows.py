@@ -46,6 +46,20 @@ def begun(kinesis: Any, clock: ManualClock, running: Query) -> Query:
     return running
 
 
+def test_the_first_batch_does_not_wait_after_latest_was_resolved(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    running = timed(query(minRowsPerTrigger="100", initialPosition="latest"), Time())
+    resolved = running.next_batch()
+    assert resolved is not None
+    assert resolved.rows == []
+    put(kinesis, "s", [b"first"])
+    clock.advance(1000)
+    batch = running.next_batch()
+    assert batch is not None
+    assert len(batch.rows) == 1
+
+
 @pytest.mark.parametrize(
     "limit", [{}, {"maxRecordsPerTrigger": "500"}, {"maxBytesPerTrigger": "1m"}]
 )

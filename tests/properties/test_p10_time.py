@@ -11,6 +11,7 @@ import pytest
 
 from sparkinesis.local import Call, Fault, LocalServer, ManualClock
 from tests.engine import MODES, Batch, Query, late
+from tests.properties.test_min_rows import Time, timed
 from tests.streams import active_shards, merge_neighbours, put_at, split
 
 BOTH_MODES = pytest.mark.parametrize("mode", MODES)
@@ -273,3 +274,85 @@ def test_p10_a_burst_within_one_millisecond_is_divided(
     batches = list(query(maxRecordsPerTrigger="1000").drain())
     assert [len(batch.rows) for batch in batches] == [1000] * 6 + [10]
     assert late(batches) == []
+
+
+def test_p10_a_record_that_arrives_while_a_silence_is_halved_waits(
+    kinesis: Any, server: LocalServer, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    """The planner looks for the end of a burst, and lands on a record that has just arrived."""
+    put_at(kinesis, "s", b"first", BUSY)
+    for _ in range(30):
+        put_many(kinesis, "s", 500, LIGHT, size=1000)
+        clock.advance(100)
+    clock.advance(600_000)
+    ends: list[Call] = []
+
+    def meanwhile(call: Call) -> None:
+        if call.operation == "GetShardIterator" and call.shard == "shardId-000000000000":
+            ends.append(call)
+            if len(ends) == 3:  # after the start, and the instant after the batch's end
+                clock.advance(3000)
+                for data, key in ((b"before", BUSY), (b"after", LIGHT)):
+                    server.kinesis.call(
+                        "PutRecord",
+                        StreamName="s",
+                        Data=data,
+                        PartitionKey="k",
+                        ExplicitHashKey=str(key),
+                    )
+                    clock.advance(2000)
+
+    server.kinesis.faults = meanwhile
+    running = query()
+    first = running.next_batch()
+    assert first is not None
+    assert len(ends) >= 3
+    assert b"after" not in [row["data"] for row in first.rows]
+    clock.advance(5000)
+    batches = [first, *running.drain()]
+    assert rows(batches) == 15_003
+    assert late(batches) == []
+
+
+def test_p10_a_shard_may_end_on_the_page_after_its_last_records(
+    kinesis: Any, server: LocalServer, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    server.kinesis.empty_pages = 1
+    put_at(kinesis, "s", b"parent", LIGHT)
+    clock.advance(5000)
+    split(kinesis, "s")
+    clock.advance(5000)
+    put_at(kinesis, "s", b"child", LIGHT)
+    clock.advance(60_000)
+    put_at(kinesis, "s", b"other", BUSY)
+    clock.advance(5000)
+    batches = list(query().drain())
+    assert [{row["data"] for row in batch.rows} for batch in batches] == [
+        {b"parent"},
+        {b"child", b"other"},
+    ]
+    assert late(batches) == []
+
+
+def test_p10_closed_shards_that_wait_lag_and_are_not_said_to_lack_an_end(
+    kinesis: Any,
+    clock: ManualClock,
+    query: Callable[..., Query],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for _ in range(60):
+        put_many(kinesis, "s", 100, BUSY)
+        clock.advance(1000)
+    put_at(kinesis, "s", b"later", LIGHT)
+    clock.advance(1000)
+    split(kinesis, "s")
+    clock.advance(7_200_000)
+    time = Time()
+    running = timed(query(maxRecordsPerTrigger="500"), time)
+    for _ in range(6):
+        assert running.next_batch() is not None
+        time.now += 30.0
+        planner = running.reader._planner
+        assert planner is not None
+        assert planner.lag["s"]["millisBehindLatest"]["mean"] > 3_600_000, "both shards are hours behind"
+    assert "end" not in caplog.text

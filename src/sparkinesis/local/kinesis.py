@@ -53,6 +53,7 @@ class LocalKinesis:
     time.
     faults: a fault plan; may be set at any time.
     empty_pages: how many empty responses a new iterator returns before records, if there are any.
+    With any, a closed shard's end comes in an empty response after its last records.
     reshard_delay_ms: how long a stream stays UPDATING during a reshard, by the clock.
     consumer_delay_ms: how long a consumer stays CREATING or DELETING, by the clock.
     calls: the log of calls.

@@ -90,7 +90,8 @@ def _page(context: Context, token: ShardIterator, shard: Shard, limit: int) -> R
         context.records, context.bytes = len(page.records), page.bytes
         records, position, empty_pages = page.records, page.next_position, 0
     rest: Json = {"MillisBehindLatest": shard.millis_behind(position, context.now)}
-    if shard.is_open or position < shard.end_position:
+    ends_later = bool(records and context.empty_pages)
+    if shard.is_open or position < shard.end_position or ends_later:
         following = msgspec.structs.replace(
             token, issued_ms=context.now, position=position, empty_pages=empty_pages
         )

@@ -41,6 +41,9 @@ class Gap:
     weight: float
     error: float
     """The largest error of the weight."""
+    curve: float = 0.0
+    """The part of the error that shards of one course of a day have in common: what a straight line
+    misses of a parabola that is flat at one end, a sixth of the difference."""
 
 
 def add_window(windows: Sequence[Window], new: Window) -> list[Window]:
@@ -85,5 +88,5 @@ def gaps_until(windows: Sequence[Window], instant: float) -> Iterator[Gap]:
         slope = (following.density - window.density) / length
         reached = window.density + slope * (end - window.end)
         weight = (window.density + reached) / 2 * (end - window.end)
-        differ = abs(following.density - window.density) * (end - window.end) / 4
-        yield Gap(window.end, end, weight, max(differ, MIN_ERROR * weight))
+        differ = abs(following.density - window.density) * (end - window.end)
+        yield Gap(window.end, end, weight, max(differ / 4, MIN_ERROR * weight), differ / 6)

@@ -26,6 +26,12 @@ K = TypeVar("K")
 TOLERANCE = 0.03
 """The accepted error of a batch's estimated weight."""
 
+CURVE_TOLERANCE = 0.05
+"""The accepted error of a batch's weight if the densities of all shards curve the same way."""
+
+SAMPLE_SHARE = 0.05
+"""The size of a sample, as a share of the gap that it is taken in."""
+
 FILLED = 0.92
 """The weight from which on a batch is full enough: its instant is not improved any more."""
 
@@ -46,6 +52,8 @@ class SampleAt:
     """Read some records that arrived at an instant (epoch ms) or later."""
 
     instant: int
+    weight: float
+    """The weight that the records should have, about."""
 
 
 Wanted: TypeAlias = ReadOn | SampleAt
@@ -162,15 +170,23 @@ def _looks(
         for key, gap in open_ended:
             if not gap.weight:
                 continue
-            # At the end of the batch: if its instant stays, the sample shows the end, too.
-            is_cheap = gap.weight <= surveys[key].cheap
-            yield key, ReadOn(gap.weight) if is_cheap else SampleAt(ends[key] + 1)
+            if _is_cheap(surveys[key], gap):
+                yield key, ReadOn(gap.weight)
+            else:
+                # At the end of the batch: if its instant stays, the sample shows the end, too.
+                yield key, SampleAt(ends[key] + 1, gap.weight * SAMPLE_SHARE)
             looked.add(key)
-    # The errors of gaps are independent, so their squares add up.
+    # The errors of gaps are independent, so their squares add up. The shards of a stream often have
+    # one course of a day, so what a straight line misses of it adds up, too.
     gaps.sort(key=lambda item: item[1].error)
-    sums = list(itertools.accumulate(gap.error**2 for _, gap in gaps))
-    for (key, gap), square in zip(reversed(gaps), reversed(sums), strict=True):
-        if math.sqrt(square) <= TOLERANCE:
+    squares = list(itertools.accumulate(gap.error**2 for _, gap in gaps))
+    curves = list(itertools.accumulate(gap.curve for _, gap in gaps))
+    for (key, gap), square, curve in zip(
+        reversed(gaps), reversed(squares), reversed(curves), strict=True
+    ):
+        error = math.sqrt(square)
+        is_known = error <= TOLERANCE and curve <= CURVE_TOLERANCE
+        if is_known or total + max(error, curve) <= 1.0:
             return
         if key not in looked:
             looked.add(key)
@@ -182,9 +198,15 @@ def _look_into(survey: Survey, gap: Gap) -> Wanted:
     if survey.samples >= MAX_SAMPLES:
         # Samples do not show how the records are spread, so count them.
         return ReadOn(survey.weight(gap.end) - survey.weights[-1])
-    if gap.start <= survey.windows[0].end and gap.weight <= survey.cheap:
+    if _is_cheap(survey, gap):
         return ReadOn(gap.weight)
-    return SampleAt(int(gap.start + (gap.end - gap.start) / 2))
+    middle = gap.start + (gap.end - gap.start) / 2
+    return SampleAt(int(middle), gap.weight * SAMPLE_SHARE)
+
+
+def _is_cheap(survey: Survey, gap: Gap) -> bool:
+    """Return True if the records of a gap follow those in hand, and are as cheap as a sample."""
+    return gap.start <= survey.windows[0].end and gap.weight <= survey.cheap
 
 
 def _divide(surveys: Mapping[K, Survey], chosen: Choice[K]) -> Choice[K]:

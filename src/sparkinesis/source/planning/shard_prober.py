@@ -28,10 +28,13 @@ from sparkinesis.source.options.allowance import NO_LIMIT, Allowance
 from sparkinesis.source.planning.arrival_density import Window, add_window
 from sparkinesis.source.planning.batch_end import Finding, Finished, Quiet, Records
 from sparkinesis.source.planning.survey import (
+    SAMPLE_LIMITS,
     RecordsInHand,
     Survey,
     count_rows,
     density_window,
+    last_windows,
+    sample_place,
     weigh,
 )
 from sparkinesis.stream.calls.client import Fetched, StreamClient, shard_of
@@ -56,12 +59,6 @@ SMALL_PAGE = 256 * 1024
 
 COUNTED_BYTES = 1_000_000
 """The most bytes that are read on: a sample reads about as much, and costs a call more."""
-
-SAMPLE_LIMITS = (100, 1_000)
-"""The fewest and the most records of a sample."""
-
-SAMPLES_IN_BATCH = 40
-"""The size of a batch in samples, so that a sample reads a fortieth of it twice."""
 
 CLOSE_MS = 1_000
 """The time without a record to which the halving of a silence narrows it down."""
@@ -222,26 +219,37 @@ class ShardProber:
         self._fetch_on(max(wanted, SAMPLE_LIMITS[0]))
         self._update()
 
-    def sample(self, instant: int) -> None:
-        """Fetch some records that arrived at ``instant`` (epoch ms) or later."""
-        instant = min(instant, self._tip_ms)  # the service refuses instants in its future
-        fewest, most = SAMPLE_LIMITS
+    def sample(self, instant: int, weight: float) -> None:
+        """Fetch some records that arrived at ``instant`` (epoch ms) or later.
+
+        weight: the weight that they should have, about. The sample may begin earlier: see
+        `sample_place`, which keeps it out of the service's future, too.
+        """
         mean = self._in_hand.weights[-1] / len(self._in_hand)
-        size = int(1.0 / mean / SAMPLES_IN_BATCH) if mean else fewest
-        found = self._jump(instant, min(max(size, fewest), most))
-        arrivals = [_arrival_ms(record) for record in found.records]
-        rows = self._count_rows(found.records)
-        weights = weigh(found.records, rows, self._allowance)
+        last = self._windows[-1] if self._windows else self._in_hand.window()
+        instant, size = sample_place(instant, weight, mean, last, self._tip_ms)
+        found = self._jump(instant, size)
+        window = self._window_of(found)
+        while window is None and not found.is_all and len(found.records) < SAMPLE_LIMITS[1]:
+            found = self._extended(found)
+            window = self._window_of(found)
         if found.is_all:
-            end = max(arrivals, default=instant)
-            window: Window | None = Window(instant, max(instant, end) + 1, sum(weights), 0.0)
-        else:
-            window = density_window(instant, arrivals, weights)
-        if window is None:
-            self._is_bursty = True
-        else:
+            arrivals = [_arrival_ms(record) for record in found.records]
+            weights = self._weigh(found.records)
+            for last in last_windows(instant, arrivals, weights, self._tip_ms):
+                self._windows = add_window(self._windows, last)
+        elif window is not None:
             self._windows = add_window(self._windows, window)
+        else:
+            self._is_bursty = True
         self._update()
+
+    def _window_of(self, sample: _Sample) -> Window | None:
+        arrivals = [_arrival_ms(record) for record in sample.records]
+        return density_window(sample.since, arrivals, self._weigh(sample.records))
+
+    def _weigh(self, records: Sequence[Record]) -> Sequence[float]:
+        return weigh(records, self._count_rows(records), self._allowance)
 
     def end(self, instant: int, count: int | None = None) -> ShardEnd:
         """Return the end of a batch of all records that arrived by ``instant`` (epoch ms).
@@ -429,20 +437,20 @@ class ShardProber:
         if instant < self._tip_ms:
             sample = self._jump(instant + 1, 1)
             while (place := sample.first_after(instant)) is None and not sample.is_all:
-                sample = self._next_of(sample)  # a server that knows whole seconds only
+                sample = self._extended(sample)  # a server that knows whole seconds only
             if place is not None:
                 return self._end_in_sample(sample, place, is_kept=True)
         return self._end_in_silence(instant)
 
-    def _next_of(self, sample: _Sample) -> _Sample:
-        """Return a sample of the records that follow ``sample``."""
+    def _extended(self, sample: _Sample) -> _Sample:
+        """Return a sample with the records that follow, which replaces it: its cursor goes on."""
         fetched = sample.cursor.fetch(FIRST_LIMIT)
         self._note_end(sample.cursor, fetched)
+        records = [*sample.records, *fetched.page.records]
         is_all = _is_last(sample.cursor, fetched)
-        records = fetched.page.records
-        if not records and not is_all:
-            return sample
-        return _Sample(sample.since, [*sample.records[-1:], *records], sample.cursor, is_all)
+        more = _Sample(sample.since, records, sample.cursor, is_all)
+        self._samples = [more if one is sample else one for one in self._samples]
+        return more
 
     def _end_in_hand(self, count: int) -> _Resumption:
         hand, rest = self._in_hand, self._in_hand.after(count)
@@ -489,6 +497,12 @@ class ShardProber:
         hand = self._in_hand
         low, high = hand.arrivals[-1], min(instant, self._tip_ms)
         cursor, last = None, None
+        for sample in sorted(self._samples, key=lambda sample: sample.since):
+            if sample.records:
+                cursor, last = sample.cursor, sample.records[-1]
+                low = max(low, *map(_arrival_ms, sample.records))
+            if sample.is_all:
+                high = min(high, max(low, sample.since))
         while low and high - low > CLOSE_MS:
             middle = (low + high) // 2
             landed = self._jump(middle, 1)
@@ -501,6 +515,7 @@ class ShardProber:
             low = max(middle, _arrival_ms(last))
         if cursor is None or last is None:
             return self._end_by_reading_on(instant)
+        self._samples = [sample for sample in self._samples if sample.cursor is not cursor]
         while True:
             fetched = cursor.fetch(MAX_RECORDS_PER_CALL)
             self._note_end(cursor, fetched)

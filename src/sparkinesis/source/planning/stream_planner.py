@@ -237,8 +237,8 @@ class StreamPlanner:
             match wanted[shard_id]:
                 case ReadOn(weight):
                     self._looked[shard_id].read_on(weight)
-                case SampleAt(instant):
-                    self._looked[shard_id].sample(instant)
+                case SampleAt(instant, weight):
+                    self._looked[shard_id].sample(instant, weight)
 
         self._for_each(wanted, take)
         self._look()

@@ -20,6 +20,9 @@ from sparkinesis.stream.page import Record
 MIN_BURSTS = 4
 """The fewest bursts of records from which a density is estimated."""
 
+SAMPLE_LIMITS = (100, 1_000)
+"""The fewest and the most records of a sample."""
+
 MAX_SAMPLES = 10
 """The most samples of a shard for one batch."""
 
@@ -133,6 +136,35 @@ def density_window(
     pairs = zip(arrivals, weights, strict=True)
     before = sum(weight for arrival, weight in pairs if arrival < begins[-1])
     return Window(start, max(start, last), sum(weights), before / (begins[-1] - first))
+
+
+def sample_place(
+    wanted: int, weight: float, mean: float, last: Window | None, tip_ms: int
+) -> tuple[int, int]:
+    """Return the instant (epoch ms) and the number of records of a sample.
+
+    wanted: the instant that it is wanted at. weight: the weight that the records should have,
+    about, where one weighs ``mean``. last: the last window before the instant. Near the tip a
+    sample begins earlier, so that it is large enough to tell a density.
+    """
+    fewest, most = SAMPLE_LIMITS
+    size = min(max(int(weight / mean), fewest), most) if mean else fewest
+    reserve = 0.0
+    if last is not None and last.density:
+        reserve = max(0.0, min(size * mean / last.density, (tip_ms - last.end) / 2))
+    return min(wanted, tip_ms - math.ceil(reserve)), size
+
+
+def last_windows(
+    start: int, arrivals: Sequence[int], weights: Sequence[float], tip_ms: int
+) -> Sequence[Window]:
+    """Return a shard's last records, from ``start`` on, and the silence after them, as windows."""
+    end = max([start, *arrivals]) + 1
+    weight = sum(weights)
+    records = density_window(start, arrivals, weights)
+    density = records.density if records else weight / max(tip_ms - start, end - start)
+    records = Window(start, end, weight, density)
+    return [records, Window(end, tip_ms, 0.0, 0.0)] if end < tip_ms else [records]
 
 
 def count_rows(

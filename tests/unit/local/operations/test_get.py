@@ -250,6 +250,22 @@ def test_empty_pages_come_first_and_say_that_there_is_more(
     assert data(stream.get(iterator)) == ["a"]
 
 
+def test_with_empty_pages_the_end_of_a_shard_comes_after_its_last_records(
+    kinesis: LocalKinesis, stream: Stream
+) -> None:
+    stream.put("a")
+    iterator = stream.iterator()
+    kinesis.empty_pages = 1
+    stream.split(SHARD_0)
+    page = stream.get(iterator)
+    assert data(page) == ["a"]
+    assert "ChildShards" not in page
+    last = stream.get(page["NextShardIterator"])
+    assert last["Records"] == []
+    assert "NextShardIterator" not in last
+    assert len(last["ChildShards"]) == 2
+
+
 def test_empty_pages_do_not_delay_an_iterator_at_the_tip(kinesis: LocalKinesis) -> None:
     kinesis.empty_pages = 2
     stream = Stream(kinesis, shards=1)

@@ -1,0 +1,147 @@
+"""A prober looks into a shard: what its samples tell, and what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from sparkinesis.local import LocalServer, ManualClock
+from sparkinesis.source.options.allowance import Allowance
+from sparkinesis.source.planning.batch_end import Records
+from sparkinesis.source.planning.shard_prober import ShardProber
+from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.position import TRIM_HORIZON
+from sparkinesis.stream.reading.budget import Pace, ShardBudget
+from sparkinesis.stream.reading.retention import RetentionCheck
+from tests.streams import put
+
+START_MS = 1_790_000_000_000
+SHARD = "shardId-000000000000"
+LIMIT = Allowance(rows=10_000)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(START_MS)
+
+
+@pytest.fixture
+def server(clock: ManualClock) -> Iterator[LocalServer]:
+    with LocalServer(port=0, limits=False, clock=clock) as running:
+        running.client("kinesis").create_stream(StreamName="s", ShardCount=1)
+        yield running
+
+
+@pytest.fixture
+def kinesis(server: LocalServer) -> Any:
+    return server.client("kinesis")
+
+
+@pytest.fixture
+def prober(server: LocalServer) -> Callable[[int], ShardProber]:
+    """Makes a prober that has looked at the first records, so many of them."""
+
+    def make(limit: int) -> ShardProber:
+        address = StreamAddress("s", region="us-east-1", endpoint=server.endpoint_url)
+        client = StreamClient(address)
+        budget = ShardBudget(Pace(0, 0), lambda: 0.0, lambda seconds: None)
+        made = ShardProber(client, SHARD, budget, RetentionCheck(client, True))
+        made.look(TRIM_HORIZON, LIMIT, limit)
+        return made
+
+    return make
+
+
+def put_every_second(kinesis: Any, clock: ManualClock, seconds: int, rate: int) -> None:
+    for _ in range(seconds):
+        put(kinesis, "s", [b"x"] * rate, key="k")
+        clock.advance(1000)
+
+
+def at(second: float) -> int:
+    return START_MS + int(second * 1000)
+
+
+def rows(prober: ShardProber, second: float) -> float:
+    """The estimated number of rows up to a second."""
+    return prober.survey.weight(at(second)) * LIMIT.rows
+
+
+def test_samples_tell_how_many_records_there_are(
+    kinesis: Any, clock: ManualClock, prober: Callable[[int], ShardProber]
+) -> None:
+    for rate in range(10, 40):
+        put_every_second(kinesis, clock, 20, rate)
+    found = prober(200)
+    found.sample(at(590), 0.02)
+    assert rows(found, 599) == pytest.approx(20 * sum(range(10, 40)), rel=0.1)
+
+
+def test_reading_on_passes_samples(
+    kinesis: Any, clock: ManualClock, prober: Callable[[int], ShardProber]
+) -> None:
+    put_every_second(kinesis, clock, 300, 10)
+    found = prober(100)
+    found.sample(at(50), 0.01)
+    found.read_on(0.1)
+    reach = found.survey.reach
+    assert reach > at(100)
+    assert all(window.end > reach for window in found.survey.windows)
+    found.sample(at(60), 0.01)  # all of its records are in hand
+    assert rows(found, 99.5) == pytest.approx(1000)
+
+
+def test_a_sample_near_the_tip_is_large_enough(
+    kinesis: Any, clock: ManualClock, prober: Callable[[int], ShardProber]
+) -> None:
+    put_every_second(kinesis, clock, 300, 10)
+    found = prober(100)
+    found.sample(at(299.5), 0.02)
+    assert rows(found, 300) == pytest.approx(3000, rel=0.1)
+
+
+def test_a_sample_is_never_in_the_services_future(
+    kinesis: Any, clock: ManualClock, prober: Callable[[int], ShardProber]
+) -> None:
+    put(kinesis, "s", [b"x"] * 300, key="k")
+    clock.advance(1000)
+    found = prober(100)
+    found.sample(at(3600), 0.02)
+    assert found.survey.samples == 1
+
+
+def test_a_sample_of_few_bursts_is_extended(
+    kinesis: Any, clock: ManualClock, prober: Callable[[int], ShardProber]
+) -> None:
+    for _ in range(60):
+        put(kinesis, "s", [b"x"] * 80, key="k")
+        clock.advance(60_000)
+    found = prober(1000)
+    found.sample(at(30 * 60), 0.01)
+    assert found.survey.windows
+    assert rows(found, 59.5 * 60) == pytest.approx(4800, rel=0.1)
+
+
+def test_the_end_of_a_shards_records_costs_few_calls(
+    server: LocalServer, kinesis: Any, clock: ManualClock, prober: Callable[[int], ShardProber]
+) -> None:
+    """A sample that holds the last record shows where they end; a silence need not be halved."""
+    put_every_second(kinesis, clock, 300, 10)
+    clock.advance(3_600_000)
+    found = prober(100)
+    found.sample(at(290), 0.02)
+    before = len(list(server.kinesis.calls.select("GetShardIterator")))
+    end = found.end(at(3899))
+    after = len(list(server.kinesis.calls.select("GetShardIterator")))
+    assert after - before <= 1
+    last = kinesis.get_records(
+        ShardIterator=kinesis.get_shard_iterator(
+            StreamName="s", ShardId=SHARD, ShardIteratorType="TRIM_HORIZON"
+        )["ShardIterator"]
+    )["Records"][-1]
+    assert isinstance(end.finding, Records)
+    assert end.finding.end == last["SequenceNumber"]
+    assert end.records == pytest.approx(3000, rel=0.1)
