@@ -77,6 +77,35 @@ class Http2Client:
         ]
         return self.request("POST", "/", headers, body)
 
+    def begin_half(self, length: int, body: bytes) -> int:
+        """Sends a call whose body is only a part of its declared length; returns its stream."""
+        number = self.h2.get_next_available_stream_id()
+        self.answers[number] = Answer()
+        special = [
+            (":method", "POST"),
+            (":scheme", "http"),
+            (":path", "/"),
+            (":authority", self.authority),
+        ]
+        fields = [
+            ("x-amz-target", "Kinesis_20131202.PutRecords"),
+            ("content-type", JSON),
+            ("authorization", _SIGNED),
+            ("content-length", str(length)),
+        ]
+        self.h2.send_headers(number, [*special, *fields])
+        left = memoryview(body)
+        while left and self.answers[number].reset is None:
+            room = self.h2.local_flow_control_window(number)
+            if not room:
+                self.receive()
+                continue
+            frame = left[: min(room, self.h2.max_outbound_frame_size)]
+            left = left[len(frame) :]
+            self.h2.send_data(number, frame)
+            self.flush()
+        return number
+
     def request(
         self, method: str, path: str, headers: list[tuple[str, str]], body: bytes = b""
     ) -> int:

@@ -74,7 +74,8 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
         "model": set(),
         "encoding": {"model"},
         "operations": {"encoding", "model"},
-        "wire": {"encoding", "model"},
+        "admission": set(),
+        "wire": {"admission", "encoding", "model"},
     },
 }
 """The sub-folders of each folder, and the sibling sub-folders that each of them imports.

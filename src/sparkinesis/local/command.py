@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import signal
 import threading
@@ -38,8 +39,24 @@ def parse_streams(text: str) -> dict[str, int]:
 def local(
     *,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 picks a free one.")
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free one.")
     ] = 4566,
+    bind: Annotated[
+        str,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Address to listen on; 0.0.0.0 in a container. Whoever reaches another address "
+            "than 127.0.0.1 can read and delete all data.",
+        ),
+    ] = "127.0.0.1",
+    host_name: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Name besides localhost under which clients call the server, as a container's; "
+            "may be repeated. Requests for other names are refused.",
+        ),
+    ] = None,
     streams: Annotated[
         str,
         typer.Option(metavar="NAME:SHARDS,...", help="Streams to create, as in flights:4,other."),
@@ -72,14 +89,19 @@ def local(
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    server = LocalServer(
-        port,
-        limits=None,
-        dynamodb=dynamodb,
-        empty_pages=empty_pages,
-        reshard_delay_ms=reshard_delay_ms,
-        consumer_delay_ms=consumer_delay_ms,
-    )
+    try:
+        server = LocalServer(
+            port,
+            bind=bind,
+            host_names=host_name or (),
+            limits=None,
+            dynamodb=dynamodb,
+            empty_pages=empty_pages,
+            reshard_delay_ms=reshard_delay_ms,
+            consumer_delay_ms=consumer_delay_ms,
+        )
+    except SparkinesisError as error:
+        raise typer.BadParameter(str(error)) from None
     try:
         server.start()
         # Created before the limits apply: CreateStream has a quota per second.
@@ -90,7 +112,7 @@ def local(
             ready = {"endpoint": server.endpoint_url, "region": region, "streams": wanted}
             typer.echo(json.dumps(ready))
         else:
-            _introduce(server.endpoint_url, region, wanted)
+            _introduce(server.endpoint_url, region, wanted, _names(bind, host_name or ()))
         stop.wait()
     except (SparkinesisError, KinesisError) as error:
         typer.echo(f"sparkinesis local: {error}", err=True)
@@ -99,7 +121,18 @@ def local(
         server.stop()
 
 
-def _introduce(url: str, region: str, streams: dict[str, int]) -> None:
+def _names(address: str, host_names: Sequence[str]) -> str:
+    """Say who can call a server that others than this machine's programs can reach; else ""."""
+    if ipaddress.ip_address(address).is_loopback:
+        return ""
+    names = ", ".join(["localhost", *host_names])
+    return (
+        f"It listens on {address}: everyone who reaches it can read and delete its data.\n"
+        f"It answers requests for IP addresses and for these names (--host-name): {names}."
+    )
+
+
+def _introduce(url: str, region: str, streams: dict[str, int], exposed: str) -> None:
     """Print the URL on the first line, for programs; then examples of its use, for people."""
     console = Console(highlight=False, soft_wrap=True)
     console.print(Text(url, style="bold green"))
@@ -108,6 +141,8 @@ def _introduce(url: str, region: str, streams: dict[str, int]) -> None:
         # Do not wrap: a wrapped line cannot be copied.
         console.print(Text.assemble((f"{name:<9}", "dim"), text), soft_wrap=True)
     console.print()
+    if exposed:
+        console.print(exposed, style="yellow", markup=False)
     console.print(
         "Any credentials are accepted. Ctrl-C stops the server; its data is lost.", style="dim"
     )

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sparkinesis.cli.app import app
-from sparkinesis.local import LocalServer
+from sparkinesis.local import LocalServer, LocalServerError
 from tests import pace
 
 COMMAND = [str(Path(sys.executable).with_name("sparkinesis")), "local"]
@@ -66,6 +69,80 @@ def test_json_is_one_line_with_the_endpoint() -> None:
         assert process.wait(pace.seconds(10)) == 0
     assert ready["endpoint"].startswith("http://127.0.0.1:")
     assert ready["streams"] == {"a": 2}
+
+
+def status(url: str, host: str) -> int:
+    """Return the status of a request for this host."""
+    request = urllib.request.Request(url, headers={"Host": host})
+    try:
+        with urllib.request.urlopen(request, timeout=20) as response:
+            return int(response.status)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
+
+
+def test_a_container_s_server_says_who_can_call_it() -> None:
+    options = ("--bind", "0.0.0.0", "--host-name", "kinesis", "--host-name", "queue.test")
+    with start(COMMAND, "--port", "0", *options) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        hosts = ("kinesis:4566", "queue.test", "localhost", "evil.example")
+        assert [status(url, host) for host in hosts] == [200, 200, 200, 403]
+        process.terminate()
+        said = process.stdout.read()
+    assert url.startswith("http://127.0.0.1:")
+    assert "It listens on 0.0.0.0: everyone who reaches it can read and delete its data." in said
+    assert "(--host-name): localhost, kinesis, queue.test." in said
+
+
+def test_by_default_only_this_machine_reaches_the_server() -> None:
+    with start(COMMAND, "--port", "0") as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        assert status(url, "kinesis") == 403
+        with pytest.raises(urllib.error.URLError):  # an address that 0.0.0.0 would have
+            status(url.replace("127.0.0.1", "127.0.0.2"), "127.0.0.2")
+        process.terminate()
+        assert "read and delete" not in process.stdout.read()
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--bind", "localhost", "'localhost' is no address to listen on"),
+        ("--bind", "0.0.0.0:4566", "as in 127.0.0.1"),
+        ("--host-name", "http://kinesis:4566", "give the name alone"),
+    ],
+)
+def test_an_address_or_a_name_that_is_none_is_refused(option: str, value: str, said: str) -> None:
+    result = CliRunner().invoke(app, ["local", "--port", "0", option, value])
+    assert result.exit_code == 2
+    assert said in " ".join(result.stderr.replace("│", " ").split())
+
+
+def test_an_address_that_this_machine_has_not_is_one_line_and_exit_1() -> None:
+    result = subprocess.run(
+        [*COMMAND, "--port", "0", "--bind", "192.0.2.1"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 1
+    assert result.stderr.count("\n") == 1
+    assert "cannot listen on port 0 of 192.0.2.1" in result.stderr
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="needs IPv6")
+@pytest.mark.parametrize(("bind", "url"), [("::1", "http://[::1]:"), ("::", "http://[::1]:")])
+def test_a_server_may_listen_on_ipv6(bind: str, url: str) -> None:
+    try:
+        server = LocalServer(bind=bind).start()
+    except LocalServerError as error:
+        pytest.skip(str(error))
+    with server:
+        assert server.endpoint_url.startswith(url)
+        assert server.client("kinesis").list_streams()["StreamNames"] == []
 
 
 def test_a_port_in_use_is_one_line_and_exit_1() -> None:

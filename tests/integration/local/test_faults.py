@@ -39,7 +39,7 @@ def test_a_client_that_left_before_its_connection_was_to_be_dropped(
     server.kinesis.faults = lambda _: Fault(drop="after", delay_ms=300)
     with connected(server.endpoint_url) as leaver:
         leaver.sendall(
-            b"POST / HTTP/1.1\r\nHost: x\r\nX-Amz-Target: Kinesis_20131202.ListStreams\r\n"
+            b"POST / HTTP/1.1\r\nHost: localhost\r\nX-Amz-Target: Kinesis_20131202.ListStreams\r\n"
             b"Content-Type: application/x-amz-json-1.1\r\nAuthorization: x\r\n"
             b"Content-Length: 2\r\n\r\n{}"
         )

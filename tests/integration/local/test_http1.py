@@ -21,7 +21,7 @@ OFFER = {
 
 def head(operation: str, body: bytes, **more: str) -> bytes:
     headers = {
-        "Host": "x",
+        "Host": "localhost",
         "X-Amz-Target": f"Kinesis_20131202.{operation}",
         "Content-Type": JSON,
         "Authorization": "AWS4-HMAC-SHA256 Credential=key/20261121/us-east-1/x/y",

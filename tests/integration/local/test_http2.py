@@ -326,7 +326,12 @@ def test_a_call_that_is_taken_back_half_way_is_none(
     with Http2Client(server.endpoint_url) as client:
         number = client.h2.get_next_available_stream_id()
         client.answers[number] = Answer()
-        special = [(":method", "POST"), (":scheme", "http"), (":path", "/"), (":authority", "x")]
+        special = [
+            (":method", "POST"),
+            (":scheme", "http"),
+            (":path", "/"),
+            (":authority", "localhost"),
+        ]
         client.h2.send_headers(
             number,
             [

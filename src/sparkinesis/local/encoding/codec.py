@@ -36,11 +36,11 @@ class JsonCodec:
         if trusting:
             try:
                 return msgspec.json.decode(body, type=kind)
-            except msgspec.DecodeError:
+            except (msgspec.DecodeError, RecursionError):
                 pass  # the checks below raise the service's own message
         try:
             request = msgspec.json.decode(body)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise errors.serialization(str(error)) from None
         validation.check(operation, request)
         present = {name: value for name, value in request.items() if value is not None}

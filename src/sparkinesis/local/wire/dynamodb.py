@@ -2,19 +2,24 @@
 
 `main` runs in the child: it prints its port and serves one request at a time, because moto's
 conditional writes are atomic only then. The child exits when its standard input ends, which happens
-even if the parent is killed.
+even if the parent is killed. The first line of its standard input is a secret that every request
+has to bring, so that no web page and no other program calls moto past the checks of the parent.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
+import hmac
 import importlib.util
 import os
+import secrets
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from sparkinesis.errors import SparkinesisError
@@ -22,9 +27,10 @@ from sparkinesis.errors import SparkinesisError
 if TYPE_CHECKING:
     import urllib3
 
-    from sparkinesis.local.wire.http import Answer
+    from sparkinesis.local.wire.answer import Answer
 
 _SKIPPED = {b"connection", b"transfer-encoding", b"content-length", b"date", b"server"}
+_BRINGS_SECRET = "x-sparkinesis-secret"  # noqa: S105 - a header
 
 
 class MotoError(SparkinesisError):
@@ -42,6 +48,7 @@ class Moto:
         self._child: subprocess.Popen[bytes] | None = None
         self._pool: urllib3.HTTPConnectionPool | None = None
         self._stopped = False
+        self._secret = secrets.token_hex(16)
 
     @property
     def pid(self) -> int | None:
@@ -70,7 +77,12 @@ class Moto:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
+        assert child.stdin is not None
         assert child.stdout is not None
+        # An error here is one of a child that has ended, and that prints no port.
+        with contextlib.suppress(OSError):
+            child.stdin.write(f"{self._secret}\n".encode())
+            child.stdin.flush()
         line = child.stdout.readline().strip()
         if not line.isdigit():
             self._end_child()
@@ -105,13 +117,14 @@ class Moto:
     ) -> Answer:
         from urllib3.exceptions import HTTPError  # noqa: PLC0415
 
-        from sparkinesis.local.wire.http import Answer  # noqa: PLC0415
+        from sparkinesis.local.wire.answer import Answer, text  # noqa: PLC0415
 
         passed_on = {
             name.decode("latin-1"): value.decode("latin-1")
             for name, value in headers
             if name not in _SKIPPED
         }
+        passed_on[_BRINGS_SECRET] = self._secret
         try:
             with self._turn:
                 response = self.start().urlopen(
@@ -125,9 +138,9 @@ class Moto:
                 )
         except MotoError as error:
             # 501, because clients retry after 500, 502, 503 and 504.
-            return Answer(501, [(b"content-type", b"text/plain")], f"{error}\n".encode())
+            return text(501, str(error))
         except HTTPError as error:
-            return Answer(503, [(b"content-type", b"text/plain")], f"{error}\n".encode())
+            return text(503, str(error))
         answered = [
             (name.lower().encode("latin-1"), value.encode("latin-1"))
             for name, value in response.headers.items()
@@ -153,14 +166,47 @@ def stop_recording_models() -> None:
     BaseModel.__new__ = staticmethod(lambda cls, *_, **__: object.__new__(cls))
 
 
+class _Services:
+    """DynamoDB and STS of moto as a WSGI application; no other service can be reached.
+
+    make: makes moto's application of one service. secret: what requests have to bring.
+    """
+
+    def __init__(self, make: Callable[[str], Any], secret: str) -> None:
+        self._make = functools.cache(make)
+        self._secret = secret
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        brought = str(environ.get("HTTP_X_SPARKINESIS_SECRET", ""))
+        if not hmac.compare_digest(brought.encode(), self._secret.encode()):
+            start_response("403 Forbidden", [("Content-Length", "0")])
+            return []
+        service = "dynamodb" if "HTTP_X_AMZ_TARGET" in environ else "sts"
+        try:
+            answer: Iterable[bytes] = self._make(service)(environ, start_response)
+        except RecursionError as error:
+            # Before moto has begun its response. The request is nested too deeply for moto alone.
+            from sparkinesis.local.wire.answer import json_error  # noqa: PLC0415
+
+            refusal = json_error("SerializationException", str(error), 400, "DynamoDB")
+            kind = refusal.headers[0][1].decode()
+            length = str(len(refusal.body))
+            start_response("400 Bad Request", [("Content-Type", kind), ("Content-Length", length)])
+            return [refusal.body]
+        return answer
+
+
 def main() -> None:
     """Run moto's server in the child process; the first line of its output is its port."""
     # Ctrl-C in a terminal reaches the child too; the parent stops the child.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    secret = sys.stdin.buffer.readline().decode().strip()
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     import logging  # noqa: PLC0415
 
-    from moto.server import DomainDispatcherApplication, create_backend_app  # noqa: PLC0415
+    # Else moto lets the pages of every site read its answers.
+    os.environ["MOTO_DISABLE_GLOBAL_CORS"] = "true"
+    from moto.server import create_backend_app  # noqa: PLC0415
     from werkzeug.serving import make_server  # noqa: PLC0415
 
     from sparkinesis.local.wire import partiql  # noqa: PLC0415
@@ -168,7 +214,7 @@ def main() -> None:
     stop_recording_models()
     partiql.install()
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    app: Any = DomainDispatcherApplication(create_backend_app)
+    app: Any = _Services(create_backend_app, secret)
     server = make_server("127.0.0.1", 0, app, threaded=False)
     sys.stdout.write(f"{server.server_port}\n")
     sys.stdout.flush()

@@ -4,6 +4,9 @@ A client may offer HTTP/2 in a request (`Upgrade: h2c`, as Java's own client and
 and a server may ignore the offer (RFC 9110, section 7.8). But the parser takes every offer for
 accepted, and takes the bytes after the head for the other protocol: the request would lose its
 body. So the head is parsed a second time, without the offer.
+
+uvicorn and its parser hold a head (and the trailers of a chunked body) until its end, of any size,
+and wait for that end without a limit. Both limits are set here; `admission` has those of bodies.
 """
 
 from __future__ import annotations
@@ -17,7 +20,11 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from sparkinesis.local.wire import protocol_detector
 from sparkinesis.local.wire.http import TRANSPORT
+
+# Of a head, or between two parts of a chunked body.
+_MAX_HEAD = 64 << 10
 
 
 class Http1(HttpToolsProtocol):  # type: ignore[misc]
@@ -28,17 +35,60 @@ class Http1(HttpToolsProtocol):  # type: ignore[misc]
     def __init__(self, config: Config, state: ServerState) -> None:
         super().__init__(config=config, server_state=state, app_state={})
         self.parser = _Parser(self.parser, self._head_without_offer)
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_mid_message = False
+        # Bytes that came before the data at hand since the head or the chunk's size began.
+        self._outside_body: int | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
         # The transport, which ASGI does not expose: a fault plan may drop the connection.
         self.app_state = {TRANSPORT: transport}
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._stop_waiting()
+        if self._outside_body is not None:
+            self._outside_body += len(data)
+        super().data_received(data)
+        if self.transport.is_closing():
+            return
+        if self._outside_body is not None and self._outside_body > _MAX_HEAD:
+            self.send_400_response(f"The head of a request has at most {_MAX_HEAD >> 10} KiB.")
+        elif self._is_mid_message:
+            self._wait_for_more()
+
+    def _wait_for_more(self) -> None:
+        self._timer = self.loop.call_later(protocol_detector.IDLE_S, self.transport.abort)
+
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def on_message_begin(self) -> None:
+        self._is_mid_message = True
+        self._outside_body = 0
+        super().on_message_begin()
+
     def on_headers_complete(self) -> None:
+        self._outside_body = None
         if not self.parser.is_offer():
             super().on_headers_complete()
 
+    def on_chunk_header(self) -> None:
+        self._outside_body = 0
+
+    def on_body(self, body: bytes) -> None:
+        self._outside_body = None
+        super().on_body(body)
+
     def on_message_complete(self) -> None:
+        self._is_mid_message = False
+        self._outside_body = None
         if not self.parser.is_offer():
             super().on_message_complete()
 

@@ -33,9 +33,12 @@ from sparkinesis.local.wire.http import TRANSPORT, Receive, Scope, Send
 
 # A consumer with enhanced fan-out has one stream for each of its shards.
 _MAX_STREAMS = 10_000
-# Bytes that a client may send before the application has read them.
-_STREAM_WINDOW = 1 << 20
-_CONNECTION_WINDOW = 16 << 20
+# Bytes that a client may send before the application has read them. A body that waits for room
+# (see `admission`) must not stop those of other streams, so the connection's window never fills.
+# Instead, a connection has a limit, and a stream over it is reset.
+_STREAM_WINDOW = 256 << 10
+_CONNECTION_WINDOW = 1 << 30
+_MAX_UNREAD = 8 << 20
 _FIRST_WINDOW = 65_535
 
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
@@ -65,6 +68,7 @@ class Http2(asyncio.Protocol):
         self._connections = connections
         self._tasks = tasks
         self._streams: dict[int, _Stream] = {}
+        self._unread = 0  # of all streams
         self._writable = asyncio.Event()
         self._writable.set()
         self._more_room = asyncio.Event()
@@ -121,13 +125,24 @@ class Http2(asyncio.Protocol):
             if stream is None:
                 return  # the response is complete, see _finish
             if isinstance(event, DataReceived):
-                stream.body.append(event.data)
-                stream.unread += event.flow_controlled_length
+                self._take(stream, event)
             elif isinstance(event, StreamEnded):
                 stream.ended = True
             else:
                 self._leave(stream)
             stream.arrived.set()
+
+    def _take(self, stream: _Stream, event: DataReceived) -> None:
+        stream.unread += event.flow_controlled_length
+        self._unread += event.flow_controlled_length
+        if self._unread <= _MAX_UNREAD and not stream.gone:
+            stream.body.append(event.data)
+            return
+        if not stream.gone:
+            self._h2.reset_stream(stream.number, ErrorCodes.REFUSED_STREAM)
+            self._leave(stream)
+            stream.body.clear()
+        self._give_back(stream)
 
     def _begin(self, event: RequestReceived) -> None:
         stream = self._streams[event.stream_id] = _Stream(event.stream_id)
@@ -139,6 +154,8 @@ class Http2(asyncio.Protocol):
         special = {name: value for name, value in event.headers if name.startswith(b":")}
         headers = [pair for pair in event.headers if not pair[0].startswith(b":")]
         if b":authority" in special:
+            # A request may have both; h2 refuses two that differ.
+            headers = [pair for pair in headers if pair[0] != b"host"]
             headers.append((b"host", special[b":authority"]))
         raw_path, _, query = special.get(b":path", b"/").partition(b"?")
         return {
@@ -247,6 +264,7 @@ class Http2(asyncio.Protocol):
     def _give_back(self, stream: _Stream) -> None:
         if stream.unread:
             self._h2.acknowledge_received_data(stream.unread, stream.number)
+            self._unread -= stream.unread
             stream.unread = 0
 
     def _flush(self) -> None:

@@ -1,12 +1,27 @@
-"""Detection of HTTP/1.1 or HTTP/2 by a connection's first bytes: HTTP/2 has a preface."""
+"""Connections until their first bytes: how many there may be, and which protocol they have.
+
+HTTP/2 is known by its preface.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any
 
 from sparkinesis.local.wire.goaway import PREFACE
+
+MAX_CONNECTIONS = 1_000
+"""Enhanced fan-out over HTTP/1.1 has a connection for each shard."""
+IDLE_S = 60
+"""Seconds until a connection is closed whose request does not begin, or does not go on."""
+
+_FULL = (
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n"
+    b"the local server has as many connections as it allows\n"
+)
+_log = logging.getLogger(__name__)
 
 
 class ProtocolDetector(asyncio.Protocol):
@@ -27,20 +42,34 @@ class ProtocolDetector(asyncio.Protocol):
         self._http2 = http2
         self._connections = connections
         self._seen = b""
+        self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
+        if len(self._connections) >= MAX_CONNECTIONS:
+            _log.warning(
+                "A connection was refused: the local server allows %s at a time", MAX_CONNECTIONS
+            )
+            transport.write(_FULL)
+            transport.close()
+            return
         self._connections.add(self)
+        self._timer = asyncio.get_running_loop().call_later(IDLE_S, transport.abort)
 
     def connection_lost(self, _error: Exception | None) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
         self._connections.discard(self)
+        if self._timer is not None:
+            self._timer.cancel()
 
     def data_received(self, data: bytes) -> None:
         seen = self._seen = self._seen + data
         if len(seen) < len(PREFACE) and PREFACE.startswith(seen):
             return
-        self._connections.discard(self)
+        self._forget()
         protocol = (self._http2 if seen.startswith(PREFACE) else self._http1)()
         self.transport.set_protocol(protocol)
         protocol.connection_made(self.transport)

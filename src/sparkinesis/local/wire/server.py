@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import ipaddress
 import socket
 import threading
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Any
 
 from sparkinesis.errors import LocalServerError
+from sparkinesis.local.admission.guard import Guard
 from sparkinesis.local.clock import Clock, system_clock
 from sparkinesis.local.faults import FaultPlan
 from sparkinesis.local.kinesis import DEFAULT_REGION, LocalKinesis
@@ -18,6 +21,8 @@ from sparkinesis.local.wire.dynamodb import Moto, MotoError
 from sparkinesis.local.wire.protocol_detector import ProtocolDetector
 
 _LOOPBACK = "127.0.0.1"
+# An address that stands for all interfaces is none to call.
+_ON_THIS_MACHINE = {"0.0.0.0": _LOOPBACK, "::": "::1"}  # noqa: S104 - not bound by default
 
 
 class LocalServer:
@@ -25,7 +30,12 @@ class LocalServer:
 
     Clients may use JSON or CBOR, over HTTP/1.1 or HTTP/2 (without TLS, with prior knowledge).
 
-    port: 0 picks a free port. Only the loopback interface is bound.
+    port: 0 picks a free port.
+    bind: the address to listen on. The server asks nobody for credentials: on another address than
+    the loopback interface's, everyone who reaches this machine can read and delete its data.
+    host_names: the names besides localhost under which clients call it, such as its service's name
+    in a Compose file. A request for another name is refused, and so is one of another site's web
+    page (see docs/local-server.md).
     limits, clock, faults, empty_pages, reshard_delay_ms, consumer_delay_ms: see `LocalKinesis`.
     dynamodb: start moto at once; by default it starts on its first call, which takes 2 seconds.
 
@@ -33,13 +43,15 @@ class LocalServer:
             kinesis = server.client("kinesis")
             kinesis.create_stream(StreamName="flights", ShardCount=2)
 
-    Raises: LocalServerError from `start`.
+    Raises: LocalServerError, also from `start`.
     """
 
     def __init__(
         self,
         port: int = 0,
         *,
+        bind: str = _LOOPBACK,
+        host_names: Iterable[str] = (),
         limits: Limits | bool | None = True,
         clock: Clock = system_clock,
         faults: FaultPlan | None = None,
@@ -56,6 +68,8 @@ class LocalServer:
             reshard_delay_ms=reshard_delay_ms,
             consumer_delay_ms=consumer_delay_ms,
         )
+        self._address = _checked_address(bind)
+        self._guard = Guard(host_names)
         self._port = port
         self._eager_moto = dynamodb
         self._host: _Host | None = None
@@ -63,9 +77,15 @@ class LocalServer:
 
     @property
     def endpoint_url(self) -> str:
+        """The URL for clients on this machine."""
         if self._host is None:
             raise RuntimeError("the server is not running; call start(), or use it in a with block")
-        return f"http://{_LOOPBACK}:{self._host.port}"
+        host = _ON_THIS_MACHINE.get(self._address, self._address)
+        return (
+            f"http://[{host}]:{self._host.port}"
+            if ":" in host
+            else f"http://{host}:{self._host.port}"
+        )
 
     @property
     def moto_pid(self) -> int | None:
@@ -88,7 +108,7 @@ class LocalServer:
     def start(self) -> LocalServer:
         """Start the server; return once it accepts connections. Raises: LocalServerError."""
         if self._host is None:
-            host = _Host(self.kinesis, self._port)
+            host = _Host(self.kinesis, self._guard, self._address, self._port)
             host.start()
             self._host = host
             if self._eager_moto:
@@ -140,14 +160,15 @@ def _session() -> Any:
 class _Host:
     """The thread with the event loop, the listening socket, and moto."""
 
-    def __init__(self, kinesis: LocalKinesis, port: int) -> None:
+    def __init__(self, kinesis: LocalKinesis, guard: Guard, address: str, port: int) -> None:
         self._kinesis = kinesis
+        self._guard = guard
         self.moto: Moto = Moto()
         self._ready = threading.Event()
         self._failure: BaseException | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
-        self._socket = _bind(port)
+        self._socket = _bind(address, port)
         self.port: int = self._socket.getsockname()[1]
         self._thread = threading.Thread(
             target=self._run, name=f"sparkinesis-local-{self.port}", daemon=True
@@ -179,7 +200,7 @@ class _Host:
             self._ready.set()
 
     async def _serve(self) -> None:
-        protocol, connections = _protocol(self._kinesis, self.moto)
+        protocol, connections = _protocol(self._kinesis, self.moto, self._guard)
         loop = self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
         server = await loop.create_server(protocol, sock=self._socket)
@@ -196,23 +217,34 @@ class _Host:
         await asyncio.sleep(0)
 
 
-def _bind(port: int) -> socket.socket:
+def _checked_address(text: str) -> str:
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        raise LocalServerError(
+            f"{text!r} is no address to listen on: give an IP address, as in 127.0.0.1 (this "
+            "machine only) or 0.0.0.0 (every interface, as a container needs)"
+        ) from None
+
+
+def _bind(address: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
     # Without the protocol's number asyncio keeps Nagle's algorithm: 40 ms for every response.
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((_LOOPBACK, port))
+        listener.bind((address, port))
         listener.listen(1024)
     except OSError as error:
         listener.close()
         raise LocalServerError(
-            f"cannot listen on port {port} of {_LOOPBACK} ({error.strerror}); choose another port, "
+            f"cannot listen on port {port} of {address} ({error.strerror}); choose another port, "
             "or 0 for a free one"
         ) from error
     return listener
 
 
-def _protocol(kinesis: LocalKinesis, moto: Moto) -> tuple[Any, Any]:
+def _protocol(kinesis: LocalKinesis, moto: Moto, guard: Guard) -> tuple[Any, Any]:
     """Return a protocol factory for connections, and the state with their connections and tasks.
 
     HTTP/1.1 is uvicorn's protocol (see `http1`) without uvicorn's server, which installs signal
@@ -222,6 +254,7 @@ def _protocol(kinesis: LocalKinesis, moto: Moto) -> tuple[Any, Any]:
         from uvicorn.config import Config  # noqa: PLC0415
         from uvicorn.server import ServerState  # noqa: PLC0415
 
+        from sparkinesis.local.admission.bodies import Bodies  # noqa: PLC0415
         from sparkinesis.local.wire.http import App  # noqa: PLC0415
         from sparkinesis.local.wire.http1 import Http1  # noqa: PLC0415
         from sparkinesis.local.wire.http2 import Http2  # noqa: PLC0415
@@ -231,7 +264,7 @@ def _protocol(kinesis: LocalKinesis, moto: Moto) -> tuple[Any, Any]:
             "pip install 'sparkinesis[local]'"
         ) from error
 
-    app = App(kinesis, moto)
+    app = App(kinesis, moto, guard, Bodies())
     config = Config(
         app,
         http="httptools",

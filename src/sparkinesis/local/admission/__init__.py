@@ -1,0 +1,1 @@
+"""Which requests the server takes: not those of web pages, and only so many bytes at a time."""
