@@ -104,8 +104,18 @@ def test_p1_the_batch_that_drops_a_stream_is_the_same_when_the_stream_is_back(bo
     assert data(both) == [b"b", b"e", b"f"]
 
 
+def test_a_stream_may_take_the_place_of_another(kinesis: Any, both: Query) -> None:
+    kinesis.create_stream(StreamName="u", ShardCount=1)
+    put(kinesis, "u", [b"g"])
+    both.restart(streamName="s,u", removedStreams="drop")
+    first = both.next_batch()
+    assert first is not None
+    assert sorted(first.end) == ["s", "u"]
+    assert data(both) == [b"c", b"d", b"g"]
+
+
 def test_a_stream_that_is_back_before_it_was_dropped_resumes(
-    kinesis: Any, query: Callable[..., Query]
+    kinesis: Any, query: Callable[..., Query], caplog: pytest.LogCaptureFixture
 ) -> None:
     kinesis.create_stream(StreamName="t", ShardCount=1)
     put(kinesis, "s", [b"a"])
@@ -113,7 +123,9 @@ def test_a_stream_that_is_back_before_it_was_dropped_resumes(
     running = query(streamName="s,t")
     assert data(running) == [b"a", b"b"]
     running.restart(streamName="s", removedStreams="drop")
-    assert running.next_batch() is None  # no row, so no batch, and nothing is dropped
+    for _ in range(3):
+        assert running.next_batch() is None  # no row, so no batch, and nothing is dropped
+    assert len([r for r in caplog.records if "no longer reads" in r.getMessage()]) == 1
     put(kinesis, "t", [b"c"])
     running.restart(streamName="s,t", removedStreams="fail")
     assert data(running) == [b"c"]

@@ -35,6 +35,7 @@ from sparkinesis.source.options.values import (
     read_session_name,
     read_text,
     size,
+    size_within,
 )
 from sparkinesis.stream.address import StreamAddress, shown
 from sparkinesis.stream.credentials import CredentialSource
@@ -98,8 +99,8 @@ OPTIONS: Mapping[str, Option] = {
     "shardBytesPerSecond": Option(rate(2_000_000)),
     "ordered": Option(boolean(False), _WRITING),
     "aggregation": Option(boolean(False), _WRITING),
-    "aggregationMaxSize": Option(integer(51_200, 64, 1_048_576), _WRITING),
-    "maxRecordSize": Option(integer(1_048_576, 1024, 10_485_760), _WRITING),
+    "aggregationMaxSize": Option(size_within(51_200, 64, 1_048_576), _WRITING),
+    "maxRecordSize": Option(size_within(1_048_576, 1024, 10_485_760), _WRITING),
     # Spark's own options, which it passes to the sink of a streaming query.
     "checkpointLocation": Option(read_text, _WRITING),
     "queryName": Option(read_text, _WRITING),

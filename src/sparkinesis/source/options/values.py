@@ -241,13 +241,33 @@ def size(name: str, value: str | None) -> float:
     """Return bytes, from a number and a unit as Spark writes sizes; infinity if not given."""
     if value is None:
         return math.inf
-    found = _SIZE.fullmatch(value.strip().lower())
-    if not found or not int(found["number"]):
+    found = _bytes(value)
+    if not found:
         raise OptionError(
             f"The option {name} is {value!r}; it takes bytes, or a whole number above 0 and a "
             "unit, such as 512k, 64 MB or 1g (1 MB is 1,048,576 bytes)."
         )
-    return float(int(found["number"]) * _SIZE_UNITS[found["unit"] or ""])
+    return float(found)
+
+
+def size_within(default: int, low: int, high: int) -> Callable[[str, str | None], int]:
+    """Return a parser of a size in bytes, written as `size` takes it."""
+
+    def read(name: str, value: str | None) -> int:
+        found = default if value is None else _bytes(value)
+        if found is None or not low <= found <= high:
+            raise OptionError(
+                f"The option {name} is {value!r}; it takes bytes, or a whole number and a unit, "
+                f"such as 100k or 1 MB; from {low} to {high}."
+            )
+        return found
+
+    return read
+
+
+def _bytes(text: str) -> int | None:
+    found = _SIZE.fullmatch(text.strip().lower())
+    return int(found["number"]) * _SIZE_UNITS[found["unit"] or ""] if found else None
 
 
 def rate(default: float) -> Callable[[str, str | None], float]:

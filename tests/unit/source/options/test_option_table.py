@@ -125,6 +125,16 @@ def test_a_size_may_have_a_blank_and_any_common_unit(text: str, size: int) -> No
     assert options.allowance.bytes == size
 
 
+def test_the_sizes_of_records_take_units_too() -> None:
+    options = Options({"streamName": "s", "maxRecordSize": "10 MB", "aggregationMaxSize": "100k"})
+    assert options["maxRecordSize"] == 10 << 20
+    assert options["aggregationMaxSize"] == 100 << 10
+    with pytest.raises(OptionError, match="or 1 MB; from 1024 to 10485760"):
+        Options({"streamName": "s", "maxRecordSize": "11 MB"})
+    with pytest.raises(OptionError, match="from 64 to 1048576"):
+        Options({"streamName": "s", "aggregationMaxSize": "63"})
+
+
 @pytest.mark.parametrize("text", ["true", "yes", "ON", "1", " True "])
 def test_words_for_true(text: str) -> None:
     assert Options({"streamName": "s", "ordered": text})["ordered"] is True
@@ -320,6 +330,13 @@ def test_an_unknown_option_lists_those_of_its_use_and_no_others(use: Use) -> Non
     assert text.startswith(f"The kinesis source has no option 'zzz'. For {use.value} it takes: ")
     listed = text.removesuffix(".").split("takes: ")[1].split(", ")
     assert listed == [name for name, option in OPTIONS.items() if use in option.uses]
+
+
+def test_an_option_of_the_use_at_hand_is_suggested_before_a_nearer_one_of_another_use() -> None:
+    with pytest.raises(OptionError, match=r"Did you mean aggregation\?"):
+        Options({"streamName": "a", "aggregat": "x"}).check_use(Use.WRITE)
+    with pytest.raises(OptionError, match=r"Did you mean deaggregate\?"):
+        Options({"streamName": "a", "aggregat": "x"}).check_use(Use.READ)
 
 
 def test_an_unknown_option_is_told_before_a_stream_is_missed() -> None:
