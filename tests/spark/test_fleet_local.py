@@ -126,6 +126,8 @@ def test_a_worker_whose_process_dies_is_started_again_and_others_go_on(
     assert again, "local Spark gives a job up at its first failure"
     assert all("Python worker exited unexpectedly" in note for note in again)
     assert {worker.worker_id for worker in status.workers} != before
+    assert status.lost_workers >= 1, "each crash loses a worker"
+    wait(lambda: not fleet.status().unread and len(fleet.status().shards) == 4)
     assert fleet.shutdown(10)
 
 

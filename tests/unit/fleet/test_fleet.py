@@ -21,7 +21,7 @@ from sparkinesis.errors import FleetError, OptionError, ProcessorError
 from sparkinesis.fleet.channel.control_server import Disconnected
 from sparkinesis.fleet.channel.messages import Ended, Hello, Ping, Report
 from sparkinesis.fleet.fleet import Fleet
-from sparkinesis.fleet.status import FleetState
+from sparkinesis.fleet.status import FleetState, FleetStatus
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.dead_letters.targets import DeadLetterDirectory
 from sparkinesis.worker.fleet_options import FleetOptions
@@ -393,20 +393,25 @@ def test_a_block_whose_fleet_has_failed_ends_with_an_error(
     assert raised or "no such stream" in str(caught.value)
 
 
-def notes_after(spark: Any, *messages: Any) -> tuple[str, ...]:
-    """Return the notes of a fleet that received these messages of a running worker."""
+def status_after(spark: Any, *messages: Any) -> FleetStatus:
+    """Return the last status of a fleet that received these messages of a running worker."""
     fleet = make(spark)
     spark.wait_for_jobs(1)
     hello = Hello("w", 0, 1, 0, "host", 1, 0, 0, is_running=True)
     for message in (hello, *messages):
         fleet._events.put(("w", message))
     fleet.shutdown()
-    return fleet.status().notes
+    return fleet.status()
 
 
 def test_a_worker_that_was_out_of_time_is_noted(spark: Any) -> None:
-    assert "in time" in notes_after(spark, Ended(False))[-1]
-    assert "has joined" in notes_after(spark, Ended(True))[-1]
+    assert "in time" in status_after(spark, Ended(False)).notes[-1]
+    assert "has joined" in status_after(spark, Ended(True)).notes[-1]
+
+
+def test_a_worker_that_ends_leaves_no_doubt_about_the_records(spark: Any) -> None:
+    status = status_after(spark, Report((), 7, is_running=True), Ended(True), Disconnected("w"))
+    assert (status.records, status.lost_workers) == (7, 0)
 
 
 @pytest.mark.parametrize(
@@ -415,9 +420,12 @@ def test_a_worker_that_was_out_of_time_is_noted(spark: Any) -> None:
 )
 def test_a_lost_worker_is_noted_with_its_shards(spark: Any, count: int, had: str) -> None:
     shards = tuple(ShardStatus(f"s{n}", ShardState.PROCESSING, 0, None) for n in range(count))
-    notes = notes_after(spark, Report(shards, 0, is_running=True), Disconnected("w"))
-    (lost,) = (note for note in notes if note.startswith("Lost worker w on host"))
+    status = status_after(spark, Report(shards, 0, is_running=True), Disconnected("w"))
+    (lost,) = (note for note in status.notes if note.startswith("Lost worker w on host"))
     assert had in lost
+    assert lost.endswith("Records that it processed after that report are not counted")
+    assert status.lost_workers == 1
+    assert [shard.shard_id for shard in status.unread] == [shard.shard_id for shard in shards]
 
 
 def test_an_interrupt_while_waiting_cancels_no_jobs(spark: Any) -> None:
