@@ -93,6 +93,26 @@ def test_drift_lets_light_shards_go_on() -> None:
     assert unbounded == {"busy": 90, "light": 10}
 
 
+def test_drift_takes_no_shard_further_than_it_may_be_read() -> None:
+    surveys = {"a": known(range(1000), 0.001), "b": known(range(1000), 0.001)}
+    furthest = Reach(500, {"a": 550, "b": 900}, 300.0)
+    choice = choose({"a": surveys["a"]}, furthest)
+    assert choice.ends == {"a": 550}
+    assert choose({"b": surveys["b"]}, furthest).ends == {"b": 800}
+
+
+def test_after_ten_samples_the_records_are_counted() -> None:
+    windows = [Window(0, 10, 0.1, 0.01), Window(1000, 1010, 0.1, 0.0001)]
+    hand = list(range(10))
+    few, many = (
+        Survey(hand, [0.01 * (n + 1) for n in hand], 9, windows, samples=samples)
+        for samples in (9, 10)
+    )
+    limits = Reach(2000, {"a": 2000})
+    assert isinstance(choose({"a": few}, limits).wanted["a"], SampleAt)
+    assert isinstance(choose({"a": many}, limits).wanted["a"], ReadOn)
+
+
 def test_without_a_limit_all_is_taken_by_the_bound() -> None:
     surveys = {"a": Survey([5, 7], [0.0, 0.0], reach=6), "b": Survey()}
     choice = choose(surveys, reach(surveys, 1000))
