@@ -6,6 +6,7 @@ CLASSES := .venv/spark-classes.jsa
 BYTECODE := .venv/.pyspark-compiled
 KCLPY := .venv/sdists/amazon_kclpy-3.2.0.tar.gz
 ARGS ?=
+STREAM_PREFIX ?=
 SECONDS ?= 60
 MINUTES ?= 20
 SEED ?=
@@ -13,19 +14,19 @@ FILE ?=
 # Processes share the tests as tests/conftest.py says; the 15 slowest are listed at the end.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadscope --no-loadscope-reorder --durations=15
 
-.PHONY: help demo active-users test test-long check simulate soak interop-emulators lint bench format lock clean
+.PHONY: help demo active-users test test-long check simulate soak interop-emulators check-aws lint bench format lock clean
 
 help: ## List the targets (default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(SETUP) ## Run the demo: flights through a local Kinesis, resharding and a kill -9
+demo: $(SETUP) $(BYTECODE) ## Run the demo: flights through a local Kinesis, resharding and a kill -9
 	@$(BIN)/python -m examples.flights $(ARGS)
 
-active-users: $(SETUP) ## Run the example of who is active now (ARGS=--spark, ARGS=--fleet)
+active-users: $(SETUP) $(BYTECODE) ## Run the example of who is active now (ARGS=--spark, ARGS=--fleet)
 	@$(BIN)/python -m examples.active_users $(ARGS)
 
-# They start hundreds of Pythons, so the bytecode is kept, even if the shell forbids it.
-test test-long: export PYTHONDONTWRITEBYTECODE =
+# They start many Pythons, so the bytecode is kept, even if the shell forbids it.
+demo active-users test test-long: export PYTHONDONTWRITEBYTECODE =
 
 test: $(SETUP) $(KCLPY) $(CLASSES) $(BYTECODE) ## Run all tests but the long ones
 	$(PYTEST) $(ARGS)
@@ -50,6 +51,10 @@ soak: $(SETUP) ## Run everything real at once, under faults (MINUTES=20 SEED=1)
 # Needs Node.js, Java and Maven, and says so where there is none.
 interop-emulators: $(SETUP) ## Run on Kinesis and DynamoDB servers that others wrote
 	@$(BIN)/python -m tests.interop $(ARGS)
+
+# Costs some cents, which it states first; ARGS=--local needs no credentials and is free.
+check-aws: $(SETUP) ## Measure what AWS answers, and compare (STREAM_PREFIX=me ARGS="--region ...")
+	@$(BIN)/python -m tests.aws --stream-prefix '$(STREAM_PREFIX)' $(ARGS)
 
 bench: $(SETUP) ## Run the benchmarks
 	@$(BIN)/python -m benchmarks $(ARGS)

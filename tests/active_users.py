@@ -26,7 +26,7 @@ def run_active_users(*arguments: str, minute: float) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=pace.seconds(240) + 60 * minute,
+        timeout=pace.seconds(480) + 60 * minute,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()

@@ -17,8 +17,11 @@ REGION = "eu-west-1"
 SHARDS = 2
 HEARTBEATS_AN_HOUR = 1_000
 SHORT_HEARTBEATS_AN_HOUR = 100
-STALLED_SECONDS = 60.0
-"""The demo fails if an awaited event takes longer than this and four minutes of the users."""
+STALLED_SECONDS = 240.0
+"""The demo fails if an awaited event takes longer than this and four minutes of the users.
+
+On a busy machine, Spark takes a minute or more for its first batch.
+"""
 
 
 class Start(Protocol):

@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from examples.active_users.board import Board, Running
+from examples.flights.query import start_patiently
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -125,14 +126,14 @@ def start_query(
         for row in batch.collect():
             note_on(board, row)
 
-    query = (
+    writer = (
         active_users(records, silence_ms)
         .writeStream.foreachBatch(write)
         .outputMode("update")
         .option("checkpointLocation", str(checkpoint))
         .trigger(processingTime=f"{round(minute * 500)} milliseconds")
-        .start()
     )
+    query = start_patiently(writer.start)
 
     def check() -> None:
         if not query.isActive:

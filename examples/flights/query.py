@@ -12,10 +12,13 @@ import os
 import signal
 import sys
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql.streaming.query import StreamingQuery
 
 import sparkinesis
 from examples.flights.board import board_writer, fleets
@@ -72,6 +75,20 @@ def start_spark(master: str = "local[2]") -> SparkSession:
     return spark
 
 
+def start_patiently(start: Callable[[], StreamingQuery]) -> StreamingQuery:
+    """Start a query, and start it again if Spark gave its planner too little time.
+
+    Spark waits ten seconds for the planner's Python process to connect, and no option changes that.
+    On a busy machine the process takes longer, and the query fails before it has read anything.
+    """
+    while True:
+        query = start()
+        while query.isActive and query.status["message"].startswith("Initializing"):
+            time.sleep(0.05)
+        if query.isActive or "failed to connect back" not in str(query.exception()):
+            return query
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--endpoint", required=True)
@@ -92,12 +109,12 @@ def main() -> None:
     checkpoints = args.folder / "checkpoints"
     spark = start_spark(args.master)
 
-    flights = (
+    writer = (
         read_events(spark, args.endpoint, args.stream, args.region)
         .writeStream.foreachBatch(lambda batch, number: write_once(batch, number, results))
         .option("checkpointLocation", str(checkpoints / "flights"))
-        .start()
     )
+    flights = start_patiently(writer.start)
     # The board reads the files of the first query. Starting both at once would delay the first.
     while flights.lastProgress is None and not stopping.is_set():
         flights.awaitTermination(1)

@@ -15,8 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import sparkinesis
+from examples.flights.query import start_patiently
 from sparkinesis.local.java import use_java
-from tests.spark.reading import read_stream, start_patiently
+from tests.spark.reading import read_stream
 
 ROLE = "arn:aws:iam::123456789012:role/stream-reader"
 

@@ -50,7 +50,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from pyspark.sql import SparkSession  # noqa: PLC0415
     from pyspark.sql.streaming.readwriter import DataStreamWriter  # noqa: PLC0415
 
-    from tests.spark.reading import start_patiently  # noqa: PLC0415
+    from examples.flights.query import start_patiently  # noqa: PLC0415
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     session = (

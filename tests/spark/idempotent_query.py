@@ -15,8 +15,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from examples.flights.query import start_patiently
 from tests.engine import MODES
-from tests.spark.reading import killable_session, read_stream, start_patiently
+from tests.spark.reading import killable_session, read_stream
 
 
 def main(endpoint: str, output: str, *queries: str) -> None:

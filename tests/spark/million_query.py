@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from tests.spark.reading import killable_session, read_stream, start_patiently
+from examples.flights.query import start_patiently
+from tests.spark.reading import killable_session, read_stream
 
 DIGITS = 7
 """A record begins with its number, so long."""

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
 import sparkinesis
 from sparkinesis.local.java import use_java
@@ -52,17 +50,3 @@ def read_stream(spark: SparkSession, endpoint: str, stream: str, **options: str)
         .options(**options)
         .load()
     )
-
-
-def start_patiently(start: Callable[[], StreamingQuery]) -> StreamingQuery:
-    """Start a query, and start it again if Spark gave its planner too little time.
-
-    Spark waits ten seconds for the planner's Python process to connect, and no option changes that.
-    On a busy machine the process takes longer, and the query fails before it has read anything.
-    """
-    while True:
-        query = start()
-        while query.isActive and query.status["message"].startswith("Initializing"):
-            time.sleep(0.05)
-        if query.isActive or "failed to connect back" not in str(query.exception()):
-            return query

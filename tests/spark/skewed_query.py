@@ -14,7 +14,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from tests.spark.reading import killable_session, read_stream, rows_dropped, start_patiently
+from examples.flights.query import start_patiently
+from tests.spark.reading import killable_session, read_stream, rows_dropped
 
 TIME = "approximateArrivalTimestamp"
 WINDOW = "1 minute"
