@@ -1,0 +1,1 @@
+"""The probes: each measures something, and judges what it saw by a pure function."""
