@@ -227,6 +227,18 @@ def test_ctrl_c_removes_what_was_made(server: LocalServer) -> None:
     assert any("removing stream me-" in line for line in one.lines)
 
 
+def test_a_second_ctrl_c_does_not_stop_the_removal(server: LocalServer, faults: list[Any]) -> None:
+    faults.append(lambda call: Fault(delay_ms=1500) if call.operation == "DeleteStream" else None)
+    one = Check(server, "--probe", "position")
+    one.wait_for("s  stream me-")
+    one.process.send_signal(signal.SIGINT)
+    one.wait_for("removing stream me-")
+    one.process.send_signal(signal.SIGINT)
+    one.wait_for("still removing")
+    assert one.end() == INTERRUPTED
+    assert left_on(server) == []
+
+
 def test_what_a_killed_run_has_left_is_removed_by_the_next_one(server: LocalServer) -> None:
     kinesis = server.client("kinesis")
     kinesis.create_stream(StreamName="me-sparkinesis-check-not-tagged", ShardCount=1)
