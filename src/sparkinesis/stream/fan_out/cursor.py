@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import threading
 from collections.abc import Callable
@@ -206,18 +207,21 @@ class FanOutCursor:
     def _last_page(self) -> Fetched | None:
         """Return the rest of the shard (GetRecords) if the shard ends there; else None.
 
-        GetRecords returns a next iterator if and only if the shard continues, or if it returns an
-        empty page before the end. If the call is not permitted, the shard is assumed to continue.
+        GetRecords returns a next iterator if and only if the shard continues, or if the end comes
+        on a later page: after empty ones, or after records from before the position, which other
+        servers return. If the call is not permitted, the shard is assumed to continue.
         """
+        early_filter = copy.copy(self._early_filter)  # a page that is not the last is not returned
         try:
             iterator: str | None = self._client.shard_iterator(
                 self.shard_id, self._position, inclusive=self._inclusive
             )
             for _ in range(_MOST_EMPTY_PAGES):
                 assert iterator is not None
-                fetched = self._client.get_records(self.shard_id, iterator, MAX_RECORDS_PER_CALL)
-                iterator = fetched.page.next_shard_iterator
-                if iterator is None or fetched.page.records or is_empty_at_tip(fetched.page):
+                found = self._client.get_records(self.shard_id, iterator, MAX_RECORDS_PER_CALL)
+                iterator = found.page.next_shard_iterator
+                fetched = early_filter.apply(found)
+                if iterator is None or fetched.page.records or is_empty_at_tip(found.page):
                     break
         except AccessDeniedError as error:
             _log.info("Cannot check whether shard %s has ended: %s", self.shard_id, error)
@@ -227,7 +231,8 @@ class FanOutCursor:
         self._failures = NO_FAILURES
         self.at_end = True
         self._drop()
-        return self._early_filter.apply(fetched)
+        self._early_filter = early_filter
+        return fetched
 
     def _wait_or_raise(self, error: Failure | None, *, had_begun: bool) -> None:
         """Wait until the next SubscribeToShard is due; raise permanent errors."""
