@@ -54,7 +54,10 @@ def test_a_worker_says_so_once_and_resumes_when_the_table_is_restored(
 ) -> None:
     caplog.set_level(logging.INFO, "sparkinesis")
     put_at(kinesis, stream, b"one")
-    app = application(processor=lambda: Journaling(journal, lambda _, c: c.checkpoint()))
+    app = application(
+        processor=lambda: Journaling(journal, lambda _, c: c.checkpoint()),
+        options={"audit_interval": 0.1, "cleanup_interval": 0.1},
+    )
     worker = start(app)
     journal.wait_for_data(b"one")
     wait_until(worker, lambda: len(worker.status()) == 2)
@@ -74,6 +77,15 @@ def test_a_worker_says_so_once_and_resumes_when_the_table_is_restored(
         app.worker()
     assert stream not in dynamodb.list_tables()["TableNames"]
 
+    # Somebody creates it without its rows: the worker leaves it alone.
+    create(dynamodb, stream, [])
+    wait_until(worker, lambda: not worker._coordinator.snapshot.leases)
+    scanned = worker._coordinator.snapshot.at or 0.0
+    wait_until(worker, lambda: (worker._coordinator.snapshot.at or 0.0) > scanned)
+    assert problem_of(worker) == "the lease table was deleted"
+    assert rows_of(dynamodb, stream) == []
+
+    dynamodb.delete_table(TableName=stream)
     create(dynamodb, stream, rows)
     put_at(kinesis, stream, b"two")
     journal.wait_for_data(b"two")
@@ -81,7 +93,7 @@ def test_a_worker_says_so_once_and_resumes_when_the_table_is_restored(
     errors = [one for one in caplog.records if one.levelno == logging.ERROR]
     assert len([one for one in errors if "deleted while this process used it" in one.message]) == 1
     assert not [one for one in caplog.records if "could not be renewed now" in one.message]
-    assert not [one for one in caplog.records if "Taking leases failed" in one.message]
+    assert not [one for one in caplog.records if "failed and will be retried" in one.message]
     assert [one for one in caplog.records if "lease table has leases again" in one.message]
 
 
