@@ -301,6 +301,28 @@ def test_a_processor_that_is_stuck_does_not_hold_up_what_another_asked_for(
     is_over.set()
 
 
+def test_the_drivers_time_for_a_shutdown_counts(
+    application: Callable[..., Application], driver: Driver, journal: Journal
+) -> None:
+    is_stuck, is_over = threading.Event(), threading.Event()
+
+    def hang(*_: Any) -> None:
+        is_stuck.set()
+        is_over.wait()
+
+    options = WorkerOptions(failover_time=2.0, idle_time=0.2, shutdown_timeout=3600.0)
+    make = application(processor=lambda: Journaling(journal, hang), options=options)
+    row = run_worker(spec(make, driver))
+    driver.wait_for(Hello)
+    driver.say(Start())
+    assert is_stuck.wait(PATIENCE)
+    driver.wait_for(Report, lambda report: report.is_running)
+    driver.say(ShutDown(0.5))
+    assert driver.wait_for(Ended) == Ended(False)
+    row.result(PATIENCE)
+    is_over.set()
+
+
 def test_a_worker_that_cannot_start_says_why(
     application: Callable[..., Application], driver: Driver
 ) -> None:

@@ -5,6 +5,7 @@ In Spark's place stands a session whose jobs run nothing: they last until they a
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
@@ -136,8 +137,12 @@ def threads() -> set[str]:
 
 def test_workers_without_a_core_are_noted(spark: Any) -> None:
     """At the start, and after more workers than cores were asked for."""
-    ahead = 0.0
-    fleet = Fleet(application(), spark, 2, OPTIONS, lambda: time.monotonic() + ahead)
+    now, began = 0.0, math.inf
+
+    def clock() -> float:
+        return now + max(0.0, time.monotonic() - began)
+
+    fleet = Fleet(application(), spark, 2, OPTIONS, clock)
     spark.wait_for_jobs(2)
 
     def wait_for(text: str) -> None:
@@ -146,17 +151,18 @@ def test_workers_without_a_core_are_noted(spark: Any) -> None:
 
     assert fleet.status().state is FleetState.RUNNING
     assert not [note for note in fleet.status().notes if "wait" in note]
-    ahead += 11.0
+    now += 11.0
     wait_for("No worker runs yet: all 2 still wait for Spark")
     assert fleet.status().waiting == 2
     hello = Hello("w", 0, 1, 0, "host", 1, 2, 3)
     fleet._events.put(("w", hello))
     fleet.scale(9)
     spark.wait_for_jobs(9)
-    ahead += 11.0
+    now += 11.0
     wait_for(
         "8 of 9 workers still wait for Spark to run their tasks. Each worker needs a free core"
     )
+    began = time.monotonic()
     fleet.shutdown(0)
 
 
