@@ -74,9 +74,18 @@ def local(
     empty_pages: Annotated[
         int, typer.Option(min=0, help="Empty responses that a new iterator returns before records.")
     ] = 0,
+    stream_delay_ms: Annotated[
+        int,
+        typer.Option(min=0, help="Milliseconds a stream stays CREATING, UPDATING or DELETING."),
+    ] = 500,
     reshard_delay_ms: Annotated[
-        int, typer.Option(min=0, help="Milliseconds a stream stays UPDATING during a reshard.")
-    ] = 0,
+        int | None,
+        typer.Option(
+            min=0,
+            help="Milliseconds a stream stays UPDATING during a reshard.",
+            show_default="--stream-delay-ms",
+        ),
+    ] = None,
     consumer_delay_ms: Annotated[
         int, typer.Option(min=0, help="Milliseconds a consumer stays CREATING or DELETING.")
     ] = 0,
@@ -104,10 +113,12 @@ def local(
         raise typer.BadParameter(str(error)) from None
     try:
         server.start()
-        # Created before the limits apply: CreateStream has a quota per second.
+        # Created before the limits and the delay apply: CreateStream has a quota per second, and
+        # these streams are ACTIVE when the URL is printed.
         for name, shards in wanted.items():
             server.kinesis.call("CreateStream", region=region, StreamName=name, ShardCount=shards)
         server.kinesis.limits = limits
+        server.kinesis.stream_delay_ms = stream_delay_ms
         if as_json:
             ready = {"endpoint": server.endpoint_url, "region": region, "streams": wanted}
             typer.echo(json.dumps(ready))

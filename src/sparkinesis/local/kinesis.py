@@ -54,7 +54,8 @@ class LocalKinesis:
     faults: a fault plan; may be set at any time.
     empty_pages: how many empty responses a new iterator returns before records, if there are any.
     With any, a closed shard's end comes in an empty response after its last records.
-    reshard_delay_ms: how long a stream stays UPDATING during a reshard, by the clock.
+    stream_delay_ms: how long a stream stays CREATING, UPDATING or DELETING, by the clock.
+    reshard_delay_ms: how long a stream stays UPDATING during a reshard; None for stream_delay_ms.
     consumer_delay_ms: how long a consumer stays CREATING or DELETING, by the clock.
     calls: the log of calls.
     """
@@ -66,12 +67,14 @@ class LocalKinesis:
         limits: Limits | bool | None = True,
         faults: FaultPlan | None = None,
         empty_pages: int = 0,
-        reshard_delay_ms: int = 0,
+        stream_delay_ms: int = 0,
+        reshard_delay_ms: int | None = None,
         consumer_delay_ms: int = 0,
     ) -> None:
         self.clock = clock
         self.faults = faults
         self.empty_pages = empty_pages
+        self.stream_delay_ms = stream_delay_ms
         self.reshard_delay_ms = reshard_delay_ms
         self.consumer_delay_ms = consumer_delay_ms
         self.calls = CallLog()
@@ -226,13 +229,15 @@ class LocalKinesis:
         found = self._regions.get(region)
         if found is None:
             found = self._regions[region] = Region(region)
+        reshard_delay_ms = self.reshard_delay_ms
         return Context(
             operation,
             found,
             self.clock(),
             self._limits,
             self.empty_pages,
-            self.reshard_delay_ms,
+            self.stream_delay_ms,
+            self.stream_delay_ms if reshard_delay_ms is None else reshard_delay_ms,
             self.consumer_delay_ms,
         )
 

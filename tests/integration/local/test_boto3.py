@@ -125,7 +125,7 @@ def test_errors_arrive_as_the_exceptions_of_the_client(kinesis: Any, clock: Manu
     with pytest.raises(kinesis.exceptions.ExpiredIteratorException):
         kinesis.get_records(ShardIterator=iterator)
     with pytest.raises(ClientError, match="UnknownOperationException"):
-        kinesis.start_stream_encryption(StreamName="s", EncryptionType="KMS", KeyId="k")
+        kinesis.list_channels()
 
 
 def test_throttling_arrives_as_the_exception_of_the_client(
@@ -182,6 +182,21 @@ def raw(server: LocalServer, headers: dict[str, str], body: bytes = b"{}") -> tu
         ({"Authorization": None}, (400, "MissingAuthenticationTokenException")),
         ({"X-Amz-Target": "Kinesis_20131202.Nonsense"}, (400, "UnknownOperationException")),
         ({"X-Amz-Target": "Kinesis_19990101.ListStreams"}, (400, "UnknownOperationException")),
+        ({"X-Amz-Target": "Kinesis_20131202"}, (400, "UnknownOperationException")),
+        ({"X-Amz-Target": "kinesis_20131202.ListStreams"}, (400, "UnknownOperationException")),
+        ({"X-Amz-Target": "ListStreams"}, (400, "UnknownOperationException")),
+        ({"X-Amz-Target": "DynamoDB_20120810"}, (400, "UnknownOperationException")),
+        ({"X-Amz-Target": "Nonsense_20131202.ListStreams"}, (400, "UnknownOperationException")),
+        ({"X-Amz-Target": "."}, (400, "UnknownOperationException")),
+        ({"X-Amz-Target": None}, (400, "UnknownOperationException")),
+        (
+            {"X-Amz-Target": "Nonsense.ListStreams", "Authorization": None},
+            (400, "UnknownOperationException"),
+        ),
+        (
+            {"X-Amz-Target": "Nonsense.ListStreams", "Content-Type": "application/x-amz-json-1.0"},
+            (400, "UnknownOperationException"),
+        ),
         ({"Content-Type": "application/x-amz-ion-1.0"}, (415, "")),
     ],
 )

@@ -60,6 +60,20 @@ def test_it_serves_until_a_signal_and_exits_with_0(
     assert f"aws --endpoint-url {url}" in rest
 
 
+def test_a_stream_takes_its_time_unless_it_is_created_with_the_server() -> None:
+    with start(COMMAND, "--port", "0", "--json", "--streams", "a") as process:
+        assert process.stdout is not None
+        url = json.loads(process.stdout.readline())["endpoint"]
+        kinesis = client(url, "us-east-1")
+        kinesis.put_record(StreamName="a", Data=b"x", PartitionKey="k")
+        kinesis.create_stream(StreamName="b", ShardCount=1)
+        summary = kinesis.describe_stream_summary(StreamName="b")["StreamDescriptionSummary"]
+        kinesis.get_waiter("stream_exists").wait(StreamName="b", WaiterConfig={"Delay": 1})
+        kinesis.close()
+        process.terminate()
+    assert summary["StreamStatus"] == "CREATING"
+
+
 def test_json_is_one_line_with_the_endpoint() -> None:
     with start(COMMAND, "--port", "0", "--json", "--streams", "a:2") as process:
         assert process.stdout is not None

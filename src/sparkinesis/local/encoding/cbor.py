@@ -24,7 +24,14 @@ _EPOCH = 1
 _MAX_MS = 1 << 63
 # The timestamps in responses; operations return them in seconds.
 _TIMES = frozenset(
-    {"ApproximateArrivalTimestamp", "ConsumerCreationTimestamp", "StreamCreationTimestamp"}
+    {
+        "ApproximateArrivalTimestamp",
+        "ConsumerCreationTimestamp",
+        "EarliestAllowedEndAt",
+        "EndedAt",
+        "StartedAt",
+        "StreamCreationTimestamp",
+    }
 )
 
 
@@ -47,6 +54,7 @@ class _StoredRecord(msgspec.Struct):
     arrival: float = msgspec.field(name="ApproximateArrivalTimestamp")
     data: bytes = msgspec.field(name="Data")
     key: str | None = msgspec.field(name="PartitionKey", default=None)
+    encryption: str | None = msgspec.field(name="EncryptionType", default=None)
 
 
 _decode_records = msgspec.json.Decoder(list[_StoredRecord]).decode
@@ -132,6 +140,7 @@ def _records(stored: list[bytes]) -> list[dict[str, Any]]:
             "ApproximateArrivalTimestamp": _milliseconds(record.arrival),
             "Data": record.data,
             **({} if record.key is None else {"PartitionKey": record.key}),
+            **({} if record.encryption is None else {"EncryptionType": record.encryption}),
         }
         for record in _decode_records(b"[" + b",".join(stored) + b"]")
     ]

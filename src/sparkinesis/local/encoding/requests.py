@@ -11,7 +11,9 @@ import msgspec
 _SPECIAL = {
     "stream_arn": "StreamARN",
     "consumer_arn": "ConsumerARN",
+    "resource_arn": "ResourceARN",
     "max_record_size_in_kib": "MaxRecordSizeInKiB",
+    "warm_throughput_mibps": "WarmThroughputMiBps",
 }
 
 
@@ -39,6 +41,7 @@ class CreateStream(Request, frozen=True):
     shard_count: int | None = None
     stream_mode_details: StreamModeDetails | None = None
     tags: dict[str, str] | None = None
+    warm_throughput_mibps: int | None = None
     max_record_size_in_kib: int | None = None
     record_distribution_strategy: str | None = None
 
@@ -81,6 +84,7 @@ class PutRecord(StreamRequest, frozen=True, kw_only=True):
     partition_key: str | None = None
     explicit_hash_key: str | None = None
     sequence_number_for_ordering: str | None = None
+    dry_run: bool | None = None
 
 
 class PutRecordsEntry(Request, frozen=True):
@@ -91,6 +95,7 @@ class PutRecordsEntry(Request, frozen=True):
 
 class PutRecords(StreamRequest, frozen=True, kw_only=True):
     records: list[PutRecordsEntry]
+    dry_run: bool | None = None
 
 
 class GetShardIterator(StreamRequest, frozen=True, kw_only=True):
@@ -98,12 +103,14 @@ class GetShardIterator(StreamRequest, frozen=True, kw_only=True):
     shard_iterator_type: str
     starting_sequence_number: str | None = None
     timestamp: float | None = None
+    dry_run: bool | None = None
 
 
 class GetRecords(Request, frozen=True):
     shard_iterator: str
     limit: int | None = None
     stream_arn: str | None = None
+    dry_run: bool | None = None
 
 
 class SplitShard(StreamRequest, frozen=True, kw_only=True):
@@ -121,6 +128,29 @@ class UpdateShardCount(StreamRequest, frozen=True, kw_only=True):
     scaling_type: str
 
 
+class UpdateStreamMode(Request, frozen=True):
+    stream_arn: str
+    stream_mode_details: StreamModeDetails
+    warm_throughput_mibps: int | None = None
+
+
+class UpdateStreamWarmThroughput(StreamRequest, frozen=True, kw_only=True):
+    warm_throughput_mibps: int
+
+
+class UpdateMaxRecordSize(StreamRequest, frozen=True, kw_only=True):
+    max_record_size_in_kib: int
+
+
+class StreamEncryption(StreamRequest, frozen=True, kw_only=True):
+    encryption_type: str
+    key_id: str
+
+
+class EnhancedMonitoring(StreamRequest, frozen=True, kw_only=True):
+    shard_level_metrics: list[str]
+
+
 class UpdateStreamRecordDistributionStrategy(Request, frozen=True):
     stream_arn: str
     record_distribution_strategy: str
@@ -133,6 +163,7 @@ class RetentionPeriod(StreamRequest, frozen=True, kw_only=True):
 class RegisterStreamConsumer(Request, frozen=True):
     stream_arn: str
     consumer_name: str
+    tags: dict[str, str] | None = None
 
 
 class StreamConsumer(Request, frozen=True):
@@ -153,6 +184,7 @@ class SubscribeToShard(Request, frozen=True, kw_only=True):
     consumer_arn: str
     shard_id: str
     starting_position: StartingPosition
+    dry_run: bool | None = None
 
 
 class ListStreamConsumers(Request, frozen=True):
@@ -172,3 +204,33 @@ class RemoveTagsFromStream(StreamRequest, frozen=True, kw_only=True):
 class ListTagsForStream(StreamRequest, frozen=True, kw_only=True):
     exclusive_start_tag_key: str | None = None
     limit: int | None = None
+
+
+class ResourceRequest(Request, frozen=True, kw_only=True):
+    """A request for a stream or a consumer."""
+
+    resource_arn: str
+
+
+class TagResource(ResourceRequest, frozen=True, kw_only=True):
+    tags: dict[str, str]
+
+
+class UntagResource(ResourceRequest, frozen=True, kw_only=True):
+    tag_keys: list[str]
+
+
+class PutResourcePolicy(ResourceRequest, frozen=True, kw_only=True):
+    policy: str
+
+
+class AccountRequest(Request, frozen=True):
+    """A request without parameters."""
+
+
+class MinimumThroughputBillingCommitment(Request, frozen=True):
+    status: str
+
+
+class UpdateAccountSettings(Request, frozen=True):
+    minimum_throughput_billing_commitment: MinimumThroughputBillingCommitment

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from sparkinesis.local import errors
@@ -62,6 +62,19 @@ def check_constraints(operation: str, request: Any) -> None:
         raise errors.validation(*problems[:10])
 
 
+def check_given(operation: str, members: Mapping[str, Any]) -> None:
+    """Raise KinesisError if one of these members, all well-typed or None, breaks a constraint."""
+    shapes = input_shape(operation).members
+    problems = [
+        problem
+        for name, value in members.items()
+        if value is not None
+        for problem in _problems(value, shapes[name], _lower(name))
+    ]
+    if problems:
+        raise errors.validation(*problems)
+
+
 def _check_type(value: Any, shape: Any, types: Types) -> None:
     # `type`, not isinstance: bool is a subclass of int in Python, but not on the wire.
     if type(value) not in types[shape.type_name]:
@@ -91,31 +104,71 @@ def _problems(value: Any, shape: Any, where: str) -> Iterator[str]:
                 yield from _problems(item, member, at)
             elif name in shape.required_members:
                 yield violation("null", at, "Member must not be null")
-    elif shape.type_name == "list":
+    elif shape.type_name == "list" and shape.member.type_name == "structure":
         for number, item in enumerate(value, 1):
             yield from _problems(item, shape.member, f"{where}.{number}.member")
+    elif shape.type_name == "list":
+        yield from _item_problems(value, value, shape.member, where, "Member")
+    elif shape.type_name == "map":
+        yield from _item_problems(value, value, shape.key, where, "Map keys")
+        yield from _item_problems(value, value.values(), shape.value, where, "Map value")
+
+
+def _item_problems(
+    value: Any, items: Iterable[Any], shape: Any, where: str, noun: str
+) -> Iterator[str]:
+    """Return the service's one problem for all strings of a list or map, which it shows whole."""
+    if any(rule for item in items for rule in _broken_rules(item, shape)):
+        rules = ", ".join(rule for rule, _ in _rules(shape))
+        yield violation(f"'{_shown(value)}'", where, f"{noun} must satisfy constraint: [{rules}]")
 
 
 def _own_problems(value: Any, shape: Any, where: str) -> Iterator[str]:
+    for rule in _broken_rules(value, shape):
+        yield violation(f"'{_shown(value)}'", where, rule)
+
+
+def _broken_rules(value: Any, shape: Any) -> list[str]:
+    return [rule for rule, holds in _rules(shape) if not holds(value)]
+
+
+@functools.cache
+def _rules(shape: Any) -> list[tuple[str, Callable[[Any], bool]]]:
+    """Return the constraints of a shape, each in the service's words and as a condition."""
     limits, kind = shape.metadata, shape.type_name
     if kind == "blob":
-        return  # the size limit depends on the stream: `operations.put` checks it
+        return []  # the size limit depends on the stream: `operations.put` checks it
     number = kind in {"integer", "long"}
-    shown = f"'[{len(value)} members]'" if kind in {"list", "map"} else f"'{value}'"
-    size = len(value) if kind in {"string", "list", "map"} else value
     noun = "value" if number else "length"
-    if "min" in limits and size < limits["min"]:
-        rule = f"Member must have {noun} greater than or equal to {limits['min']}"
-        yield violation(shown, where, rule)
-    if "max" in limits and size > limits["max"]:
-        rule = f"Member must have {noun} less than or equal to {limits['max']}"
-        yield violation(shown, where, rule)
-    if "pattern" in limits and not _pattern(limits["pattern"]).fullmatch(value):
-        rule = f"Member must satisfy regular expression pattern: {limits['pattern']}"
-        yield violation(shown, where, rule)
-    if "enum" in limits and value not in limits["enum"]:
-        rule = f"Member must satisfy enum value set: [{', '.join(limits['enum'])}]"
-        yield violation(shown, where, rule)
+    size: Callable[[Any], int] = int if number else len
+    rules: list[tuple[str, Callable[[Any], bool]]] = []
+    if "max" in limits:
+        most = limits["max"]
+        rule = f"Member must have {noun} less than or equal to {most}"
+        rules.append((rule, lambda value: size(value) <= most))
+    if "min" in limits:
+        least = limits["min"]
+        rule = f"Member must have {noun} greater than or equal to {least}"
+        rules.append((rule, lambda value: size(value) >= least))
+    if "pattern" in limits:
+        pattern = limits["pattern"]
+        rule = f"Member must satisfy regular expression pattern: {pattern}"
+        rules.append((rule, lambda value: _pattern(pattern).fullmatch(value) is not None))
+    if "enum" in limits:
+        known = limits["enum"]
+        rule = f"Member must satisfy enum value set: [{', '.join(known)}]"
+        rules.append((rule, lambda value: value in known))
+    return rules
+
+
+def _shown(value: Any) -> str:
+    """Return a value as in the service's messages, without its quotes."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}={item}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        plain = all(isinstance(item, str) for item in value)
+        return f"[{', '.join(value)}]" if plain else f"[{len(value)} members]"
+    return str(value)
 
 
 def violation(value: str, where: str, rule: str) -> str:

@@ -15,6 +15,7 @@ class Consumer:
     active_ms: when the consumer becomes ACTIVE.
     gone_ms: when the consumer is deleted; None before DeregisterStreamConsumer.
     subscribed_ms: the time of the last subscription, by shard.
+    policy: the resource policy as JSON; None for none.
     """
 
     name: str
@@ -22,6 +23,8 @@ class Consumer:
     created_ms: int
     active_ms: int
     gone_ms: int | None = None
+    tags: dict[str, str] = dataclasses.field(default_factory=dict)
+    policy: str | None = None
     subscribed_ms: dict[str, int] = dataclasses.field(default_factory=dict)
     subscriptions: dict[str, Subscription] = dataclasses.field(default_factory=dict)
 

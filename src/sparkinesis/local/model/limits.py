@@ -14,12 +14,18 @@ MIB = 1 << 20
 MAX_RECORDS_PER_PUT = 500
 MAX_PUT_BYTES = 10 * MIB
 MAX_RECORD_BYTES = MIB
+"""The default; UpdateMaxRecordSize raises it up to `MAX_PUT_BYTES`."""
 MAX_RECORDS_PER_GET = 10_000
 MAX_GET_BYTES = 10 * MIB
 ITERATOR_LIFE_MS = 300_000
 TOKEN_LIFE_MS = 300_000
 MAX_CONSUMERS = 20
+MAX_COMMITTED_CONSUMERS = 50
+"""The limit for on-demand streams of an account with the minimum throughput billing commitment."""
 MAX_CREATING_CONSUMERS = 5
+MAX_TAGS = 50
+MAX_STREAM_SHARDS = 10_000
+MAX_WARM_MIBPS = 10 * 1024
 MAX_EVENT_BYTES = MIB
 SUBSCRIPTION_LIFE_MS = 300_000
 
@@ -29,6 +35,8 @@ _ACCOUNT_CALLS = {
     "DecreaseStreamRetentionPeriod": 5,
     "DeleteStream": 5,
     "DeregisterStreamConsumer": 5,
+    "DescribeAccountSettings": 5,
+    "DescribeLimits": 1,
     "DescribeStream": 10,
     "DescribeStreamConsumer": 20,
     "DescribeStreamSummary": 20,
@@ -40,8 +48,13 @@ _ACCOUNT_CALLS = {
     "RegisterStreamConsumer": 5,
     "RemoveTagsFromStream": 5,
     "SplitShard": 5,
+    "UpdateAccountSettings": 5,
     "UpdateShardCount": 10,
+    "UpdateStreamWarmThroughput": 5,
 }
+# Elsewhere the default is 1,000 or 6,000: a program that fits into the former fits everywhere.
+_SHARDS_BY_REGION = {"us-east-1": 20_000, "us-west-2": 20_000, "eu-west-1": 20_000}
+_SHARDS_ELSEWHERE = 1000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +63,9 @@ class Limits:
 
     subscription_bytes: per subscription to a shard. subscribe_interval_ms: the least time between
     two successful SubscribeToShard calls of one consumer for one shard.
+    account_shards: the open shards of all provisioned streams of a region; None for the service's
+    default. account_on_demand_streams: the on-demand streams of a region. creating_streams: the
+    streams of a region in state CREATING.
     """
 
     shard_get_records: int = 5
@@ -60,7 +76,16 @@ class Limits:
     subscription_bytes: int = 2 * MIB
     subscribe_interval_ms: int = 5000
     stream_list_shards: int = 1000
+    account_shards: int | None = None
+    account_on_demand_streams: int = 50
+    creating_streams: int = 5
     account_calls: Mapping[str, int] = dataclasses.field(default_factory=lambda: _ACCOUNT_CALLS)
+
+    def shards_in(self, region: str) -> int:
+        """Return the account's shard limit in a region."""
+        if self.account_shards is not None:
+            return self.account_shards
+        return _SHARDS_BY_REGION.get(region, _SHARDS_ELSEWHERE)
 
 
 class Bucket:
@@ -132,7 +157,10 @@ class ShardUse:
     def admit_write(self, now: int, size: int, limits: Limits) -> bool:
         if not self.write_records.fits(now, 1, limits.shard_write_records):
             return False
-        if not self.write_bytes.take(now, size, limits.shard_write_bytes):
+        # A record larger than one second's quota is stored, and delays the records after it.
+        least = min(size, limits.shard_write_bytes)
+        if not self.write_bytes.fits(now, least, limits.shard_write_bytes):
             return False
+        self.write_bytes.use(size)
         self.write_records.use(1)
         return True

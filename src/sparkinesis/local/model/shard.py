@@ -118,18 +118,25 @@ class Shard:
         ]
 
     def append(
-        self, arrival_ms: int, data: str, key_json: bytes | None, size: int, second: int
+        self,
+        arrival_ms: int,
+        data: str,
+        key_json: bytes | None,
+        size: int,
+        second: int,
+        *,
+        encrypted: bool = False,
     ) -> str:
         """Store one record and return its sequence number.
 
         data: base64, as received. key_json: the partition key as a JSON string; None leaves the
-        member out. size: the decoded bytes of both.
+        member out. size: the decoded bytes of both. encrypted: give the record an EncryptionType.
         """
         arrivals, totals = self._arrivals, self._bytes
         counter = self._dropped + len(arrivals) + 1
         number = str(self._base + sequence.tail(counter, second))
         self._records.append(
-            b'%b%b","ApproximateArrivalTimestamp":%d.%03d,"Data":"%b"%b}'
+            b'%b%b","ApproximateArrivalTimestamp":%d.%03d,"Data":"%b"%b%b}'
             % (
                 _HEAD,
                 number.encode(),
@@ -137,6 +144,7 @@ class Shard:
                 arrival_ms % 1000,
                 data.encode(),
                 b"" if key_json is None else b',"PartitionKey":' + key_json,
+                b',"EncryptionType":"KMS"' if encrypted else b"",
             )
         )
         if arrivals:

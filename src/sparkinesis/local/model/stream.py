@@ -17,6 +17,9 @@ HASH_SPACE = 1 << 128
 HOUR_MS = 3_600_000
 DEFAULT_RETENTION_HOURS = 24
 MAX_RETENTION_HOURS = 8760
+ON_DEMAND = "ON_DEMAND"
+ON_DEMAND_SHARDS = 4
+"""The shards of a new stream in this mode; each takes 1 MiB per second."""
 BY_PARTITION_KEY = "USER_PARTITION_KEY"
 """The default record distribution strategy; the other one is AUTO."""
 
@@ -27,8 +30,20 @@ def uniform_starts(count: int) -> list[int]:
     return [width * i for i in range(count)]
 
 
+def warm_shards(mibps: int) -> int:
+    """Return the shards for a warm throughput: one per MiB per second, no fewer than at first."""
+    return max(mibps, ON_DEMAND_SHARDS)
+
+
 class Stream:
-    """A stream. born_s: the second that the sequence numbers of the first shards begin with."""
+    """A stream, and its settings.
+
+    born_s: the second that the sequence numbers of the first shards begin with.
+    status: CREATING, ACTIVE, UPDATING or DELETING. gone_ms: the end of DELETING; None before.
+    encryption_key: the key's id; None for a stream that is not encrypted.
+    metrics: the shard-level metrics that are enabled.
+    warm_mibps, warm_target_mibps: the warm throughput now, and the one that the stream scales to.
+    """
 
     def __init__(
         self,
@@ -46,9 +61,15 @@ class Stream:
         self.mode = mode
         self.distribution = BY_PARTITION_KEY
         self.status = "ACTIVE"
+        self.gone_ms: int | None = None
         self.created_ms = created_ms
         self.retention_hours = DEFAULT_RETENTION_HOURS
         self.max_record_bytes = max_record_bytes
+        self.encryption_key: str | None = None
+        self.metrics: frozenset[str] = frozenset()
+        self.warm_mibps: int | None = None
+        self.warm_target_mibps: int | None = None
+        self.policy: str | None = None
         self.tags: dict[str, str] = {}
         self.consumers: dict[str, Consumer] = {}
         self.list_shards_use = Bucket()
@@ -82,8 +103,17 @@ class Stream:
         return max(shard.born_s for shard in self._open)
 
     @property
+    def is_serving(self) -> bool:
+        """True unless the stream is CREATING or DELETING: it shows shards and takes records."""
+        return self.status in {"ACTIVE", "UPDATING"}
+
+    @property
+    def is_on_demand(self) -> bool:
+        return self.mode == ON_DEMAND
+
+    @property
     def due_ms(self) -> int | None:
-        """The time of a delayed reshard; None if no reshard is pending."""
+        """The time at which a delayed change takes effect; None if no change is pending."""
         return self._pending[0] if self._pending is not None else None
 
     def shard(self, shard_id: str) -> Shard | None:
@@ -92,6 +122,20 @@ class Stream:
     def route(self, hash_key: int) -> Shard:
         """Return the open shard whose range contains this hash key."""
         return self._open[bisect_right(self._starts, hash_key) - 1]
+
+    def set_mode(self, mode: str) -> None:
+        """Switch the capacity mode; the shards stay. PROVISIONED ends what only ON_DEMAND has."""
+        self.mode = mode
+        if not self.is_on_demand:
+            self.distribution = BY_PARTITION_KEY
+            self.warm_mibps = self.warm_target_mibps = None
+
+    def scale_to(self, mibps: int, now: int) -> None:
+        """Reach a warm throughput, with the shards that it needs."""
+        self.warm_mibps = mibps
+        count = warm_shards(mibps)
+        if count != len(self._open):
+            self.rescale(count, now)
 
     @property
     def distributes_records(self) -> bool:
@@ -136,11 +180,11 @@ class Stream:
     # The passing of time
 
     def settle(self, now: int) -> None:
-        """Apply what is due: a delayed reshard, and the removal of consumers and expired shards."""
+        """Apply what is due: a delayed change, and the removal of consumers and expired shards."""
         if self._pending is not None and now >= self._pending[0]:
-            due, reshard = self._pending
+            due, change = self._pending
             self._pending = None
-            reshard(due)
+            change(due)
             self.status = "ACTIVE"
         for consumer in list(self.consumers.values()):
             if consumer.gone_ms is not None and now >= consumer.gone_ms:
@@ -161,17 +205,34 @@ class Stream:
         self._horizon_floor = self.horizon_ms(now)
         self.retention_hours = hours
 
-    # Resharding
+    # States
 
-    def reshard(self, change: Callable[[int], None], now: int, delay_ms: int) -> None:
+    def create(self, now: int, delay_ms: int) -> None:
+        """Become ACTIVE now, or after `delay_ms` in CREATING."""
+        self._pass_through("CREATING", lambda _: None, now, delay_ms)
+
+    def change(self, change: Callable[[int], None], now: int, delay_ms: int) -> None:
         """Apply `change(instant)` now, or `delay_ms` later; the stream is UPDATING until then."""
+        self._pass_through("UPDATING", change, now, delay_ms)
+
+    def delete(self, now: int, delay_ms: int) -> None:
+        """Be gone now, or after `delay_ms` in DELETING."""
+        self.status = "DELETING"
+        self.gone_ms = now + delay_ms
+        self._pending = None
+
+    def _pass_through(
+        self, status: str, change: Callable[[int], None], now: int, delay_ms: int
+    ) -> None:
         if delay_ms <= 0:
             change(now)
             return
-        self.status = "UPDATING"
+        self.status = status
         self._pending = (now + delay_ms, change)
         for shard in self._open:
             shard.announce()
+
+    # Resharding
 
     def split(self, shard: Shard, new_start: int, now: int) -> None:
         """Split a shard; `new_start` becomes the first hash key of the upper child."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sparkinesis.local import errors
-from sparkinesis.local.encoding import requests
+from sparkinesis.local.encoding import requests, tag_rules
 from sparkinesis.local.errors import KinesisError
 from sparkinesis.local.model import limits
 from sparkinesis.local.model.consumer import Consumer
@@ -12,19 +12,29 @@ from sparkinesis.local.model.subscription import Failure
 from sparkinesis.local.model.tokens import ListConsumersToken, seal
 from sparkinesis.local.operations.context import ACCOUNT, Context, Json, resume
 
+Resource = Stream | Consumer
+"""What a ResourceARN names."""
+
 
 def register_consumer(context: Context, request: requests.RegisterStreamConsumer) -> Json:
     stream = context.find(None, request.stream_arn)
     name = request.consumer_name
+    tags = request.tags or {}
+    tag_rules.check(f"consumer {name} under account {ACCOUNT}", tags, {})
+    if not stream.is_serving:
+        raise errors.not_active(stream.name, ACCOUNT, stream.status)
     if name in stream.consumers:
         raise KinesisError(
             "ResourceInUseException",
             f"Consumer {name} under stream {stream.name} already exists for account {ACCOUNT}.",
         )
-    if len(stream.consumers) >= limits.MAX_CONSUMERS:
+    most = limits.MAX_CONSUMERS
+    if stream.is_on_demand and context.region.commitment.holds(context.now):
+        most = limits.MAX_COMMITTED_CONSUMERS
+    if len(stream.consumers) >= most:
         raise errors.limit_exceeded(
-            f"Stream {stream.name} under account {ACCOUNT} has {limits.MAX_CONSUMERS} "
-            "registered consumers, which is the limit."
+            f"Stream {stream.name} under account {ACCOUNT} has {most} registered consumers, "
+            "which is the limit."
         )
     creating = [c.name for c in stream.consumers.values() if c.status(context.now) == "CREATING"]
     if len(creating) >= limits.MAX_CREATING_CONSUMERS:
@@ -36,6 +46,7 @@ def register_consumer(context: Context, request: requests.RegisterStreamConsumer
     consumer = stream.consumers[name] = Consumer(
         name, arn, context.now, context.now + context.consumer_delay_ms
     )
+    consumer.tags.update(tags)
     return {"Consumer": _consumer_json(consumer, context.now)}
 
 
@@ -88,6 +99,24 @@ def find_consumer(context: Context, request: requests.StreamConsumer) -> tuple[S
     if consumer is None or (arn is not None and arn != consumer.arn):
         raise KinesisError("ResourceNotFoundException", _not_found(name, stream))
     return stream, consumer
+
+
+def find_resource(context: Context, arn: str) -> Resource:
+    """Return the stream or the consumer that a ResourceARN names. Raises: KinesisError."""
+    if "/consumer/" in arn:
+        return find_consumer(context, requests.StreamConsumer(consumer_arn=arn))[1]
+    return context.find(None, arn)
+
+
+def check_active(context: Context, resource: Resource) -> None:
+    """Raise KinesisError unless the stream or consumer is ACTIVE."""
+    if isinstance(resource, Stream):
+        if resource.status != "ACTIVE":
+            raise errors.not_active(resource.name, ACCOUNT, resource.status)
+    elif resource.status(context.now) != "ACTIVE":
+        stream = resource.arn.partition(":stream/")[2].partition("/")[0]
+        created_s = resource.created_ms // 1000
+        raise errors.consumer_not_active(resource.name, created_s, stream, ACCOUNT)
 
 
 def _not_found(name: str | None, stream: Stream) -> str:

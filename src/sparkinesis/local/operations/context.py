@@ -10,6 +10,7 @@ import msgspec
 from sparkinesis.local import errors
 from sparkinesis.local.errors import KinesisError
 from sparkinesis.local.faults import Fault
+from sparkinesis.local.model.account import Commitment
 from sparkinesis.local.model.limits import TOKEN_LIFE_MS, Bucket, Limits
 from sparkinesis.local.model.stream import Stream
 from sparkinesis.local.model.tokens import unseal
@@ -23,22 +24,40 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class Region:
-    """The streams of one region, and the use of the account's quotas there."""
+    """The streams of one region, and the account's settings and use of quotas there."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.streams: dict[str, Stream] = {}
+        self.commitment = Commitment()
         self.account_use: dict[str, Bucket] = {}
         # The latest second that began sequence numbers of a deleted stream, by name, so that a new
         # stream of the same name never repeats them.
         self.born_before: dict[str, int] = {}
+
+    def stream(self, name: str, now: int) -> Stream | None:
+        """Return a stream with what is due applied; None if it does not exist, or not any more."""
+        stream = self.streams.get(name)
+        if stream is None:
+            return None
+        stream.settle(now)
+        if stream.gone_ms is not None and now >= stream.gone_ms:
+            self.born_before[name] = stream.last_born_s
+            del self.streams[name]
+            return None
+        return stream
+
+    def all_streams(self, now: int) -> list[Stream]:
+        """Return all streams, by name, with what is due applied."""
+        found = [self.stream(name, now) for name in sorted(self.streams)]
+        return [stream for stream in found if stream is not None]
 
 
 @dataclasses.dataclass
 class Context:
     """A call in progress. `stream`, `shard`, `records` and `bytes` are for the call log.
 
-    limits, empty_pages, reshard_delay_ms, consumer_delay_ms: see `LocalKinesis`.
+    limits, empty_pages, stream_delay_ms, reshard_delay_ms, consumer_delay_ms: see `LocalKinesis`.
     now: when the call began, in ms.
     """
 
@@ -47,6 +66,7 @@ class Context:
     now: int
     limits: Limits | None = None
     empty_pages: int = 0
+    stream_delay_ms: int = 0
     reshard_delay_ms: int = 0
     consumer_delay_ms: int = 0
     fault: Fault = NO_FAULT
@@ -70,12 +90,18 @@ class Context:
             name = arn_name
         if name is None:
             raise errors.invalid_argument("Either StreamName or StreamARN must be provided.")
-        stream = self.region.streams.get(name)
+        stream = self.region.stream(name, self.now)
         if stream is None or (arn is not None and arn != stream.arn):
             raise errors.stream_not_found(name, ACCOUNT)
-        stream.settle(self.now)
         if active and stream.status != "ACTIVE":
             raise errors.not_active(name, ACCOUNT, stream.status)
+        return stream
+
+    def find_serving(self, name: str | None, arn: str | None) -> Stream:
+        """Return a stream as `find` does, for records: not while CREATING or DELETING."""
+        stream = self.find(name, arn)
+        if not stream.is_serving:
+            raise errors.stream_not_found(stream.name, ACCOUNT)
         return stream
 
     def meter_account(self) -> None:

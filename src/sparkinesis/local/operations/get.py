@@ -15,21 +15,24 @@ from sparkinesis.local.model.shard import Shard
 from sparkinesis.local.model.stream import Stream
 from sparkinesis.local.model.tokens import ShardIterator, seal, unseal
 from sparkinesis.local.operations.context import ACCOUNT, Context, Json
-from sparkinesis.local.operations.start import Start, start_position
+from sparkinesis.local.operations.start import Start, check_start, start_position
 
 
 def get_shard_iterator(context: Context, request: requests.GetShardIterator) -> Json:
+    start = Start(request.shard_iterator_type, request.starting_sequence_number, request.timestamp)
+    check_start(context, start)
     stream = context.find(request.stream_name, request.stream_arn)
     shard = stream.shard(request.shard_id)
-    if shard is None:
+    if shard is None or not stream.is_serving:
         raise errors.shard_does_not_exist(request.shard_id, stream.name, ACCOUNT)
     stream.trim(shard, context.now)
-    start = Start(request.shard_iterator_type, request.starting_sequence_number, request.timestamp)
     position = start_position(context, start, stream, shard)
     if context.limits is not None and not shard.use.get_iterators.take(
         context.now, 1, context.limits.shard_get_iterators
     ):
         raise errors.shard_throttled(shard.id, stream.name, ACCOUNT)
+    if request.dry_run:
+        raise errors.dry_run()
     token = ShardIterator(
         context.now,
         context.region.name,
@@ -54,19 +57,20 @@ def get_records(context: Context, request: requests.GetRecords) -> RecordPage:
             f"the tolerated delay of {limits.ITERATOR_LIFE_MS} milliseconds.",
         )
     gone = errors.shard_does_not_exist(token.shard, token.stream, ACCOUNT)
-    stream = context.region.streams.get(token.stream)
-    if stream is None or stream.created_ms != token.stream_created:
+    stream = context.region.stream(token.stream, context.now)
+    if stream is None or stream.created_ms != token.stream_created or not stream.is_serving:
         raise gone
     if request.stream_arn is not None and request.stream_arn != stream.arn:
         raise errors.invalid_argument(
             f"StreamARN {request.stream_arn} differs from the stream of the ShardIterator."
         )
-    stream.settle(context.now)
     shard = stream.shard(token.shard)
     if shard is None:
         raise gone
     stream.trim(shard, context.now)
     _meter_read(context, stream, shard)
+    if request.dry_run:
+        raise errors.dry_run()
     return _page(context, token, shard, request.limit or limits.MAX_RECORDS_PER_GET)
 
 

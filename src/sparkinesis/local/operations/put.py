@@ -11,6 +11,7 @@ import msgspec
 
 from sparkinesis.local import errors
 from sparkinesis.local.encoding import requests, validation
+from sparkinesis.local.errors import KinesisError
 from sparkinesis.local.model import limits
 from sparkinesis.local.model.shard import Shard
 from sparkinesis.local.model.stream import HASH_SPACE, Stream
@@ -21,27 +22,32 @@ _MAX_KEY_CHARS = 256
 
 
 def put_record(context: Context, request: requests.PutRecord) -> Json:
-    stream = context.find(request.stream_name, request.stream_arn)
     entry = requests.PutRecordsEntry(request.data, request.partition_key, request.explicit_hash_key)
-    size = _entry_size(entry, "", stream)
+    _check_names(context, request, SequenceNumberForOrdering=request.sequence_number_for_ordering)
+    size = _entry_size(entry, "")
+    stream = context.find_serving(request.stream_name, request.stream_arn)
+    _check_entry(entry, size, "", stream)
     shard = _shard_for(entry, stream)
     context.shard = shard.id
     if context.limits is not None and not shard.use.admit_write(context.now, size, context.limits):
         raise errors.shard_throttled(shard.id, stream.name, ACCOUNT)
+    if request.dry_run:
+        raise errors.dry_run()
     number = shard.append(
         context.now + context.fault.arrival_skew_ms,
         entry.data,
         _key_json(entry),
         size,
         context.now // 1000,
+        encrypted=stream.encryption_key is not None,
     )
     context.records, context.bytes = 1, size
-    return {"ShardId": shard.id, "SequenceNumber": number}
+    return {"ShardId": shard.id, "SequenceNumber": number, **_encryption(stream)}
 
 
 def put_records(context: Context, request: requests.PutRecords) -> Json:
-    stream = context.find(request.stream_name, request.stream_arn)
     entries = request.records
+    _check_names(context, request)
     if not 1 <= len(entries) <= limits.MAX_RECORDS_PER_PUT:
         bound = "greater than or equal to 1"
         if entries:
@@ -52,13 +58,18 @@ def put_records(context: Context, request: requests.PutRecords) -> Json:
             )
         )
     # All entries are checked before one is stored: an invalid entry fails the whole call.
-    sizes = [
-        _entry_size(entry, f"records.{i}.member.", stream) for i, entry in enumerate(entries, 1)
-    ]
+    places = [f"records.{i}.member." for i in range(1, len(entries) + 1)]
+    sizes = [_entry_size(entry, at) for entry, at in zip(entries, places, strict=True)]
     if sum(sizes) > limits.MAX_PUT_BYTES:
         raise errors.invalid_argument("Records size exceeds 10 MB limit")
+    stream = context.find_serving(request.stream_name, request.stream_arn)
+    for entry, size, at in zip(entries, sizes, places, strict=True):
+        _check_entry(entry, size, at, stream)
+    if request.dry_run:
+        raise errors.dry_run()
     shards = [_shard_for(entry, stream) for entry in entries]
     now, fault, quota = context.now, context.fault, context.limits
+    encrypted = stream.encryption_key is not None
     second, arrival_ms = now // 1000, now + fault.arrival_skew_ms
     answers: list[dict[str, str]] = []
     for i, (entry, size, shard) in enumerate(zip(entries, sizes, shards, strict=True)):
@@ -75,12 +86,18 @@ def put_records(context: Context, request: requests.PutRecords) -> Json:
                 }
             )
         else:
-            number = shard.append(arrival_ms, entry.data, _key_json(entry), size, second)
+            number = shard.append(
+                arrival_ms, entry.data, _key_json(entry), size, second, encrypted=encrypted
+            )
             answers.append(failure or {"SequenceNumber": number, "ShardId": shard.id})
             context.records += 1
             context.bytes += size
     failed = sum("ErrorCode" in answer for answer in answers)
-    return {"FailedRecordCount": failed, "Records": answers}
+    return {"FailedRecordCount": failed, "Records": answers, **_encryption(stream)}
+
+
+def _encryption(stream: Stream) -> Json:
+    return {} if stream.encryption_key is None else {"EncryptionType": "KMS"}
 
 
 def _key_json(entry: requests.PutRecordsEntry) -> bytes | None:
@@ -88,51 +105,64 @@ def _key_json(entry: requests.PutRecordsEntry) -> bytes | None:
 
 
 def _shard_for(entry: requests.PutRecordsEntry, stream: Stream) -> Shard:
-    explicit = None if entry.explicit_hash_key is None else _number(entry.explicit_hash_key)
     if stream.distributes_records:
         return stream.next_shard()
-    if explicit is not None:
-        return stream.route(explicit)
+    if entry.explicit_hash_key is not None:
+        return stream.route(int(entry.explicit_hash_key))
     key = entry.partition_key or ""
     digest = hashlib.md5(key.encode(), usedforsecurity=False).digest()
     return stream.route(int.from_bytes(digest, "big"))
 
 
-def _number(explicit: str) -> int:
-    """Parse and check an explicit hash key. Raises: KinesisError."""
+def _check_names(context: Context, request: requests.StreamRequest, **others: str | None) -> None:
+    """Check the members beside the records, as trusting codecs do not. Raises: KinesisError."""
+    names = {"StreamName": request.stream_name, "StreamARN": request.stream_arn}
+    validation.check_given(context.operation, {**names, **others})
+
+
+def _entry_size(entry: requests.PutRecordsEntry, where: str) -> int:
+    """Return the size of a record: the bytes of its data and partition key.
+
+    Raises: KinesisError, if the record is invalid in any stream.
+    """
+    key = entry.partition_key or ""
+    if entry.partition_key is not None and not 1 <= len(key) <= _MAX_KEY_CHARS:
+        bound = "less than or equal to 256" if key else "greater than or equal to 1"
+        rule = f"Member must have length {bound}"
+        raise errors.validation(validation.violation(f"'{key}'", f"{where}partitionKey", rule))
+    if entry.explicit_hash_key is not None:
+        _check_hash_key(entry.explicit_hash_key, where)
+    size = _decoded_size(entry.data) + (len(key) if key.isascii() else len(key.encode()))
+    if size > limits.MAX_PUT_BYTES:
+        raise _too_large(size, limits.MAX_PUT_BYTES, where)
+    return size
+
+
+def _check_hash_key(explicit: str, where: str) -> None:
     if not _HASH_KEY.fullmatch(explicit):
         rule = r"Member must satisfy regular expression pattern: 0|([1-9]\d{0,38})"
-        raise errors.validation(validation.violation(f"'{explicit}'", "explicitHashKey", rule))
-    number = int(explicit)
-    if number >= HASH_SPACE:
+        at = f"{where}explicitHashKey"
+        raise errors.validation(validation.violation(f"'{explicit}'", at, rule))
+    if int(explicit) >= HASH_SPACE:
         raise errors.invalid_argument(
             "Invalid ExplicitHashKey. ExplicitHashKey must be in the range: [0, 2^128-1]. "
             f"Specified value was {explicit}"
         )
-    return number
 
 
-def _entry_size(entry: requests.PutRecordsEntry, where: str, stream: Stream) -> int:
-    """Return the size of a record: the bytes of its data and partition key.
+def _check_entry(entry: requests.PutRecordsEntry, size: int, where: str, stream: Stream) -> None:
+    """Raise KinesisError if this stream does not take the record."""
+    if entry.partition_key is None and not stream.distributes_records:
+        rule = "Member must not be null"
+        raise errors.validation(validation.violation("null", f"{where}partitionKey", rule))
+    if size > stream.max_record_bytes:
+        raise _too_large(size, stream.max_record_bytes, where)
 
-    Raises: KinesisError, if either is invalid.
-    """
-    key, max_bytes = entry.partition_key, stream.max_record_bytes
-    if key is None:
-        if not stream.distributes_records:
-            rule = "Member must not be null"
-            raise errors.validation(validation.violation("null", f"{where}partitionKey", rule))
-        key = ""
-    elif not 1 <= len(key) <= _MAX_KEY_CHARS:
-        bound = "less than or equal to 256" if key else "greater than or equal to 1"
-        rule = f"Member must have length {bound}"
-        raise errors.validation(validation.violation(f"'{key}'", f"{where}partitionKey", rule))
-    size = _decoded_size(entry.data) + (len(key) if key.isascii() else len(key.encode()))
-    if size > max_bytes:
-        rule = f"Member must have length less than or equal to {max_bytes}"
-        value = f"'java.nio.HeapByteBuffer[pos=0 lim={size} cap={size}]'"
-        raise errors.validation(validation.violation(value, f"{where}data", rule))
-    return size
+
+def _too_large(size: int, most: int, where: str) -> KinesisError:
+    rule = f"Member must have length less than or equal to {most}"
+    value = f"'java.nio.HeapByteBuffer[pos=0 lim={size} cap={size}]'"
+    return errors.validation(validation.violation(value, f"{where}data", rule))
 
 
 def _decoded_size(data: str) -> int:

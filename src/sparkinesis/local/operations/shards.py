@@ -7,14 +7,17 @@ import msgspec
 from sparkinesis.local import errors
 from sparkinesis.local.encoding import requests
 from sparkinesis.local.errors import KinesisError
+from sparkinesis.local.model.limits import MAX_STREAM_SHARDS
 from sparkinesis.local.model.shard import Shard
 from sparkinesis.local.model.stream import Stream
 from sparkinesis.local.model.tokens import ListShardsToken, seal
+from sparkinesis.local.operations import account
 from sparkinesis.local.operations.context import ACCOUNT, Context, Json, resume
 from sparkinesis.local.operations.conversions import millis, shard_json
 
 
 def list_shards(context: Context, request: requests.ListShards) -> Json:
+    _check_filter(request.shard_filter)
     if request.next_token is not None:
         stream, token = _continue_list_shards(context, request, request.next_token)
     else:
@@ -30,6 +33,8 @@ def list_shards(context: Context, request: requests.ListShards) -> Json:
             (wanted and wanted.shard_id) or "",
             millis(wanted.timestamp) if wanted and wanted.timestamp is not None else -1,
         )
+    if not stream.is_serving:
+        raise errors.not_active(stream.name, ACCOUNT, stream.status)
     if context.limits is not None and not stream.list_shards_use.take(
         context.now, 1, context.limits.stream_list_shards
     ):
@@ -70,19 +75,25 @@ def _continue_list_shards(
     return stream, token
 
 
+def _check_filter(wanted: requests.ShardFilter | None) -> None:
+    if wanted is None:
+        return
+    if (wanted.type == "AFTER_SHARD_ID") != (wanted.shard_id is not None):
+        raise errors.invalid_argument(
+            f"ShardFilter of type {wanted.type}: ShardId is required for AFTER_SHARD_ID, and "
+            "refused else."
+        )
+    if (wanted.type in {"AT_TIMESTAMP", "FROM_TIMESTAMP"}) != (wanted.timestamp is not None):
+        raise errors.invalid_argument(
+            f"ShardFilter of type {wanted.type}: Timestamp is required for AT_TIMESTAMP and "
+            "FROM_TIMESTAMP, and refused else."
+        )
+
+
 def _filtered(stream: Stream, token: ListShardsToken, now: int) -> list[Shard]:
     """Apply a ShardFilter; timestamps before TRIM_HORIZON are moved up to it."""
     kind = token.filter_type
     horizon = stream.trim_horizon_ms(now)
-    if (kind == "AFTER_SHARD_ID") != bool(token.filter_shard):
-        raise errors.invalid_argument(
-            f"ShardFilter of type {kind}: ShardId is required for AFTER_SHARD_ID, and refused else."
-        )
-    if (kind in {"AT_TIMESTAMP", "FROM_TIMESTAMP"}) != (token.filter_ms >= 0):
-        raise errors.invalid_argument(
-            f"ShardFilter of type {kind}: Timestamp is required for AT_TIMESTAMP and "
-            "FROM_TIMESTAMP, and refused else."
-        )
     if kind == "AFTER_SHARD_ID":
         return [shard for shard in stream.shards if shard.id > token.filter_shard]
     if kind == "AT_TRIM_HORIZON":
@@ -107,7 +118,8 @@ def split_shard(context: Context, request: requests.SplitShard) -> None:
             f"shard's StartingHashKey {shard.hash_start} and less than the shard's "
             f"EndingHashKey {shard.hash_end}."
         )
-    stream.reshard(
+    account.check_shards(context, 1)
+    stream.change(
         lambda now: stream.split(shard, start, now), context.now, context.reshard_delay_ms
     )
 
@@ -122,7 +134,7 @@ def merge_shards(context: Context, request: requests.MergeShards) -> None:
             f"Shards {first.id} and {second.id} in stream {stream.name} under account "
             f"{ACCOUNT} are not an adjacent pair of shards eligible for merging"
         )
-    stream.reshard(
+    stream.change(
         lambda now: stream.merge(left, right, now, named_first=first),
         context.now,
         context.reshard_delay_ms,
@@ -132,17 +144,10 @@ def merge_shards(context: Context, request: requests.MergeShards) -> None:
 def update_shard_count(context: Context, request: requests.UpdateShardCount) -> Json:
     stream = _provisioned(context, request)
     current, target = len(stream.open_shards), request.target_shard_count
-    if context.limits is not None and target > 2 * current:
-        raise errors.limit_exceeded(
-            "UpdateShardCount cannot scale up over double your current open shard count. "
-            f"Current open shard count: {current} Target shard count: {target}"
-        )
-    if context.limits is not None and target * 2 < current:
-        raise errors.limit_exceeded(
-            "UpdateShardCount cannot scale down below half your current open shard count. "
-            f"Current open shard count: {current} Target shard count: {target}"
-        )
-    stream.reshard(lambda now: stream.rescale(target, now), context.now, context.reshard_delay_ms)
+    if context.limits is not None:
+        _check_target(context.limits.shards_in(context.region.name), current, target)
+        account.check_shards(context, target - current)
+    stream.change(lambda now: stream.rescale(target, now), context.now, context.reshard_delay_ms)
     return {
         "StreamName": stream.name,
         "StreamARN": stream.arn,
@@ -151,9 +156,26 @@ def update_shard_count(context: Context, request: requests.UpdateShardCount) -> 
     }
 
 
+def _check_target(account_limit: int, current: int, target: int) -> None:
+    counts = f"Current open shard count: {current}, Target shard count: {target}"
+    most = min(account_limit, MAX_STREAM_SHARDS)
+    if target > most:
+        raise errors.limit_exceeded(
+            f"Target shard count or number of open shards cannot be greater than {most}. {counts}"
+        )
+    if target > 2 * current:
+        raise errors.limit_exceeded(
+            f"UpdateShardCount cannot scale up over double your current open shard count. {counts}"
+        )
+    if target * 2 < current:
+        raise errors.limit_exceeded(
+            f"UpdateShardCount cannot scale down below half your current open shard count. {counts}"
+        )
+
+
 def _provisioned(context: Context, request: requests.StreamRequest) -> Stream:
     stream = context.find(request.stream_name, request.stream_arn, active=True)
-    if stream.mode == "ON_DEMAND":
+    if stream.is_on_demand:
         raise KinesisError(
             "ValidationException",
             f"Request is invalid. Stream {stream.name} under account {ACCOUNT} is in "

@@ -20,13 +20,8 @@ class Start(NamedTuple):
     timestamp: float | None
 
 
-def start_position(context: Context, start: Start, stream: Stream, shard: Shard) -> int:
-    """Return the position in the shard where a read starts. Raises: KinesisError."""
-    position = _requested_position(context, start, stream, shard)
-    return max(position - context.fault.begins_early, min(position, shard.first_position))
-
-
-def _requested_position(context: Context, start: Start, stream: Stream, shard: Shard) -> int:
+def check_start(context: Context, start: Start) -> None:
+    """Raise KinesisError if the parts of a start do not belong together, in any stream."""
     kind, number = start.type, start.sequence_number
     by_number = kind in {"AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER"}
     if by_number != (number is not None):
@@ -37,13 +32,8 @@ def _requested_position(context: Context, start: Start, stream: Stream, shard: S
             f"StartingSequenceNumber. Request specified {kind} and {given} "
             "StartingSequenceNumber."
         )
-    if number is not None:
-        after = kind == "AFTER_SEQUENCE_NUMBER"
-        return shard.position_of(_own_number(context, number, stream, shard), after=after)
-    if kind == "TRIM_HORIZON":
-        return shard.first_position
-    if kind == "LATEST":
-        return shard.end_position
+    if kind != "AT_TIMESTAMP":
+        return
     if start.timestamp is None:
         raise errors.invalid_argument(
             "Must specify timestampInMillis parameter for iterator of type AT_TIMESTAMP. "
@@ -56,7 +46,25 @@ def _requested_position(context: Context, start: Start, stream: Stream, shard: S
             f"currentTimestampInMillis. timestampInMillis: {time_ms}, "
             f"currentTimestampInMillis: {context.now}"
         )
-    return shard.position_at(time_ms)
+
+
+def start_position(context: Context, start: Start, stream: Stream, shard: Shard) -> int:
+    """Return the position in the shard where a read starts. Raises: KinesisError."""
+    position = _requested_position(context, start, stream, shard)
+    return max(position - context.fault.begins_early, min(position, shard.first_position))
+
+
+def _requested_position(context: Context, start: Start, stream: Stream, shard: Shard) -> int:
+    kind, number = start.type, start.sequence_number
+    if number is not None:
+        after = kind == "AFTER_SEQUENCE_NUMBER"
+        return shard.position_of(_own_number(context, number, stream, shard), after=after)
+    if kind == "TRIM_HORIZON":
+        return shard.first_position
+    if kind == "LATEST":
+        return shard.end_position
+    assert start.timestamp is not None, "check_start raises for a missing timestamp"
+    return shard.position_at(millis(start.timestamp))
 
 
 def _own_number(

@@ -1,42 +1,53 @@
-"""The operations on streams: create, delete, describe, list; retention and tags."""
+"""The operations on streams: create, delete, describe, list."""
 
 from __future__ import annotations
 
 from sparkinesis.local import errors
-from sparkinesis.local.encoding import requests, validation
+from sparkinesis.local.encoding import requests, tag_rules, validation
 from sparkinesis.local.errors import KinesisError
 from sparkinesis.local.model import limits
-from sparkinesis.local.model.stream import BY_PARTITION_KEY, MAX_RETENTION_HOURS, Stream
+from sparkinesis.local.model.stream import (
+    BY_PARTITION_KEY,
+    ON_DEMAND,
+    ON_DEMAND_SHARDS,
+    Stream,
+    warm_shards,
+)
 from sparkinesis.local.model.subscription import Failure
 from sparkinesis.local.model.tokens import ListStreamsToken, seal
+from sparkinesis.local.operations import account, settings
 from sparkinesis.local.operations.context import ACCOUNT, Context, Json, resume
 from sparkinesis.local.operations.conversions import shard_json
 
-_ON_DEMAND_SHARDS = 4
-_MIN_RETENTION_HOURS = 24
+# Of streams, and of shards in DescribeStream: "at most 100 results are returned", whatever Limit.
+_MOST_LISTED = 100
 
 
 def create_stream(context: Context, request: requests.CreateStream) -> None:
     details = request.stream_mode_details
     mode = details.stream_mode if details is not None else "PROVISIONED"
-    count = request.shard_count
-    if mode == "ON_DEMAND":
+    count, warm = request.shard_count, request.warm_throughput_mibps
+    if mode == ON_DEMAND:
         if count is not None:
             raise errors.invalid_argument(
                 "ShardCount must not be set for a stream in ON_DEMAND mode."
             )
-        count = _ON_DEMAND_SHARDS
+        count = ON_DEMAND_SHARDS if warm is None else warm_shards(warm)
     if count is None:
         raise errors.validation(
             validation.violation("null", "shardCount", "Member must not be null")
         )
     strategy = request.record_distribution_strategy or BY_PARTITION_KEY
-    _check_distribution(mode, strategy)
+    settings.check_distribution(mode, strategy)
     name, region = request.stream_name, context.region
-    if name in region.streams:
+    tag_rules.check(f"stream {name} under account {ACCOUNT}", request.tags or {}, {})
+    if warm is not None:
+        account.check_warm_throughput(context, name, mode, warm)
+    if region.stream(name, context.now) is not None:
         raise KinesisError(
             "ResourceInUseException", f"Stream {name} under account {ACCOUNT} already exists."
         )
+    account.check_new_stream(context, mode, count)
     kib = request.max_record_size_in_kib
     stream = Stream(
         name,
@@ -49,53 +60,39 @@ def create_stream(context: Context, request: requests.CreateStream) -> None:
     )
     stream.distribution = strategy
     stream.tags.update(request.tags or {})
+    stream.warm_mibps = stream.warm_target_mibps = warm
+    stream.create(context.now, context.stream_delay_ms)
     region.streams[name] = stream
-
-
-def update_distribution(
-    context: Context, request: requests.UpdateStreamRecordDistributionStrategy
-) -> None:
-    stream = context.find(None, request.stream_arn, active=True)
-    _check_distribution(stream.mode, request.record_distribution_strategy)
-    stream.distribution = request.record_distribution_strategy
-
-
-def _check_distribution(mode: str, strategy: str) -> None:
-    if mode != "ON_DEMAND" and strategy != BY_PARTITION_KEY:
-        raise errors.invalid_argument(
-            f"RecordDistributionStrategy {strategy} requires ON_DEMAND mode; the stream is in "
-            f"{mode} mode."
-        )
 
 
 def delete_stream(context: Context, request: requests.DeleteStream) -> None:
     stream = context.find(request.stream_name, request.stream_arn)
+    if stream.status not in {"ACTIVE", "CREATING"}:
+        raise errors.not_active(stream.name, ACCOUNT, stream.status)
     if stream.consumers and not request.enforce_consumer_deletion:
         raise KinesisError(
             "ResourceInUseException",
             f"Stream {stream.name} under account {ACCOUNT} has registered consumers; "
             "set EnforceConsumerDeletion to delete it.",
         )
-    context.region.born_before[stream.name] = stream.last_born_s
-    del context.region.streams[stream.name]
+    stream.delete(context.now, context.stream_delay_ms)
     gone = errors.stream_not_found(stream.name, ACCOUNT)
     for consumer in stream.consumers.values():
         consumer.fail_subscriptions(Failure(gone.code, gone.message))
+    stream.consumers.clear()
 
 
 def describe_stream(context: Context, request: requests.DescribeStream) -> Json:
     stream = context.find(request.stream_name, request.stream_arn)
     after = request.exclusive_start_shard_id or ""
-    shards = [shard for shard in stream.shards if shard.id > after]
-    limit = request.limit or 100
+    shards = [shard for shard in stream.shards if shard.id > after and stream.is_serving]
+    limit = min(request.limit or _MOST_LISTED, _MOST_LISTED)
     return {
         "StreamDescription": {
             **_stream_summary(stream),
+            **_settings(stream),
             "Shards": [shard_json(shard) for shard in shards[:limit]],
             "HasMoreShards": len(shards) > limit,
-            "RetentionPeriodHours": stream.retention_hours,
-            "EnhancedMonitoring": [{"ShardLevelMetrics": []}],
-            "EncryptionType": "NONE",
         }
     }
 
@@ -105,13 +102,11 @@ def describe_stream_summary(context: Context, request: requests.DescribeStreamSu
     return {
         "StreamDescriptionSummary": {
             **_stream_summary(stream),
-            "RetentionPeriodHours": stream.retention_hours,
-            "EnhancedMonitoring": [{"ShardLevelMetrics": []}],
-            "EncryptionType": "NONE",
-            "OpenShardCount": len(stream.open_shards),
+            **_settings(stream),
+            "OpenShardCount": len(stream.open_shards) if stream.is_serving else 0,
             "ConsumerCount": len(stream.consumers),
             "MaxRecordSizeInKiB": stream.max_record_bytes // 1024,
-            **_distribution(stream),
+            **_on_demand_settings(stream),
         }
     }
 
@@ -120,12 +115,8 @@ def list_streams(context: Context, request: requests.ListStreams) -> Json:
     after = request.exclusive_start_stream_name or ""
     if request.next_token is not None:
         after = resume(request.next_token, ListStreamsToken, context.now).after_stream
-    streams = sorted(
-        (s for s in context.region.streams.values() if s.name > after), key=lambda s: s.name
-    )
-    page = streams[: request.limit or 100]
-    for stream in page:
-        stream.settle(context.now)
+    streams = [s for s in context.region.all_streams(context.now) if s.name > after]
+    page = streams[: min(request.limit or _MOST_LISTED, _MOST_LISTED)]
     answer: Json = {
         "StreamNames": [stream.name for stream in page],
         "StreamSummaries": [_stream_summary(stream) for stream in page],
@@ -136,66 +127,25 @@ def list_streams(context: Context, request: requests.ListStreams) -> Json:
     return answer
 
 
-def increase_retention(context: Context, request: requests.RetentionPeriod) -> None:
-    stream = context.find(request.stream_name, request.stream_arn, active=True)
-    hours = request.retention_period_hours
-    if hours > MAX_RETENTION_HOURS:
-        raise errors.invalid_argument(
-            f"Maximum allowed retention period is {MAX_RETENTION_HOURS} hours. "
-            f"Requested retention period ({hours} hours) is too long."
-        )
-    if hours < stream.retention_hours:
-        raise errors.invalid_argument(
-            f"Requested retention period ({hours} hours) for stream {stream.name} can not be "
-            f"shorter than existing retention period ({stream.retention_hours} hours). "
-            "Use DecreaseRetentionPeriod API."
-        )
-    stream.set_retention(hours, context.now)
-
-
-def decrease_retention(context: Context, request: requests.RetentionPeriod) -> None:
-    stream = context.find(request.stream_name, request.stream_arn, active=True)
-    hours = request.retention_period_hours
-    if hours > stream.retention_hours:
-        raise errors.invalid_argument(
-            f"Requested retention period ({hours} hours) for stream {stream.name} can not be "
-            f"longer than existing retention period ({stream.retention_hours} hours). "
-            "Use IncreaseRetentionPeriod API."
-        )
-    if hours < _MIN_RETENTION_HOURS:
-        raise errors.invalid_argument(
-            f"Minimum allowed retention period is {_MIN_RETENTION_HOURS} hours. "
-            f"Requested retention period ({hours} hours) is too short."
-        )
-    stream.set_retention(hours, context.now)
-
-
-def add_tags(context: Context, request: requests.AddTagsToStream) -> None:
-    stream = context.find(request.stream_name, request.stream_arn)
-    stream.tags.update(request.tags)
-
-
-def remove_tags(context: Context, request: requests.RemoveTagsFromStream) -> None:
-    stream = context.find(request.stream_name, request.stream_arn)
-    for key in request.tag_keys:
-        stream.tags.pop(key, None)
-
-
-def list_tags(context: Context, request: requests.ListTagsForStream) -> Json:
-    stream = context.find(request.stream_name, request.stream_arn)
-    after = request.exclusive_start_tag_key or ""
-    keys = [key for key in sorted(stream.tags) if key > after]
-    page = keys[: request.limit or 50]
-    return {
-        "Tags": [{"Key": key, "Value": stream.tags[key]} for key in page],
-        "HasMoreTags": len(keys) > len(page),
+def _settings(stream: Stream) -> Json:
+    """Return the settings that DescribeStream and DescribeStreamSummary show."""
+    answer: Json = {
+        "RetentionPeriodHours": stream.retention_hours,
+        "EnhancedMonitoring": [{"ShardLevelMetrics": settings.listed(stream.metrics)}],
+        "EncryptionType": "NONE",
     }
+    if stream.encryption_key is not None:
+        answer.update(EncryptionType="KMS", KeyId=stream.encryption_key)
+    return answer
 
 
-def _distribution(stream: Stream) -> Json:
-    if stream.mode != "ON_DEMAND":
+def _on_demand_settings(stream: Stream) -> Json:
+    if not stream.is_on_demand:
         return {}
-    return {"RecordDistributionStrategy": stream.distribution}
+    answer: Json = {"RecordDistributionStrategy": stream.distribution}
+    if stream.warm_target_mibps is not None:
+        answer["WarmThroughput"] = settings.warm_throughput_json(stream)
+    return answer
 
 
 def _stream_summary(stream: Stream) -> Json:

@@ -8,10 +8,13 @@ from sparkinesis.local.errors import KinesisError
 from sparkinesis.local.model.subscription import Subscription
 from sparkinesis.local.operations.consumers import find_consumer
 from sparkinesis.local.operations.context import ACCOUNT, Context
-from sparkinesis.local.operations.start import Start, start_position
+from sparkinesis.local.operations.start import Start, check_start, start_position
 
 
 def subscribe_to_shard(context: Context, request: requests.SubscribeToShard) -> Subscription:
+    at = request.starting_position
+    start = Start(at.type, at.sequence_number, at.timestamp)
+    check_start(context, start)
     stream, consumer = find_consumer(
         context, requests.StreamConsumer(consumer_arn=request.consumer_arn)
     )
@@ -26,8 +29,6 @@ def subscribe_to_shard(context: Context, request: requests.SubscribeToShard) -> 
     if shard is None:
         raise errors.shard_does_not_exist(request.shard_id, stream.name, ACCOUNT)
     stream.trim(shard, context.now)
-    at = request.starting_position
-    start = Start(at.type, at.sequence_number, at.timestamp)
     position = start_position(context, start, stream, shard)
     if not consumer.may_subscribe(shard.id, context.now, context.limits):
         raise KinesisError(
@@ -35,6 +36,8 @@ def subscribe_to_shard(context: Context, request: requests.SubscribeToShard) -> 
             f"Another active subscription exists for this consumer: {ACCOUNT}:{stream.name}:"
             f"{consumer.name}:{shard.id}",
         )
+    if request.dry_run:
+        raise errors.dry_run()
     subscription = Subscription(
         context.region.name,
         stream,

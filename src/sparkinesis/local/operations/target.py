@@ -5,6 +5,8 @@ from __future__ import annotations
 from sparkinesis.local.encoding import requests
 from sparkinesis.local.model.tokens import ListShardsToken, ShardIterator, unseal
 
+_NAMES_A_STREAM = ("stream", "consumer", "resource")
+
 
 def target(request: requests.Request) -> tuple[str | None, str | None]:
     """Return the names of the stream and the shard; None for a missing one."""
@@ -15,7 +17,9 @@ def target(request: requests.Request) -> tuple[str | None, str | None]:
         listing = unseal(request.next_token, ListShardsToken)
         return (listing.stream if listing is not None else None), None
     stream: str | None = getattr(request, "stream_name", None)
-    arn: str | None = getattr(request, "stream_arn", None) or getattr(request, "consumer_arn", None)
+    arn: str | None = next(
+        filter(None, (getattr(request, f"{kind}_arn", None) for kind in _NAMES_A_STREAM)), None
+    )
     if stream is None and arn is not None:
         stream = arn.partition(":stream/")[2].partition("/")[0]
     shard: str | None = (

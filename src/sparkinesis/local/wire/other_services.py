@@ -106,7 +106,7 @@ class OtherServices:
 def _json_call(target: str, body: bytes) -> _Call:
     """Return the operation and the table of a call to DynamoDB. Raises: _RefusedError."""
     service, _, operation = target.partition(".")
-    if service != DYNAMODB:
+    if service != DYNAMODB or not operation:
         raise _RefusedError(json_error("UnknownOperationException", _not_served(target), 400))
     try:
         return operation, msgspec.json.decode(body or b"{}", type=_NamesTable).table_name

@@ -36,7 +36,8 @@ class LocalServer:
     host_names: the names besides localhost under which clients call it, such as its service's name
     in a Compose file. A request for another name is refused, and so is one of another site's web
     page (see docs/local-server.md).
-    limits, clock, faults, empty_pages, reshard_delay_ms, consumer_delay_ms: see `LocalKinesis`.
+    limits, clock, faults, empty_pages, stream_delay_ms, reshard_delay_ms, consumer_delay_ms: see
+    `LocalKinesis`.
     dynamodb: start moto at once; by default it starts on its first call, which takes 2 seconds.
 
         with LocalServer() as server:
@@ -57,7 +58,8 @@ class LocalServer:
         faults: FaultPlan | None = None,
         dynamodb: bool = False,
         empty_pages: int = 0,
-        reshard_delay_ms: int = 0,
+        stream_delay_ms: int = 0,
+        reshard_delay_ms: int | None = None,
         consumer_delay_ms: int = 0,
     ) -> None:
         self.kinesis = LocalKinesis(
@@ -65,6 +67,7 @@ class LocalServer:
             limits=limits,
             faults=faults,
             empty_pages=empty_pages,
+            stream_delay_ms=stream_delay_ms,
             reshard_delay_ms=reshard_delay_ms,
             consumer_delay_ms=consumer_delay_ms,
         )

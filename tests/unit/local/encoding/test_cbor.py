@@ -10,6 +10,7 @@ from typing import Any
 import cbor2
 import msgspec
 import pytest
+from botocore.validate import ParamValidator
 
 from sparkinesis.local import LocalKinesis, ManualClock
 from sparkinesis.local.encoding import cbor, validation
@@ -160,6 +161,7 @@ def story(call: Call) -> Iterator[Answer]:
     yield call(
         "UpdateShardCount", StreamName="s", TargetShardCount=2, ScalingType="UNIFORM_SCALING"
     )
+    yield from settings(call)
     yield call("DeleteStream", StreamName="t")
     strategy = {"RecordDistributionStrategy": "AUTO"}
     yield call("UpdateStreamRecordDistributionStrategy", StreamARN=ARN, **strategy)
@@ -175,6 +177,51 @@ def story(call: Call) -> Iterator[Answer]:
     got = call("GetShardIterator", StreamName="auto", **begin)
     yield call("GetRecords", ShardIterator=got["ShardIterator"])
     yield call("Nonsense")
+
+
+def settings(call: Call) -> Iterator[Answer]:
+    """Call every operation on the settings of streams, consumers and the account."""
+    yield call("TagResource", ResourceARN=ARN, Tags={"c": "3", "d": ""})
+    yield call("UntagResource", ResourceARN=ARN, TagKeys=["c"])
+    yield call("ListTagsForResource", ResourceARN=ARN)
+    yield call("UntagResource", ResourceARN=ARN, TagKeys=[])
+    metrics = {"ShardLevelMetrics": ["OutgoingBytes", "IncomingBytes"]}
+    yield call("EnableEnhancedMonitoring", StreamName="s", **metrics)
+    yield call("DisableEnhancedMonitoring", StreamARN=ARN, ShardLevelMetrics=["OutgoingBytes"])
+    yield call("DisableEnhancedMonitoring", StreamARN=ARN, ShardLevelMetrics=["Nonsense"])
+    key = {"EncryptionType": "KMS", "KeyId": "alias/aws/kinesis"}
+    yield call("StartStreamEncryption", StreamName="s", **key)
+    yield call("DescribeStreamSummary", StreamName="s")
+    encrypted = call("PutRecord", StreamName="s", Data=b"secret", PartitionKey="k")
+    yield encrypted
+    yield call("PutRecords", StreamName="s", Records=[{"Data": b"2", "PartitionKey": "k"}])
+    at = {
+        "ShardId": encrypted["ShardId"],
+        "ShardIteratorType": "AT_SEQUENCE_NUMBER",
+        "StartingSequenceNumber": encrypted["SequenceNumber"],
+    }
+    got = call("GetShardIterator", StreamName="s", **at)
+    yield call("GetRecords", ShardIterator=got["ShardIterator"])
+    yield call("StopStreamEncryption", StreamName="s", **key)
+    yield call("UpdateMaxRecordSize", StreamARN=ARN, MaxRecordSizeInKiB=10_240)
+    yield call("UpdateMaxRecordSize", StreamARN=ARN, MaxRecordSizeInKiB=10_241)
+    yield call("PutRecord", StreamName="s", Data=b"x" * (2 << 20), PartitionKey="k")
+    yield call("GetResourcePolicy", ResourceARN=ARN)
+    yield call("PutResourcePolicy", ResourceARN=ARN, Policy='{"Version": "2012-10-17"}')
+    yield call("GetResourcePolicy", ResourceARN=ARN)
+    yield call("DeleteResourcePolicy", ResourceARN=ARN)
+    yield call("DescribeLimits")
+    yield call("DescribeAccountSettings")
+    commitment = {"MinimumThroughputBillingCommitment": {"Status": "ENABLED"}}
+    yield call("UpdateAccountSettings", **commitment)
+    yield call("UpdateAccountSettings")
+    warm = {"WarmThroughputMiBps": 5}
+    yield call("UpdateStreamWarmThroughput", StreamName="s", **warm)
+    yield call("UpdateStreamMode", StreamARN=ARN, StreamModeDetails={"StreamMode": "ON_DEMAND"})
+    yield call("UpdateStreamWarmThroughput", StreamName="s", **warm)
+    yield call("DescribeStreamSummary", StreamName="s")
+    yield call("UpdateStreamMode", StreamARN=ARN, StreamModeDetails={"StreamMode": "PROVISIONED"})
+    yield call("DescribeStream", StreamName="s", Limit=1)
 
 
 def test_every_operation_answers_as_in_json() -> None:
@@ -200,6 +247,30 @@ def test_every_operation_answers_as_in_json() -> None:
         "ValidationException",
     }
     assert driven == {*OPERATIONS, "Nonsense"}
+
+
+def test_every_answer_fits_the_service_model() -> None:
+    """botocore's validator of requests, applied to answers: it knows their members and types."""
+    checked: set[str] = set()
+    wire = Wire(JsonCodec(), LocalKinesis(clock=ManualClock(START), limits=False))
+
+    def call(operation: str, **request: Any) -> Answer:
+        answer = wire(operation, **request)
+        if "__type" in answer or operation == "SubscribeToShard":
+            return answer
+        shape = validation._service().operation_model(operation).output_shape
+        checked.add(operation)
+        if shape is None:
+            assert answer == {}
+        else:
+            report = ParamValidator().validate(answer, shape).generate_report().splitlines()
+            # The model's minimum of 1 does not hold for a FailedRecordCount and a list of metrics.
+            assert [line for line in report if "valid min" not in line] == []
+        return answer
+
+    for _ in story(call):
+        pass
+    assert checked == {*OPERATIONS} - {"SubscribeToShard"}
 
 
 def test_data_is_bytes_and_an_instant_is_tagged_milliseconds(

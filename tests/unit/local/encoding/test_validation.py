@@ -253,6 +253,98 @@ def test_consumers_are_registered_described_listed_and_removed(stream: Stream) -
     stream("DeleteStream", EnforceConsumerDeletion=True)
 
 
+FOR_AN_UNKNOWN_STREAM: list[tuple[str, dict[str, Any], str]] = [
+    ("PutRecord", {"Data": b"x", "PartitionKey": ""}, "ValidationException.*'partitionKey'"),
+    (
+        "PutRecord",
+        {"Data": b"x", "PartitionKey": "k", "ExplicitHashKey": "01"},
+        "ValidationException.*'explicitHashKey'",
+    ),
+    (
+        "PutRecord",
+        {"Data": b"x", "PartitionKey": "k", "ExplicitHashKey": str(TOP + 1)},
+        "InvalidArgumentException.*Invalid ExplicitHashKey",
+    ),
+    (
+        "PutRecord",
+        {"Data": b"x", "PartitionKey": "k", "SequenceNumberForOrdering": "x"},
+        "ValidationException.*'sequenceNumberForOrdering'",
+    ),
+    (
+        "PutRecord",
+        {"Data": b"x" * (10 << 20), "PartitionKey": "k"},
+        "ValidationException.*'data'.*10485760",
+    ),
+    ("PutRecords", {"Records": []}, "ValidationException.*'records'"),
+    (
+        "PutRecords",
+        {"Records": [{"Data": b"x", "PartitionKey": ""}]},
+        r"ValidationException.*'records\.1\.member\.partitionKey'",
+    ),
+    (
+        "PutRecords",
+        {"Records": [{"Data": b"x" * (6 << 20), "PartitionKey": "k"}] * 2},
+        "InvalidArgumentException.*10 MB",
+    ),
+    (
+        "GetShardIterator",
+        {"ShardId": SHARD_0, "ShardIteratorType": "AT_SEQUENCE_NUMBER"},
+        "InvalidArgumentException.*no StartingSequenceNumber",
+    ),
+    (
+        "GetShardIterator",
+        {"ShardId": SHARD_0, "ShardIteratorType": "AT_TIMESTAMP"},
+        "InvalidArgumentException.*no timestamp parameter",
+    ),
+    ("ListShards", {"ShardFilter": {"Type": "AFTER_SHARD_ID"}}, "InvalidArgumentException"),
+    ("ListShards", {"ShardFilter": {"Type": "AT_TIMESTAMP"}}, "InvalidArgumentException"),
+    ("IncreaseStreamRetentionPeriod", {"RetentionPeriodHours": 8761}, "Maximum allowed"),
+    ("IncreaseStreamRetentionPeriod", {"RetentionPeriodHours": 23}, "Minimum allowed"),
+    ("DecreaseStreamRetentionPeriod", {"RetentionPeriodHours": 23}, "Minimum allowed"),
+    (
+        "UpdateShardCount",
+        {"TargetShardCount": 0, "ScalingType": "UNIFORM_SCALING"},
+        "ValidationException.*'targetShardCount'",
+    ),
+    ("EnableEnhancedMonitoring", {"ShardLevelMetrics": []}, "ValidationException"),
+    ("AddTagsToStream", {"Tags": {"k" * 129: ""}}, "ValidationException.*'tags'"),
+]
+
+
+@pytest.mark.parametrize(("operation", "request_", "match"), FOR_AN_UNKNOWN_STREAM)
+def test_arguments_are_checked_before_the_stream_is_looked_for(
+    kinesis: LocalKinesis, operation: str, request_: dict[str, Any], match: str
+) -> None:
+    with pytest.raises(KinesisError, match=match):
+        kinesis.call(operation, StreamName="unknown", **request_)
+
+
+@pytest.mark.parametrize("operation", ["PutRecord", "PutRecords"])
+def test_a_stream_with_an_invalid_name_is_not_looked_for(
+    kinesis: LocalKinesis, operation: str
+) -> None:
+    entry: dict[str, Any] = {"Data": b"x", "PartitionKey": "k"}
+    request = entry if operation == "PutRecord" else {"Records": [entry]}
+    with pytest.raises(KinesisError, match=r"ValidationException.*'streamName'"):
+        kinesis.call(operation, StreamName="a b", **request)
+    with pytest.raises(KinesisError, match=r"ValidationException.*'streamARN'"):
+        kinesis.call(operation, StreamARN="arn:nonsense", **request)
+
+
+def test_characters_of_tags_are_checked_after_the_stream_is_found(kinesis: LocalKinesis) -> None:
+    with pytest.raises(KinesisError, match="ResourceNotFoundException"):
+        kinesis.call("RemoveTagsFromStream", StreamName="unknown", TagKeys=[";"])
+
+
+def test_a_subscription_needs_a_start_before_a_consumer(kinesis: LocalKinesis) -> None:
+    with pytest.raises(KinesisError, match="no timestamp parameter"):
+        kinesis.subscribe(
+            ConsumerARN=f"{ARN}/consumer/none:1",
+            ShardId=SHARD_0,
+            StartingPosition={"Type": "AT_TIMESTAMP"},
+        )
+
+
 def test_tags(stream: Stream) -> None:
     stream("AddTagsToStream", Tags={"b": "2", "a": "1", "c": "3"})
     stream("RemoveTagsFromStream", TagKeys=["b"])

@@ -1,0 +1,123 @@
+"""The operations on the account, and the limits that hold for all of its streams in a region."""
+
+from __future__ import annotations
+
+from sparkinesis.local import errors
+from sparkinesis.local.encoding import requests
+from sparkinesis.local.errors import KinesisError
+from sparkinesis.local.model import limits
+from sparkinesis.local.model.account import Commitment
+from sparkinesis.local.model.stream import ON_DEMAND
+from sparkinesis.local.operations.context import ACCOUNT, Context, Json
+
+# The largest numbers that the service model allows; shown by a server without limits.
+_NO_LIMIT = 1_000_000
+
+
+def describe_limits(context: Context, _: requests.AccountRequest) -> Json:
+    quota = context.limits
+    return {
+        "ShardLimit": quota.shards_in(context.region.name) if quota else _NO_LIMIT,
+        "OpenShardCount": _open_shards(context),
+        "OnDemandStreamCount": _on_demand_streams(context),
+        "OnDemandStreamCountLimit": quota.account_on_demand_streams if quota else _NO_LIMIT,
+    }
+
+
+def describe_settings(context: Context, _: requests.AccountRequest) -> Json:
+    return _settings_json(context.region.commitment, context.now)
+
+
+def update_settings(context: Context, request: requests.UpdateAccountSettings) -> Json:
+    commitment = context.region.commitment
+    if request.minimum_throughput_billing_commitment.status == "ENABLED":
+        commitment.enable(context.now)
+    else:
+        commitment.disable(context.now)
+    return _settings_json(commitment, context.now)
+
+
+def _settings_json(commitment: Commitment, now: int) -> Json:
+    answer: Json = {"Status": commitment.status(now)}
+    times = {
+        "StartedAt": commitment.started_ms,
+        "EarliestAllowedEndAt": commitment.earliest_end_ms,
+        "EndedAt": None if commitment.holds(now) else commitment.ended_ms,
+    }
+    answer.update((name, ms / 1000) for name, ms in times.items() if ms is not None)
+    return {"MinimumThroughputBillingCommitment": answer}
+
+
+# Limits
+
+
+def check_new_stream(context: Context, mode: str, shards: int) -> None:
+    """Raise KinesisError if the account may not create one more stream."""
+    if context.limits is None:
+        return
+    most = context.limits.creating_streams
+    states = [stream.status for stream in context.region.all_streams(context.now)]
+    if states.count("CREATING") >= most:
+        raise errors.limit_exceeded(
+            f"Account {ACCOUNT} has {most} streams in state CREATING, which is the limit."
+        )
+    check_mode(context, mode, shards)
+
+
+def check_mode(context: Context, mode: str, shards: int) -> None:
+    """Raise KinesisError if a stream of this mode, with these shards, would exceed a limit."""
+    if context.limits is None:
+        return
+    if mode != ON_DEMAND:
+        check_shards(context, shards)
+        return
+    most = context.limits.account_on_demand_streams
+    if _on_demand_streams(context) >= most:
+        raise errors.limit_exceeded(
+            f"Account {ACCOUNT} has {most} streams in ON_DEMAND mode in {context.region.name}, "
+            "which is the limit."
+        )
+
+
+def check_shards(context: Context, additional: int) -> None:
+    """Raise KinesisError if so many more shards would exceed the account's shard limit."""
+    if context.limits is None or additional <= 0:
+        return
+    region = context.region.name
+    current, limit = _open_shards(context), context.limits.shards_in(region)
+    if current + additional > limit:
+        raise errors.shard_limit(
+            ACCOUNT, region, current=current, limit=limit, additional=additional
+        )
+
+
+def check_warm_throughput(context: Context, stream: str, mode: str, mibps: int) -> None:
+    """Raise KinesisError if a stream of this mode may not have this warm throughput."""
+    if mode != ON_DEMAND:
+        raise KinesisError(
+            "ValidationException",
+            f"Request is invalid. Stream {stream} under account {ACCOUNT} is in Provisioned mode.",
+        )
+    if not context.region.commitment.holds(context.now):
+        raise errors.invalid_argument(
+            f"Warm throughput requires MinimumThroughputBillingCommitment, which account {ACCOUNT} "
+            f"has not enabled in {context.region.name}."
+        )
+    if context.limits is not None and mibps > limits.MAX_WARM_MIBPS:
+        raise errors.limit_exceeded(
+            f"Warm throughput of {mibps} MiB per second for stream {stream} under account "
+            f"{ACCOUNT} is greater than {limits.MAX_WARM_MIBPS}, which is the limit."
+        )
+
+
+def _open_shards(context: Context) -> int:
+    """Count the shards that the shard limit applies to: those of provisioned streams."""
+    return sum(
+        len(stream.open_shards)
+        for stream in context.region.all_streams(context.now)
+        if not stream.is_on_demand
+    )
+
+
+def _on_demand_streams(context: Context) -> int:
+    return sum(stream.is_on_demand for stream in context.region.all_streams(context.now))

@@ -1,0 +1,212 @@
+"""The operations that change a stream's settings: all but tags and policies.
+
+While a change takes effect, the stream is UPDATING: it refuses other changes and serves records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from sparkinesis.local import errors
+from sparkinesis.local.encoding import requests
+from sparkinesis.local.model.stream import (
+    BY_PARTITION_KEY,
+    MAX_RETENTION_HOURS,
+    ON_DEMAND,
+    Stream,
+)
+from sparkinesis.local.operations import account
+from sparkinesis.local.operations.context import Context, Json
+
+_MIN_RETENTION_HOURS = 24
+# All shard-level metrics, in the order of the service model.
+_METRICS = (
+    "IncomingBytes",
+    "IncomingRecords",
+    "OutgoingBytes",
+    "OutgoingRecords",
+    "WriteProvisionedThroughputExceeded",
+    "ReadProvisionedThroughputExceeded",
+    "IteratorAgeMilliseconds",
+)
+
+
+# Retention
+
+
+def increase_retention(context: Context, request: requests.RetentionPeriod) -> None:
+    hours = _retention_hours(request)
+    stream = context.find(request.stream_name, request.stream_arn, active=True)
+    if hours < stream.retention_hours:
+        raise errors.invalid_argument(
+            f"Requested retention period ({hours} hours) for stream {stream.name} can not be "
+            f"shorter than existing retention period ({stream.retention_hours} hours). "
+            "Use DecreaseRetentionPeriod API."
+        )
+    _change(context, stream, lambda now: stream.set_retention(hours, now))
+
+
+def decrease_retention(context: Context, request: requests.RetentionPeriod) -> None:
+    hours = _retention_hours(request)
+    stream = context.find(request.stream_name, request.stream_arn, active=True)
+    if hours > stream.retention_hours:
+        raise errors.invalid_argument(
+            f"Requested retention period ({hours} hours) for stream {stream.name} can not be "
+            f"longer than existing retention period ({stream.retention_hours} hours). "
+            "Use IncreaseRetentionPeriod API."
+        )
+    _change(context, stream, lambda now: stream.set_retention(hours, now))
+
+
+def _retention_hours(request: requests.RetentionPeriod) -> int:
+    hours = request.retention_period_hours
+    if hours < _MIN_RETENTION_HOURS:
+        raise errors.invalid_argument(
+            f"Minimum allowed retention period is {_MIN_RETENTION_HOURS} hours. "
+            f"Requested retention period ({hours} hours) is too short."
+        )
+    if hours > MAX_RETENTION_HOURS:
+        raise errors.invalid_argument(
+            f"Maximum allowed retention period is {MAX_RETENTION_HOURS} hours. "
+            f"Requested retention period ({hours} hours) is too long."
+        )
+    return hours
+
+
+# Encryption: any key is accepted, and nothing is encrypted.
+
+
+def start_encryption(context: Context, request: requests.StreamEncryption) -> None:
+    _check_encryption_type(request)
+    stream = context.find(request.stream_name, request.stream_arn, active=True)
+    _encrypt(context, stream, request.key_id)
+
+
+def stop_encryption(context: Context, request: requests.StreamEncryption) -> None:
+    _check_encryption_type(request)
+    stream = context.find(request.stream_name, request.stream_arn, active=True)
+    _encrypt(context, stream, None)
+
+
+def _check_encryption_type(request: requests.StreamEncryption) -> None:
+    if request.encryption_type != "KMS":
+        raise errors.invalid_argument(
+            f"EncryptionType {request.encryption_type} is invalid; the only valid value is KMS."
+        )
+
+
+def _encrypt(context: Context, stream: Stream, key: str | None) -> None:
+    def apply(_: int) -> None:
+        stream.encryption_key = key
+
+    _change(context, stream, apply)
+
+
+# Monitoring
+
+
+def enable_monitoring(context: Context, request: requests.EnhancedMonitoring) -> Json:
+    stream = context.find(request.stream_name, request.stream_arn, active=True)
+    return _monitor(context, stream, stream.metrics | _named(request))
+
+
+def disable_monitoring(context: Context, request: requests.EnhancedMonitoring) -> Json:
+    stream = context.find(request.stream_name, request.stream_arn, active=True)
+    return _monitor(context, stream, stream.metrics - _named(request))
+
+
+def _named(request: requests.EnhancedMonitoring) -> frozenset[str]:
+    named = request.shard_level_metrics
+    return frozenset(_METRICS if "ALL" in named else named)
+
+
+def _monitor(context: Context, stream: Stream, desired: frozenset[str]) -> Json:
+    answer: Json = {
+        "StreamName": stream.name,
+        "StreamARN": stream.arn,
+        "CurrentShardLevelMetrics": listed(stream.metrics),
+        "DesiredShardLevelMetrics": listed(desired),
+    }
+
+    def apply(_: int) -> None:
+        stream.metrics = desired
+
+    _change(context, stream, apply)
+    return answer
+
+
+def listed(metrics: Iterable[str]) -> list[str]:
+    """Return metrics in the order of the service model."""
+    return sorted(metrics, key=_METRICS.index)
+
+
+# Capacity
+
+
+def update_mode(context: Context, request: requests.UpdateStreamMode) -> None:
+    stream = context.find(None, request.stream_arn, active=True)
+    mode, warm = request.stream_mode_details.stream_mode, request.warm_throughput_mibps
+    if warm is not None:
+        account.check_warm_throughput(context, stream.name, mode, warm)
+    if mode != stream.mode:
+        account.check_mode(context, mode, len(stream.open_shards))
+
+    def apply(now: int) -> None:
+        stream.set_mode(mode)
+        if warm is not None:
+            stream.warm_target_mibps = warm
+            stream.scale_to(warm, now)
+
+    _change(context, stream, apply)
+
+
+def update_max_record_size(context: Context, request: requests.UpdateMaxRecordSize) -> None:
+    stream = context.find(request.stream_name, request.stream_arn, active=True)
+
+    def apply(_: int) -> None:
+        stream.max_record_bytes = request.max_record_size_in_kib * 1024
+
+    _change(context, stream, apply)
+
+
+def update_warm_throughput(context: Context, request: requests.UpdateStreamWarmThroughput) -> Json:
+    stream = context.find(request.stream_name, request.stream_arn, active=True)
+    mibps = request.warm_throughput_mibps
+    account.check_warm_throughput(context, stream.name, stream.mode, mibps)
+    if stream.warm_mibps is None:
+        stream.warm_mibps = len(stream.open_shards)
+    stream.warm_target_mibps = mibps
+    stream.change(lambda now: stream.scale_to(mibps, now), context.now, context.reshard_delay_ms)
+    return {
+        "StreamName": stream.name,
+        "StreamARN": stream.arn,
+        "WarmThroughput": warm_throughput_json(stream),
+    }
+
+
+def warm_throughput_json(stream: Stream) -> Json:
+    return {"TargetMiBps": stream.warm_target_mibps, "CurrentMiBps": stream.warm_mibps}
+
+
+# Distribution of records
+
+
+def update_distribution(
+    context: Context, request: requests.UpdateStreamRecordDistributionStrategy
+) -> None:
+    """Apply a strategy: at once, as the service does, without UPDATING."""
+    stream = context.find(None, request.stream_arn, active=True)
+    check_distribution(stream.mode, request.record_distribution_strategy)
+    stream.distribution = request.record_distribution_strategy
+
+
+def check_distribution(mode: str, strategy: str) -> None:
+    if mode != ON_DEMAND and strategy != BY_PARTITION_KEY:
+        raise errors.invalid_argument(
+            f"RecordDistributionStrategy {strategy} requires ON_DEMAND mode; the stream is in "
+            f"{mode} mode."
+        )
+
+
+def _change(context: Context, stream: Stream, apply: Callable[[int], None]) -> None:
+    stream.change(apply, context.now, context.stream_delay_ms)

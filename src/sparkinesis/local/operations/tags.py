@@ -1,0 +1,61 @@
+"""The operations on tags, of streams and of consumers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from sparkinesis.local.encoding import requests, tag_rules
+from sparkinesis.local.model.limits import MAX_TAGS
+from sparkinesis.local.model.stream import Stream
+from sparkinesis.local.operations.consumers import Resource, check_active, find_resource
+from sparkinesis.local.operations.context import ACCOUNT, Context, Json
+
+
+def add_tags(context: Context, request: requests.AddTagsToStream) -> None:
+    _add(context, context.find(request.stream_name, request.stream_arn), request.tags)
+
+
+def remove_tags(context: Context, request: requests.RemoveTagsFromStream) -> None:
+    _remove(context, context.find(request.stream_name, request.stream_arn), request.tag_keys)
+
+
+def list_tags(context: Context, request: requests.ListTagsForStream) -> Json:
+    stream = context.find(request.stream_name, request.stream_arn)
+    after = request.exclusive_start_tag_key or ""
+    tags = [tag for tag in _listed(stream) if tag["Key"] > after]
+    page = tags[: request.limit or MAX_TAGS]
+    return {"Tags": page, "HasMoreTags": len(tags) > len(page)}
+
+
+def tag_resource(context: Context, request: requests.TagResource) -> None:
+    _add(context, find_resource(context, request.resource_arn), request.tags)
+
+
+def untag_resource(context: Context, request: requests.UntagResource) -> None:
+    _remove(context, find_resource(context, request.resource_arn), request.tag_keys)
+
+
+def list_resource_tags(context: Context, request: requests.ResourceRequest) -> Json:
+    return {"Tags": _listed(find_resource(context, request.resource_arn))}
+
+
+def _add(context: Context, resource: Resource, tags: Mapping[str, str]) -> None:
+    tag_rules.check(_name(resource), tags, resource.tags)
+    check_active(context, resource)
+    resource.tags.update(tags)
+
+
+def _remove(context: Context, resource: Resource, keys: Iterable[str]) -> None:
+    tag_rules.check_keys(_name(resource), keys)
+    check_active(context, resource)
+    for key in keys:
+        resource.tags.pop(key, None)
+
+
+def _listed(resource: Resource) -> list[dict[str, str]]:
+    return [{"Key": key, "Value": resource.tags[key]} for key in sorted(resource.tags)]
+
+
+def _name(resource: Resource) -> str:
+    kind = "stream" if isinstance(resource, Stream) else "consumer"
+    return f"{kind} {resource.name} under account {ACCOUNT}"
