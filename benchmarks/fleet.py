@@ -69,6 +69,7 @@ def pinned(core: int) -> Iterator[None]:
 def server(*options: str) -> Iterator[Client]:
     """A local Kinesis and DynamoDB in a process of its own, on the first core."""
     command = [sys.executable, "-m", "sparkinesis.local", "--port", "0", "--dynamodb", "--json"]
+    command += ["--stream-delay-ms", "0"]
     with pinned(0):
         process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True)
     with process:

@@ -52,8 +52,9 @@ class Client:
 
 @contextmanager
 def running() -> Iterator[Client]:
-    command = [sys.executable, "-m", "sparkinesis.local", "--port", "0", "--no-limits", "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+    command = [sys.executable, "-m", "sparkinesis.local", "--port", "0", "--json"]
+    options = ["--no-limits", "--stream-delay-ms", "0"]
+    with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         endpoint = json.loads(server.stdout.readline())["endpoint"]
         client = Client(int(endpoint.rpartition(":")[2]))

@@ -68,6 +68,8 @@ def start_server(folder: Path) -> Child:
     """Start a local Kinesis on a free port, with the service's limits."""
     streams = f"{STREAM}:{SHARDS}"
     arguments = ["--port", "0", "--streams", streams, "--region", REGION, "--json"]
+    # The demo reshards at points of its story, and does not wait for the stream to be ACTIVE.
+    arguments += ["--stream-delay-ms", "0"]
     return Child("sparkinesis.local", *arguments, folder=folder, stdout=subprocess.PIPE)
 
 

@@ -100,7 +100,9 @@ def server_process(log: Path) -> Iterator[str]:
     with (
         log.open("ab") as errors,
         subprocess.Popen(
-            [*command, "--region", REGION], stdout=subprocess.PIPE, stderr=errors
+            [*command, "--region", REGION, "--stream-delay-ms", "0"],
+            stdout=subprocess.PIPE,
+            stderr=errors,
         ) as process,
     ):
         assert process.stdout is not None
