@@ -257,18 +257,19 @@ class Stream:
             if shard.hash_start != start:
                 self.split(shard, start, now)
         keep = set(wanted)
-        while True:
-            extra = next((i for i, s in enumerate(self._starts) if s not in keep), None)
-            if extra is None:
-                return
-            self.merge(self._open[extra - 1], self._open[extra], now)
+        at = 0
+        while at < len(self._open):
+            if self._starts[at] in keep:
+                at += 1
+            else:
+                self.merge(self._open[at - 1], self._open[at], now)
 
     def _replace(self, parents: list[Shard], starts: list[int], now: int) -> None:
         # Reshards within one millisecond, or one second, are still ordered: a shard lives for at
         # least a millisecond, and a child's sequence numbers begin with a later second.
         instant = max(now, *(p.created_ms + 1 for p in parents))
         born_s = max(instant // 1000, *(p.born_s + 1 for p in parents))
-        low = self._open.index(min(parents, key=lambda p: p.hash_start))
+        low = bisect_right(self._starts, min(p.hash_start for p in parents)) - 1
         end = max(p.hash_end for p in parents)
         parent_ids = tuple(p.id for p in parents)
         children = tuple(
@@ -278,7 +279,7 @@ class Stream:
         for parent in parents:
             parent.close(instant, children)
         self._open[low : low + len(parents)] = children
-        self._starts = [shard.hash_start for shard in self._open]
+        self._starts[low : low + len(parents)] = starts
 
     def _new_shard(
         self, start: int, end: int, now: int, born_s: int, parents: Iterable[str] = ()
