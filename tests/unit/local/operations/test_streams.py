@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from sparkinesis.local import KinesisError, ManualClock
+from sparkinesis.local import KinesisError, LocalKinesis, ManualClock
 from tests.unit.local.calls import DAY, HOUR, SHARD_0, Stream, data, numbers
 
 
@@ -117,3 +119,15 @@ def test_shorter_retention_trims_at_once(stream: Stream, clock: ManualClock) -> 
 def test_retention_has_bounds(stream: Stream, operation: str, hours: int) -> None:
     with pytest.raises(KinesisError, match="InvalidArgumentException"):
         stream(operation, RetentionPeriodHours=hours)
+
+
+def test_a_listing_has_100_results_at_most_whatever_its_limit(kinesis: LocalKinesis) -> None:
+    Stream(kinesis, shards=101)
+    for number in range(100):
+        kinesis.call("CreateStream", StreamName=f"t{number}", ShardCount=1)
+    limits: list[dict[str, Any]] = [{}, {"Limit": 101}, {"Limit": 10_000}]
+    for limit in limits:
+        described = kinesis.call("DescribeStream", StreamName="s", **limit)["StreamDescription"]
+        assert (len(described["Shards"]), described["HasMoreShards"]) == (100, True)
+        listed = kinesis.call("ListStreams", **limit)
+        assert (len(listed["StreamNames"]), listed["HasMoreStreams"]) == (100, True)
