@@ -112,8 +112,7 @@ class App:
         outcome: Outcome | None = None
         answer: Answer | None = None
         async with self._bodies.whole(receive, _length(scope, headers)) as body:
-            # A call that is signed for Kinesis gets Kinesis' error for a target of nobody.
-            if target.startswith("Kinesis_") or signed.service == "kinesis":
+            if _is_kinesis(target, signed):
                 outcome = self._serve(target, headers, signed, body)
             else:
                 answer = await self._others.answer(scope, target, signed, body)
@@ -184,6 +183,16 @@ class App:
 
     def _date(self) -> bytes:
         return email.utils.formatdate(self._kinesis.clock() / 1000, usegmt=True).encode()
+
+
+def _is_kinesis(target: str, signed: Signer) -> bool:
+    """Return True for a target of Kinesis, and for one of nobody in a call signed for Kinesis.
+
+    Such a call gets Kinesis' error, in the encoding of Kinesis' clients.
+    """
+    return target.startswith("Kinesis_") or (
+        signed.service == "kinesis" and not target.startswith("DynamoDB_")
+    )
 
 
 def _length(scope: Scope, headers: Headers) -> int | None:
