@@ -145,3 +145,19 @@ def test_the_end_of_a_shards_records_costs_few_calls(
     assert isinstance(end.finding, Records)
     assert end.finding.end == last["SequenceNumber"]
     assert end.records == pytest.approx(3000, rel=0.1)
+
+
+def test_a_record_of_the_instant_itself_is_in_the_batch(
+    kinesis: Any, clock: ManualClock, prober: Callable[[int], ShardProber]
+) -> None:
+    put_every_second(kinesis, clock, 300, 10)
+    found = prober(100)
+    found.sample(at(150), 0.02)
+    end = found.end(at(155)).finding
+    assert isinstance(end, Records)
+    records = kinesis.get_records(
+        ShardIterator=kinesis.get_shard_iterator(
+            StreamName="s", ShardId=SHARD, ShardIteratorType="TRIM_HORIZON"
+        )["ShardIterator"]
+    )["Records"]
+    assert (end.end, end.is_before) == (records[1560]["SequenceNumber"], True)

@@ -12,7 +12,7 @@ import pytest
 
 from sparkinesis.errors import (
     LeaseLostError,
-    LeaseTableError,
+    LeaseTableNotFoundError,
     OptionError,
     SparkinesisError,
     StreamNotFoundError,
@@ -285,7 +285,7 @@ def test_what_could_not_be_moved_is_told(application: Make, stream: str) -> None
         (f"{FIRST}=12", {}, OptionError, f"12 is not a sequence number of {FIRST}"),
         (f"{FIRST}={{of the other}}", {}, OptionError, "is not a sequence number of"),
         ("latest", {"stream": "nope"}, StreamNotFoundError, "There is no stream 'nope'"),
-        ("latest", {"name": "nope"}, LeaseTableError, "There is no lease table 'nope'"),
+        ("latest", {"name": "nope"}, LeaseTableNotFoundError, "There is no lease table 'nope'"),
         ("latest", {"stream": "{wider}"}, OptionError, "is not of this stream"),
     ],
 )

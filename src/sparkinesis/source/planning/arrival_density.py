@@ -16,6 +16,13 @@ MIN_ERROR = 0.08
 """The assumed error of the records between two windows of the same density, as a share."""
 
 
+SURPRISE = 0.25
+"""The share by which a sample may differ from the expected density by chance."""
+
+SLOW_MS = 6 * 3_600_000
+"""The time in which a density may rise and fall again, as in the course of a day."""
+
+
 @dataclass(frozen=True, slots=True)
 class Window:
     """The weight of all records that arrived from ``start`` to ``end`` (epoch ms)."""
@@ -25,6 +32,9 @@ class Window:
     weight: float
     density: float
     """Weight per millisecond, used to estimate the time around the window."""
+    doubt: float = 1.0
+    """How wrong the densities of the time before this window may be, as a share: 1.0 until a sample
+    of that time was taken, then the difference between that sample and the density expected."""
 
     @property
     def span(self) -> float:
@@ -44,6 +54,24 @@ class Gap:
     curve: float = 0.0
     """The part of the error that shards of one course of a day have in common: what a straight line
     misses of a parabola that is flat at one end, a sixth of the difference."""
+    doubt: float = 0.0
+    """How wrong the density may be, as a share: a long time with the same density at both ends may
+    hold a day of many records, between two nights."""
+
+
+def add_sample(windows: Sequence[Window], new: Window) -> list[Window]:
+    """Return the windows with a sample of later records, which shows how well these were known."""
+    before = [window for window in windows if window.start <= new.start]
+    after = [window for window in windows if window.start > new.start]
+    if before and after:
+        last, following = before[-1], after[0]
+        share = (new.start - last.end) / max(following.start - last.end, 1.0)
+        expected = last.density + share * (following.density - last.density)
+        most = max(expected, new.density)
+        differ = abs(new.density - expected) / most if most else 0.0
+        doubt = differ if differ > SURPRISE else 0.0
+        new, after[0] = replace(new, doubt=doubt), replace(following, doubt=doubt)
+    return add_window([*before, *after], new)
 
 
 def add_window(windows: Sequence[Window], new: Window) -> list[Window]:
@@ -89,4 +117,6 @@ def gaps_until(windows: Sequence[Window], instant: float) -> Iterator[Gap]:
         reached = window.density + slope * (end - window.end)
         weight = (window.density + reached) / 2 * (end - window.end)
         differ = abs(following.density - window.density) * (end - window.end)
-        yield Gap(window.end, end, weight, max(differ / 4, MIN_ERROR * weight), differ / 6)
+        error = max(differ / 4, MIN_ERROR * weight)
+        doubt = following.doubt * min(1.0, length / SLOW_MS)
+        yield Gap(window.end, end, weight, error, differ / 6, doubt)

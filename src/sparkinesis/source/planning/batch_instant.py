@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeAlias, TypeVar
 
@@ -31,6 +31,9 @@ CURVE_TOLERANCE = 0.05
 
 SAMPLE_SHARE = 0.05
 """The size of a sample, as a share of the gap that it is taken in."""
+
+GOLDEN = 0.382
+"""The place of a sample in its gap. Halves, and halves of halves, could all be nights."""
 
 FILLED = 0.92
 """The weight from which on a batch is full enough: its instant is not improved any more."""
@@ -176,21 +179,33 @@ def _looks(
                 # At the end of the batch: if its instant stays, the sample shows the end, too.
                 yield key, SampleAt(ends[key] + 1, gap.weight * SAMPLE_SHARE)
             looked.add(key)
-    # The errors of gaps are independent, so their squares add up. The shards of a stream often have
-    # one course of a day, so what a straight line misses of it adds up, too.
-    gaps.sort(key=lambda item: item[1].error)
-    squares = list(itertools.accumulate(gap.error**2 for _, gap in gaps))
-    curves = list(itertools.accumulate(gap.curve for _, gap in gaps))
-    for (key, gap), square, curve in zip(
-        reversed(gaps), reversed(squares), reversed(curves), strict=True
-    ):
+    for key, gap in _unclear(gaps, total, 1.0 / len(surveys)):
+        if key not in looked:
+            looked.add(key)
+            yield key, _look_into(surveys[key], gap)
+
+
+def _unclear(gaps: Sequence[tuple[K, Gap]], total: float, share: float) -> Iterator[tuple[K, Gap]]:
+    """Yield the gaps without which the weight is known well enough, the worst ones first.
+
+    share: a shard's share of a batch, which a gap may hold however few records are at its ends.
+
+    The errors of gaps are independent, so their squares add up. The shards of a stream often have
+    one course of a day, so what a straight line misses of it adds up, too.
+    """
+
+    def curve_of(gap: Gap) -> float:
+        return max(gap.curve, max(gap.weight, share) * gap.doubt)
+
+    ranked = sorted(gaps, key=lambda item: max(item[1].error, curve_of(item[1])))
+    squares = itertools.accumulate(gap.error**2 for _, gap in ranked)
+    curves = itertools.accumulate(curve_of(gap) for _, gap in ranked)
+    for item, square, curve in reversed(list(zip(ranked, squares, curves, strict=True))):
         error = math.sqrt(square)
         is_known = error <= TOLERANCE and curve <= CURVE_TOLERANCE
         if is_known or total + max(error, curve) <= 1.0:
             return
-        if key not in looked:
-            looked.add(key)
-            yield key, _look_into(surveys[key], gap)
+        yield item
 
 
 def _look_into(survey: Survey, gap: Gap) -> Wanted:
@@ -200,8 +215,8 @@ def _look_into(survey: Survey, gap: Gap) -> Wanted:
         return ReadOn(survey.weight(gap.end) - survey.weights[-1])
     if _is_cheap(survey, gap):
         return ReadOn(gap.weight)
-    middle = gap.start + (gap.end - gap.start) / 2
-    return SampleAt(int(middle), gap.weight * SAMPLE_SHARE)
+    inside = gap.start + GOLDEN * (gap.end - gap.start)
+    return SampleAt(int(inside), gap.weight * SAMPLE_SHARE)
 
 
 def _is_cheap(survey: Survey, gap: Gap) -> bool:

@@ -25,7 +25,7 @@ from sparkinesis.errors import (
     ShardNotFoundError,
 )
 from sparkinesis.source.options.allowance import NO_LIMIT, Allowance
-from sparkinesis.source.planning.arrival_density import Window, add_window
+from sparkinesis.source.planning.arrival_density import Window, add_sample, add_window
 from sparkinesis.source.planning.batch_end import Finding, Finished, Quiet, Records
 from sparkinesis.source.planning.survey import (
     SAMPLE_LIMITS,
@@ -237,12 +237,18 @@ class ShardProber:
             arrivals = [_arrival_ms(record) for record in found.records]
             weights = self._weigh(found.records)
             for last in last_windows(instant, arrivals, weights, self._tip_ms):
-                self._windows = add_window(self._windows, last)
+                self._add_sample(last)
         elif window is not None:
-            self._windows = add_window(self._windows, window)
+            self._add_sample(window)
         else:
             self._is_bursty = True
         self._update()
+
+    def _add_sample(self, window: Window) -> None:
+        first = self._in_hand.window()
+        self._windows = add_sample([*filter(None, [first]), *self._windows], window)
+        if first is not None:
+            del self._windows[0]
 
     def _window_of(self, sample: _Sample) -> Window | None:
         arrivals = [_arrival_ms(record) for record in sample.records]
@@ -443,8 +449,8 @@ class ShardProber:
         return self._end_in_silence(instant)
 
     def _extended(self, sample: _Sample) -> _Sample:
-        """Return a sample with the records that follow, which replaces it: its cursor goes on."""
-        fetched = sample.cursor.fetch(FIRST_LIMIT)
+        """Return a sample of twice the size, which replaces the sample: its cursor goes on."""
+        fetched = sample.cursor.fetch(max(len(sample.records), SAMPLE_LIMITS[0]))
         self._note_end(sample.cursor, fetched)
         records = [*sample.records, *fetched.page.records]
         is_all = _is_last(sample.cursor, fetched)

@@ -23,7 +23,7 @@ MIN_BURSTS = 4
 SAMPLE_LIMITS = (100, 1_000)
 """The fewest and the most records of a sample."""
 
-MAX_SAMPLES = 10
+MAX_SAMPLES = 20
 """The most samples of a shard for one batch."""
 
 

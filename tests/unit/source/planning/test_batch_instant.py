@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkinesis.source.planning.arrival_density import Window, add_window
+from sparkinesis.source.planning.arrival_density import Window, add_sample, add_window
 from sparkinesis.source.planning.batch_instant import Choice, Reach, ReadOn, SampleAt, choose
 from sparkinesis.source.planning.survey import (
     SAMPLE_LIMITS,
@@ -101,12 +101,24 @@ def test_drift_takes_no_shard_further_than_it_may_be_read() -> None:
     assert choose({"b": surveys["b"]}, furthest).ends == {"b": 800}
 
 
-def test_after_ten_samples_the_records_are_counted() -> None:
+def test_records_behind_a_sample_are_not_found_by_reading_on_from_the_start() -> None:
+    windows = [Window(0, 10, 0.1, 0.01), Window(1000, 1010, 0.1, 0.0001)]
+    survey = Survey(list(range(10)), [0.01 * (n + 1) for n in range(10)], 9, windows, cheap=0.9)
+    wanted = choose({"a": survey}, Reach(2000, {"a": 2000})).wanted
+    assert isinstance(wanted["a"], ReadOn), "the gap behind the records in hand"
+    behind = Survey(
+        survey.arrivals, survey.weights, 9, [windows[0], Window(11, 1010, 0.2, 0.0004)], cheap=0.9
+    )
+    wanted = choose({"a": behind}, Reach(2000, {"a": 2000})).wanted
+    assert isinstance(wanted["a"], SampleAt)
+
+
+def test_after_twenty_samples_the_records_are_counted() -> None:
     windows = [Window(0, 10, 0.1, 0.01), Window(1000, 1010, 0.1, 0.0001)]
     hand = list(range(10))
     few, many = (
         Survey(hand, [0.01 * (n + 1) for n in hand], 9, windows, samples=samples)
-        for samples in (9, 10)
+        for samples in (19, 20)
     )
     limits = Reach(2000, {"a": 2000})
     assert isinstance(choose({"a": few}, limits).wanted["a"], SampleAt)
@@ -141,17 +153,22 @@ class Backlog:
         tip = self.arrivals[-1] + 1
         instant, size = sample_place(wanted.instant, wanted.weight, self.weight, last, tip)
         found, window = self.sample(instant, size)
-        if window is None:
-            found, window = self.sample(instant, SAMPLE_LIMITS[1])
+        while window is None and size < SAMPLE_LIMITS[1]:
+            size *= 2
+            found, window = self.sample(instant, size)
         self.samples += 1
         self.looked_at += len(found)
         if found and found[-1] is self.arrivals[-1]:
             for one in last_windows(instant, found, [self.weight] * len(found), tip):
-                self.windows = add_window(self.windows, one)
+                self.add(one)
         elif window is None:
             self.is_bursty = True
         else:
-            self.windows = add_window(self.windows, window)
+            self.add(window)
+
+    def add(self, window: Window) -> None:
+        if self.survey.windows:
+            self.windows = add_sample([self.survey.windows[0], *self.windows], window)[1:]
 
     def sample(self, instant: int, size: int) -> tuple[list[int], Window | None]:
         first = bisect.bisect_left(self.arrivals, instant)
@@ -221,6 +238,26 @@ def test_p6_a_sampled_batch_holds_the_limit_and_fills_it(
     assert taken >= 0.8 * limit or choice.instant == bound
     assert len(set(choice.ends.values())) == 1
     assert sum(backlog.looked_at for backlog in backlogs.values()) <= 0.5 * limit + FIRST * shards
+
+
+def test_p6_shards_of_one_course_of_a_day_do_not_exceed_the_limit_together() -> None:
+    """Each shard has few records at first, and more and more; straight lines miss the curve."""
+    for shards in (8, 32):
+        backlogs = {}
+        for n in range(shards):
+            rng = random.Random(n)
+            hours = sorted(
+                6 * math.acos(1 - 2 * rng.random()) / math.pi for _ in range(200_000 // shards)
+            )
+            backlogs[f"shard-{n:02}"] = Backlog(
+                [START + int(hour * 3_600_000) for hour in hours], 1 / 100_000
+            )
+        bound = min(backlog.arrivals[-1] for backlog in backlogs.values())
+        choice = plan(backlogs, bound)
+        taken = sum(
+            bisect.bisect_right(b.arrivals, choice.ends[shard]) for shard, b in backlogs.items()
+        )
+        assert 95_000 <= taken <= 105_000
 
 
 @pytest.mark.parametrize(
