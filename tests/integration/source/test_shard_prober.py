@@ -61,6 +61,14 @@ def put_every_second(kinesis: Any, clock: ManualClock, seconds: int, rate: int) 
         clock.advance(1000)
 
 
+def all_records(kinesis: Any) -> list[dict[str, Any]]:
+    begin = kinesis.get_shard_iterator(
+        StreamName="s", ShardId=SHARD, ShardIteratorType="TRIM_HORIZON"
+    )
+    page = kinesis.get_records(ShardIterator=begin["ShardIterator"])
+    return list(page["Records"])
+
+
 def at(second: float) -> int:
     return START_MS + int(second * 1000)
 
@@ -137,14 +145,23 @@ def test_the_end_of_a_shards_records_costs_few_calls(
     end = found.end(at(3899))
     after = len(list(server.kinesis.calls.select("GetShardIterator")))
     assert after - before <= 1
-    last = kinesis.get_records(
-        ShardIterator=kinesis.get_shard_iterator(
-            StreamName="s", ShardId=SHARD, ShardIteratorType="TRIM_HORIZON"
-        )["ShardIterator"]
-    )["Records"][-1]
+    last = all_records(kinesis)[-1]
     assert isinstance(end.finding, Records)
     assert end.finding.end == last["SequenceNumber"]
     assert end.records == pytest.approx(3000, rel=0.1)
+
+
+def test_the_end_is_after_the_last_record_of_an_extended_sample(
+    kinesis: Any, clock: ManualClock, prober: Callable[[int], ShardProber]
+) -> None:
+    put_every_second(kinesis, clock, 300, 10)
+    put(kinesis, "s", [b"x"] * 150, key="k")
+    clock.advance(600_000)
+    found = prober(100)
+    found.sample(at(300), 0.01)  # a hundred records of the burst, and then the rest
+    end = found.end(at(899)).finding
+    assert isinstance(end, Records)
+    assert end.end == all_records(kinesis)[-1]["SequenceNumber"]
 
 
 def test_a_record_of_the_instant_itself_is_in_the_batch(
@@ -155,9 +172,5 @@ def test_a_record_of_the_instant_itself_is_in_the_batch(
     found.sample(at(150), 0.02)
     end = found.end(at(155)).finding
     assert isinstance(end, Records)
-    records = kinesis.get_records(
-        ShardIterator=kinesis.get_shard_iterator(
-            StreamName="s", ShardId=SHARD, ShardIteratorType="TRIM_HORIZON"
-        )["ShardIterator"]
-    )["Records"]
+    records = all_records(kinesis)
     assert (end.end, end.is_before) == (records[1560]["SequenceNumber"], True)
