@@ -10,6 +10,8 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,15 @@ MODULE = [sys.executable, "-m", "sparkinesis.local"]
 
 def start(command: list[str], *options: str) -> subprocess.Popen[str]:
     return subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True)
+
+
+@contextmanager
+def ended(process: subprocess.Popen[str]) -> Iterator[None]:
+    """End the process although an assertion fails."""
+    try:
+        yield
+    finally:
+        process.terminate()
 
 
 def client(url: str, region: str) -> Any:
@@ -98,7 +109,7 @@ def status(url: str, host: str) -> int:
 
 def test_a_container_s_server_says_who_can_call_it() -> None:
     options = ("--bind", "0.0.0.0", "--host-name", "kinesis", "--host-name", "queue.test")
-    with start(COMMAND, "--port", "0", *options) as process:
+    with start(COMMAND, "--port", "0", *options) as process, ended(process):
         assert process.stdout is not None
         url = process.stdout.readline().strip()
         hosts = ("kinesis:4566", "queue.test", "localhost", "evil.example")
@@ -111,7 +122,7 @@ def test_a_container_s_server_says_who_can_call_it() -> None:
 
 
 def test_by_default_only_this_machine_reaches_the_server() -> None:
-    with start(COMMAND, "--port", "0") as process:
+    with start(COMMAND, "--port", "0") as process, ended(process):
         assert process.stdout is not None
         url = process.stdout.readline().strip()
         assert status(url, "kinesis") == 403

@@ -261,6 +261,13 @@ def test_a_signature_for_another_service_reaches_none(shared: LocalServer) -> No
     assert "nothing for 'iam'" in said
 
 
+def test_a_call_of_sts_has_a_limit(shared: LocalServer) -> None:
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    call = "Action=GetCallerIdentity&Version=2011-06-15&Token="
+    for size, expected in ((100_000, 200), (300_000, 413)):
+        assert send(shared, "POST", body=call + "x" * size, headers=form)[0] == expected
+
+
 def test_the_start_page_answers_people(shared: LocalServer) -> None:
     typed = {"Sec-Fetch-Site": "none"}
     assert send(shared, "GET", headers=typed)[0] == 200
