@@ -13,10 +13,10 @@ from sparkinesis.source.planning.batch_end import Records
 from sparkinesis.source.planning.shard_prober import ShardProber
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.position import TRIM_HORIZON
+from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord
 from sparkinesis.stream.reading.budget import Pace, ShardBudget
 from sparkinesis.stream.reading.retention import RetentionCheck
-from tests.streams import put
+from tests.streams import put, split
 
 START_MS = 1_790_000_000_000
 SHARD = "shardId-000000000000"
@@ -162,6 +162,24 @@ def test_the_end_is_after_the_last_record_of_an_extended_sample(
     end = found.end(at(899)).finding
     assert isinstance(end, Records)
     assert end.end == all_records(kinesis)[-1]["SequenceNumber"]
+
+
+def test_a_closed_shards_end_is_met_after_a_pause_in_which_its_iterator_expires(
+    server: LocalServer, kinesis: Any, clock: ManualClock, prober: Callable[[int], ShardProber]
+) -> None:
+    """No record is in hand, and the end comes after an empty page."""
+    put(kinesis, "s", [b"x"], key="k")
+    end = AfterRecord(all_records(kinesis)[-1]["SequenceNumber"])
+    split(kinesis, "s")
+    clock.advance(1000)
+    server.kinesis.empty_pages = 1
+    found = prober(100)
+    found.look(end, LIMIT)
+    assert found.at_tip
+    clock.advance(3_600_000)
+    found.meet_end()
+    assert found.is_finished
+    assert len(found.children) == 2
 
 
 def test_a_record_of_the_instant_itself_is_in_the_batch(

@@ -353,7 +353,9 @@ class ShardProber:
         try:
             self._fetch(limit)
         except ExpiredIteratorError:
-            self._cursor = self._open(AfterRecord(self._in_hand.numbers[-1]))
+            hand = self._in_hand
+            last = AfterRecord(hand.numbers[-1]) if hand else self._positions[0]
+            self._cursor = self._open(last)
             self._fetch(limit)
 
     def _fetch(self, limit: int) -> Fetched:
