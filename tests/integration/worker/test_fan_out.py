@@ -238,7 +238,7 @@ def test_the_wait_for_other_workers_ends_with_the_time_for_the_shutdown(
     make: Make, start: Start, kinesis: Any, stream: str
 ) -> None:
     """Two readings of the table, which the last worker waits for, are minutes apart here."""
-    options = {"failover_time": 3600.0}
+    options = {"failover_time": 200.0}
     worker = start(make(FanOutOptions(deregister=True), options=options))
     began = time.monotonic()
     assert worker.shutdown(1.0) is False
