@@ -36,6 +36,16 @@ def test_a_plan_sees_operation_stream_shard_ordinal_and_time(
     assert seen[1].time_ms == seen[0].time_ms + 5
 
 
+def test_a_plan_sees_the_stream_of_a_resource(kinesis: LocalKinesis, stream: Stream) -> None:
+    arn = "arn:aws:kinesis:us-east-1:123456789012:stream/s"
+    made = kinesis.call("RegisterStreamConsumer", StreamARN=arn, ConsumerName="app")
+    seen: list[Call] = []
+    kinesis.faults = seen.append
+    for resource in (arn, made["Consumer"]["ConsumerARN"]):
+        kinesis.call("ListTagsForResource", ResourceARN=resource)
+    assert [call.stream for call in seen] == ["s", "s"]
+
+
 def test_an_injected_error_has_no_effect_on_the_stream(
     kinesis: LocalKinesis, stream: Stream
 ) -> None:

@@ -47,6 +47,10 @@ class Region:
             return None
         return stream
 
+    def forget_deleted(self, now: int) -> None:
+        """Drop the streams whose deletion is complete, and their records."""
+        self.all_streams(now)
+
     def all_streams(self, now: int) -> list[Stream]:
         """Return all streams, by name, with what is due applied."""
         found = [self.stream(name, now) for name in sorted(self.streams)]

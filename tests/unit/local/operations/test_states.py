@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -255,6 +257,24 @@ def test_a_stream_that_is_deleted_while_it_is_created_never_becomes_active(
     clock.advance(1)
     with refused("ResourceNotFoundException"):
         status(slow)
+
+
+def test_a_stream_that_is_gone_leaves_no_records_in_memory(
+    active: Stream, slow: LocalKinesis, clock: ManualClock
+) -> None:
+    active.put("x")
+    gone = weakref.ref(slow._regions["us-east-1"].streams["s"])
+    active("DeleteStream")
+    clock.advance(1000)
+    slow.call("CreateStream", StreamName="other", ShardCount=1)
+    gc.collect()
+    assert gone() is None
+    clock.advance(1000)
+    slow.stream_delay_ms = 0
+    gone = weakref.ref(slow._regions["us-east-1"].streams["other"])
+    slow.call("DeleteStream", StreamName="other")
+    gc.collect()
+    assert gone() is None
 
 
 def test_subscriptions_end_when_the_stream_is_deleted(active: Stream, slow: LocalKinesis) -> None:
