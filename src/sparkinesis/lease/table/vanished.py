@@ -6,19 +6,16 @@ worker created the table again, it would silently skip all records that are stil
 
 from __future__ import annotations
 
-import threading
-
 from sparkinesis.errors import LeaseTableNotFoundError
 from sparkinesis.lease.table.address import TableAddress
 
-_lock = threading.Lock()
 _vanished: set[tuple[str, str | None, str | None]] = set()
+"""Name, region and endpoint of each. One operation on a set is atomic, so it needs no lock."""
 
 
 def note_vanished(table: TableAddress) -> LeaseTableNotFoundError:
     """Note for the rest of this process that the table was deleted; return the error to raise."""
-    with _lock:
-        _vanished.add(_place(table))
+    _vanished.add(_place(table))
     return LeaseTableNotFoundError(
         f"The {table} was deleted while this process used it. This process does not create it "
         "again: the application would begin anew at its initial position (by default at the latest "
@@ -30,9 +27,7 @@ def note_vanished(table: TableAddress) -> LeaseTableNotFoundError:
 
 def require_not_vanished(table: TableAddress) -> None:
     """Raise `LeaseTableNotFoundError` if the table was deleted while this process used it."""
-    with _lock:
-        has_vanished = _place(table) in _vanished
-    if has_vanished:
+    if _place(table) in _vanished:
         raise note_vanished(table)
 
 
