@@ -266,3 +266,8 @@ class History:
     """The seconds until all faults end."""
     patience: float = 400.0
     """The maximum of seconds from then on until everything is in order."""
+
+    @property
+    def is_automatic(self) -> bool:
+        """True if the worker checkpoints what record processors do not."""
+        return any(name in self.options for name in ("checkpoint_seconds", "checkpoint_records"))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 from tests.simulation import checkpoint_rules, costs, delivery, lease_rules, memory, order
 from tests.simulation.fan_out import FAN_OUT
+from tests.simulation.relaxed_rules import RELAXED
 from tests.simulation.world import World
 
 Invariant = Callable[[World], Iterator[str]]
@@ -45,6 +46,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     costs.shards_are_not_read_too_fast,
     costs.leases_are_renewed_together,
     *FAN_OUT,
+    *RELAXED,
 )
 
 

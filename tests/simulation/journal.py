@@ -34,6 +34,8 @@ class Journal:
     """The time at which each record was first given to a record processor, by shard and place."""
     processed: dict[str, float] = field(default_factory=dict)
     """The time at which a processor last finished a record, by the record's data."""
+    first_processed: dict[str, float] = field(default_factory=dict)
+    """The time at which a processor first finished a record, or said so by a checkpoint."""
     dead_letters: set[str] = field(default_factory=set)
     """The data of records that a dead-letter target has taken."""
     claims: dict[str, ExtendedSequenceNumber] = field(default_factory=dict)

@@ -24,6 +24,8 @@ def keys_keep_their_order(world: World) -> Iterator[str]:
     """
     if world.table_writers.operators or world.table_writers.deleted:
         return
+    if not world.options.parents_first:
+        return
     if any(entry.what == "resets" for entry in world.journal.entries):
         return
     given = _first_given(world)
@@ -92,8 +94,10 @@ def parents_come_first(world: World) -> Iterator[str]:
     after the check, and the shard's reader learns of it by its own lease, which is reset as well.
     Two workers that start at once, not at the start of all shards, may have seen two lists of open
     shards: each creates leases of its own, and the leases between the older and newer shards follow
-    later.
+    later. With ``parents_first=False``, nobody waits.
     """
+    if not world.options.parents_first:
+        return
     rows: dict[str, tuple[float, bool | None]] = {}
     changes = [
         (write.at, write.key, None if after is None else after.is_finished)

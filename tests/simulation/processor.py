@@ -44,6 +44,8 @@ class SimulatedProcessor(RecordProcessor):
         self._policy = history.on_error
         self._faults_end = history.duration
         self._options = history.options
+        self._is_automatic = history.is_automatic
+        """True if the worker checkpoints what this processor does not."""
         self._leaves = leaves
         self._scheduler = journal.scheduler
         self._is_busy = False
@@ -78,6 +80,8 @@ class SimulatedProcessor(RecordProcessor):
             self._done(records)
             self._write("processed", places)
             self._last = records[-1].position
+            if self._is_automatic:
+                self._journal.claim(self._shard, self._last)
         return None
 
     def _process_all(self, records: list[UserRecord], checkpointer: Checkpointer) -> None:
@@ -154,7 +158,8 @@ class SimulatedProcessor(RecordProcessor):
             self._journal.claim(self._shard, ExtendedSequenceNumber("SHARD_END"))
             if self._scheduler.rng.random() < self._behaviour.fail:
                 raise SimulatedFailureError
-            checkpointer.checkpoint()
+            if self._behaviour.checkpoint_at_shutdown or not self._is_automatic:
+                checkpointer.checkpoint()
 
         self._call("shard_ended", None, end)
 
@@ -174,7 +179,10 @@ class SimulatedProcessor(RecordProcessor):
 
     def _done(self, records: list[UserRecord]) -> None:
         now = self._scheduler.now
-        self._journal.processed.update((record.data.decode(), now) for record in records)
+        for record in records:
+            data = record.data.decode()
+            self._journal.processed[data] = now
+            self._journal.first_processed.setdefault(data, now)
 
     def _write(self, what: str, about: object = None) -> None:
         self._journal.write(self._shard, what, about, self._reader)

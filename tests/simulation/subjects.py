@@ -7,6 +7,13 @@ from typing import Any
 from tests.simulation.query.subject import SUBJECT as QUERIES
 from tests.simulation.ranges.subject import RANGES
 from tests.simulation.subject import Subject
-from tests.simulation.workers import AWAY, SUBSCRIBERS, WORKERS
+from tests.simulation.workers import AWAY, RELAXED, SUBSCRIBERS, WORKERS
 
-SUBJECTS: tuple[Subject[Any], ...] = (WORKERS, SUBSCRIBERS, AWAY, QUERIES, RANGES)
+SUBJECTS: tuple[Subject[Any], ...] = (
+    WORKERS,
+    SUBSCRIBERS,
+    AWAY,
+    RELAXED,
+    QUERIES,
+    RANGES,
+)

@@ -10,6 +10,8 @@ from tests.simulation.invariants import check
 from tests.simulation.logs import quiet_logging
 from tests.simulation.outage_bugs import AWAY_BUGS
 from tests.simulation.outages import away_histories, rough_away
+from tests.simulation.relaxed import relaxed_histories, rough_relaxed
+from tests.simulation.relaxed_bugs import RELAXED_BUGS
 from tests.simulation.rough import rough_history
 from tests.simulation.story import tell
 from tests.simulation.subject import Outcome, Subject
@@ -42,4 +44,13 @@ SUBSCRIBERS: Subject[History] = Subject(
 
 AWAY: Subject[History] = Subject(
     "record processors that were away", away_histories, rough_away, play, tell, AWAY_BUGS
+)
+
+RELAXED: Subject[History] = Subject(
+    "record processors that checkpoint automatically, or need no order",
+    relaxed_histories,
+    rough_relaxed,
+    play,
+    tell,
+    RELAXED_BUGS,
 )

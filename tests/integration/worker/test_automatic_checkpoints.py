@@ -76,6 +76,25 @@ def test_a_quiet_shard_is_checkpointed_in_time(
     assert journal.data() == [b"1", b"2", b"3", b"4", b"5"]
 
 
+@pytest.mark.parametrize("retrieval", ["polling"])  # fan-out may give all in one batch
+def test_a_batch_that_waits_to_be_tried_again_keeps_no_other_waiting(
+    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
+) -> None:
+    def fail(batch: Any, checkpointer: Any) -> None:
+        if any(record.data == b"4" for record in batch.records):
+            raise ValueError("bad")
+
+    numbers = put_numbers(kinesis, stream, 1, 4)
+    start(
+        application(
+            processor=lambda: Silent(journal, on_records=fail),
+            on_error=Retry(base=NEVER, cap=NEVER),
+            options={"checkpoint_seconds": pace.seconds(1.0), "max_records": 1},
+        )
+    )
+    wait_for_row(application, numbers[2])
+
+
 @pytest.mark.parametrize("option", ["checkpoint_seconds", "checkpoint_records", None])
 def test_a_shutdown_checkpoints_what_was_processed(
     application: Make,

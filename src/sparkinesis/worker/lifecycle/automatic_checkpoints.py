@@ -13,6 +13,9 @@ from sparkinesis.worker.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.options import WorkerOptions
 
+_AT_ONCE = 0.001
+"""Seconds that are not worth a wait: a clock may not show the end of a shorter one."""
+
 
 class AutomaticCheckpoints:
     """The automatic checkpoints of one shard. For the thread of the shard's consumer.
@@ -55,7 +58,8 @@ class AutomaticCheckpoints:
             return 0.0
         if self._since is None or self._seconds is None:
             return None
-        return max(0.0, self._since + self._seconds - self._clock())
+        left = self._since + self._seconds - self._clock()
+        return left if left > _AT_ONCE else 0.0
 
     def processed(self, batch: RecordBatch, since: float) -> None:
         """Note a batch that was processed without error, or given up; ``since``: the call began."""

@@ -143,7 +143,7 @@ class Deliverer:
                 return 0.0
         room = self.automatic.room
         if room is not None and len(batch) > room:
-            self._queue.insert(1, replace(attempt, batch=batch.slice(room, len(batch))))
+            self._queue.insert(1, _Attempt(batch.slice(room, len(batch))))
             batch = batch.slice(0, room)
             attempt = self._queue[0] = replace(attempt, batch=batch)
         if len(batch):
@@ -183,8 +183,7 @@ class Deliverer:
         self._queue.popleft()
         if len(batch):
             self._done = batch.last
-            if not self._checkpointer.is_reset:
-                self.automatic.processed(batch, self._settings.clock() if since is None else since)
+            self.automatic.processed(batch, self._settings.clock() if since is None else since)
 
     def _take_back(self) -> None:
         """Forbid checkpoints of the current batch, and drop the rows that it wrote to sinks."""

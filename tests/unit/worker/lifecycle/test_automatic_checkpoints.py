@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
@@ -13,6 +15,7 @@ from sparkinesis.lease.lease import Lease, PendingCheckpoint
 from sparkinesis.worker.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.on_error import OnError, Retry, Skip
+from sparkinesis.worker.processor import ProcessorShard
 from tests.unit.worker.lifecycle.test_delivery import SHARD, Shard
 
 SLOW = 3.0
@@ -28,6 +31,9 @@ class Written:
 
     def is_held(self) -> bool:
         return True
+
+    def require_held(self, doing: str) -> None:
+        """It is held."""
 
     def checkpoint(self, at: Any, timestamp_ms: int | None = None, **more: Any) -> None:
         self.places.append(at.sequence_number)
@@ -112,6 +118,14 @@ def test_what_is_processed_waits_no_longer_than_it_may_also_without_more_records
     assert shard.written.places == ["4", "5"]
 
 
+def test_a_wait_that_no_clock_shows_is_none() -> None:
+    shard = Automatic(Retry(), checkpoint_seconds=10.0)
+    shard.add(1)
+    shard.step()
+    shard.setting.now += 10.0 - 1e-9
+    assert shard.due_in() == 0.0
+
+
 def test_0_seconds_means_after_each_batch() -> None:
     shard = Automatic(Retry(), checkpoint_seconds=0)
     for n in (1, 3):
@@ -184,6 +198,60 @@ def test_a_checkpoint_within_a_batch_leaves_the_rest_to_count() -> None:
     shard.add(3, 4, 5)
     shard.step_all()
     assert shard.written.places == ["1", "4"]
+
+
+def test_a_checkpoint_within_a_later_batch_covers_those_before_it() -> None:
+    shard = Automatic(Retry(), takes=SLOW, checkpoint_records=4, checkpoint_seconds=100.0)
+    shard.processor.checkpoint_at = "3"
+    shard.add(1, 2)
+    shard.add(3, 4)
+    shard.step_all()
+    assert shard.due_in() == 100.0 - SLOW, "from the beginning of the call that processed 4"
+    shard.add(*range(5, 10))
+    shard.step_all()
+    assert shard.sizes == [2, 2, 3, 2]
+    assert shard.written.places == ["3", "7"]
+
+
+def test_a_sink_that_is_due_is_a_reason(tmp_path: Path) -> None:
+    shard = Automatic(Retry(), checkpoint_records=1000)
+    start = ExtendedSequenceNumber("TRIM_HORIZON")
+    place = ProcessorShard(SHARD, "app", "s", "w", start, sinks=shard.checkpointer.sinks)
+    sink = place.sink(tmp_path, pa.schema([("n", pa.int64())]), max_bytes=24)
+    process = shard.processor.process_records
+
+    def write(batch: RecordBatch, checkpointer: Checkpointer) -> None:
+        process(batch, checkpointer)
+        sink.write([{"n": n} for n in range(len(batch))])
+
+    shard.processor.process_records = write  # type: ignore[method-assign]
+    shard.add(1, 2)
+    shard.step_all()
+    assert shard.written.places == []
+    shard.add(3, 4)
+    shard.step_all()
+    assert shard.written.places == ["4"]
+    assert sink.buffered_rows == 0
+
+
+def test_a_reset_removes_what_was_prepared() -> None:
+    shard = Automatic(Retry(), checkpoint_records=2)
+    process = shard.processor.process_records
+
+    def move(batch: RecordBatch, checkpointer: Checkpointer) -> None:
+        process(batch, checkpointer)
+        checkpointer.prepare()
+        checkpointer.reset("TRIM_HORIZON")
+
+    shard.processor.process_records = move  # type: ignore[method-assign]
+    shard.add(1)
+    shard.step()
+    assert shard.checkpointer.take_reset() is not None
+    shard.deliverer.clear()
+    shard.processor.process_records = process  # type: ignore[method-assign]
+    shard.add(1, 2)
+    shard.step_all()
+    assert shard.written.places == ["TRIM_HORIZON", "2"]
 
 
 @pytest.mark.parametrize("end", ["checkpoint", "drop"])
