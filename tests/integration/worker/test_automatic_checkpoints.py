@@ -89,7 +89,12 @@ def test_a_batch_that_waits_to_be_tried_again_keeps_no_other_waiting(
         application(
             processor=lambda: Silent(journal, on_records=fail),
             on_error=Retry(base=NEVER, cap=NEVER),
-            options={"checkpoint_seconds": pace.seconds(1.0), "max_records": 1},
+            # Pages that are fetched ahead wake the shard, so they must have come before.
+            options={
+                "checkpoint_seconds": pace.seconds(2.0),
+                "max_records": 1,
+                "max_pages_ahead": 1,
+            },
         )
     )
     wait_for_row(application, numbers[2])
