@@ -122,7 +122,9 @@ def leases_begin_where_they_should(world: World) -> Iterator[str]:
         if position == "latest":
             begins = name == "LATEST" and instant_ms is not None
             slack = slack_ms(world)
-            if begins and instant_ms is not None and is_empty:
+            # An operator's leases may have no instant: the next one that is created fixes it.
+            is_first = is_empty or not instants - {None}
+            if begins and instant_ms is not None and is_first:
                 begins = ms(first_at) - slack <= instant_ms <= ms(write.at) + slack
                 instants.add(instant_ms)
             begins = begins and instant_ms in instants
