@@ -101,16 +101,20 @@ def leases_begin_where_they_should(world: World) -> Iterator[str]:
     first_at = next(iter(world.fleet.started_at.values()), 0.0)
     instants: set[int | None] = set()
     rows: set[str] = set()
+    workers_begin = True
     for write, before, after in world.leases():
-        is_empty = not rows
+        # A worker may have found an empty table a moment before an operator filled it.
+        is_first = not rows or workers_begin
         rows.add(write.key)
         if after is None:
             rows.discard(write.key)
             continue
         if write.by in world.table_writers.operators:
-            instants.add(after.timestamp_ms)
+            # The lease of a child is at its beginning, and has the instant of the reset as well.
+            instants.add(after.began_ms)
         if before is not None or write.by in world.table_writers.operators:
             continue
+        workers_begin = False
         shard = world.producer.shards[write.key]
         if set(after.parent_ids) != set(shard.parents):
             yield f"the lease {write.key} was created with the parents {after.parent_ids}"
@@ -122,8 +126,6 @@ def leases_begin_where_they_should(world: World) -> Iterator[str]:
         if position == "latest":
             begins = name == "LATEST" and instant_ms is not None
             slack = slack_ms(world)
-            # An operator's leases may have no instant: the next one that is created fixes it.
-            is_first = is_empty or not instants - {None}
             if begins and instant_ms is not None and is_first:
                 begins = ms(first_at) - slack <= instant_ms <= ms(write.at) + slack
                 instants.add(instant_ms)
