@@ -113,7 +113,6 @@ def parents_come_first(world: World) -> Iterator[str]:
     done: set[str] = set()
     position = 0
     all_from_the_start = world.history.initial_position == "trim_horizon"
-    retention = world.producer.stream.retention_hours * 3600
     for entry in world.journal.entries:
         if entry.what != "initialize":
             continue
@@ -126,7 +125,8 @@ def parents_come_first(world: World) -> Iterator[str]:
         for parent in world.producer.shards[entry.shard].parents:
             _, is_finished = rows.get(parent, (0.0, None))
             closed_ms = world.producer.shards[parent].closed_ms or 0
-            is_kept = closed_ms > ms(entry.at) - retention * 1000
+            # A retention period that was shorter for a while has removed the shard for ever.
+            is_kept = closed_ms > world.producer.horizon_ms(ms(entry.at))
             is_missing = (
                 parent not in done | world.table_writers.deleted
                 and all_from_the_start

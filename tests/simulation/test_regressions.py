@@ -194,6 +194,47 @@ KEPT = {
         duration=93_800.0,
         patience=1600.0,
     ),
+    # The finished lease of a shard that had expired was cleaned up before an audit made those of
+    # the shards that were left. The application began anew: nobody told of the records that were
+    # gone, and LATEST passed over those that were there.
+    **{
+        f"all shards between the first and the present ones expire, {position}": History(
+            shards=1,
+            events=(
+                (0.0, Start(0)),
+                (1.0, Put(0, 3)),
+                (30.0, Crash(0)),
+                (40.0, Split(0.0)),
+                (50.0, Split(0.0)),
+                (51.0, Split(0.99)),
+                *((1000.0 + key, Put(key, 2)) for key in range(8)),
+                *((80_000.0 + key, Put(key, 2)) for key in range(8)),
+                (97_200.0, Start(0)),
+            ),
+            options={"idle_time": 2.0, "audit_interval": 20.0, "cleanup_interval": 15.0},
+            initial_position=position,
+            duration=97_300.0,
+        )
+        for position in ("latest", "trim_horizon")
+    },
+    # The same, but a shard in between was left, whose children got their leases from it.
+    "some shards between the first and the present ones expire": History(
+        shards=1,
+        events=(
+            (0.0, Start(0)),
+            (1.0, Put(0, 3)),
+            (30.0, Crash(0)),
+            (40.0, Split(0.0)),
+            (50.0, Split(0.99)),
+            *((1000.0 + key, Put(key, 2)) for key in range(8)),
+            (70_000.0, Split(0.0)),
+            *((80_000.0 + key, Put(key, 2)) for key in range(8)),
+            (97_200.0, Start(0)),
+        ),
+        options={"idle_time": 2.0, "audit_interval": 20.0, "cleanup_interval": 15.0},
+        initial_position="trim_horizon",
+        duration=97_300.0,
+    ),
     # A hand deleted a lease, and its shard was merged before anybody had noticed: the other parent
     # waited for that lease for ever, which no audit missed, as the merged shard had one.
     "a lease is deleted, and its shard merged at once": History(

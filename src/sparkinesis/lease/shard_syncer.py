@@ -11,7 +11,7 @@ from sparkinesis.lease.extended_sequence_number import AT_TIMESTAMP, ExtendedSeq
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.audit import Confidence, find_hole, missing_hash_ranges
-from sparkinesis.lease.rules.cleanup import deletable
+from sparkinesis.lease.rules.cleanup import audit_needs_them, deletable
 from sparkinesis.lease.rules.early_children import early_children
 from sparkinesis.lease.rules.java import java_kcl_may_read
 from sparkinesis.lease.rules.leader import leader
@@ -314,6 +314,8 @@ class ShardSyncer:
             if lease.is_finished and not lease.child_ids and children:
                 self._table.add_children(lease, children)
         remaining = self._table.single_stream_leases(consistent=True)
+        if audit_needs_them(remaining):
+            return
         for lease in deletable(remaining, shards):
             if self._table.delete(lease):
                 _log.info(

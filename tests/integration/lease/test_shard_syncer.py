@@ -13,6 +13,7 @@ import pytest
 
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
+from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.rules.lease_start import new_lease
 from sparkinesis.lease.shard_syncer import ShardSyncer, ShardSyncSettings
@@ -230,6 +231,45 @@ def test_a_shard_whose_children_have_all_expired_is_done(
     held = LeaseRenewer(table, "me", 1000, time).hold(table.take(gone, "me"))
     assert ended.shard_syncer.create_child_leases(held, ())
     assert held.lease.child_ids == ()
+
+
+@pytest.mark.parametrize("initial", [LATEST, TRIM_HORIZON])
+def test_a_lease_that_tells_when_the_application_began_stays_until_an_audit_has_read_it(
+    server: LocalServer, table: LeaseTable, time: ManualTime, initial: InitialPosition
+) -> None:
+    """All shards between that lease's and the present ones expired while no worker ran."""
+    name, kinesis = f"s-{uuid.uuid4().hex[:8]}", server.client("kinesis")
+    kinesis.create_stream(StreamName=name, ShardCount=2)
+    client = StreamClient(StreamAddress(name, None, "us-east-1", server.endpoint_url))
+    began_ms = client.list_shards()[1] - 40 * 3_600_000
+    gone = new_lease(Shard("shardId-gone", (), False, (0, 2**128 - 1)), initial, made_ms=began_ms)
+    application_ms = began_ms if initial is LATEST else None
+    finished = replace(
+        gone, checkpoint=ExtendedSequenceNumber(SHARD_END), application_ms=application_ms
+    )
+    table.create(finished)
+    shard_syncer = ShardSyncer(
+        client, table, "me", initial=initial, settings=SYNC, clock=time, wait=lambda _: None
+    )
+
+    def step(*deleted: Lease) -> dict[str, Lease]:
+        """``deleted``: leases that the worker's last look at the table still showed."""
+        time.now += SYNC.cleanup_interval
+        shard_syncer.step([*table.leases(), *deleted])
+        return {lease.key: lease for lease in table.leases()}
+
+    assert set(step(replace(gone, key="another"))) == {finished.key}
+    while len(leases := step()) == 1:
+        assert set(leases) == {finished.key}
+    assert time.now == 1000 + SYNC.audit_interval * SYNC.audit_confidence
+    made = {key: lease for key, lease in leases.items() if key != finished.key}
+    assert len(made) == 2
+    for lease in made.values():
+        if initial is LATEST:
+            assert (lease.timestamp_ms, lease.application_ms) == (began_ms, began_ms)
+        else:
+            assert (lease.made_ms, lease.known) == (began_ms, None)
+    assert set(step()) == set(made), "nobody needs the finished lease any more"
 
 
 @pytest.mark.parametrize("initial", ["instant", "latest"])

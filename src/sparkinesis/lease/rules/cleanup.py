@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from sparkinesis.lease.extended_sequence_number import AT_TIMESTAMP, TRIM_HORIZON
 from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.rules.audit import find_hole
 from sparkinesis.stream.shard import Lineage, Shard
 
 
@@ -26,6 +27,16 @@ def deletable(leases: Iterable[Lease], listed_shards: Iterable[Shard] | None) ->
         if lease.is_finished
         and (_is_passed_on(lease, leased, lineage) or _is_expired(lease, leased, lineage))
     ]
+
+
+def audit_needs_them(leases: Iterable[Lease]) -> bool:
+    """Return True if an audit needs the finished leases: some hash keys have no unfinished lease.
+
+    The missing leases begin where the application began, and only a finished lease may tell when
+    that was. A table without it looks like one of a new application: no loss is reported, and
+    LATEST skips what nobody has read. (A KCL deletes the lease, and begins anew.)
+    """
+    return find_hole(leases) is not None
 
 
 def _is_passed_on(lease: Lease, leased: dict[str, Lease], lineage: Lineage) -> bool:

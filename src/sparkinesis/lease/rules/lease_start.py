@@ -187,13 +187,23 @@ def lease_start(
     if initial is TRIM_HORIZON:
         # All records that were kept when the application began are wanted.
         made_ms = min((one.made_ms for one in leases if one.made_ms is not None), default=None)
-        known = ANY_AGE if made_ms is None else None
+        known = ANY_AGE if made_ms is None or any(map(_is_of_unknown_age, leases)) else None
         return LeaseStart(initial, None, first_ms, made_ms or now_ms, known)
     if first_ms:
         return LeaseStart(initial, first_ms, first_ms, now_ms)
     if first_ms is None and _is_unread(leases, shards):
         return LeaseStart(initial, now_ms, now_ms, now_ms, is_now=True)
     return LeaseStart(TRIM_HORIZON, None, first_ms, now_ms, ANY_AGE)
+
+
+def _is_of_unknown_age(lease: Lease) -> bool:
+    """Return True if a lease without an instant may be older than all leases that have one.
+
+    A KCL or an older version made it, or a worker at a shard's end whose time is unknown. A lease
+    of a shard without parents that nobody has begun to read belongs to a first start.
+    """
+    has_begun = lease.checkpoint.is_shard_end or not lease.checkpoint.is_sentinel
+    return lease.made_ms is None and (has_begun or bool(lease.parent_ids))
 
 
 def _is_unread(leases: Iterable[Lease], shards: Iterable[Shard]) -> bool:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.rules.cleanup import deletable
+from sparkinesis.lease.rules.cleanup import audit_needs_them, deletable
 from sparkinesis.lease.rules.lease_start import lease_start, new_lease
 from sparkinesis.lease.rules.shard_sync import (
     leases_for_partial_table,
@@ -19,6 +19,7 @@ from sparkinesis.lease.rules.shard_sync import (
     plan_children,
 )
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, InitialPosition
+from sparkinesis.stream.routing import MAX_HASH_KEY
 from sparkinesis.stream.shard import Lineage, Shard
 
 
@@ -84,6 +85,15 @@ def test_a_listing_that_is_behind_does_not_make_young_shards_old() -> None:
     assert deletable([parent, lease("2", "TRIM_HORIZON", "1")], listed) == []
     # So it is if a younger one is listed: by another page, which is not behind.
     assert deletable([grandparent, parent, child, open_], [*listed, Shard("9")]) == [grandparent]
+
+
+def test_an_audit_needs_finished_leases_while_hash_keys_have_no_reader() -> None:
+    ended = replace(PARENT, hash_range=(0, MAX_HASH_KEY))
+    low = replace(lease("1", "TRIM_HORIZON"), hash_range=(0, 9))
+    high = replace(lease("2", "5"), hash_range=(10, MAX_HASH_KEY))
+    assert audit_needs_them([ended])
+    assert audit_needs_them([ended, low])
+    assert not audit_needs_them([ended, low, high])
 
 
 class Life:

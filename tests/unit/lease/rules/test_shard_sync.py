@@ -262,6 +262,30 @@ def test_a_missing_shard_begins_at_the_first_instant_or_with_its_first_record(
         )
 
 
+MADE = NOW - 900_000
+
+
+@pytest.mark.parametrize(
+    ("beside", "known"),
+    [
+        # A first start that died: its leases are as old as the one with the instant.
+        (lease("0", "TRIM_HORIZON"), None),
+        (lease("0", "7", made_ms=MADE), None),
+        # A KCL's leases, or those of a shard's end whose time nobody knows, may be older.
+        (lease("0", "7"), ANY_AGE),
+        (lease("0", SHARD_END), ANY_AGE),
+        (lease("0", "TRIM_HORIZON", "8"), ANY_AGE),
+    ],
+)
+def test_a_missing_shard_may_have_lost_records_of_any_age_if_some_lease_has_no_instant(
+    beside: Lease, known: AtTimestamp | None
+) -> None:
+    rows = [beside, lease("1", "TRIM_HORIZON", made_ms=NOW - 1000)]
+    begin = lease_start(rows, graph("0 1 2<8"), TRIM_HORIZON, NOW)
+    assert begin.known == known
+    assert begin.may_have_lost(NOW, 86_400_000) == (known == ANY_AGE or beside.made_ms == MADE)
+
+
 def test_a_table_without_any_instant_tells_none() -> None:
     assert application_start_ms([lease("0"), lease("1", "TRIM_HORIZON")]) is None
 
