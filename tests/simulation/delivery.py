@@ -184,12 +184,15 @@ def stopped_shards_are_left_alone(world: World) -> Iterator[str]:
 def _let_go(world: World) -> Iterator[tuple[Entry, bool, float | None]]:
     """Yields each ``lease_lost``: its entry, if shutdown was requested, time of the release."""
     releases: dict[tuple[str, str], list[float]] = {}
+    takes: dict[tuple[str, str], list[float]] = {}
     for write, before, after in world.leases():
         if before is None or after is None or write.by not in world.fleet.worker_ids:
             continue
         name = world.fleet.worker_ids[write.by]
         if before.actual_owner == name != after.actual_owner:
             releases.setdefault((write.by.name, write.key), []).append(write.at)
+        elif before.actual_owner != name == after.actual_owner:
+            takes.setdefault((write.by.name, write.key), []).append(write.at)
     begun: dict[int, Entry] = {}
     asked: set[int] = set()
     ended: set[int] = set()
@@ -208,6 +211,8 @@ def _let_go(world: World) -> Iterator[tuple[Entry, bool, float | None]]:
     for first, last in found:
         times = releases.get((first.process, first.shard), [])
         again = [at for at in beginnings[first.process, first.shard] if at > first.at]
+        # Who takes the lease once more may release it before its processor begins.
+        again += [at for at in takes.get((first.process, first.shard), []) if at > last.at]
         # A release that was sent arrives a little later.
         until = min([last.at + 1.0, *again])
         mine = [at for at in times if first.at <= at <= until]
