@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 MIN_ERROR = 0.08
 """The assumed error of the records between two windows of the same density, as a share."""
 
-
 SURPRISE = 0.25
 """The share by which a sample may differ from the expected density by chance."""
 
