@@ -226,29 +226,25 @@ class ShardProber:
         `sample_place`, which keeps it out of the service's future, too.
         """
         mean = self._in_hand.weights[-1] / len(self._in_hand)
-        last = self._windows[-1] if self._windows else self._in_hand.window()
-        instant, size = sample_place(instant, weight, mean, last, self._tip_ms)
+        known = self.survey.windows
+        instant, size = sample_place(
+            instant, weight, mean, known[-1] if known else None, self._tip_ms
+        )
         found = self._jump(instant, size)
-        window = self._window_of(found)
-        while window is None and not found.is_all and len(found.records) < SAMPLE_LIMITS[1]:
+        window: Window | None = None
+        while not found.is_all and (window := self._window_of(found)) is None:
+            if len(found.records) >= SAMPLE_LIMITS[1]:
+                self._is_bursty = True
+                break
             found = self._extended(found)
-            window = self._window_of(found)
+        new: Sequence[Window] = [] if window is None else [window]
         if found.is_all:
             arrivals = [_arrival_ms(record) for record in found.records]
-            weights = self._weigh(found.records)
-            for last in last_windows(instant, arrivals, weights, self._tip_ms):
-                self._add_sample(last)
-        elif window is not None:
-            self._add_sample(window)
-        else:
-            self._is_bursty = True
+            new = last_windows(instant, arrivals, self._weigh(found.records), self._tip_ms)
+        for one in new:
+            known = add_sample(known, one)
+        self._windows = list(known[1:])  # the first one is that of the records in hand
         self._update()
-
-    def _add_sample(self, window: Window) -> None:
-        first = self._in_hand.window()
-        self._windows = add_sample([*filter(None, [first]), *self._windows], window)
-        if first is not None:
-            del self._windows[0]
 
     def _window_of(self, sample: _Sample) -> Window | None:
         arrivals = [_arrival_ms(record) for record in sample.records]
