@@ -6,15 +6,15 @@ an hour old; half of the records are in a tenth of the shards.
 
 from __future__ import annotations
 
-import multiprocessing
 import random
 import time
 from collections import Counter
-from multiprocessing.connection import Connection
+from functools import partial
 from typing import Any
 
+from benchmarks.filled_server import filled_server
 from benchmarks.report import Result, print_table
-from sparkinesis.local import LocalServer, ManualClock
+from sparkinesis.local import ManualClock
 from sparkinesis.source.options.option_table import Options
 from sparkinesis.source.options.read_options import stream_read_options
 from sparkinesis.source.planning.source_planner import SourcePlanner
@@ -41,15 +41,6 @@ def fill(kinesis: Any, clock: ManualClock, shards: int) -> None:
         assert answer["FailedRecordCount"] == 0
         clock.advance(3_600_000 * 500 // RECORDS)
     clock.advance(60_000)
-
-
-def serve(pipe: Connection, shards: int) -> None:
-    """Fill a stream, say where it is, and serve it until the pipe is closed."""
-    clock = ManualClock(1_790_000_000_000)
-    with LocalServer(port=0, limits=False, clock=clock) as server:
-        fill(server.client("kinesis"), clock, shards)
-        pipe.send(server.endpoint_url)
-        pipe.recv()
 
 
 def measure(endpoint: str, shards: int) -> Result:
@@ -98,14 +89,9 @@ def measure(endpoint: str, shards: int) -> Result:
 
 def run() -> list[Result]:
     results = []
-    spawning = multiprocessing.get_context("spawn")
     for shards in SHARDS:
-        ours, theirs = spawning.Pipe()
-        server = spawning.Process(target=serve, args=(theirs, shards), daemon=True)
-        server.start()
-        results.append(measure(ours.recv(), shards))
-        ours.send(None)
-        server.join()
+        with filled_server(partial(fill, shards=shards)) as endpoint:
+            results.append(measure(endpoint, shards))
     return results
 
 

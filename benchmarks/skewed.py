@@ -8,13 +8,13 @@ a second in both ways. The time is that of the batches, planning included.
 from __future__ import annotations
 
 import itertools
-import multiprocessing
 import random
-from multiprocessing.connection import Connection
+from typing import Any
 
+from benchmarks.filled_server import filled_server
 from benchmarks.report import Result, print_table
 from benchmarks.source import UNLIMITED, read, spark_session
-from sparkinesis.local import LocalServer, ManualClock
+from sparkinesis.local import ManualClock
 
 STREAM = "skewed"
 SHARDS = 64
@@ -26,54 +26,42 @@ TOGETHER: dict[str, str] = {}
 APART = {"maxShardDrift": "unbounded"}
 
 
-def serve(pipe: Connection) -> None:
-    """Fill a stream, say where it is, and serve it until the pipe says so."""
-    clock = ManualClock(1_790_000_000_000)
+def fill(kinesis: Any, clock: ManualClock) -> None:
+    """Put six hours of records, whose shards follow Zipf's law."""
     rng = random.Random(SHARDS)
-    with LocalServer(port=0, limits=False, clock=clock) as server:
-        kinesis = server.client("kinesis")
-        kinesis.create_stream(StreamName=STREAM, ShardCount=SHARDS)
-        weights = list(itertools.accumulate(1 / rank for rank in range(1, SHARDS + 1)))
-        places = range(SHARDS)
-        data = rng.randbytes(SIZE)
-        for _ in range(STEPS):
-            chosen = rng.choices(places, cum_weights=weights, k=RECORDS // STEPS)
-            entries = [
-                {
-                    "Data": data,
-                    "PartitionKey": "k",
-                    "ExplicitHashKey": str(2**128 // SHARDS * place),
-                }
-                for place in chosen
-            ]
-            for at in range(0, len(entries), 500):
-                answer = kinesis.put_records(StreamName=STREAM, Records=entries[at : at + 500])
-                assert answer["FailedRecordCount"] == 0
-                clock.advance(60_000 * 500 // len(entries))
-        clock.advance(60_000)
-        pipe.send(server.endpoint_url)
-        pipe.recv()
+    kinesis.create_stream(StreamName=STREAM, ShardCount=SHARDS)
+    weights = list(itertools.accumulate(1 / rank for rank in range(1, SHARDS + 1)))
+    places = range(SHARDS)
+    data = rng.randbytes(SIZE)
+    for _ in range(STEPS):
+        chosen = rng.choices(places, cum_weights=weights, k=RECORDS // STEPS)
+        entries = [
+            {"Data": data, "PartitionKey": "k", "ExplicitHashKey": str(2**128 // SHARDS * place)}
+            for place in chosen
+        ]
+        for at in range(0, len(entries), 500):
+            answer = kinesis.put_records(StreamName=STREAM, Records=entries[at : at + 500])
+            assert answer["FailedRecordCount"] == 0
+            clock.advance(60_000 * 500 // len(entries))
+    clock.advance(60_000)
 
 
 def measure(*ways: dict[str, str]) -> list[tuple[list[int], float]]:
     """The rows of each batch and the rows a second, for each way to read; the best of two runs."""
-    ours, theirs = multiprocessing.get_context("spawn").Pipe()
-    server = multiprocessing.get_context("spawn").Process(target=serve, args=(theirs,), daemon=True)
-    server.start()
-    endpoint = ours.recv()
-    spark = spark_session()
-    try:
-        limited = {**UNLIMITED, "maxRecordsPerTrigger": str(LIMIT)}
-        read(spark, endpoint, STREAM, UNLIMITED)  # warms the JVM up
-        found = []
-        runs = [[read(spark, endpoint, STREAM, {**limited, **way}) for way in ways] for _ in "12"]
-        for of_way in zip(*runs, strict=True):
-            rows, seconds = min(of_way, key=lambda run: run[1])
-            found.append((rows, sum(rows) / seconds))
-    finally:
-        spark.stop()
-        ours.send(None)
-        server.join()
+    with filled_server(fill) as endpoint:
+        spark = spark_session()
+        try:
+            limited = {**UNLIMITED, "maxRecordsPerTrigger": str(LIMIT)}
+            read(spark, endpoint, STREAM, UNLIMITED)  # warms the JVM up
+            found = []
+            runs = [
+                [read(spark, endpoint, STREAM, {**limited, **way}) for way in ways] for _ in "12"
+            ]
+            for of_way in zip(*runs, strict=True):
+                rows, seconds = min(of_way, key=lambda run: run[1])
+                found.append((rows, sum(rows) / seconds))
+        finally:
+            spark.stop()
     return found
 
 

@@ -15,6 +15,7 @@ from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import LeaseTableOptions
 from tests.journal import PATIENCE, Journal, Journaling
+from tests.kcl import put_rows
 from tests.streams import put_at
 
 Make = Callable[..., Application]
@@ -38,8 +39,7 @@ def rows_of(dynamodb: Any, table: str) -> list[dict[str, Any]]:
 
 def create(dynamodb: Any, name: str, rows: list[dict[str, Any]]) -> None:
     dynamodb.create_table(**creation(name, LeaseTableOptions()))
-    for row in rows:
-        dynamodb.put_item(TableName=name, Item=row)
+    put_rows(dynamodb, name, rows)
 
 
 def test_a_worker_says_so_once_and_resumes_when_the_table_is_restored(

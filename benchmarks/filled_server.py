@@ -1,0 +1,39 @@
+"""A local Kinesis in a process of its own, filled before it is measured."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from typing import Any, TypeAlias
+
+from sparkinesis.local import LocalServer, ManualClock
+
+Fill: TypeAlias = Callable[[Any, ManualClock], None]
+"""Puts the records, by a Kinesis client, and turns the server's clock."""
+
+
+@contextmanager
+def filled_server(fill: Fill) -> Iterator[str]:
+    """Serve a Kinesis without limits, which ``fill`` has filled, during the block; its URL.
+
+    ``fill`` is sent to the server's process, so it must be a function of a module, or a partial.
+    """
+    spawning = multiprocessing.get_context("spawn")
+    ours, theirs = spawning.Pipe()
+    server = spawning.Process(target=_serve, args=(theirs, fill), daemon=True)
+    server.start()
+    try:
+        yield ours.recv()
+    finally:
+        ours.send(None)
+        server.join()
+
+
+def _serve(pipe: Connection, fill: Fill) -> None:
+    clock = ManualClock(1_790_000_000_000)
+    with LocalServer(port=0, limits=False, clock=clock) as server:
+        fill(server.client("kinesis"), clock)
+        pipe.send(server.endpoint_url)
+        pipe.recv()
