@@ -17,9 +17,9 @@ import pyarrow as pa
 from aws_kinesis_agg.deaggregator import deaggregate_records, iter_deaggregate_records
 
 from benchmarks.report import Result, medians, print_table
-from sparkinesis.stream.kpl import unpack as aggregation
+from sparkinesis.stream.kpl import envelope
+from sparkinesis.stream.kpl.envelope import message_of
 from sparkinesis.stream.kpl.pack import aggregate
-from sparkinesis.stream.kpl.unpack import message_of
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.reading.arrow import to_arrow
 
@@ -81,7 +81,7 @@ def to_batch(records: list[Record]) -> pa.RecordBatch:
 
 
 def to_batch_by_one_thread(records: list[Record]) -> pa.RecordBatch:
-    with patch.object(aggregation, "_MIN_SIZE_FOR_THREAD", float("inf")):
+    with patch.object(envelope, "_MIN_SIZE_FOR_THREAD", float("inf")):
         return to_batch(records)
 
 

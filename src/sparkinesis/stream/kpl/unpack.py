@@ -9,27 +9,17 @@ unchanged: every record of the stream gives at least one row.
 
 from __future__ import annotations
 
-import functools
-import hashlib
 import importlib.util
-import os
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
-from itertools import chain
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 from google.protobuf.message import DecodeError
 
 from sparkinesis.public import public
-from sparkinesis.stream.kpl.messages import (
-    DIGEST_SIZE,
-    ENVELOPE_SIZE,
-    MAGIC,
-    AggregatedEnvelope,
-    KplRecord,
-)
+from sparkinesis.stream.kpl.envelope import Envelope, is_aggregated, open_aggregate, open_all
+from sparkinesis.stream.kpl.messages import KplRecord
 from sparkinesis.stream.page import Record
 
 # A worker without Spark also runs without numpy, but more slowly.
@@ -38,25 +28,12 @@ np: Any = importlib.import_module("numpy") if importlib.util.find_spec("numpy") 
 _CHUNK_SIZE = 1 << 20
 """Bytes of records that are unpacked at a time, so that they stay in the processor's cache."""
 
-_MIN_SIZE_FOR_THREAD = 1 << 18
-"""The least bytes of records for which a second thread saves more time than it costs."""
-
 _KEY_TAG, _HASH_KEY_TAG, _DATA_TAG = 0x08, 0x10, 0x1A
 """The bytes before a user record's fields in its message."""
 _MAX_VARINT = 4
 """The most bytes of a number that is read in bulk; no page has 2**28 bytes."""
 _HEADER_SIZE = 3 * (1 + _MAX_VARINT)
 """The most bytes before a user record's data."""
-
-_UTF8_WIDTH = 4
-_MAX_EXPANSION = 171
-"""The most that repeated keys may multiply the size of a message.
-
-A user record takes 6 bytes at least on the wire, and a partition key has 256 characters of 4 bytes
-at most, so no aggregate of valid user records exceeds this factor. An aggregate that exceeds it is
-malformed, for example thousands of user records that repeat one key of a megabyte. The limit keeps
-the keys of 10 MB of records below the 2 GiB that an Arrow column of strings holds.
-"""
 
 
 @public
@@ -81,72 +58,11 @@ class UserRecordColumns:
         return UserRecordColumns(*(getattr(self, f.name).filter(mask) for f in fields(self)))
 
 
-def is_aggregated(data: bytes) -> bool:
-    """Return True if ``data`` starts like an aggregated record, which may still be malformed."""
-    return data.startswith(MAGIC) and len(data) > ENVELOPE_SIZE
-
-
-def message_of(data: bytes) -> bytes | None:
-    """Return the message in an aggregated record's data; None for other data or a wrong MD5."""
-    if not is_aggregated(data):
-        return None
-    message = memoryview(data)[len(MAGIC) : -DIGEST_SIZE]
-    # MD5 is not used for security here. Without the flag, a machine in FIPS mode refuses it.
-    digest = hashlib.md5(message, usedforsecurity=False).digest()
-    return bytes(message) if data.endswith(digest) else None
-
-
-@dataclass(frozen=True, slots=True)
-class _Envelope:
-    """An aggregated record whose user records are still encoded."""
-
-    partition_keys: list[str]
-    explicit_hash_keys: list[str]
-    messages: list[bytes]
-
-
-def _open(data: bytes) -> _Envelope | None:
-    """Return the envelope of an aggregated record; None for other data, or if it has no records."""
-    message = message_of(data)
-    if message is None:
-        return None
-    envelope = AggregatedEnvelope()
-    try:
-        envelope.ParseFromString(message)
-        partition_keys = envelope.partition_key_table[:]
-        explicit_hash_keys = envelope.explicit_hash_key_table[:]
-    except (DecodeError, UnicodeDecodeError):
-        return None
-    # upb returns a string that is not UTF-8 as bytes; the pure Python runtime raises.
-    if not {str}.issuperset(map(type, chain(partition_keys, explicit_hash_keys))):
-        return None
-    messages = envelope.records[:]
-    longest = max(map(len, chain(partition_keys, explicit_hash_keys)), default=0)
-    if not messages or longest * len(messages) * _UTF8_WIDTH > _MAX_EXPANSION * len(message):
-        return None
-    return _Envelope(partition_keys, explicit_hash_keys, messages)
-
-
-@functools.cache
-def _thread_pool(_: int) -> ThreadPoolExecutor:
-    """Return a process's threads that open aggregates; the process id is the cache's key."""
-    return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="kpl")
-
-
-def _open_all(records: Sequence[Record]) -> list[_Envelope | None]:
-    """Open each record. MD5 takes half of the time and releases the GIL: two threads share it."""
-    if sum(len(record.data) for record in records) < _MIN_SIZE_FOR_THREAD:
-        return [_open(record.data) for record in records]
-    middle = len(records) // 2
-    rest = _thread_pool(os.getpid()).submit(lambda: [_open(r.data) for r in records[middle:]])
-    return [_open(record.data) for record in records[:middle]] + rest.result()
-
-
 _Parsed = tuple[int, int | None, bytes]
 """A user record: the index of its partition key, of its explicit hash key or None, its data."""
 
 
-def _parse(envelope: _Envelope) -> list[_Parsed] | None:
+def _parse(envelope: Envelope) -> list[_Parsed] | None:
     """Parse the user records with the protobuf runtime; None if any is malformed."""
     parsed: list[_Parsed] = []
     for message in envelope.messages:
@@ -168,7 +84,7 @@ def _parse(envelope: _Envelope) -> list[_Parsed] | None:
     return parsed
 
 
-def _canonical(envelope: _Envelope) -> _Envelope | None:
+def _canonical(envelope: Envelope) -> Envelope | None:
     """Re-encode the user records without other fields; None if any is malformed."""
     parsed = _parse(envelope)
     if parsed is None:
@@ -201,7 +117,9 @@ def count_user_records(records: Iterable[Record]) -> list[int]:
 
     `deaggregate` gives the same numbers, except for aggregates with a malformed user record.
     """
-    envelopes = (_open(record.data) if is_aggregated(record.data) else None for record in records)
+    envelopes = (
+        open_aggregate(record.data) if is_aggregated(record.data) else None for record in records
+    )
     return [1 if envelope is None else len(envelope.messages) for envelope in envelopes]
 
 
@@ -218,7 +136,7 @@ def _chunks(records: Sequence[Record]) -> Iterator[tuple[int, int]]:
 
 def _unpack(records: Sequence[Record], first: int) -> UserRecordColumns:
     """Return the columns of one chunk, whose first record has the index ``first``."""
-    envelopes = _open_all(records)
+    envelopes = open_all(records)
     if np is None:
         return _columns_one_by_one(records, envelopes, first)
     columns = _columns_at_once(records, envelopes, first)
@@ -234,7 +152,7 @@ def _unpack(records: Sequence[Record], first: int) -> UserRecordColumns:
 
 
 def _columns_one_by_one(
-    records: Sequence[Record], envelopes: Sequence[_Envelope | None], first: int
+    records: Sequence[Record], envelopes: Sequence[Envelope | None], first: int
 ) -> UserRecordColumns:
     """Return the columns, built one user record at a time: without numpy, and for tests."""
     source: list[int] = []
@@ -273,7 +191,7 @@ def _columns_one_by_one(
 
 
 def _columns_at_once(
-    records: Sequence[Record], envelopes: Sequence[_Envelope | None], first: int
+    records: Sequence[Record], envelopes: Sequence[Envelope | None], first: int
 ) -> UserRecordColumns | list[int]:
     """Return the columns, or the indices of aggregates that are not in the usual form.
 

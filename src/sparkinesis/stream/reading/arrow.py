@@ -13,9 +13,9 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sparkinesis.stream.kpl.envelope import is_aggregated
 from sparkinesis.stream.kpl.hash_filter import in_hash_range
 from sparkinesis.stream.kpl.unpack import deaggregate as unpack
-from sparkinesis.stream.kpl.unpack import is_aggregated
 from sparkinesis.stream.page import Record
 
 _ARRIVAL_TYPE = pa.timestamp("us", tz="UTC")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sparkinesis.stream.calls.client import Fetched
-from sparkinesis.stream.kpl.unpack import is_aggregated
+from sparkinesis.stream.kpl.envelope import is_aggregated
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.reading.budget import LARGEST_PAGE, MAX_RECORDS_PER_CALL
 
