@@ -40,6 +40,7 @@ from sparkinesis.source.options.option_table import Options, Use
 from sparkinesis.source.options.read_options import StreamReadOptions, stream_read_options
 from sparkinesis.source.options.stream_names import removed_stream
 from sparkinesis.source.planning.read_tasks import share_out
+from sparkinesis.source.worker_process import THIS_PROCESS
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.position import Position, ShardRange
 
@@ -221,6 +222,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         from sparkinesis.source.reading.read_task import read_records  # noqa: PLC0415 - see above
 
         assert isinstance(partition, ShardPartition)
+        THIS_PROCESS.begin_task()
         ranges_to_read = zip(partition.shard_ranges, partition.expected, strict=True)
         with told_by_its_message():
             for shard_range, expected in ranges_to_read:
@@ -313,5 +315,6 @@ class KinesisStreamWriter(DataSourceStreamArrowWriter):
 def _write(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
     from sparkinesis.source.writing.write_task import write_batches  # noqa: PLC0415 - see above
 
+    THIS_PROCESS.begin_task()
     write_batches(options, batches)
     return WriterCommitMessage()

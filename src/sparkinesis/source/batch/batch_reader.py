@@ -11,6 +11,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from sparkinesis.source.batch.filters import PushedFilters, push_filter
 from sparkinesis.source.expected_errors import told_by_its_message
 from sparkinesis.source.options.batch_read_options import BatchReadOptions
+from sparkinesis.source.worker_process import THIS_PROCESS
 from sparkinesis.stream.position import ShardRange
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class KinesisBatchReader(DataSourceReader):
 
         if not isinstance(partition, BatchPartition):
             return  # Spark's placeholder when there are no partitions
+        THIS_PROCESS.begin_task()
         reading = self._options.reading
         with told_by_its_message():
             rows = read_records(reading, reading.streams[partition.stream], partition.shard_range)

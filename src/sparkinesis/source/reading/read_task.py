@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import gc
-import itertools
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 
@@ -23,9 +21,6 @@ from sparkinesis.stream.reading.cursor import ShardCursor
 from sparkinesis.stream.reading.machine_budget import machine_budget_state
 from sparkinesis.stream.reading.range import read_range
 from sparkinesis.stream.reading.retention import RetentionCheck, user_records_done
-
-_tasks = itertools.count(1)
-"""Numbers the tasks of this process."""
 
 
 @functools.lru_cache(maxsize=4096)
@@ -55,7 +50,6 @@ def read_records(
     subscribe as, where a subscription is possible; None reads by GetRecords. Neither changes the
     rows. Raises `DataLossError` and service errors.
     """
-    _spare_collections(next(_tasks))
     client = StreamClient(address)
     check = RetentionCheck(client, options.fail_on_data_loss)
     budget = _budget(address, shard_range.shard_id, options.pace)
@@ -97,17 +91,6 @@ def read_records(
             # Without deaggregation a row is a whole record, which cannot be delivered in part.
             done = user_records_done(records[0], shard_range.start)
             yield rows.slice(done) if options.deaggregate else rows
-
-
-def _spare_collections(task: int) -> None:
-    """Exempt from garbage collection what the first task has loaded; at the second task.
-
-    PySpark's daemon collects after every task (``pyspark.daemon``), and each collection walks all
-    that botocore, pyarrow and the query's own code have loaded. The one after the first task has
-    left no garbage to exempt.
-    """
-    if task == 2:
-        gc.freeze()
 
 
 def rows_before(batches: Iterator[pa.RecordBatch], ms: int) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,119 @@
+"""A Python worker of Spark that runs many tasks, and what its garbage collections walk."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+from sparkinesis.local import LocalServer
+from tests.streams import put
+
+QUERY = """
+import gc, json, sys
+from tests.engine import Query
+
+query = Query(streamName="s", endpoint=sys.argv[1], region="us-east-1",
+              initialPosition="trim_horizon", maxRecordsPerTrigger="2")
+exempt = []
+while query.next_batch():
+    exempt.append(gc.get_freeze_count())
+print(json.dumps([query.rows_read, *exempt]))
+"""
+
+BATCH_READS = """
+import gc, json, sys
+from pyspark.sql.types import StructType
+from sparkinesis.source.datasource import KinesisDataSource
+
+source = KinesisDataSource({"streamName": "s", "endpoint": sys.argv[1], "region": "us-east-1"})
+exempt, rows = [], 0
+for _ in range(3):
+    reader = source.reader(StructType())
+    for partition in reader.partitions():
+        rows += sum(batch.num_rows for batch in reader.read(partition))
+        exempt.append(gc.get_freeze_count())
+print(json.dumps([rows, *exempt]))
+"""
+
+WRITES = """
+import gc, json, sys
+from tests.sink import write
+
+exempt = []
+for _ in range(3):
+    write(sys.argv[1], [[("key", None, b"data")]])
+    exempt.append(gc.get_freeze_count())
+print(json.dumps([len(exempt), *exempt]))
+"""
+
+OTHER_MODULES = """
+import gc, json
+from sparkinesis.source.worker_process import WorkerProcess
+
+process = WorkerProcess()
+exempt = []
+for task in range(5):
+    process.begin_task()
+    exempt.append(gc.get_freeze_count())
+    if task == 2:
+        import decimal, xml.dom.minidom
+print(json.dumps(exempt))
+"""
+
+
+def exempt_after(program: str, records: int = 6, shards: int = 1) -> tuple[int, list[int]]:
+    """Return the number of rows, and the objects that are exempt after each task."""
+    with LocalServer(port=0, limits=False) as server:
+        kinesis = server.client("kinesis")
+        kinesis.create_stream(StreamName="s", ShardCount=shards)
+        put(kinesis, "s", [b"%d" % number for number in range(records)])
+        rows, *exempt = run(program, server.endpoint_url)
+    return rows, exempt
+
+
+def run(program: str, *arguments: str) -> list[int]:
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        env={**os.environ, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    found: list[int] = json.loads(done.stdout)
+    return found
+
+
+def test_collections_spare_what_the_first_task_of_a_query_has_loaded() -> None:
+    rows, (first, second, *later) = exempt_after(QUERY)
+    assert rows == 6
+    assert first == 0, "the first task still loads"
+    assert second > 50_000, "botocore, pyarrow and pyspark"
+    assert later
+    assert all(count <= second for count in later), "garbage of later tasks is collected"
+
+
+def test_collections_spare_what_the_first_task_of_a_batch_read_has_loaded() -> None:
+    rows, (first, second, *later) = exempt_after(BATCH_READS)
+    assert rows == 18
+    assert first == 0
+    assert second > 50_000
+    assert later
+    assert all(count <= second for count in later)
+
+
+def test_collections_spare_what_the_first_task_of_a_write_has_loaded() -> None:
+    _, (first, second, *later) = exempt_after(WRITES)
+    assert first == 0
+    assert second > 50_000
+    assert later
+    assert all(count <= second for count in later)
+
+
+def test_modules_that_a_later_task_loads_are_spared_from_the_next_task_on() -> None:
+    first, second, third, fourth, fifth = run(OTHER_MODULES)
+    assert first == 0
+    assert 0 < third <= second, "no module was loaded since"
+    assert fourth > third, "a third task has loaded more"
+    assert fifth <= fourth
