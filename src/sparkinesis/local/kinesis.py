@@ -197,7 +197,7 @@ class LocalKinesis:
                         subscription.region,
                         subscription.stream.name,
                         subscription.shard.id,
-                        len(step.page.records),
+                        step.page.records.count,
                         step.bytes,
                         None,
                     )

@@ -63,9 +63,7 @@ class JsonCodec:
 def _page(page: RecordPage) -> bytes:
     """Encode a page with one copy of its records, which may be 10 MB: the join."""
     rest = msgspec.json.encode(page.rest)[1:]
-    if not page.records:
-        return b'{"Records":[],' + rest
-    parts = page.records.copy()
-    parts[0] = b'{"Records":[' + parts[0]
-    parts[-1] += b"]," + rest
-    return b",".join(parts)
+    found = page.records.json.buffers()
+    if found:
+        found[-1] = found[-1][:-1]  # the comma behind the last record
+    return b"".join((b'{"Records":[', *found, b"],", rest))

@@ -80,7 +80,7 @@ class ListShards(StreamRequest, frozen=True, kw_only=True):
 
 
 class PutRecord(StreamRequest, frozen=True, kw_only=True):
-    data: str
+    data: bytes
     partition_key: str | None = None
     explicit_hash_key: str | None = None
     sequence_number_for_ordering: str | None = None
@@ -88,7 +88,7 @@ class PutRecord(StreamRequest, frozen=True, kw_only=True):
 
 
 class PutRecordsEntry(Request, frozen=True):
-    data: str
+    data: bytes
     partition_key: str | None = None
     explicit_hash_key: str | None = None
 

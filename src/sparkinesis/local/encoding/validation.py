@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from sparkinesis.local import errors
 
 Types = Mapping[str, tuple[type[Any], ...]]
@@ -81,7 +83,9 @@ def _check_type(value: Any, shape: Any, types: Types) -> None:
         raise errors.serialization(
             f"{type(value).__name__} can not be converted to {shape.type_name} {shape.name}"
         )
-    if shape.type_name == "structure":
+    if shape.type_name == "blob":
+        _check_blob(value)
+    elif shape.type_name == "structure":
         for name, member in shape.members.items():
             if value.get(name) is not None:
                 _check_type(value[name], member, types)
@@ -92,6 +96,15 @@ def _check_type(value: Any, shape: Any, types: Types) -> None:
         for key, item in value.items():
             _check_type(key, shape.key, types)
             _check_type(item, shape.value, types)
+
+
+def _check_blob(value: str | bytes) -> None:
+    try:
+        msgspec.convert(value, bytes)
+    except msgspec.ValidationError:
+        raise errors.serialization(
+            f"'{value[:40]!s}' can not be converted to a Blob: it is not base64"
+        ) from None
 
 
 def _problems(value: Any, shape: Any, where: str) -> Iterator[str]:

@@ -1,9 +1,9 @@
 """One shard: a range of hash keys, and the log of its records.
 
-A record is stored as the JSON object that GetRecords returns, encoded once on PutRecord; a page is
-a slice of these, joined. Positions are indexes into the log counted from the shard's first record
-ever, so they survive trimming. Record i has counter i + 1 in its sequence number, which makes the
-position of a sequence number arithmetic.
+A record is stored as GetRecords returns it, in JSON and in CBOR, encoded once on PutRecord; a page
+is a range of bytes of one of them. Positions are indexes into the log counted from the shard's
+first record ever, so they survive trimming. Record i has counter i + 1 in its sequence number,
+which makes the position of a sequence number arithmetic.
 """
 
 from __future__ import annotations
@@ -11,14 +11,20 @@ from __future__ import annotations
 import dataclasses
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from sparkinesis.local.model import sequence
 from sparkinesis.local.model.limits import ShardUse
+from sparkinesis.local.model.record_log import RecordLog
+from sparkinesis.local.model.record_page import NO_RECORDS, Records
 from sparkinesis.local.model.sequence import SequenceNumber
+from sparkinesis.local.model.stored_record import (
+    JSON_HEAD,
+    SEQUENCE_DIGITS,
+    NewRecord,
+    stored_records,
+)
 
-_HEAD = b'{"SequenceNumber":"'
-_SEQUENCE_DIGITS = 56
 # Trimmed records are deleted once they make up this share of the log (1/n), so that trimming record
 # by record costs no more than O(1) each.
 _TRIM_SHARE = 4
@@ -26,9 +32,9 @@ _TRIM_SHARE = 4
 
 @dataclasses.dataclass(frozen=True)
 class Page:
-    """Consecutive records as encoded JSON objects; `bytes` is their stored size."""
+    """Consecutive records; `bytes` is the size of their data and keys."""
 
-    records: list[bytes]
+    records: Records
     next_position: int
     bytes: int
 
@@ -61,14 +67,15 @@ class Shard:
         self.born_s = born_s
         self.use = ShardUse()
         self._base = sequence.base(born_s, index)
-        self._records: list[bytes] = []
+        self._json = RecordLog()
+        self._cbor = RecordLog()
         # The greatest arrival time up to and including each record: sorted even if arrivals are
         # not, and its first entry >= T is the first record that arrived at T or later.
         self._arrivals = array("q")
         # Bytes stored up to and including each record, so that a page's end is a bisection.
         self._bytes = array("q")
         self._bytes_before = 0
-        self._dropped = 0  # records deleted from the front of the three lists above
+        self._dropped = 0  # records deleted from the front of the four logs above
         self._trimmed = 0  # records at the front that are trimmed but not yet deleted
         self._watchers: set[Callable[[], None]] = set()
 
@@ -87,7 +94,7 @@ class Shard:
     @property
     def end_position(self) -> int:
         """The position of the next record to be put."""
-        return self._dropped + len(self._records)
+        return self._dropped + len(self._arrivals)
 
     @property
     def starting_sequence_number(self) -> str:
@@ -119,43 +126,31 @@ class Shard:
 
     def append(
         self,
+        records: Sequence[NewRecord],
         arrival_ms: int,
-        data: str,
-        key_json: bytes | None,
-        size: int,
         second: int,
         *,
         encrypted: bool = False,
-    ) -> str:
-        """Store one record and return its sequence number.
+    ) -> list[str]:
+        """Store records and return their sequence numbers.
 
-        data: base64, as received. key_json: the partition key as a JSON string; None leaves the
-        member out. size: the decoded bytes of both. encrypted: give the record an EncryptionType.
+        second: of their sequence numbers. encrypted: give the records an EncryptionType.
         """
-        arrivals, totals = self._arrivals, self._bytes
-        counter = self._dropped + len(arrivals) + 1
-        number = str(self._base + sequence.tail(counter, second))
-        self._records.append(
-            b'%b%b","ApproximateArrivalTimestamp":%d.%03d,"Data":"%b"%b%b}'
-            % (
-                _HEAD,
-                number.encode(),
-                arrival_ms // 1000,
-                arrival_ms % 1000,
-                data.encode(),
-                b"" if key_json is None else b',"PartitionKey":' + key_json,
-                b',"EncryptionType":"KMS"' if encrypted else b"",
-            )
-        )
-        if arrivals:
-            arrivals.append(max(arrivals[-1], arrival_ms))
-            totals.append(totals[-1] + size)
-        else:
-            arrivals.append(arrival_ms)
-            totals.append(self._bytes_before + size)
+        first = self._base + sequence.tail(self.end_position + 1, second)
+        step = sequence.counter_step
+        numbers = [str(first + i * step) for i in range(len(records))]
+        json, cbor = stored_records(records, numbers, arrival_ms, encrypted=encrypted)
+        self._json.extend(json)
+        self._cbor.extend(cbor)
+        greatest = max(self._arrivals[-1], arrival_ms) if self._arrivals else arrival_ms
+        self._arrivals.extend([greatest] * len(records))
+        total = self._bytes[-1] if self._bytes else self._bytes_before
+        for record in records:
+            total += record.size
+            self._bytes.append(total)
         if self._watchers:
             self.announce()
-        return number
+        return numbers
 
     def close(self, now: int, children: tuple[Shard, ...]) -> None:
         self.closed_ms = now
@@ -180,18 +175,20 @@ class Shard:
         The first record is returned whatever its size.
         """
         start = max(position - self._dropped, self._trimmed)
-        if start >= len(self._records):
-            return Page([], max(position, self.first_position), 0)
+        if start >= len(self._arrivals):
+            return Page(NO_RECORDS, max(position, self.first_position), 0)
         before = self._bytes[start - 1] if start else self._bytes_before
         end = bisect_right(self._bytes, before + max_bytes, start, len(self._bytes))
         end = min(max(end, start + 1), start + limit)
-        return Page(self._records[start:end], self._dropped + end, self._bytes[end - 1] - before)
+        json, cbor = self._json.span(start, end), self._cbor.span(start, end)
+        found = Records(end - start, json, cbor)
+        return Page(found, self._dropped + end, self._bytes[end - 1] - before)
 
     def position_of(self, number: SequenceNumber, *, after: bool) -> int:
         """Return the position of the first record at (or after) a sequence number of this shard."""
         position = number.counter - 1
         index = position - self._dropped
-        if 0 <= index < len(self._records):
+        if 0 <= index < len(self._arrivals):
             wanted = int(number) + after
             return position if self._number(index) >= wanted else position + 1
         # A trimmed record, or the shard's own starting or ending number; reading clamps it.
@@ -204,7 +201,7 @@ class Shard:
         """
         number = SequenceNumber(self.born_s, self.index, position, second)
         index = position - 1 - self._dropped
-        stored = self._number(index) if 0 <= index < len(self._records) else 0
+        stored = self._number(index) if 0 <= index < len(self._arrivals) else 0
         return str(max(int(number), stored))
 
     def position_at(self, time_ms: int) -> int:
@@ -223,7 +220,7 @@ class Shard:
         return max(1, now - self.arrival_at(position))
 
     def _number(self, index: int) -> int:
-        return int(self._records[index][len(_HEAD) : len(_HEAD) + _SEQUENCE_DIGITS])
+        return int(self._json.within(index, len(JSON_HEAD), SEQUENCE_DIGITS))
 
     def trim(self, horizon_ms: int) -> None:
         """Trim the records that arrived before `horizon_ms`."""
@@ -236,6 +233,8 @@ class Shard:
             return
         count = self._trimmed
         self._bytes_before = self._bytes[count - 1]
-        del self._records[:count], self._arrivals[:count], self._bytes[:count]
+        del self._arrivals[:count], self._bytes[:count]
+        self._json.drop(count)
+        self._cbor.drop(count)
         self._dropped += count
         self._trimmed = 0

@@ -113,7 +113,7 @@ class Subscription:
         self.stream.settle(now)
         self.stream.trim(self.shard, now)
         page = self.shard.read(self._position, limits.MAX_RECORDS_PER_GET, limits.MAX_EVENT_BYTES)
-        if page.records:
+        if page.records.count:
             return self._paced(page, now, quota)
         if now >= self._heartbeat_ms or self._at_end(page):
             return self._event(page, now)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import re
-from binascii import Error as Base64Error
-from binascii import a2b_base64
-
-import msgspec
 
 from sparkinesis.local import errors
 from sparkinesis.local.encoding import requests, validation
 from sparkinesis.local.errors import KinesisError
 from sparkinesis.local.model import limits
 from sparkinesis.local.model.shard import Shard
+from sparkinesis.local.model.stored_record import NewRecord
 from sparkinesis.local.model.stream import HASH_SPACE, Stream
 from sparkinesis.local.operations.context import ACCOUNT, Context, Json
 
 _HASH_KEY = re.compile(r"0|[1-9]\d{0,38}")
 _MAX_KEY_CHARS = 256
+
+# Records for one shard, each with its answer, which is empty or an error that a fault plan gives.
+_Taken = list[tuple[NewRecord, dict[str, str]]]
 
 
 def put_record(context: Context, request: requests.PutRecord) -> Json:
@@ -33,15 +33,8 @@ def put_record(context: Context, request: requests.PutRecord) -> Json:
         raise errors.shard_throttled(shard.id, stream.name, ACCOUNT)
     if request.dry_run:
         raise errors.dry_run()
-    number = shard.append(
-        context.now + context.fault.arrival_skew_ms,
-        entry.data,
-        _key_json(entry),
-        size,
-        context.now // 1000,
-        encrypted=stream.encryption_key is not None,
-    )
-    context.records, context.bytes = 1, size
+    record = NewRecord(entry.data, entry.partition_key, size)
+    (number,) = _append(context, stream, shard, [record])
     return {"ShardId": shard.id, "SequenceNumber": number, **_encryption(stream)}
 
 
@@ -69,39 +62,50 @@ def put_records(context: Context, request: requests.PutRecords) -> Json:
         raise errors.dry_run()
     shards = [_shard_for(entry, stream) for entry in entries]
     now, fault, quota = context.now, context.fault, context.limits
-    encrypted = stream.encryption_key is not None
-    second, arrival_ms = now // 1000, now + fault.arrival_skew_ms
     answers: list[dict[str, str]] = []
+    taken: dict[Shard, _Taken] = {}
     for i, (entry, size, shard) in enumerate(zip(entries, sizes, shards, strict=True)):
-        failure: dict[str, str] | None = None
+        answer: dict[str, str] = {}
         if i in fault.entries and fault.code is not None:
-            failure = {"ErrorCode": fault.code, "ErrorMessage": fault.message}
-        if failure is not None and not fault.takes_effect:
-            answers.append(failure)
-        elif quota is not None and not shard.use.admit_write(now, size, quota):
-            answers.append(
-                {
-                    "ErrorCode": "ProvisionedThroughputExceededException",
-                    "ErrorMessage": errors.rate_message(shard.id, stream.name, ACCOUNT),
-                }
-            )
+            answer = {"ErrorCode": fault.code, "ErrorMessage": fault.message}
+        answers.append(answer)
+        if answer and not fault.takes_effect:
+            continue
+        if quota is not None and not shard.use.admit_write(now, size, quota):
+            answer["ErrorCode"] = "ProvisionedThroughputExceededException"
+            answer["ErrorMessage"] = errors.rate_message(shard.id, stream.name, ACCOUNT)
         else:
-            number = shard.append(
-                arrival_ms, entry.data, _key_json(entry), size, second, encrypted=encrypted
-            )
-            answers.append(failure or {"SequenceNumber": number, "ShardId": shard.id})
-            context.records += 1
-            context.bytes += size
+            record = NewRecord(entry.data, entry.partition_key, size)
+            taken.setdefault(shard, []).append((record, answer))
+    for shard, pairs in taken.items():
+        _store(context, stream, shard, pairs)
     failed = sum("ErrorCode" in answer for answer in answers)
     return {"FailedRecordCount": failed, "Records": answers, **_encryption(stream)}
 
 
+def _store(context: Context, stream: Stream, shard: Shard, taken: _Taken) -> None:
+    """Store records of one shard; complete those of their answers that are no errors."""
+    numbers = _append(context, stream, shard, [record for record, _ in taken])
+    for (_, answer), number in zip(taken, numbers, strict=True):
+        if not answer:
+            answer["SequenceNumber"] = number
+            answer["ShardId"] = shard.id
+
+
+def _append(context: Context, stream: Stream, shard: Shard, records: list[NewRecord]) -> list[str]:
+    """Store records of one shard, and return their sequence numbers."""
+    context.records += len(records)
+    context.bytes += sum(record.size for record in records)
+    return shard.append(
+        records,
+        context.now + context.fault.arrival_skew_ms,
+        context.now // 1000,
+        encrypted=stream.encryption_key is not None,
+    )
+
+
 def _encryption(stream: Stream) -> Json:
     return {} if stream.encryption_key is None else {"EncryptionType": "KMS"}
-
-
-def _key_json(entry: requests.PutRecordsEntry) -> bytes | None:
-    return None if entry.partition_key is None else msgspec.json.encode(entry.partition_key)
 
 
 def _shard_for(entry: requests.PutRecordsEntry, stream: Stream) -> Shard:
@@ -132,7 +136,7 @@ def _entry_size(entry: requests.PutRecordsEntry, where: str) -> int:
         raise errors.validation(validation.violation(f"'{key}'", f"{where}partitionKey", rule))
     if entry.explicit_hash_key is not None:
         _check_hash_key(entry.explicit_hash_key, where)
-    size = _decoded_size(entry.data) + (len(key) if key.isascii() else len(key.encode()))
+    size = len(entry.data) + (len(key) if key.isascii() else len(key.encode()))
     if size > limits.MAX_PUT_BYTES:
         raise _too_large(size, limits.MAX_PUT_BYTES, where)
     return size
@@ -163,14 +167,3 @@ def _too_large(size: int, most: int, where: str) -> KinesisError:
     rule = f"Member must have length less than or equal to {most}"
     value = f"'java.nio.HeapByteBuffer[pos=0 lim={size} cap={size}]'"
     return errors.validation(validation.violation(value, f"{where}data", rule))
-
-
-def _decoded_size(data: str) -> int:
-    size = len(data) // 4 * 3 - data.endswith("=") - data.endswith("==")
-    try:
-        # a2b_base64 skips invalid characters; the decoded size then differs.
-        if len(data) % 4 == 0 and len(a2b_base64(data)) == size:
-            return size
-    except (Base64Error, ValueError):
-        pass
-    raise errors.serialization(f"'{data[:40]}' can not be converted to a Blob: it is not base64")
