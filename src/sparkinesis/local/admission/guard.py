@@ -11,6 +11,7 @@ server checks no credentials, so it refuses what comes from a page of another si
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import re
 from collections.abc import Iterable
@@ -80,6 +81,7 @@ def _checked(name: str) -> str:
     return bare
 
 
+@functools.lru_cache(256)
 def _is_address(text: str) -> bool:
     try:
         ipaddress.ip_address(text)

@@ -21,7 +21,7 @@ POSITIVE, BLOB, TEXT, ARRAY, MAP = 0, 2, 3, 4, 5
 """The major types of CBOR."""
 
 
-class NewRecord(NamedTuple):
+class NewRecord(msgspec.Struct, frozen=True, gc=False):
     """A record that is put. key: None for a record without one. size: the bytes of both."""
 
     data: bytes
@@ -40,26 +40,26 @@ def stored_records(
     records: Iterable[NewRecord], numbers: Iterable[str], arrival_ms: int, *, encrypted: bool
 ) -> StoredRecords:
     """Encode records with these sequence numbers. encrypted: give them an EncryptionType."""
-    found = StoredRecords([], [])
+    json: list[bytes] = []
+    cbor: list[bytes] = []
     json_time, cbor_time = _arrival(arrival_ms)
-    json_tail, cbor_tail = _ENCRYPTED if encrypted else _PLAIN
-    json_key = cbor_key = b""
+    json_type, cbor_type = _ENCRYPTED if encrypted else _PLAIN
+    keyless, keyed = _HEADS[encrypted : encrypted + 2]
     join = b"".join
-    for (data, key, _), number in zip(records, numbers, strict=True):
-        digits = number.encode()
-        head = _HEADS[encrypted + (key is not None)]
+    for record, number in zip(records, numbers, strict=True):
+        data, key, digits = record.data, record.key, number.encode()
+        text = b2a_base64(data, newline=False)
+        blob = _data_head(len(data))
         if key is None:
-            json_key = cbor_key = b""
-        else:
-            text = key.encode()
-            json_key = b',"PartitionKey":' + msgspec.json.encode(key)
-            cbor_key = _key_head(len(text)) + text
-        blob = b2a_base64(data, newline=False)
-        found.json.append(join((JSON_HEAD, digits, json_time, blob, b'"', json_key, json_tail)))
-        found.cbor.append(
-            join((head, digits, cbor_time, _data_head(len(data)), data, cbor_key, cbor_tail))
-        )
-    return found
+            json.append(join((JSON_HEAD, digits, json_time, text, b'"', json_type)))
+            cbor.append(join((keyless, digits, cbor_time, blob, data, cbor_type)))
+            continue
+        named = _json_string(key)
+        json.append(join((JSON_HEAD, digits, json_time, text, _JSON_KEY, named, json_type)))
+        utf8 = key.encode()
+        head = _key_head(len(utf8))
+        cbor.append(join((keyed, digits, cbor_time, blob, data, head, utf8, cbor_type)))
+    return StoredRecords(json, cbor)
 
 
 def cbor_head(kind: int, count: int) -> bytes:
@@ -92,6 +92,8 @@ def _arrival(time_ms: int) -> tuple[bytes, bytes]:
     return json, _text("ApproximateArrivalTimestamp") + _INSTANT + instant
 
 
+_json_string = msgspec.json.Encoder().encode
+_JSON_KEY = b'","PartitionKey":'
 _INSTANT = b"\xc1"
 # The beginnings of maps with three, four and five members.
 _HEADS = [

@@ -16,17 +16,16 @@ from sparkinesis.local.operations.context import ACCOUNT, Context, Json
 
 _HASH_KEY = re.compile(r"0|[1-9]\d{0,38}")
 _MAX_KEY_CHARS = 256
-
-# Records for one shard, each with its answer, which is empty or an error that a fault plan gives.
-_Taken = list[tuple[NewRecord, dict[str, str]]]
+_STORED: dict[str, str] = {}
+"""The answer for an entry until its record is stored."""
 
 
 def put_record(context: Context, request: requests.PutRecord) -> Json:
     entry = requests.PutRecordsEntry(request.data, request.partition_key, request.explicit_hash_key)
     _check_names(context, request, SequenceNumberForOrdering=request.sequence_number_for_ordering)
-    size = _entry_size(entry, "")
+    size = _entry_size(entry)
     stream = context.find_serving(request.stream_name, request.stream_arn)
-    _check_entry(entry, size, "", stream)
+    _check_entry(entry, size, None, stream)
     shard = _shard_for(entry, stream)
     context.shard = shard.id
     if context.limits is not None and not shard.use.admit_write(context.now, size, context.limits):
@@ -51,45 +50,48 @@ def put_records(context: Context, request: requests.PutRecords) -> Json:
             )
         )
     # All entries are checked before one is stored: an invalid entry fails the whole call.
-    places = [f"records.{i}.member." for i in range(1, len(entries) + 1)]
-    sizes = [_entry_size(entry, at) for entry, at in zip(entries, places, strict=True)]
+    sizes = [_entry_size(entry, i) for i, entry in enumerate(entries, 1)]
     if sum(sizes) > limits.MAX_PUT_BYTES:
         raise errors.invalid_argument("Records size exceeds 10 MB limit")
     stream = context.find_serving(request.stream_name, request.stream_arn)
-    for entry, size, at in zip(entries, sizes, places, strict=True):
-        _check_entry(entry, size, at, stream)
+    for i, (entry, size) in enumerate(zip(entries, sizes, strict=True), 1):
+        _check_entry(entry, size, i, stream)
     if request.dry_run:
         raise errors.dry_run()
-    shards = [_shard_for(entry, stream) for entry in entries]
-    now, fault, quota = context.now, context.fault, context.limits
-    answers: list[dict[str, str]] = []
-    taken: dict[Shard, _Taken] = {}
-    for i, (entry, size, shard) in enumerate(zip(entries, sizes, shards, strict=True)):
-        answer: dict[str, str] = {}
-        if i in fault.entries and fault.code is not None:
-            answer = {"ErrorCode": fault.code, "ErrorMessage": fault.message}
-        answers.append(answer)
-        if answer and not fault.takes_effect:
-            continue
-        if quota is not None and not shard.use.admit_write(now, size, quota):
-            answer["ErrorCode"] = "ProvisionedThroughputExceededException"
-            answer["ErrorMessage"] = errors.rate_message(shard.id, stream.name, ACCOUNT)
-        else:
-            record = NewRecord(entry.data, entry.partition_key, size)
-            taken.setdefault(shard, []).append((record, answer))
-    for shard, pairs in taken.items():
-        _store(context, stream, shard, pairs)
+    answers, taken = _admit(context, stream, entries, sizes)
+    for shard, places in taken.items():
+        records = [NewRecord(entries[i].data, entries[i].partition_key, sizes[i]) for i in places]
+        numbers = _append(context, stream, shard, records)
+        for i, number in zip(places, numbers, strict=True):
+            if answers[i] is _STORED:
+                answers[i] = {"SequenceNumber": number, "ShardId": shard.id}
     failed = sum("ErrorCode" in answer for answer in answers)
     return {"FailedRecordCount": failed, "Records": answers, **_encryption(stream)}
 
 
-def _store(context: Context, stream: Stream, shard: Shard, taken: _Taken) -> None:
-    """Store records of one shard; complete those of their answers that are no errors."""
-    numbers = _append(context, stream, shard, [record for record, _ in taken])
-    for (_, answer), number in zip(taken, numbers, strict=True):
-        if not answer:
-            answer["SequenceNumber"] = number
-            answer["ShardId"] = shard.id
+def _admit(
+    context: Context, stream: Stream, entries: list[requests.PutRecordsEntry], sizes: list[int]
+) -> tuple[list[dict[str, str]], dict[Shard, list[int]]]:
+    """Return the answers so far, and the indexes of the entries that each shard stores."""
+    now, fault, quota = context.now, context.fault, context.limits
+    answers = [_STORED] * len(entries)
+    taken: dict[Shard, list[int]] = {}
+    for i, (entry, size) in enumerate(zip(entries, sizes, strict=True)):
+        shard = _shard_for(entry, stream)
+        if i in fault.entries and fault.code is not None:
+            answers[i] = {"ErrorCode": fault.code, "ErrorMessage": fault.message}
+            if not fault.takes_effect:
+                continue
+        if quota is not None and not shard.use.admit_write(now, size, quota):
+            answers[i] = {
+                "ErrorCode": "ProvisionedThroughputExceededException",
+                "ErrorMessage": errors.rate_message(shard.id, stream.name, ACCOUNT),
+            }
+        elif shard in taken:
+            taken[shard].append(i)
+        else:
+            taken[shard] = [i]
+    return answers, taken
 
 
 def _append(context: Context, stream: Stream, shard: Shard, records: list[NewRecord]) -> list[str]:
@@ -124,8 +126,10 @@ def _check_names(context: Context, request: requests.StreamRequest, **others: st
     validation.check_given(context.operation, {**names, **others})
 
 
-def _entry_size(entry: requests.PutRecordsEntry, where: str) -> int:
+def _entry_size(entry: requests.PutRecordsEntry, number: int | None = None) -> int:
     """Return the size of a record: the bytes of its data and partition key.
+
+    number: of the entry in a PutRecords, from 1 on.
 
     Raises: KinesisError, if the record is invalid in any stream.
     """
@@ -133,19 +137,21 @@ def _entry_size(entry: requests.PutRecordsEntry, where: str) -> int:
     if entry.partition_key is not None and not 1 <= len(key) <= _MAX_KEY_CHARS:
         bound = "less than or equal to 256" if key else "greater than or equal to 1"
         rule = f"Member must have length {bound}"
-        raise errors.validation(validation.violation(f"'{key}'", f"{where}partitionKey", rule))
+        raise errors.validation(
+            validation.violation(f"'{key}'", _where(number, "partitionKey"), rule)
+        )
     if entry.explicit_hash_key is not None:
-        _check_hash_key(entry.explicit_hash_key, where)
+        _check_hash_key(entry.explicit_hash_key, number)
     size = len(entry.data) + (len(key) if key.isascii() else len(key.encode()))
     if size > limits.MAX_PUT_BYTES:
-        raise _too_large(size, limits.MAX_PUT_BYTES, where)
+        raise _too_large(size, limits.MAX_PUT_BYTES, number)
     return size
 
 
-def _check_hash_key(explicit: str, where: str) -> None:
+def _check_hash_key(explicit: str, number: int | None) -> None:
     if not _HASH_KEY.fullmatch(explicit):
         rule = r"Member must satisfy regular expression pattern: 0|([1-9]\d{0,38})"
-        at = f"{where}explicitHashKey"
+        at = _where(number, "explicitHashKey")
         raise errors.validation(validation.violation(f"'{explicit}'", at, rule))
     if int(explicit) >= HASH_SPACE:
         raise errors.invalid_argument(
@@ -154,16 +160,23 @@ def _check_hash_key(explicit: str, where: str) -> None:
         )
 
 
-def _check_entry(entry: requests.PutRecordsEntry, size: int, where: str, stream: Stream) -> None:
+def _check_entry(
+    entry: requests.PutRecordsEntry, size: int, number: int | None, stream: Stream
+) -> None:
     """Raise KinesisError if this stream does not take the record."""
     if entry.partition_key is None and not stream.distributes_records:
         rule = "Member must not be null"
-        raise errors.validation(validation.violation("null", f"{where}partitionKey", rule))
+        raise errors.validation(validation.violation("null", _where(number, "partitionKey"), rule))
     if size > stream.max_record_bytes:
-        raise _too_large(size, stream.max_record_bytes, where)
+        raise _too_large(size, stream.max_record_bytes, number)
 
 
-def _too_large(size: int, most: int, where: str) -> KinesisError:
+def _too_large(size: int, most: int, number: int | None) -> KinesisError:
     rule = f"Member must have length less than or equal to {most}"
     value = f"'java.nio.HeapByteBuffer[pos=0 lim={size} cap={size}]'"
-    return errors.validation(validation.violation(value, f"{where}data", rule))
+    return errors.validation(validation.violation(value, _where(number, "data"), rule))
+
+
+def _where(number: int | None, member: str) -> str:
+    """Return the place of an entry's member, as the service names it."""
+    return member if number is None else f"records.{number}.member.{member}"

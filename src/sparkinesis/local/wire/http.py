@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import email.utils
+import functools
 import socket
 import struct
 import uuid
@@ -182,7 +183,12 @@ class App:
         ]
 
     def _date(self) -> bytes:
-        return email.utils.formatdate(self._kinesis.clock() / 1000, usegmt=True).encode()
+        return _date(self._kinesis.clock() // 1000)
+
+
+@functools.lru_cache(8)
+def _date(second: int) -> bytes:
+    return email.utils.formatdate(second, usegmt=True).encode()
 
 
 def _is_kinesis(target: str, signed: Signer) -> bool:
@@ -212,7 +218,8 @@ def _refusal(codec: Codec, error: KinesisError) -> Outcome:
 async def _send(send: Send, answer: Answer) -> None:
     headers = [*answer.headers, (b"content-length", str(len(answer.body)).encode())]
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    await send({"type": "http.response.body", "body": answer.body})
+    # asyncio copies what the socket does not take at once; of a view, once instead of twice.
+    await send({"type": "http.response.body", "body": memoryview(answer.body)})
 
 
 async def _cut(scope: Scope, receive: Receive, send: Send) -> None:

@@ -277,6 +277,7 @@ def _protocol(kinesis: LocalKinesis, moto: Moto, guard: Guard) -> tuple[Any, Any
         access_log=False,
         server_header=False,
         date_header=False,
+        proxy_headers=False,
         timeout_keep_alive=60,
     )
     config.load()
