@@ -24,13 +24,15 @@ class Answer:
     """chunks: what the body has, one HTTP chunk each. ends: how it goes on behind them.
 
     "end" is the body's end; "reset" and "close" are the connection's; "hold" waits until the
-    client or the script is gone.
+    client or the script is gone. length: sends this Content-Length, and the body without HTTP
+    chunks.
     """
 
     chunks: Sequence[bytes] = ()
     ends: str = "end"
     status: int = 200
     date: str = DATE
+    length: int | None = None
 
 
 def refusal(code: str, text: str = "Said so.", status: int = 400) -> Answer:
@@ -60,6 +62,8 @@ class Script:
     gone: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     """Released for each client that has left an answer that holds."""
     called: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    connections: set[object] = field(default_factory=set)
+    """The clients' ends of the connections that the calls came over."""
     gate: threading.Event = field(default_factory=_open_gate)
     """Nothing is answered while it is not set; `called` is released for each call before that."""
 
@@ -97,13 +101,17 @@ class _Handler(BaseHTTPRequestHandler):
         operation = self.headers["X-Amz-Target"].partition(".")[2]
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         script.calls.append((operation, body))
+        script.connections.add(self.client_address)
         waiting = script.answers.get(operation)
         given = waiting.popleft() if waiting else refusal("Unscripted", operation, 418)
         script.called.release()
         script.gate.wait()
         self.send_response_only(given.status)
         self.send_header("Date", given.date)
-        self.send_header("Transfer-Encoding", "chunked")
+        if given.length is None:
+            self.send_header("Transfer-Encoding", "chunked")
+        else:
+            self.send_header("Content-Length", str(given.length))
         self.end_headers()
         try:
             self._send(given, script)
@@ -113,10 +121,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, given: Answer, script: Script) -> None:
         for chunk in given.chunks:
-            self.wfile.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
+            framed = b"%x\r\n%s\r\n" % (len(chunk), chunk) if given.length is None else chunk
+            self.wfile.write(framed)
             self.wfile.flush()
         if given.ends == "end":
-            self.wfile.write(b"0\r\n\r\n")
+            if given.length is None:
+                self.wfile.write(b"0\r\n\r\n")
             return
         self.close_connection = True
         if given.ends == "hold":

@@ -2,7 +2,8 @@
 
 botocore's parser would take most of a reader's time per page, and its decoder of a subscription's
 events is slower still. botocore's hook ``before-parse`` permits custom parsing: our handlers take
-the answer's body and leave a small document to the parser.
+the answer's body and leave a small document to the parser. Pages are read in one piece
+(`sparkinesis.stream.calls.whole_body`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.session import open_client
+from sparkinesis.stream.calls.whole_body import read_whole_bodies
 from sparkinesis.stream.credentials import CredentialSource
 from sparkinesis.stream.page import Page, decode_page
 
@@ -38,6 +40,7 @@ def subscription_client(address: StreamAddress) -> Any:
 @functools.lru_cache(maxsize=64)
 def _call_client(region: str | None, endpoint: str | None, credentials: CredentialSource) -> Any:
     client = open_client("kinesis", credentials, region, endpoint)
+    read_whole_bodies(client, "GetRecords")
     client.meta.events.register("before-parse.kinesis.GetRecords", _decode_get_records)
     return client
 
