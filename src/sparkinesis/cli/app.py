@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from sparkinesis.cli.compile_pyspark import compile_pyspark
 from sparkinesis.cli.dead_letters import dead_letters
 from sparkinesis.cli.kclpy import kclpy
 from sparkinesis.cli.leases import leases
@@ -47,3 +48,4 @@ app.command("leases")(leases)
 app.command("reset")(reset)
 app.command("top")(top)
 app.command("dead-letters")(dead_letters)
+app.command("compile-pyspark")(compile_pyspark)

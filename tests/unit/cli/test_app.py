@@ -20,5 +20,14 @@ def test_help_names_the_commands_and_the_version() -> None:
     result = CliRunner().invoke(app, ["--help"])
     assert result.exit_code == 0
     assert "A Kinesis Client Library for PySpark." in result.stdout
-    for name in ("local", "kclpy", "leases", "reset", "top", "dead-letters", "--version"):
+    for name in (
+        "local",
+        "kclpy",
+        "leases",
+        "reset",
+        "top",
+        "dead-letters",
+        "compile-pyspark",
+        "--version",
+    ):
         assert name in result.stdout
