@@ -1,0 +1,1 @@
+"""Measures sparkinesis beside the other libraries that consume Kinesis from Python."""

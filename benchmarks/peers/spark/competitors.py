@@ -1,0 +1,104 @@
+"""The sources that are compared: their options, and what their Spark sessions need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+REGION = "us-east-1"
+OURS = "sparkinesis"
+PEER = "aws-kinesis"
+"""The name of awslabs' connector, as in format("aws-kinesis")."""
+JSON = "-Daws.cborEnabled=false"
+"""A system property of the AWS SDK for Java, which else asks for CBOR."""
+
+
+@dataclass(frozen=True)
+class Competitor:
+    name: str
+    jar: Path | None = None
+    """Of the connector; None for sparkinesis."""
+    cbor: bool = True
+    tuned: bool = False
+    source: Path | None = None
+    """The folder from which sparkinesis is imported; None: this checkout's."""
+    conf: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_ours(self) -> bool:
+        return self.jar is None
+
+    @property
+    def data_source(self) -> str:
+        return "kinesis" if self.is_ours else "aws-kinesis"
+
+    def session(self) -> dict[str, str]:
+        """The settings of the Spark session."""
+        if self.jar is None:
+            return self.conf
+        java = {} if self.cbor else {"spark.driver.extraJavaOptions": JSON}
+        return {**self.conf, **java, "spark.jars": str(self.jar)}
+
+    def options(self, endpoint: str, stream: str) -> dict[str, str]:
+        """The options that every measurement needs: all records are read, none may be lost."""
+        if self.is_ours:
+            return {
+                "streamName": stream,
+                "endpoint": endpoint,
+                "region": REGION,
+                "initialPosition": "trim_horizon",
+            }
+        return {
+            "kinesis.streamName": stream,
+            "kinesis.endpointUrl": endpoint,
+            "kinesis.region": REGION,
+            "kinesis.kinesisRegion": REGION,
+            "kinesis.startingPosition": "TRIM_HORIZON",
+            "kinesis.failOnDataLoss": "true",
+        }
+
+    def backlog_options(self, rows_per_shard: int, record_bytes: int) -> dict[str, str]:
+        """The further options for a backlog on a server without limits.
+
+        The connector's task ends when it has `maxFetchRecordsPerShard` rows; with fewer, it waits
+        for more for 5 to 10 seconds. So it is tuned with the very number of rows that there are,
+        with pages of `PAGE_BYTES`, and with no pause between pages.
+        """
+        if self.is_ours:
+            return {"shardCallsPerSecond": "unlimited", "shardBytesPerSecond": "unlimited"}
+        if not self.tuned:
+            return {}
+        page = max(1, min(10_000, PAGE_BYTES // record_bytes))
+        return {
+            "kinesis.maxFetchRecordsPerShard": str(rows_per_shard),
+            "kinesis.getRecords.numberOfRecordsPerFetch": str(page),
+            "kinesis.getRecords.fetchIntervalMs": "0",
+        }
+
+
+PAGE_BYTES = 2_000_000
+"""The page that gave the connector most rows a second, of 0.5 to 10 MB that were tried."""
+
+
+def of_backlog(jar: Path | None, before: list[tuple[str, Path]]) -> list[Competitor]:
+    """Ours, ours of other revisions, and the connector in each way that is worth a row."""
+    found = _ours(before)
+    if jar is not None:
+        found += [
+            Competitor(f"{PEER}, tuned, JSON", jar, cbor=False, tuned=True),
+            Competitor(f"{PEER}, tuned, CBOR", jar, tuned=True),
+            Competitor(f"{PEER}, defaults, JSON", jar, cbor=False),
+        ]
+    return found
+
+
+def by_default(jar: Path | None, before: list[tuple[str, Path]]) -> list[Competitor]:
+    """Ours, ours of other revisions, and the connector, each with the options it has by default."""
+    found = _ours(before)
+    if jar is not None:
+        found.append(Competitor(PEER, jar, cbor=False))
+    return found
+
+
+def _ours(before: list[tuple[str, Path]]) -> list[Competitor]:
+    return [Competitor(OURS), *(Competitor(f"{OURS} {name}", source=at) for name, at in before)]

@@ -1,0 +1,183 @@
+"""A query in a process and a JVM of its own; tells of itself in lines of JSON.
+
+python -m benchmarks.peers.spark.query TASK
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.peers.spark.processes import Cpu, cpu
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+POLL = 0.05
+
+
+@dataclass(frozen=True)
+class Task:
+    data_source: str
+    """The format of the source that reads."""
+    session: dict[str, str]
+    options: dict[str, str]
+    rows: int = 0
+    """Into nothing until so many rows have come; 0: each batch goes to foreachBatch, until the
+    process is killed."""
+    warm: dict[str, str] = field(default_factory=dict)
+    """The options of a query that reads `warm_rows` before, so that the JVM is warm."""
+    warm_rows: int = 0
+    is_counted: bool = False
+    """Whether foreachBatch also counts the batch, before it collects the rows."""
+    server: int = 0
+    """The server's process, whose CPU seconds are told of, too."""
+    patience: float = 300.0
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+
+def tell(**what: Any) -> None:
+    print(json.dumps(what), flush=True)
+
+
+def session(task: Task) -> SparkSession:
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    if task.data_source == "kinesis":
+        from sparkinesis.local.java import use_java  # noqa: PLC0415
+
+        use_java()
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config(map={**task.session})
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("OFF")
+    if task.data_source == "kinesis":
+        import sparkinesis  # noqa: PLC0415
+
+        sparkinesis.register(spark)
+    return spark
+
+
+@dataclass(frozen=True)
+class Read:
+    """What a query has read, and when; CPU seconds until then."""
+
+    batches: list[tuple[int, int]]
+    """Rows and milliseconds."""
+    at: float
+    spent: Cpu
+    server: float
+
+
+def read_rows(spark: SparkSession, task: Task, options: dict[str, str], rows: int) -> Read:
+    """Run a query into nothing until that many rows have come."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as checkpoint:
+        query = (
+            spark.readStream.format(task.data_source)
+            .options(**options)
+            .load()
+            .writeStream.format("noop")
+            .option("checkpointLocation", checkpoint)
+            .start()
+        )
+        until = time.monotonic() + task.patience
+        try:
+            while True:
+                found = batches(query)
+                if sum(count for count, _ in found) >= rows:
+                    break
+                raise_failure(query)
+                if time.monotonic() > until:
+                    raise TimeoutError(f"{found} of {rows} rows within {task.patience} s")
+                time.sleep(POLL)
+            return Read(found, time.monotonic(), cpu(os.getpid()), cpu(task.server).all)
+        finally:
+            query.stop()
+
+
+def batches(query: StreamingQuery) -> list[tuple[int, int]]:
+    return [
+        (each.numInputRows, each.durationMs["triggerExecution"])
+        for each in query.recentProgress
+        if each.numInputRows
+    ]
+
+
+def raise_failure(query: StreamingQuery) -> None:
+    failure = query.exception()
+    if failure is not None:
+        raise RuntimeError(str(failure)[:2000])
+
+
+def read_into_nothing(spark: SparkSession, task: Task) -> None:
+    if task.warm_rows:
+        read_rows(spark, task, task.warm, task.warm_rows)
+    before, server_before = cpu(os.getpid()), cpu(task.server).all
+    start = time.monotonic()
+    read = read_rows(spark, task, task.options, task.rows)
+    spent = read.spent - before
+    tell(
+        rows=sum(rows for rows, _ in read.batches),
+        batches=len(read.batches),
+        seconds=read.at - start,
+        batch_seconds=sum(ms for _, ms in read.batches) / 1000,
+        jvm=spent.jvm,
+        python=spent.python,
+        server=read.server - server_before,
+    )
+
+
+def read_to_python(spark: SparkSession, task: Task) -> None:
+    """Tell of each batch, as long as the query runs."""
+
+    def on_batch(batch: DataFrame, number: int) -> None:
+        counted = batch.count() if task.is_counted else None
+        data = [bytes(row.data).decode() for row in batch.select("data").collect()]
+        tell(batch=number, counted=counted, data=data, at=time.monotonic())
+
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as checkpoint:
+        tell(starting=time.monotonic())
+        query = (
+            spark.readStream.format(task.data_source)
+            .options(**task.options)
+            .load()
+            .writeStream.foreachBatch(on_batch)
+            .option("checkpointLocation", checkpoint)
+            .start()
+        )
+        while query.isActive:  # until the parent kills this process
+            time.sleep(POLL * 4)
+        raise_failure(query)
+
+
+def main(task: Task) -> None:
+    try:
+        spark = session(task)
+        if task.rows:
+            read_into_nothing(spark, task)
+        else:
+            read_to_python(spark, task)
+    except Exception as error:  # noqa: BLE001 - the parent says it
+        tell(failed=f"{type(error).__name__}: {error}"[:3000])
+    finally:
+        sys.stdout.flush()
+        os._exit(0)  # the parent kills the JVM, which has nothing to save
+
+
+if __name__ == "__main__":
+    main(Task(**json.loads(sys.argv[1])))

@@ -1,0 +1,290 @@
+"""What the comparison with awslabs' Spark connector concludes from its rounds."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.local_server import Client
+from benchmarks.peers.spark import command, producer
+from benchmarks.peers.spark.competitors import JSON, Competitor, by_default, of_backlog
+from benchmarks.peers.spark.processes import TICKS, Cpu, Stat, cpu, parsed, summed
+from benchmarks.peers.spark.query import Task
+from benchmarks.peers.spark.records import BACKLOGS, SHARDS, Backlog, fill, hash_key_of
+from benchmarks.peers.spark.rounds import Runs, alternating, ratio, results, spread
+from benchmarks.peers.spark.running import QueryFailedError, running
+from benchmarks.peers.spark.server import serving
+from benchmarks.peers.spark.tally import evaluations, losses, percentile
+from sparkinesis import deaggregate
+from sparkinesis.local import LocalServer
+from sparkinesis.stream.page import Record
+
+JAR = Path("connector.jar")
+
+
+def test_lost_and_repeated_records_are_counted_apart() -> None:
+    found = losses(6, [0, 1, 1, 4, 4, 4])
+    assert (found.seen, found.lost, found.repeated) == (3, 3, 3)
+
+
+def test_nothing_is_lost_of_a_stream_whose_rows_came_in_another_order() -> None:
+    found = losses(3, [2, 0, 1])
+    assert (found.lost, found.repeated) == (0, 0)
+
+
+@pytest.mark.parametrize("strange", [-1, 3])
+def test_a_row_that_was_never_put_is_an_error(strange: int) -> None:
+    with pytest.raises(ValueError, match=rf"never put: \[{strange}\]"):
+        losses(3, [0, strange])
+
+
+def test_a_batch_differs_in_either_direction() -> None:
+    found = evaluations([(5, 5), (3, 7), (9, 8)])
+    assert (found.batches, found.differing, found.apart) == (3, 2, 5)
+
+
+def test_a_percentile_is_a_value_that_was_measured() -> None:
+    values = [float(each) for each in range(100, 0, -1)]
+    assert (percentile(values, 50), percentile(values, 99)) == (50, 99)
+    assert percentile([7.0], 50) == percentile([7.0], 99) == 7
+
+
+def test_every_second_round_goes_backwards_and_a_failure_ends_no_other_round() -> None:
+    turns: list[str] = []
+    said: list[str] = []
+
+    def measure(competitor: Competitor) -> dict[str, float]:
+        turns.append(competitor.name)
+        if turns == ["a", "b"]:
+            raise QueryFailedError("no shard")
+        return {"rows/s": float(len(turns))}
+
+    runs = alternating([Competitor("a"), Competitor("b")], 2, measure, said.append)
+    assert turns == ["a", "b", "b", "a"]
+    assert runs == {"a": [{"rows/s": 1}, {"rows/s": 4}], "b": [{}, {"rows/s": 3}]}
+    assert "round 1 of 2, b, failed: no shard" in said
+
+
+def test_a_ratio_above_one_means_that_ours_is_better() -> None:
+    assert ratio("rows/s", ours=300, theirs=200) == 1.5
+    assert ratio("CPU s", ours=2, theirs=3) == 1.5
+    assert ratio("records lost", ours=0, theirs=3) is None
+
+
+def test_results_are_medians_beside_ours() -> None:
+    runs: Runs = {
+        "ours": [{"CPU s": 2.0}, {"CPU s": 8.0}, {"CPU s": 4.0}],
+        "theirs": [{"CPU s": 6.0}, {}, {"CPU s": 10.0}],
+        "none": [{}, {}, {}],
+    }
+    ours, theirs, none = results("1 KB", runs, "ours", {"CPU s": "s"})
+    assert (ours.name, ours.value, ours.ratio) == ("1 KB: CPU s, ours", 4, None)
+    assert (theirs.value, theirs.ratio) == (8, 2)
+    assert (none.name, none.value, none.unit) == ("1 KB: none", 3, "failed")
+    assert ours.note == "2 to 8 in 3 rounds"
+    assert theirs.note == "6 to 10 in 2 rounds, 1 failed"
+    assert spread([1.0], 1) == "1 round"
+
+
+def test_a_line_of_proc_is_parsed_whatever_the_command_is_named() -> None:
+    line = f"12 (a) b (c) S 7 {'0 ' * 9}{3 * TICKS} {TICKS} {TICKS} {TICKS} 20 0\n"
+    assert parsed(line) == Stat("a) b (c", parent=7, own=4, ended=2)
+
+
+def test_the_jvm_is_counted_apart_from_the_rest_of_its_tree() -> None:
+    stats = {
+        1: Stat("python", 0, own=100, ended=100),
+        2: Stat("python", 1, own=1, ended=2),
+        3: Stat("java", 2, own=4, ended=8),
+        4: Stat("python", 3, own=16, ended=0),
+    }
+    assert summed(stats, 2) == Cpu(jvm=4, python=27)
+    assert summed(stats, 2) - Cpu(1, 2) == Cpu(3, 25)
+    assert summed(stats, 9) == Cpu()
+    assert Cpu(3, 25).all == 28
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_the_cpu_of_a_child_that_has_ended_is_its_parents() -> None:
+    before = cpu(os.getpid())
+    code = "import time\nwhile time.process_time() < 0.3: pass"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert (cpu(os.getpid()) - before).python >= 0.25
+
+
+def test_the_connector_is_asked_for_json_by_a_property_of_the_jvm() -> None:
+    with_json = Competitor("peer", JAR, cbor=False).session()
+    assert with_json == {"spark.driver.extraJavaOptions": JSON, "spark.jars": "connector.jar"}
+    assert Competitor("peer", JAR).session() == {"spark.jars": "connector.jar"}
+    assert Competitor("ours").session() == {}
+
+
+def test_both_read_all_records_and_may_lose_none() -> None:
+    ours = Competitor("ours").options("http://h", "s")
+    theirs = Competitor("peer", JAR).options("http://h", "s")
+    assert ours["initialPosition"] == "trim_horizon"
+    assert theirs["kinesis.startingPosition"] == "TRIM_HORIZON"
+    assert theirs["kinesis.failOnDataLoss"] == "true"
+
+
+def test_the_tuned_connector_gets_the_rows_of_a_shard_and_pages_by_the_records_size() -> None:
+    tuned = Competitor("peer", JAR, tuned=True)
+    small, large = (tuned.backlog_options(500, size) for size in (20, 1_000))
+    assert small["kinesis.maxFetchRecordsPerShard"] == "500"
+    assert small["kinesis.getRecords.numberOfRecordsPerFetch"] == "10000"
+    assert 1 <= int(large["kinesis.getRecords.numberOfRecordsPerFetch"]) < 10_000
+    assert Competitor("peer", JAR).backlog_options(500, 1_000) == {}
+
+
+def test_another_revision_stands_beside_ours() -> None:
+    before = [("2ed4a4b", Path("/tree"))]
+    for named in (of_backlog(JAR, before), by_default(JAR, before)):
+        assert [each.name for each in named][:2] == ["sparkinesis", "sparkinesis 2ed4a4b"]
+        assert named[1].source == Path("/tree")
+        assert all(each.jar == JAR for each in named[2:])
+        assert len(named) > 2
+
+
+def test_a_backlog_is_scaled_to_whole_calls() -> None:
+    assert [each.rows for each in BACKLOGS] == [500_000, 2_000_000, 2_000_000]
+    for each in BACKLOGS:
+        small = each.scaled(0.0001)
+        assert small.rows == each.rows_per_call
+        assert each.scaled(1) == each
+        assert each.scaled(0.5).rows % each.rows_per_call == 0
+
+
+@pytest.mark.parametrize("per_aggregate", [1, 3])
+def test_a_filled_stream_has_as_many_rows_in_each_shard(per_aggregate: int) -> None:
+    backlog = Backlog("small", "small", 10, 500 if per_aggregate == 1 else 300, per_aggregate)
+    with LocalServer(limits=False) as server:
+        client = Client(int(server.endpoint_url.rpartition(":")[2]))
+        fill(client, "s", backlog)
+        client.close()
+        kinesis = server.client("kinesis")
+        for shard in kinesis.list_shards(StreamName="s")["Shards"]:
+            iterator = kinesis.get_shard_iterator(
+                StreamName="s", ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON"
+            )
+            page = kinesis.get_records(ShardIterator=iterator["ShardIterator"])["Records"]
+            rows = deaggregate(
+                [
+                    Record(
+                        data=each["Data"],
+                        partition_key=each["PartitionKey"],
+                        sequence_number=each["SequenceNumber"],
+                    )
+                    for each in page
+                ]
+            ).data.to_pylist()
+            assert len(rows) == backlog.rows // SHARDS
+            assert {len(data) for data in rows} == {10}
+
+
+def test_a_reshard_leaves_every_number_in_the_stream_once() -> None:
+    with serving(limits=True) as server:
+        server.client.call("CreateStream", StreamName="s", ShardCount=2)
+        producer.put_numbers(server.client, "s", range(60), 10_000)
+        producer.split(server.client, "s")
+        assert len(producer.open_shards(server.client, "s")) == 3
+        producer.merge(server.client, "s")
+        producer.put_numbers(server.client, "s", range(60, 70), 10_000)
+        assert len(producer.open_shards(server.client, "s")) == 2
+        found = []
+        for shard in server.client.call("ListShards", StreamName="s")["Shards"]:
+            iterator = server.client.call(
+                "GetShardIterator",
+                StreamName="s",
+                ShardId=shard["ShardId"],
+                ShardIteratorType="TRIM_HORIZON",
+            )["ShardIterator"]
+            page = server.client.call("GetRecords", ShardIterator=iterator)
+            found += [int(base64.b64decode(each["Data"])) for each in page["Records"]]
+        calls = server.calls()
+        assert server.calls() == {}
+    assert sorted(found) == list(range(70))
+    assert calls["SplitShard", "shardId-000000000000", None] == 1
+
+
+def test_a_record_that_was_refused_is_put_again() -> None:
+    with serving(limits=True) as server:
+        server.client.call("CreateStream", StreamName="s", ShardCount=1)
+        large = [producer.entry("x" * 400_000, 0) for _ in range(4)]  # more than 1 MB/s
+        producer.put_all(server.client, "s", large)
+        calls = server.calls()
+    assert sum(count for (name, _, _), count in calls.items() if name == "PutRecords") > 1
+
+
+def test_the_hash_keys_belong_to_different_shards() -> None:
+    keys = [int(hash_key_of(shard)) for shard in range(SHARDS)]
+    assert [key * SHARDS // 2**128 for key in keys] == list(range(SHARDS))
+
+
+def test_all_parts_are_measured_unless_some_are_named() -> None:
+    assert tuple(command.arguments([]).parts) == command.PARTS
+    chosen = command.arguments(
+        ["idle", "twice", "--rounds", "2", "--also", "a", "--also", "b", "--backlogs", "1kb,kpl"]
+    )
+    assert (chosen.parts, chosen.rounds, chosen.also) == (["idle", "twice"], 2, ["a", "b"])
+    assert chosen.backlogs == ["1kb", "kpl"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["idel"], "no parts idel; there are: backlog, idle,"),
+        (["--backlogs", "2kb"], "no backlogs 2kb; there are: 1kb, 200b, kpl"),
+        (["--rounds", "0"], "it must be 1 or more"),
+        (["--scale", "2"], "it must be above 0 and at most 1"),
+    ],
+)
+def test_wrong_arguments_are_refused(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command.arguments(words)
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_the_connector_is_found_by_option_then_variable_then_folder(tmp_path: Path) -> None:
+    environment = {command.VARIABLE: "b.jar"}
+    assert command.connector(JAR, environment, tmp_path) == JAR
+    assert command.connector(None, environment, tmp_path) == Path("b.jar")
+    assert command.connector(None, {}, tmp_path) is None
+    (tmp_path / "one.jar").touch()
+    assert command.connector(None, {}, tmp_path) == tmp_path / "one.jar"
+    (tmp_path / "two.jar").touch()
+    assert command.connector(None, {}, tmp_path) is None
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="says so elsewhere")
+def test_without_a_connector_a_sentence_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "FOLDER", tmp_path)
+    monkeypatch.delenv(command.VARIABLE, raising=False)
+    assert command.main(["idle"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.startswith("Nothing is measured: there is no jar of awslabs'")
+    assert command.main(["--connector", str(tmp_path / "none.jar")]) == 2
+    assert "There is no file" in capsys.readouterr().out
+
+
+def test_a_query_that_fails_says_why() -> None:
+    with running(Competitor("ours"), Task("kinesis", {}, {}, patience=1)) as query:
+        # No Spark is started: its Python is none.
+        query.process.kill()
+        with pytest.raises(QueryFailedError, match="process has ended"):
+            query.next(60)
+
+
+def test_the_task_of_a_query_survives_its_command_line() -> None:
+    task = Task("kinesis", {"a": "b"}, {"c": "d"}, rows=3, is_counted=True)
+    assert Task(**json.loads(task.to_json())) == task
