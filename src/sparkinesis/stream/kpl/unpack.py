@@ -9,31 +9,21 @@ unchanged: every record of the stream gives at least one row.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from google.protobuf.message import DecodeError
 
 from sparkinesis.public import public
 from sparkinesis.stream.kpl.envelope import Envelope, is_aggregated, open_aggregate, open_all
+from sparkinesis.stream.kpl.headers import read_headers
 from sparkinesis.stream.kpl.messages import KplRecord
 from sparkinesis.stream.page import Record
 
-# A worker without Spark also runs without numpy, but more slowly.
-np: Any = importlib.import_module("numpy") if importlib.util.find_spec("numpy") else None
-
-_CHUNK_SIZE = 1 << 20
-"""Bytes of records that are unpacked at a time, so that they stay in the processor's cache."""
-
-_KEY_TAG, _HASH_KEY_TAG, _DATA_TAG = 0x08, 0x10, 0x1A
-"""The bytes before a user record's fields in its message."""
-_MAX_VARINT = 4
-"""The most bytes of a number that is read in bulk; no page has 2**28 bytes."""
-_HEADER_SIZE = 3 * (1 + _MAX_VARINT)
-"""The most bytes before a user record's data."""
+_CHUNK_SIZE = 1 << 22
+"""Bytes of records that are unpacked at a time: few calls of Arrow, and little memory beside."""
 
 
 @public
@@ -56,6 +46,16 @@ class UserRecordColumns:
     def filter(self, mask: pa.Array) -> UserRecordColumns:
         """Return the user records for which ``mask`` is true."""
         return UserRecordColumns(*(getattr(self, f.name).filter(mask) for f in fields(self)))
+
+
+_NO_COLUMNS = UserRecordColumns(
+    source=pa.array([], pa.int32()),
+    partition_key=pa.array([], pa.string()),
+    data=pa.array([], pa.binary()),
+    sub_sequence_number=pa.array([], pa.int64()),
+    explicit_hash_key=pa.array([], pa.string()),
+    is_packed=pa.array([], pa.bool_()),
+)
 
 
 _Parsed = tuple[int, int | None, bytes]
@@ -137,162 +137,101 @@ def _chunks(records: Sequence[Record]) -> Iterator[tuple[int, int]]:
 def _unpack(records: Sequence[Record], first: int) -> UserRecordColumns:
     """Return the columns of one chunk, whose first record has the index ``first``."""
     envelopes = open_all(records)
-    if np is None:
-        return _columns_one_by_one(records, envelopes, first)
-    columns = _columns_at_once(records, envelopes, first)
+    columns = _columns(records, envelopes, first)
     if not isinstance(columns, UserRecordColumns):
         # The protobuf runtime decides about messages in another form: tags, unknown fields and
         # another order are valid, and everything else is malformed.
         for place in columns:
             envelope = envelopes[place]
             envelopes[place] = None if envelope is None else _canonical(envelope)
-        columns = _columns_at_once(records, envelopes, first)
+        columns = _columns(records, envelopes, first)
         assert isinstance(columns, UserRecordColumns)
     return columns
 
 
-def _columns_one_by_one(
-    records: Sequence[Record], envelopes: Sequence[Envelope | None], first: int
-) -> UserRecordColumns:
-    """Return the columns, built one user record at a time: without numpy, and for tests."""
-    source: list[int] = []
-    partition_keys: list[str | None] = []
-    data: list[bytes] = []
-    sub_sequence_numbers: list[int] = []
-    explicit_hash_keys: list[str | None] = []
-    is_packed: list[bool] = []
-    for place, (record, envelope) in enumerate(zip(records, envelopes, strict=True)):
-        parsed = None if envelope is None else _parse(envelope)
-        if envelope is None or parsed is None:
-            source.append(first + place)
-            sub_sequence_numbers.append(0)
-            partition_keys.append(record.partition_key)
-            data.append(record.data)
-            explicit_hash_keys.append(None)
-            is_packed.append(False)
-            continue
-        source += [first + place] * len(parsed)
-        sub_sequence_numbers += range(len(parsed))
-        is_packed += [True] * len(parsed)
-        for index, hash_index, user_data in parsed:
-            partition_keys.append(envelope.partition_keys[index])
-            data.append(user_data)
-            explicit_hash_keys.append(
-                None if hash_index is None else envelope.explicit_hash_keys[hash_index]
-            )
-    return UserRecordColumns(
-        source=pa.array(source, pa.int32()),
-        partition_key=pa.array(partition_keys, pa.string()),
-        data=pa.array(data, pa.binary()),
-        sub_sequence_number=pa.array(sub_sequence_numbers, pa.int64()),
-        explicit_hash_key=pa.array(explicit_hash_keys, pa.string()),
-        is_packed=pa.array(is_packed, pa.bool_()),
-    )
-
-
-def _columns_at_once(
+def _columns(
     records: Sequence[Record], envelopes: Sequence[Envelope | None], first: int
 ) -> UserRecordColumns | list[int]:
     """Return the columns, or the indices of aggregates that are not in the usual form.
 
-    Every aggregator writes a user record in the usual form: partition key index, explicit hash key
-    index if there is one, and data, in this order. Then the data is the rest of the message after
-    a short header, and one cut per message gives the whole column.
+    In the usual form (see `sparkinesis.stream.kpl.headers`) the data is the rest of a user record's
+    message after a short header, so that one cut per message gives the whole column.
     """
     partition_keys: list[str | None] = []
     explicit_hash_keys: list[str] = []
-    payloads: list[bytes] = []
-    shape: list[tuple[bool, int, int, int]] = []
+    messages: list[bytes] = []
+    bounds = [(0, 0, 0)]  # of each record's messages, partition keys and explicit hash keys
     for record, envelope in zip(records, envelopes, strict=True):
-        starts = len(partition_keys), len(explicit_hash_keys)
         if envelope is None:
-            shape.append((False, 1, *starts))
             partition_keys.append(record.partition_key)
-            payloads.append(record.data)
+            messages.append(record.data)
         else:
-            shape.append((True, len(envelope.messages), *starts))
             partition_keys += envelope.partition_keys
             explicit_hash_keys += envelope.explicit_hash_keys
-            payloads += envelope.messages
-    rows = len(payloads)
-    payloads.append(bytes(_HEADER_SIZE))  # a header may be read beyond the last message
-    payload = pa.array(payloads, pa.binary())
-    _, offset_buffer, byte_buffer = payload.buffers()
-    offsets = np.frombuffer(offset_buffer, np.int32, rows + 1).astype(np.int64)
-
-    is_packed, counts, first_key, first_hash_key = np.array(shape, np.int64).reshape(-1, 4).T
-    source = np.repeat(np.arange(len(records)), counts)
-    key_counts = np.diff(first_key, append=len(partition_keys))
-    hash_key_counts = np.diff(first_hash_key, append=len(explicit_hash_keys))
-    packed = is_packed.astype(bool)[source]
-
-    header = _read_headers(np.frombuffer(byte_buffer, np.uint8), offsets)
-    usual = header.usual & (header.key < key_counts[source])
-    usual &= ~header.has_hash_key | (header.hash_key < hash_key_counts[source])
-    if not usual[packed].all():
-        return [int(place) for place in np.unique(source[packed & ~usual])]
-
-    cuts = np.empty(2 * rows + 1, np.int32)  # header, data, header, data, ...
-    cuts[0::2] = offsets
-    cuts[1::2] = np.where(packed, header.data_start, offsets[:-1])
-    pieces = pa.Array.from_buffers(pa.binary(), 2 * rows, [None, pa.py_buffer(cuts), byte_buffer])
-    keys = np.where(packed, header.key, 0) + first_key[source]
-    hash_keys = pa.array(
-        header.hash_key + first_hash_key[source], mask=~(packed & header.has_hash_key)
+            messages += envelope.messages
+        bounds.append((len(messages), len(partition_keys), len(explicit_hash_keys)))
+    first_row, first_key, first_hash_key = map(list, zip(*bounds, strict=True))
+    rows = len(messages)
+    if rows == 0:
+        return _NO_COLUMNS
+    wire = pa.array(messages, pa.binary())
+    header = read_headers(wire, with_hash_keys=bool(explicit_hash_keys))
+    source = pc.list_parent_indices(
+        pa.ListArray.from_arrays(pa.array(first_row, pa.int32()), pa.nulls(rows))
     )
+    packed = pa.array([envelope is not None for envelope in envelopes], pa.bool_()).take(source)
+
+    key, in_table = _places(header.key, first_key, source)
+    usual = pc.and_(header.is_usual, in_table)
+    if header.hash_key is None:
+        explicit_hash_key = pa.nulls(rows, pa.string())
+    else:
+        hash_key, in_table = _places(header.hash_key, first_hash_key, source)
+        usual = pc.and_(usual, pc.fill_null(in_table, True))
+    unusual = pc.and_not(packed, usual)
+    if unusual.true_count:
+        places: list[int] = source.filter(unusual).unique().to_pylist()
+        return places
+
+    if header.hash_key is not None:
+        hash_key = pc.if_else(packed, hash_key, None)
+        explicit_hash_key = pa.array(explicit_hash_keys, pa.string()).take(hash_key)
+    begins = pa.array(first_key[:-1], pa.uint64()).take(source)
     return UserRecordColumns(
-        source=pa.array(source + first, pa.int32()),
-        partition_key=pa.array(partition_keys, pa.string()).take(pa.array(keys)),
-        data=pieces.take(pa.array(np.arange(1, 2 * rows, 2))),
-        sub_sequence_number=pa.array(np.arange(rows) - (np.cumsum(counts) - counts)[source]),
-        explicit_hash_key=pa.array(explicit_hash_keys, pa.string()).take(hash_keys),
-        is_packed=pa.array(packed),
+        source=pc.add(source, pa.scalar(first, pa.int64())).cast(pa.int32()),
+        partition_key=pa.array(partition_keys, pa.string()).take(pc.if_else(packed, key, begins)),
+        data=_rest(wire, pc.if_else(packed, header.size, pa.scalar(0, pa.uint64()))),
+        sub_sequence_number=pc.subtract(
+            pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), rows)),
+            pc.add(pa.array(first_row[:-1], pa.int64()), pa.scalar(1, pa.int64())).take(source),
+        ),
+        explicit_hash_key=explicit_hash_key,
+        is_packed=packed,
     )
 
 
-class _Headers(NamedTuple):
-    """The headers before the data of each message, as columns; garbage if not `usual`."""
+def _places(
+    indices: pa.Array, first_keys: list[int], source: pa.Array
+) -> tuple[pa.Array, pa.Array]:
+    """Return the places of keys in all records' keys together, and which are their own record's.
 
-    usual: Any
-    key: Any
-    has_hash_key: Any
-    hash_key: Any
-    data_start: Any
-
-
-def _read_headers(wire: Any, offsets: Any) -> _Headers:
-    """Read the headers of the messages in ``wire`` (uint8) between ``offsets`` (int64, n + 1).
-
-    `_HEADER_SIZE` bytes must follow the last message. A message is in the usual form only if its
-    data ends at its own end, so a header read beyond the end of a message never is.
+    ``indices``: of keys in the table of their record; ``first_keys``: where each table begins.
     """
-    at, end = offsets[:-1], offsets[1:]
-    usual = wire[at] == _KEY_TAG
-    key, at, whole = _read_varints(wire, at + 1)
-    usual &= whole
-    has_hash_key = wire[at] == _HASH_KEY_TAG
-    hash_key = np.zeros_like(key)
-    if has_hash_key.any():
-        hash_key, after, whole = _read_varints(wire, at + 1)
-        usual &= whole | ~has_hash_key
-        at = np.where(has_hash_key, after, at)
-    usual &= wire[at] == _DATA_TAG
-    length, at, whole = _read_varints(wire, at + 1)
-    usual &= whole & (at + length == end)
-    return _Headers(usual, key, has_hash_key, hash_key, at)
+    firsts = pa.array(first_keys, pa.uint64())
+    places = pc.add(indices, firsts.take(source))
+    return places, pc.less(places, firsts.slice(1).take(source))
 
 
-def _read_varints(wire: Any, at: Any) -> tuple[Any, Any, Any]:
-    """Read the varints at the offsets ``at``; return (values, their ends, which are complete)."""
-    byte = wire[at]
-    value = (byte & 0x7F).astype(np.int64)
-    at = at + 1
-    more = byte >= 0x80
-    for shift in range(7, 7 * _MAX_VARINT, 7):
-        if not more.any():
-            break
-        byte = wire[at]
-        value |= np.where(more, (byte & 0x7F).astype(np.int64) << shift, 0)
-        at = at + more
-        more &= byte >= 0x80
-    return value, at, ~more
+def _rest(messages: pa.Array, starts: pa.Array) -> pa.Array:
+    """Return the bytes of each message from its own start (uint64)."""
+    count = len(messages)
+    _, offsets, values = messages.buffers()
+    ends = pa.Array.from_buffers(pa.uint32(), count + 1, [None, offsets]).cast(pa.uint64())
+    starts = pc.add(ends.slice(0, count), starts)
+    # Two offsets of 32 bits in one number: the start of each rest, and its end, which begins a
+    # piece that is left out.
+    pairs = pc.bit_wise_or(starts, pc.shift_left(ends.slice(1), pa.scalar(32, pa.uint64())))
+    pieces = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pairs.buffers()[1], values])
+    every_other = pa.py_buffer(b"\x55" * (count // 4 + 1))
+    mask = pa.Array.from_buffers(pa.bool_(), 2 * count - 1, [None, every_other])
+    return pieces.filter(mask)

@@ -10,7 +10,6 @@ from aws_kinesis_agg.aggregator import RecordAggregator
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sparkinesis.stream.kpl import unpack as aggregation
 from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.stream.page import Record
 from sparkinesis.worker.batch import make_batch
@@ -84,14 +83,6 @@ puts = st.builds(
 )
 
 
-@pytest.fixture(params=["at once", "one by one"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both ways to unpack: with numpy and without."""
-    if request.param == "one by one":
-        monkeypatch.setattr(aggregation, "np", None)
-
-
-@pytest.mark.usefixtures("way")
 class TestTheFilter:
     @settings(deadline=None, max_examples=75)
     @given(st.lists(puts, max_size=6), st.tuples(hash_keys, hash_keys), st.booleans())

@@ -65,6 +65,25 @@ def test_a_mixed_page_row_by_row() -> None:
     ]
 
 
+@pytest.mark.parametrize("size", [1, 5000])
+@pytest.mark.parametrize("place", [0, 1, 3])
+def test_one_aggregate_anywhere_among_small_or_large_records(size: int, place: int) -> None:
+    (blob,) = aggregate([("a", None, b"1"), ("b", None, b"2")])
+    plain = [bytes([n]) * (size + n) for n in range(3)]
+    data = [*plain[:place], blob.data, *plain[place:]]
+    records = [
+        Record(data=each, partition_key="k", sequence_number=str(n)) for n, each in enumerate(data)
+    ]
+    unpacked = to_arrow(records, stream="s", shard_id="i")
+    unpacked.validate(full=True)
+    expected = [*plain[:place], b"1", b"2", *plain[place:]]
+    assert unpacked.column("data").to_pylist() == expected
+    stored = to_arrow(records, stream="s", shard_id="i", deaggregate=False)
+    stored.validate(full=True)
+    assert stored.schema == unpacked.schema == USER_RECORD_SCHEMA
+    assert stored.column("data").to_pylist() == data
+
+
 def test_without_de_aggregation_each_record_is_a_row() -> None:
     (blob,) = aggregate([("a", "5", b"1"), ("b", "6", b"2")])
     records = [

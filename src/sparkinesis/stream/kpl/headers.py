@@ -1,0 +1,126 @@
+"""Reads the fields before the data of encoded user records, many user records at once.
+
+Arrow's functions read them as fast as numpy's. The package does without numpy, which takes 73 MB
+and makes every import of pyarrow 0.1 s longer.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_KEY_TAG, _HASH_KEY_TAG, _DATA_TAG = 0x08, 0x10, 0x1A
+"""The bytes before a user record's fields in its message."""
+_MAX_VARINT = 4
+"""The most bytes of a number that is read; no page has 2**28 bytes."""
+_WORD = 8
+"""Bytes that are read at a time. Two words hold the longest header, one holds most."""
+_ZEROS = pa.scalar(bytes(_WORD), pa.binary())
+_NOTHING = pa.scalar(b"", pa.binary())
+
+
+class Headers(NamedTuple):
+    """The headers of messages as columns, or as a scalar where all are equal; uint64.
+
+    A message is in the usual form if it has the partition key index, the explicit hash key index
+    if there is one, and data to its own end, in this order. Every aggregator writes this form. The
+    other columns are garbage for a message that is not usual.
+    """
+
+    is_usual: pa.Array
+    key: pa.Array
+    hash_key: pa.Array | None
+    """Null for a message without one; None if hash keys were not read."""
+    size: pa.Array
+    """The bytes before the data."""
+
+
+def read_headers(messages: pa.Array, *, with_hash_keys: bool) -> Headers:
+    """Read the headers of ``messages`` (binary, one at least, no nulls).
+
+    A message with an explicit hash key is usual only ``with_hash_keys``. A header is never read
+    beyond the end of a usual message, because its data ends there.
+    """
+    wire = _Wire(_words(messages, 0), _words(messages, _WORD) if with_hash_keys else None)
+    usual = wire.starts_with(_KEY_TAG)
+    key, wire, width, is_whole = _read_varint(wire.after_byte())
+    usual = pc.and_(usual, is_whole)
+    size = pc.add(width, _number(1))
+    hash_key = None
+    if with_hash_keys:
+        has_one = wire.starts_with(_HASH_KEY_TAG)
+        hash_key, after, width, is_whole = _read_varint(wire.after_byte())
+        hash_key = pc.if_else(has_one, hash_key, pa.scalar(None, pa.uint64()))
+        wire = after.where(has_one, wire)
+        usual = pc.and_(usual, pc.or_(is_whole, pc.invert(has_one)))
+        size = pc.add(size, pc.if_else(has_one, pc.add(width, _number(1)), _number(0)))
+    usual = pc.and_(usual, wire.starts_with(_DATA_TAG))
+    length, _, width, is_whole = _read_varint(wire.after_byte())
+    usual = pc.and_(usual, is_whole)
+    size = pc.add(size, pc.add(width, _number(1)))
+    is_read = pc.less_equal(size, _number(2 * _WORD if with_hash_keys else _WORD))
+    ends = pc.equal(pc.add(size, length), pc.binary_length(messages).cast(pa.uint64()))
+    return Headers(pc.and_(usual, pc.and_(is_read, ends)), key, hash_key, size)
+
+
+class _Wire(NamedTuple):
+    """The next bytes of each message, 8 or 16, as numbers whose lowest byte is the first."""
+
+    low: pa.Array
+    high: pa.Array | None
+
+    def starts_with(self, byte: int) -> pa.Array:
+        return pc.equal(pc.bit_wise_and(self.low, _number(0xFF)), _number(byte))
+
+    def after_byte(self) -> _Wire:
+        low = pc.shift_right(self.low, _number(8))
+        if self.high is None:
+            return _Wire(low, None)
+        low = pc.bit_wise_or(low, pc.shift_left(self.high, _number(56)))
+        return _Wire(low, pc.shift_right(self.high, _number(8)))
+
+    def where(self, mask: pa.Array, other: _Wire) -> _Wire:
+        """Return these bytes where ``mask`` is true, and those of ``other`` elsewhere."""
+        high = None if self.high is None else pc.if_else(mask, self.high, other.high)
+        return _Wire(pc.if_else(mask, self.low, other.low), high)
+
+
+def _read_varint(wire: _Wire) -> tuple[pa.Array, _Wire, pa.Array, pa.Array]:
+    """Return the varints at the start, the bytes after them, their sizes, and which are whole."""
+    value = pc.bit_wise_and(wire.low, _number(0x7F))
+    more = _goes_on(wire)
+    wire, size = wire.after_byte(), _number(1)
+    for place in range(1, _MAX_VARINT):
+        if more.true_count == 0:
+            break
+        part = pc.shift_left(pc.bit_wise_and(wire.low, _number(0x7F)), _number(7 * place))
+        longer, after, goes_on = pc.bit_wise_or(value, part), wire.after_byte(), _goes_on(wire)
+        if more.true_count == len(more):
+            value, wire, size, more = longer, after, pc.add(size, _number(1)), goes_on
+            continue
+        value = pc.if_else(more, longer, value)
+        size = pc.add(size, more.cast(pa.uint64()))
+        wire, more = after.where(more, wire), pc.and_(more, goes_on)
+    return value, wire, size, pc.invert(more)
+
+
+def _goes_on(wire: _Wire) -> pa.Array:
+    """Return where the next byte of a varint is not its last."""
+    return pc.not_equal(pc.bit_wise_and(wire.low, _number(0x80)), _number(0))
+
+
+def _words(messages: pa.Array, start: int) -> pa.Array:
+    """Return the 8 bytes from ``start`` of each message as uint64; zeros follow its end."""
+    cut = pc.binary_slice(messages, start, start + _WORD)
+    if cut.total_values_length < len(messages) * _WORD:
+        padded = pc.binary_join_element_wise(cut, _ZEROS, _NOTHING)
+        cut = pc.binary_slice(padded, 0, _WORD)
+    return pa.Array.from_buffers(pa.uint64(), len(messages), [None, cut.buffers()[2]])
+
+
+@functools.cache
+def _number(value: int) -> pa.Scalar:
+    return pa.scalar(value, pa.uint64())
