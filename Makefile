@@ -14,7 +14,7 @@ FILE ?=
 # Processes share the tests as tests/conftest.py says; the 15 slowest are listed at the end.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadscope --no-loadscope-reorder --durations=15
 
-.PHONY: help demo active-users test test-long check simulate soak interop-emulators check-aws lint bench format lock clean
+.PHONY: help demo active-users test test-long check simulate soak interop-emulators check-aws lint bench bench-peers format lock clean
 
 help: ## List the targets (default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,10 @@ check-aws: $(SETUP) ## Measure what AWS answers, and compare (STREAM_PREFIX=me A
 
 bench: $(SETUP) ## Run the benchmarks
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+# Whatever cannot be installed or run here is left out, with a sentence that says why.
+bench-peers: $(SETUP) ## Measure beside other libraries, from PyPI (ARGS="--only backlog")
+	@$(BIN)/python -m benchmarks.peers $(ARGS)
 
 format: $(SETUP) ## Fix style findings
 	$(BIN)/ruff check --fix .

@@ -1,0 +1,78 @@
+"""Measures sparkinesis beside its peers: see docs/peers.md.
+
+python -m benchmarks.peers --only backlog --peers kcl-rs,boto3 --rounds 5 --json build/peers.json
+"""
+
+from __future__ import annotations
+
+import importlib
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmarks.peers import backlog
+from benchmarks.peers.arguments import Arguments, parsed
+from benchmarks.peers.competitors import SPARKINESIS, Competitor, unusable
+from benchmarks.peers.environments import LeftOutError, installed, versions
+from benchmarks.peers.figures import figures
+from benchmarks.peers.report import Report, machine, print_report
+
+MEASURES = {"backlog": backlog.measure}
+
+
+def run(arguments: Arguments, report: Report, console: Console) -> None:
+    """Measure, and put into the report what was found."""
+    with console.status("") as status:
+
+        def say(text: str) -> None:
+            status.update(text)
+            if not console.is_terminal:
+                console.print(text)
+
+        pythons: dict[Competitor, Path] = {}
+        for each in (SPARKINESIS, *arguments.peers):
+            say(f"Installing {each.name} into build/peers ...")
+            try:
+                reason = unusable(each, sys.version_info[:2])
+                if reason is not None:
+                    raise LeftOutError(reason)
+                pythons[each] = installed(each)
+            except LeftOutError as error:
+                report.left_out.append(str(error))
+            else:
+                report.versions[each.name] = versions(each, pythons[each])
+        samples = []
+        for case in arguments.cases:
+            for sample in MEASURES[case](pythons, arguments.rounds, arguments.scale, say):
+                samples.append(sample)
+                report.figures = figures(samples, backlog.AGAINST)
+
+
+def main(arguments: Sequence[str]) -> int:
+    if arguments[:1] == ["spark"]:
+        return int(importlib.import_module("benchmarks.peers.spark").main(arguments[1:]))
+    console = Console(width=None if sys.stdout.isatty() else 110)
+    wanted = parsed(arguments)
+    if not Path("/proc/self/stat").exists():
+        console.print(
+            "The CPU and the memory of a consumer's processes are read from /proc: Linux."
+        )
+        return 2
+    if wanted.drawn is not None:
+        report = Report.read(wanted.drawn)
+    else:
+        command = shlex.join(["python", "-m", "benchmarks.peers", *arguments])
+        report = Report(command, machine(), wanted.rounds)
+        try:
+            run(wanted, report, console)
+        finally:
+            report.write(wanted.json)
+    print_report(report, console)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

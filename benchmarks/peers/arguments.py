@@ -1,0 +1,79 @@
+"""The arguments of ``python -m benchmarks.peers``."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.peers.competitors import Competitor, before, named
+
+CASES = ("backlog",)
+OUTPUT = Path("build/peers.json")
+
+
+@dataclass(frozen=True)
+class Arguments:
+    cases: tuple[str, ...]
+    peers: tuple[Competitor, ...]
+    """The competitors besides the sparkinesis of this checkout."""
+    rounds: int
+    scale: float
+    json: Path
+    plots: Path | None
+    drawn: Path | None
+    """The JSON of an earlier run that is shown and drawn, instead of a new run."""
+
+
+def parsed(arguments: Sequence[str]) -> Arguments:
+    """Parse the command line; exits with a message if that is wrong."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
+    parser.add_argument(
+        "--only", metavar="CASES", default="", help=f"some of {','.join(CASES)}; default: all"
+    )
+    parser.add_argument(
+        "--peers", metavar="NAMES", default="", help="some of the peers, such as kcl-rs,boto3"
+    )
+    parser.add_argument(
+        "--also",
+        metavar="REVISION",
+        action="append",
+        default=[],
+        help="a revision of sparkinesis in git, as one more competitor",
+    )
+    parser.add_argument("--rounds", type=int, default=5, help="default: 5")
+    parser.add_argument(
+        "--scale", type=float, default=1.0, help="a part of the records, such as 0.1"
+    )
+    parser.add_argument("--json", type=Path, default=OUTPUT, help=f"default: {OUTPUT}")
+    parser.add_argument("--plots", metavar="FOLDER", type=Path, help="draw SVG files there")
+    parser.add_argument(
+        "--from", metavar="FILE", dest="drawn", type=Path, help="show the JSON of an earlier run"
+    )
+    found = parser.parse_args(arguments)
+    cases = _split(found.only) or CASES
+    for case in cases:
+        if case not in CASES:
+            parser.error(f"There is no case {case}; there are: {', '.join(CASES)}.")
+    if found.rounds < 1:
+        parser.error(f"--rounds is {found.rounds}; at least 1 is needed.")
+    if not 0 < found.scale <= 1:
+        parser.error(f"--scale is {found.scale:g}; it must be above 0, and at most 1.")
+    try:
+        peers = named(_split(found.peers))
+    except ValueError as error:
+        parser.error(str(error))
+    return Arguments(
+        tuple(cases),
+        (*peers, *map(before, found.also)),
+        found.rounds,
+        found.scale,
+        found.json,
+        found.plots,
+        found.drawn,
+    )
+
+
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, (part.strip() for part in text.split(","))))

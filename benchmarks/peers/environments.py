@@ -1,0 +1,88 @@
+"""The competitors' environments, in build/peers: each has one of its own, made once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks.peers.competitors import PATH_OF_OURS, Competitor
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "build" / "peers"
+NAMES = ("boto3", "botocore", "aiobotocore", "protobuf", "pyarrow", "numpy")
+"""Dependencies whose versions matter to a reader."""
+
+
+class LeftOutError(Exception):
+    """A competitor cannot be measured here; the message is a sentence that says why."""
+
+
+def installed(competitor: Competitor) -> Path:
+    """Return the competitor's Python, after installing the competitor if that was not done.
+
+    Raises `LeftOutError`.
+    """
+    home = FOLDER / re.sub(r"[^\w.-]+", "-", competitor.name)
+    source = ROOT if competitor.revision is None else home / "source"
+    if competitor.revision is not None:
+        _check_out(competitor, source)
+    python = home / "venv" / "bin" / "python"
+    wanted = _key(competitor, source)
+    marker = home / "installed"
+    if marker.exists() and marker.read_text() == wanted:
+        return python
+    home.mkdir(parents=True, exist_ok=True)
+    _run(competitor, [sys.executable, "-m", "venv", "--clear", str(home / "venv")])
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    if PATH_OF_OURS in competitor.requirements:
+        _run(competitor, [*pip, "-c", str(source / "constraints.txt"), "-e", str(source)])
+    elif any("==" in each for each in competitor.requirements):
+        _run(competitor, [*pip, "--only-binary", ":all:", *competitor.requirements])
+    else:
+        _run(competitor, [*pip, "-c", str(ROOT / "constraints.txt"), *competitor.requirements])
+    marker.write_text(wanted)
+    return python
+
+
+def _check_out(competitor: Competitor, source: Path) -> None:
+    source.mkdir(parents=True, exist_ok=True)
+    revision = str(competitor.revision)
+    sha = _run(competitor, ["git", "-C", str(ROOT), "rev-parse", f"{revision}^{{commit}}"]).strip()
+    marker = source.parent / "revision"
+    if marker.exists() and marker.read_text() == sha:
+        return
+    archive = source.parent / "source.tar"
+    _run(competitor, ["git", "-C", str(ROOT), "archive", "--output", str(archive), sha])
+    _run(competitor, ["tar", "-xf", str(archive), "-C", str(source)])
+    archive.unlink()
+    marker.write_text(sha)
+
+
+def _key(competitor: Competitor, source: Path) -> str:
+    """The text that changes when the environment must be made again."""
+    text = " ".join([sys.version, *competitor.requirements])
+    for name in ("pyproject.toml", "constraints.txt"):
+        if PATH_OF_OURS in competitor.requirements:
+            text += " " + hashlib.sha256((source / name).read_bytes()).hexdigest()
+    return text
+
+
+def _run(competitor: Competitor, command: list[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        last = (done.stderr.strip() or done.stdout.strip() or "no reason").splitlines()[-1]
+        raise LeftOutError(f"{competitor.name} is left out, as it cannot be installed: {last}")
+    return done.stdout
+
+
+def versions(competitor: Competitor, python: Path) -> dict[str, str]:
+    """The versions of the competitor and of the libraries beneath it that matter."""
+    pip = [str(python), "-m", "pip", "list", "--format", "json", "--disable-pip-version-check"]
+    found = {each["name"]: each["version"] for each in json.loads(_run(competitor, pip))}
+    its_own = [each.partition("==")[0] for each in competitor.requirements]
+    names = dict.fromkeys([*its_own, "sparkinesis", *NAMES])
+    return {name: found[name] for name in names if name in found}
