@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from sparkinesis.worker.batch import RecordBatch, UserRecord
+from sparkinesis.worker.batches.batch import RecordBatch
+from sparkinesis.worker.batches.user_record import UserRecord
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
 from tests import pace

@@ -78,7 +78,8 @@ if TYPE_CHECKING:
     from sparkinesis.stream.page import Record
     from sparkinesis.stream.routing import hash_key
     from sparkinesis.worker.application import Application
-    from sparkinesis.worker.batch import RecordBatch, UserRecord
+    from sparkinesis.worker.batches.batch import RecordBatch
+    from sparkinesis.worker.batches.user_record import UserRecord
     from sparkinesis.worker.checkpointer import Checkpointer, PreparedCheckpoint
     from sparkinesis.worker.dead_letters.targets import (
         DeadLetterDirectory,
@@ -193,10 +194,8 @@ _LAZY = {
     "stream.page": ("Record",),
     "stream.routing": ("hash_key",),
     "worker.application": ("Application",),
-    "worker.batch": (
-        "RecordBatch",
-        "UserRecord",
-    ),
+    "worker.batches.batch": ("RecordBatch",),
+    "worker.batches.user_record": ("UserRecord",),
     "worker.checkpointer": (
         "Checkpointer",
         "PreparedCheckpoint",

@@ -13,7 +13,7 @@ from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.kpl.pack import OutgoingRecord, aggregate
 from sparkinesis.stream.position import TRIM_HORIZON
-from sparkinesis.worker.batch import make_batch
+from sparkinesis.worker.batches.batch import make_batch
 from tests.engine import Query
 
 MIB = 1 << 20

@@ -19,9 +19,9 @@ from sparkinesis.stream.reading.cursor import ShardCursor
 from sparkinesis.stream.reading.early_records import EarlyRecordFilter
 from sparkinesis.stream.reading.retention import RetentionCheck
 from sparkinesis.stream.shard import Lineage
-from sparkinesis.worker import batch
 from sparkinesis.worker import user_methods as calling
-from sparkinesis.worker.batch import RecordBatch
+from sparkinesis.worker.batches import page_rows
+from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer, Permitted
 from sparkinesis.worker.lifecycle import consumer, delivery, intake
 from sparkinesis.worker.lifecycle.consumer import ShardConsumer
@@ -232,7 +232,7 @@ BUGS: dict[str, Bug] = {
         polling, "_PACE", lambda _: Pace(0.0, 0.0), "shards_are_not_read_too_fast", 0
     ),
     "every record is filtered by the hash range": instead(
-        batch, "to_arrow_within", filter_all, _READS, 1
+        page_rows, "make_objects", filter_all, _READS, 1
     ),
     "records without a key are dropped": instead(
         page, "_DECODER", keys_only, "everything_is_processed", 1

@@ -10,7 +10,6 @@ from typing import Any
 from unittest import mock
 
 import msgspec
-import pyarrow as pa
 
 from sparkinesis.lease.extended_sequence_number import LATEST, ExtendedSequenceNumber
 from sparkinesis.lease.table.batch import Failed
@@ -264,17 +263,21 @@ def silent_end(end: Any) -> Any:
     return silent
 
 
-def filter_all(to_arrow_within: Any) -> Any:
-    """Filters each row by the hash of its partition key, aggregated or not."""
+def filter_all(make_objects: Any) -> Any:
+    """Filters each record by the hash of its partition key, aggregated or not."""
 
-    def filter_all(records: Any, hash_range: Any, **named: Any) -> Any:
-        batch, _ = to_arrow_within(records, None, **named)
+    def filter_all(records: Any, make: Any, shard_id: str, **named: Any) -> Any:
+        hash_range = named["hash_range"]
+        made, _ = make_objects(records, make, shard_id, **{**named, "hash_range": None})
         if hash_range is None:
-            return batch, 0
+            return made, 0
         first, last = hash_range
-        keys = batch.column("partitionKey").to_pylist()
-        kept = [key is None or first <= hash_key(key, None) <= last for key in keys]
-        return batch.filter(pa.array(kept, pa.bool_())), kept.count(False)
+        kept = [
+            user
+            for user in made
+            if user.partition_key is None or first <= hash_key(user.partition_key, None) <= last
+        ]
+        return kept, len(made) - len(kept)
 
     return filter_all
 

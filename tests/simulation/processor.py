@@ -8,7 +8,8 @@ from typing import Any
 
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.worker.batch import RecordBatch, UserRecord
+from sparkinesis.worker.batches.batch import RecordBatch
+from sparkinesis.worker.batches.user_record import UserRecord
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.dead_letters.targets import FailedRecords
 from sparkinesis.worker.on_error import DeadLetter, OnError, Retry, Skip, Stop

@@ -12,7 +12,7 @@ from examples.active_users.fleet import TABLE, Heartbeats, Table, Watcher
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.local import LocalServer
 from sparkinesis.stream.page import Record
-from sparkinesis.worker.batch import RecordBatch, make_batch
+from sparkinesis.worker.batches.batch import RecordBatch, make_batch
 from sparkinesis.worker.processor import ProcessorShard
 from tests.active_users import run_active_users
 

@@ -54,11 +54,12 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
     },
     "lease": {"table": set(), "rules": {"table"}},
     "worker": {
+        "batches": set(),
         "reporting": set(),
         "sink": set(),
         "retrieval": set(),
-        "dead_letters": {"reporting", "sink"},
-        "lifecycle": {"reporting", "sink", "retrieval", "dead_letters"},
+        "dead_letters": {"batches", "reporting", "sink"},
+        "lifecycle": {"batches", "reporting", "sink", "retrieval", "dead_letters"},
     },
     "fleet": {"channel": set()},
     "source": {
@@ -352,9 +353,13 @@ def plant(tree: Path, module: str, source: str) -> list[str]:
     ("module", "source", "name"),
     [
         ("stream/shard.py", "from sparkinesis.lease.lease import Lease", "lease.lease.Lease"),
-        ("worker/batch.py", "def f():\n    import sparkinesis.source.offsets", "source.offsets"),
-        ("worker/batch.py", "from sparkinesis import source", "source"),
-        ("worker/batch.py", "import sparkinesis.fleet.fleet as f", "fleet.fleet"),
+        (
+            "worker/status.py",
+            "def f():\n    import sparkinesis.source.offsets",
+            "source.offsets",
+        ),
+        ("worker/status.py", "from sparkinesis import source", "source"),
+        ("worker/status.py", "import sparkinesis.fleet.fleet as f", "fleet.fleet"),
         ("local/clock.py", "from sparkinesis.stream.shard import Shard", "stream.shard.Shard"),
     ],
 )
@@ -364,8 +369,8 @@ def test_a_planted_upward_import_is_found(tree: Path, module: str, source: str, 
 
 
 def test_a_planted_import_that_is_only_for_type_checkers_is_found(tree: Path) -> None:
-    source = "if TYPE_CHECKING:\n    from sparkinesis.worker.batch import RecordBatch"
-    name = "sparkinesis.worker.batch.RecordBatch"
+    source = "if TYPE_CHECKING:\n    from sparkinesis.worker.batches.batch import RecordBatch"
+    name = "sparkinesis.worker.batches.batch.RecordBatch"
     assert f"stream/shard.py (stream) imports {name}" in plant(tree, "stream/shard.py", source)
 
 

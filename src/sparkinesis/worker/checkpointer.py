@@ -32,7 +32,8 @@ from sparkinesis.stream.position import (
     parse_initial_position,
 )
 from sparkinesis.stream.reading.retention import CLOCK_MARGIN_MS
-from sparkinesis.worker.batch import RecordBatch, UserRecord
+from sparkinesis.worker.batches.batch import RecordBatch
+from sparkinesis.worker.batches.user_record import UserRecord
 from sparkinesis.worker.sink.sink import ShardSinks
 
 _END = ExtendedSequenceNumber(SHARD_END)

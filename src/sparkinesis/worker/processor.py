@@ -20,7 +20,7 @@ from sparkinesis.worker.sink.storage import open_storage
 from sparkinesis.worker.user_methods import made_by, refuse_asynchronous, refuse_factory
 
 if TYPE_CHECKING:
-    from sparkinesis.worker.batch import RecordBatch
+    from sparkinesis.worker.batches.batch import RecordBatch
     from sparkinesis.worker.checkpointer import Checkpointer
 
 

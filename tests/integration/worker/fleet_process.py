@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from sparkinesis.errors import LeaseLostError
 from sparkinesis.worker.application import Application
-from sparkinesis.worker.batch import RecordBatch
+from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.lifecycle.signals import graceful_on_signals
 from sparkinesis.worker.options import WorkerOptions

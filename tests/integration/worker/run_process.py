@@ -13,7 +13,7 @@ import sys
 import threading
 
 from sparkinesis.worker.application import Application
-from sparkinesis.worker.batch import RecordBatch
+from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processor import ProcessorShard, RecordProcessor

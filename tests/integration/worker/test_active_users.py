@@ -10,7 +10,7 @@ from examples.active_users.board import Board, Eviction, evicted_at
 from examples.active_users.processor import ActiveUsers
 from examples.active_users.users import Sent, was_silent
 from sparkinesis.stream.page import Record
-from sparkinesis.worker.batch import make_batch
+from sparkinesis.worker.batches.batch import make_batch
 from tests.active_users import run_active_users
 
 SILENCE = 120.0

@@ -26,7 +26,7 @@ from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.stream.reading.arrow import USER_RECORD_SCHEMA
 from sparkinesis.worker.application import Application
-from sparkinesis.worker.batch import RecordBatch
+from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.dead_letters.stored import DeadLetters, put_back
 from sparkinesis.worker.dead_letters.targets import DeadLetterDirectory, FailedRecords
 from sparkinesis.worker.lifecycle.worker import Worker

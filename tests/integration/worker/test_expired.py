@@ -21,7 +21,7 @@ from sparkinesis.stream.position import (
     InitialPosition,
 )
 from sparkinesis.worker.application import Application
-from sparkinesis.worker.batch import RecordBatch
+from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions

@@ -16,7 +16,7 @@ import pytest
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.stream.calls.subscription import Subscription
 from sparkinesis.worker.application import Application
-from sparkinesis.worker.batch import RecordBatch
+from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
 from tests import pace

@@ -16,7 +16,7 @@ from sparkinesis.local import LocalServer
 from sparkinesis.local.model import limits
 from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.worker.application import Application
-from sparkinesis.worker.batch import RecordBatch
+from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processor import ProcessorShard, RecordProcessor

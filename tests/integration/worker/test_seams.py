@@ -20,7 +20,7 @@ from sparkinesis.local.faults import Call, Fault
 from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.stream.page import decode_page
 from sparkinesis.worker.application import Application
-from sparkinesis.worker.batch import make_batch
+from sparkinesis.worker.batches.batch import make_batch
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.on_error import DeadLetter, Stop
 from tests.journal import PATIENCE, Journal, Journaling

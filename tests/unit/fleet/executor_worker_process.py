@@ -11,7 +11,7 @@ import sys
 from sparkinesis.fleet.channel.tls import WorkerCredentials
 from sparkinesis.fleet.executor_worker import ExecutorWorker, SparkTask, WorkerSpec
 from sparkinesis.worker.application import Application
-from sparkinesis.worker.batch import RecordBatch
+from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processor import RecordProcessor

@@ -24,7 +24,7 @@ from sparkinesis.compat.kclpy.must_override import needs_override
 from sparkinesis.compat.kclpy.v2 import processor as v2
 from sparkinesis.compat.kclpy.v3 import processor as v3
 from sparkinesis.errors import ProcessorError, SparkinesisError
-from sparkinesis.worker.batch import RecordBatch
+from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer as WorkerCheckpointer
 from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
 from sparkinesis.worker.user_methods import call, made_by, refuse_asynchronous, refuse_factory

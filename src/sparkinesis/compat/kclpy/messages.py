@@ -13,7 +13,8 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, Protocol
 
 from sparkinesis.compat.kclpy.checkpoint_error import SHUTDOWN, CheckpointError
-from sparkinesis.worker.batch import RecordBatch, UserRecord
+from sparkinesis.worker.batches.batch import RecordBatch
+from sparkinesis.worker.batches.user_record import UserRecord
 from sparkinesis.worker.processor import ProcessorShard
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
+from typing import TypeVar
 
 from google.protobuf.message import DecodeError
 
@@ -19,6 +20,11 @@ from sparkinesis.stream.kpl.messages import (
     AggregatedEnvelope,
 )
 from sparkinesis.stream.page import Record
+
+_T = TypeVar("_T")
+
+_CHUNK_SIZE = 1 << 20
+"""Bytes of records whose messages are held at a time: they stay in the processor's cache."""
 
 _MIN_SIZE_FOR_THREAD = 1 << 18
 """The least bytes of records for which a second thread saves more time than it costs."""
@@ -70,14 +76,24 @@ def open_aggregate(data: bytes) -> Envelope | None:
         explicit_hash_keys = envelope.explicit_hash_key_table[:]
     except (DecodeError, UnicodeDecodeError):
         return None
-    # upb returns a string that is not UTF-8 as bytes; the pure Python runtime raises.
-    if not {str}.issuperset(map(type, chain(partition_keys, explicit_hash_keys))):
-        return None
     messages = envelope.records[:]
-    longest = max(map(len, chain(partition_keys, explicit_hash_keys)), default=0)
-    if not messages or longest * len(messages) * _UTF8_WIDTH > _MAX_EXPANSION * len(message):
+    if not are_sound(partition_keys, explicit_hash_keys, len(messages), len(message)):
         return None
     return Envelope(partition_keys, explicit_hash_keys, messages)
+
+
+def are_sound(
+    partition_keys: Sequence[str], explicit_hash_keys: Sequence[str], records: int, size: int
+) -> bool:
+    """Return True if an aggregate of so many user records may have these tables of keys.
+
+    size: the message's bytes.
+    """
+    # upb returns a string that is not UTF-8 as bytes; the pure Python runtime raises.
+    if not {str}.issuperset(map(type, chain(partition_keys, explicit_hash_keys))):
+        return False
+    longest = max(map(len, chain(partition_keys, explicit_hash_keys)), default=0)
+    return records > 0 and longest * records * _UTF8_WIDTH <= _MAX_EXPANSION * size
 
 
 @functools.cache
@@ -86,12 +102,32 @@ def _thread_pool(_: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="kpl")
 
 
-def open_all(records: Sequence[Record]) -> list[Envelope | None]:
-    """Open each record. MD5 takes half of the time and releases the GIL: two threads share it."""
-    if sum(len(record.data) for record in records) < _MIN_SIZE_FOR_THREAD:
-        return [open_aggregate(record.data) for record in records]
+def _shared_by_two(do: Callable[[bytes], _T], records: Sequence[Record]) -> list[_T]:
+    """Call ``do`` with the data of each record. It releases the GIL: two threads share the time."""
+    if sum([len(record.data) for record in records]) < _MIN_SIZE_FOR_THREAD:
+        return [do(record.data) for record in records]
     middle = len(records) // 2
-    rest = _thread_pool(os.getpid()).submit(
-        lambda: [open_aggregate(r.data) for r in records[middle:]]
-    )
-    return [open_aggregate(record.data) for record in records[:middle]] + rest.result()
+    rest = _thread_pool(os.getpid()).submit(lambda: [do(r.data) for r in records[middle:]])
+    return [do(record.data) for record in records[:middle]] + rest.result()
+
+
+def open_all(records: Sequence[Record]) -> list[Envelope | None]:
+    """Open each record. MD5, which takes half of the time, releases the GIL."""
+    return _shared_by_two(open_aggregate, records)
+
+
+def messages_of(records: Sequence[Record]) -> Iterator[bytes | None]:
+    """Yield `message_of` each record."""
+    for start, stop in chunks(records):
+        yield from _shared_by_two(message_of, records[start:stop])
+
+
+def chunks(records: Sequence[Record]) -> Iterator[tuple[int, int]]:
+    """Yield the bounds of chunks of ``records``: one at least, each but the last `_CHUNK_SIZE`."""
+    start = size = 0
+    for place, record in enumerate(records):
+        if size >= _CHUNK_SIZE:
+            yield start, place
+            start, size = place, 0
+        size += len(record.data)
+    yield start, len(records)

@@ -41,14 +41,15 @@ def in_hash_range(
         [
             not is_packed
             or records[place].partition_key is None
-            or _is_within(key, explicit, hash_range)
+            or is_within(key, explicit, hash_range)
             for place, is_packed, key, explicit in rows
         ],
         pa.bool_(),
     )
 
 
-def _is_within(key: str, explicit_hash_key: str | None, hash_range: tuple[int, int]) -> bool:
+def is_within(key: str, explicit_hash_key: str | None, hash_range: tuple[int, int]) -> bool:
+    """Return True if a user record of an aggregate is to be kept, by its keys."""
     try:
         place = hash_key(key, explicit_hash_key)
     except ValueError:

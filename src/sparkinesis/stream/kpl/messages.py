@@ -31,7 +31,7 @@ _PACKAGE = "sparkinesis.kpl"
 _STRING, _BYTES, _UINT64 = Field.TYPE_STRING, Field.TYPE_BYTES, Field.TYPE_UINT64
 _REQUIRED, _OPTIONAL, _REPEATED = Field.LABEL_REQUIRED, Field.LABEL_OPTIONAL, Field.LABEL_REPEATED
 
-_SCHEMA: dict[str, list[tuple[str, Field.Label.ValueType, Field.Type.ValueType | str]]] = {
+_SCHEMA: dict[str, list[tuple[str, Field.Label.ValueType, Field.Type.ValueType | str] | None]] = {
     "Tag": [
         ("key", _REQUIRED, _STRING),
         ("value", _OPTIONAL, _STRING),
@@ -52,6 +52,16 @@ _SCHEMA: dict[str, list[tuple[str, Field.Label.ValueType, Field.Type.ValueType |
         ("explicit_hash_key_table", _REPEATED, _STRING),
         ("records", _REPEATED, _BYTES),
     ],
+    "UsualRecord": [
+        ("partition_key_index", _REQUIRED, _UINT64),
+        None,
+        ("data", _REQUIRED, _BYTES),
+    ],
+    "UsualAggregate": [
+        ("partition_key_table", _REPEATED, _STRING),
+        None,
+        ("records", _REPEATED, "UsualRecord"),
+    ],
 }
 """The proto2 messages. A field's number is its index plus 1; a type in quotes is a message."""
 
@@ -61,7 +71,10 @@ def _message_types() -> dict[str, Any]:
     file = FileDescriptorProto(name="sparkinesis/kpl.proto", package=_PACKAGE, syntax="proto2")
     for message_name, fields in _SCHEMA.items():
         message = file.message_type.add(name=message_name)
-        for number, (name, label, kind) in enumerate(fields, 1):
+        for number, declared in enumerate(fields, 1):
+            if declared is None:
+                continue
+            name, label, kind = declared
             field = message.field.add(name=name, number=number, label=label)
             if isinstance(kind, str):
                 field.type = Field.TYPE_MESSAGE
@@ -81,5 +94,7 @@ _TYPES = _message_types()
 AggregatedRecord: Any = _TYPES["AggregatedRecord"]
 KplRecord: Any = _TYPES["Record"]
 """A user record in an `AggregatedRecord`."""
+UsualAggregate: Any = _TYPES["UsualAggregate"]
+"""An `AggregatedRecord` whose user records have a partition key and data, and nothing else."""
 AggregatedEnvelope: Any = _TYPES["AggregatedEnvelope"]
 """The same wire format as `AggregatedRecord`, with its records as undecoded bytes."""

@@ -17,7 +17,7 @@ from sparkinesis.stream.address import StreamAddress, stream_address
 from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
 from sparkinesis.stream.put_entry import fitting_keys, random_key
 from sparkinesis.stream.putting.putter import PutPlan, Putter
-from sparkinesis.worker.batch import RecordBatch
+from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.dead_letters.file import file_name, to_table
 from sparkinesis.worker.reporting.failures import cut
 from sparkinesis.worker.sink.storage import check_place, is_local, open_storage

@@ -317,7 +317,7 @@ class ShardConsumer:
             if batch is None and not intake.at_end:
                 return _soonest(_IDLE, deliverer.automatic.due_in)
             if batch is not None and (
-                len(batch)
+                batch
                 or self._options.call_even_for_empty_batches
                 or self._checkpointer.sinks.is_due
             ):

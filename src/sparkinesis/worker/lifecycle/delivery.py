@@ -16,7 +16,7 @@ from sparkinesis.errors import (
     SinkUnavailableError,
 )
 from sparkinesis.stream.backoff import exponential_backoff
-from sparkinesis.worker.batch import RecordBatch
+from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.dead_letters.targets import FailedRecords, hand_over
 from sparkinesis.worker.lifecycle.automatic_checkpoints import AutomaticCheckpoints
@@ -136,9 +136,9 @@ class Deliverer:
         if attempt.given_up is not None:
             return self._give_up(attempt, attempt.given_up)
         batch = self._undone(attempt.batch)
-        if len(batch) < len(attempt.batch):
+        if batch is not attempt.batch:
             attempt = self._queue[0] = replace(attempt, batch=batch)
-            if not len(batch):
+            if not batch:
                 self._queue.popleft()
                 return 0.0
         room = self.automatic.room
@@ -146,7 +146,7 @@ class Deliverer:
             self._queue.insert(1, _Attempt(batch.slice(room, len(batch))))
             batch = batch.slice(0, room)
             attempt = self._queue[0] = replace(attempt, batch=batch)
-        if len(batch):
+        if batch:
             self._checkpointer.deliver(batch.last, batch)
         self._checkpointer.sinks.begin_call()
         began = self.processing_since = self._settings.clock()
@@ -169,7 +169,7 @@ class Deliverer:
     def _undone(self, batch: RecordBatch) -> RecordBatch:
         """Return the batch without what a pending checkpoint has covered since it was fetched."""
         last = self._checkpointer.last
-        if not len(batch) or last.is_sentinel or last <= self._done:
+        if not batch or last.is_sentinel or last <= self._done:
             return batch
         return batch.after(last)
 
@@ -181,7 +181,7 @@ class Deliverer:
     def _pass(self, batch: RecordBatch, since: float | None = None) -> None:
         """Remove the first batch, which is done; ``since``: the start of its call, or None."""
         self._queue.popleft()
-        if len(batch):
+        if batch:
             self._done = batch.last
             self.automatic.processed(batch, self._settings.clock() if since is None else since)
 
@@ -203,9 +203,9 @@ class Deliverer:
         if self._checkpointer.is_reset:
             return 0.0  # the reset dropped these records
         rest = attempt.batch
-        if len(rest):
+        if rest:
             rest = rest.after(self._checkpointer.last)
-            if not len(rest):
+            if not rest:
                 self._pass(attempt.batch)
                 return 0.0
         if _is_outage(error):
@@ -252,7 +252,7 @@ class Deliverer:
         """Skip a record that cannot be processed; store it as a dead letter first, if asked."""
         batch = attempt.batch
         resort = last_resort(self._settings.on_error)
-        if len(batch) and isinstance(resort, DeadLetter):
+        if batch and isinstance(resort, DeadLetter):
             try:
                 hand_over(resort.target, self._failed_records(batch, error))
             except BaseException as refusal:  # noqa: BLE001 - a user's function, or a service
@@ -267,7 +267,7 @@ class Deliverer:
             _log.error("Stored %s of %s as dead letters.", _range(batch), self._name)
         else:
             _log.error("Skipped %s of %s, as on_error asks.", _range(batch), self._name)
-        if len(batch):
+        if batch:
             self._checkpointer.deliver(batch.last, batch)
             self._checkpointer.end_call()
         self._pass(batch)
@@ -300,7 +300,7 @@ def _cause(error: BaseException, kinds: tuple[type[BaseException], ...]) -> bool
 
 
 def _range(batch: RecordBatch) -> str:
-    if not len(batch):
+    if not batch:
         return "an empty batch"
     first, last = batch.slice(0, 1).last, batch.last
     return f"record {first}" if first == last else f"records {first} to {last}"

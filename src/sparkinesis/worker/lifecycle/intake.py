@@ -21,7 +21,8 @@ from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp, 
 from sparkinesis.stream.reading.missing_end import TimeAtTip
 from sparkinesis.stream.reading.retention import CLOCK_MARGIN_MS, ReadProgress, user_records_done
 from sparkinesis.stream.shard import Shard
-from sparkinesis.worker.batch import RecordBatch, make_batch
+from sparkinesis.worker.batches.batch import RecordBatch, make_batch
+from sparkinesis.worker.batches.page_rows import Habit
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
 from sparkinesis.worker.lifecycle.start_check import StartCheck, report_loss
 from sparkinesis.worker.lifecycle.starting import drop_older, drop_up_to, farther, is_older
@@ -78,6 +79,7 @@ class Intake:
         self._has_ended = False
         self._retrieval: Retrieval | None = None
         self._accounts = ShardAccounts(settings.memory, deaggregate=settings.options.deaggregate)
+        self._habit = Habit()
         self._rest: FetchedPage | None = None
         """The part of a page that did not fit into the memory of one batch."""
         self._progress = _Progress(ReadProgress(TRIM_HORIZON))
@@ -309,8 +311,9 @@ class Intake:
             fetched_ms=page.service_time_ms,
             deaggregate=options.deaggregate,
             hash_range=self._hash_range,
+            habit=self._habit,
         )
-        self._accounts.measure_batch(records, batch)
+        self._accounts.measure_batch(records)
         if dropped:
             self.dropped += dropped
             _log.info(

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from sparkinesis.stream.calls.client import Fetched
 from sparkinesis.stream.kpl.envelope import is_aggregated
+from sparkinesis.stream.kpl.objects import UnpackedSize
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.reading.budget import LARGEST_PAGE, MAX_RECORDS_PER_CALL
 
@@ -27,13 +28,19 @@ _COLUMNS_OVERHEAD = 130
 """Bytes of a user record in Arrow columns besides its size: the names of stream and shard, the
 sequence number, offsets."""
 
-_OBJECTS_OVERHEAD = 200
-"""Bytes of a user record as Python objects besides its size in columns."""
+_PLAIN_OBJECT = 90
+"""Bytes of a record's object in a batch, if it was not aggregated: it shares data and keys."""
 
-ROW_OVERHEAD = 2 * _COLUMNS_OVERHEAD + _OBJECTS_OVERHEAD
+_UNPACKED_OBJECT = 160
+"""Bytes of the object of an aggregate's user record besides its size."""
+
+ROW_OVERHEAD = RECORD_OVERHEAD + _PLAIN_OBJECT + _COLUMNS_OVERHEAD
 """Bytes of a user record in a batch besides twice its size, if it was not aggregated."""
 
-FIRST_EXPANSION = 20.0
+_UNPACKED_OVERHEAD = _UNPACKED_OBJECT + _COLUMNS_OVERHEAD
+"""The same if it was."""
+
+FIRST_EXPANSION = 14.0
 """The memory of an aggregated record's user records in a batch, as a multiple of its size, until it
 is measured. User records of 20 bytes take that much."""
 
@@ -60,12 +67,21 @@ def records_within(fetched: Fetched, room: int) -> int:
     return _within([_size(record) + RECORD_OVERHEAD for record in fetched.page.records], room)
 
 
-def batch_memory(columns_size: int, rows: int) -> int:
-    """Return the memory of a batch whose columns take ``columns_size``, with its Python objects.
+def batch_memory(records: Sequence[Record], unpacked: UnpackedSize | None) -> int:
+    """Return the memory of the batch of ``records``, with Arrow columns and Python objects.
 
-    A processor that uses Arrow columns only has no objects, but that is not known before.
+    unpacked: the estimate of their user records; None if aggregates are not unpacked.
+
+    A processor that uses one of the two has only that, and packed records beside it until there is
+    the other, but this is not known before. Packed records and columns are each of the records'
+    size, and so are the objects of unpacked ones.
     """
-    return 2 * columns_size + _OBJECTS_OVERHEAD * rows
+    size = sum([_size(record) for record in records])
+    if unpacked is None:
+        return 2 * size + ROW_OVERHEAD * len(records)
+    plain = len(records) - sum([is_aggregated(record.data) for record in records])
+    others = _UNPACKED_OVERHEAD * (unpacked.rows - plain) + unpacked.keys
+    return 2 * size + ROW_OVERHEAD * plain + others
 
 
 def estimate_batch_memory(fetched: Fetched, expansion: float) -> int:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from sparkinesis.stream.kpl.objects import estimate_unpacked
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.reading.split_page import split_page
-from sparkinesis.worker.batch import RecordBatch
 from sparkinesis.worker.retrieval.ahead import FetchedPage
 from sparkinesis.worker.retrieval.memory import Hold, MemoryBudget
 from sparkinesis.worker.retrieval.memory_estimates import (
     FIRST_EXPANSION,
     WITHOUT_UNPACKING,
+    batch_memory,
     batch_records_within,
     estimate_batch_memory,
     largest_batch_memory,
@@ -32,6 +33,7 @@ class ShardAccounts:
         """Bytes. A smaller batch is reserved by its largest possible size: an estimate would have
         to look at each record."""
         self._batch: Hold | None = None
+        self._deaggregates = deaggregate
         self._expansion = FIRST_EXPANSION if deaggregate else WITHOUT_UNPACKING
 
     def split(self, page: FetchedPage) -> tuple[FetchedPage, FetchedPage | None]:
@@ -57,12 +59,14 @@ class ShardAccounts:
         head, rest = split_page(page.fetched, count)
         return replace(page, fetched=head, at_shard_end=False), replace(page, fetched=rest)
 
-    def measure_batch(self, records: Sequence[Record], batch: RecordBatch) -> None:
-        """Correct the reservation to the batch's real size, and use that for the next estimate."""
+    def measure_batch(self, records: Sequence[Record]) -> None:
+        """Correct the reservation to the batch's size, and use that for the next estimate."""
+        unpacked = estimate_unpacked(records) if self._deaggregates else None
+        memory = batch_memory(records, unpacked)
         if self._batch is not None:
-            self._batch.force(batch.memory)
-        if len(batch) > len(records):
-            self._expansion = measure_expansion(records, batch.memory)
+            self._batch.force(memory)
+        if unpacked is not None and unpacked.rows > len(records):
+            self._expansion = measure_expansion(records, memory)
 
     def release_batch(self) -> None:
         """Give the batch's memory back: the batch was processed, or is not delivered."""

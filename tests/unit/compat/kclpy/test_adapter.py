@@ -20,7 +20,7 @@ from sparkinesis.compat.kclpy.v3 import processor as v3
 from sparkinesis.errors import OptionError, ProcessorError
 from sparkinesis.lease.extended_sequence_number import TRIM_HORIZON, ExtendedSequenceNumber
 from sparkinesis.stream.page import Record
-from sparkinesis.worker.batch import make_batch
+from sparkinesis.worker.batches.batch import make_batch
 from sparkinesis.worker.on_error import Retry
 from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
 

@@ -20,7 +20,8 @@ from sparkinesis.compat.kclpy.messages import (
 from sparkinesis.errors import AccessDeniedError, LeaseLostError, LeaseTableUnavailableError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.stream.page import Record as StreamRecord
-from sparkinesis.worker.batch import UserRecord, make_batch
+from sparkinesis.worker.batches.batch import make_batch
+from sparkinesis.worker.batches.user_record import UserRecord
 from sparkinesis.worker.processor import ProcessorShard
 
 ARRIVAL = datetime(2027, 1, 15, 8, 0, 0, 123_000, tzinfo=timezone.utc)

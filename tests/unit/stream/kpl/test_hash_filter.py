@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.stream.page import Record
-from sparkinesis.worker.batch import make_batch
+from sparkinesis.worker.batches.batch import make_batch
 
 TOP = 2**128 - 1
 

@@ -21,7 +21,7 @@ from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import Lease
 from sparkinesis.stream.page import Record
-from sparkinesis.worker.batch import RecordBatch, make_batch
+from sparkinesis.worker.batches.batch import RecordBatch, make_batch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.lifecycle.delivery import LONGEST_BACKOFF, Deliverer, RepeatedError, backoff
 from sparkinesis.worker.on_error import DeadLetter, OnError, Retry, Skip, Stop

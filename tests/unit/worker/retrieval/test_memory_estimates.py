@@ -13,9 +13,10 @@ import pytest
 
 from sparkinesis.stream.calls.client import Fetched
 from sparkinesis.stream.calls.transport import data_size
+from sparkinesis.stream.kpl.objects import estimate_unpacked
 from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.stream.page import Page, decode_page
-from sparkinesis.worker.batch import RecordBatch, make_batch
+from sparkinesis.worker.batches.batch import RecordBatch, make_batch
 from sparkinesis.worker.retrieval import memory_estimates as estimates
 
 RNG = random.Random(1)
@@ -78,6 +79,10 @@ def batch_of(page: Page) -> RecordBatch:
     )[0]
 
 
+def memory_of(page: Page) -> int:
+    return estimates.batch_memory(page.records, estimate_unpacked(page.records))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_page_takes_what_it_is_said_to_take(kind: str) -> None:
     answer = body(KINDS[kind])
@@ -87,17 +92,31 @@ def test_a_page_takes_what_it_is_said_to_take(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_batch_takes_what_it_is_said_to_take_with_its_objects(kind: str) -> None:
-    batch = batch_of(fetched(KINDS[kind]).page)
+@pytest.mark.parametrize("key", ["k", "k" * 200])
+def test_a_batch_takes_what_it_is_said_to_take_with_its_objects(kind: str, key: str) -> None:
+    answer = body(KINDS[kind], key)
+    page, packed = allocated(lambda: decode_page(answer))
+    batch = batch_of(page)
+    _, objects = allocated(lambda: batch.records)
+    both = batch.to_arrow().nbytes + objects
+    # The packed records of aggregates are let go of as soon as there are both forms.
+    size = both if kind.startswith("KPL") else both + packed
+    assert 0.9 * size <= memory_of(page) <= 1.3 * size
+
+
+def test_a_batch_with_long_keys_takes_what_it_is_said_to_take() -> None:
+    users = [(f"{n % 3}" * 250, f"{10**38 + n % 5}", RNG.randbytes(50)) for n in range(5000)]
+    page = fetched([blob.data for blob in aggregate(users)]).page
+    batch = batch_of(page)
     _, objects = allocated(lambda: batch.records)
     size = batch.to_arrow().nbytes + objects
-    assert 0.9 * size <= batch.memory <= 1.3 * size
+    assert 0.9 * size <= memory_of(page) <= 1.3 * size
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_a_page_takes_as_a_batch_is_known_before_or_thought_larger(kind: str) -> None:
     page = fetched(KINDS[kind])
-    memory = batch_of(page.page).memory
+    memory = memory_of(page.page)
     estimate = estimates.estimate_batch_memory(page, estimates.FIRST_EXPANSION)
     assert (
         memory * 0.9 <= estimate <= estimates.largest_batch_memory(page, estimates.FIRST_EXPANSION)
@@ -109,7 +128,7 @@ def test_what_a_page_takes_as_a_batch_is_known_before_or_thought_larger(kind: st
 @pytest.mark.parametrize("kind", ["KPL, 20 B", "KPL, 500 B"])
 def test_aggregates_take_what_those_before_took(kind: str) -> None:
     page = fetched([*KINDS[kind], *KINDS["200 B"][:50]])
-    memory = batch_of(page.page).memory
+    memory = memory_of(page.page)
     expansion = estimates.measure_expansion(page.page.records, memory)
     assert estimates.estimate_batch_memory(page, expansion) == pytest.approx(memory, rel=0.05)
 

@@ -1,0 +1,1 @@
+"""The batches of user records that a record processor is given."""

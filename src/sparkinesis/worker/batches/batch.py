@@ -1,0 +1,160 @@
+"""The batches that ``process_records`` is given: user records of one shard, in order."""
+
+from __future__ import annotations
+
+import bisect
+import functools
+from collections.abc import Sequence
+from datetime import datetime
+
+import pyarrow as pa
+
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.public import public
+from sparkinesis.stream.page import Record
+from sparkinesis.worker.batches.page_rows import Habit, PackedRecords, PageRows
+from sparkinesis.worker.batches.user_record import UserRecord, instant
+
+
+@public
+class RecordBatch:
+    """User records of one shard, in order, as Python objects or as Arrow columns.
+
+    Objects are made only when `records` is asked for, and columns only by `to_arrow`.
+    """
+
+    def __init__(
+        self,
+        columns: pa.RecordBatch,
+        millis_behind_latest: int | None,
+        fetched_at: datetime | None = None,
+    ) -> None:
+        self._begin(PageRows(None, columns, Habit()), millis_behind_latest, fetched_at)
+
+    def _begin(
+        self,
+        rows: PageRows,
+        millis_behind_latest: int | None,
+        fetched_at: datetime | None,
+        start: int = 0,
+        stop: int | None = None,
+    ) -> None:
+        self._rows = rows
+        self._start = start
+        self._stop = stop
+        """The row after the last one; None: the end of the page."""
+        self.fetched_at = fetched_at
+        """The time of the fetch, by the service's clock in UTC. `fetched_at` less
+        `millis_behind_latest` is the time up to which the shard was read: a batch may have waited
+        for a slow processor."""
+        self.millis_behind_latest = millis_behind_latest
+        """The distance of the batch's end from the stream's tip, at the time of the fetch; None if
+        the service did not say."""
+
+    def __len__(self) -> int:
+        stop = len(self._rows) if self._stop is None else self._stop
+        return stop - self._start
+
+    def __bool__(self) -> bool:
+        """True if there are records; unlike the length, this unpacks nothing."""
+        return (self._is_whole and bool(self._rows.whole)) or len(self) > 0
+
+    def to_arrow(self) -> pa.RecordBatch:
+        """Return the Arrow columns of `sparkinesis.stream.reading.arrow.USER_RECORD_SCHEMA`."""
+        self._rows.habit.asks_for_objects = False
+        columns = self._rows.columns()
+        return columns if self._is_whole else columns.slice(self._start, len(self))
+
+    @functools.cached_property
+    def records(self) -> list[UserRecord]:
+        self._rows.habit.asks_for_objects = True
+        return self._rows.objects()[self._start : self._stop]
+
+    @property
+    def last(self) -> ExtendedSequenceNumber:
+        """The position of the last record. The batch must not be empty."""
+        return self._rows.last() if self._stop is None else self._position(len(self) - 1)
+
+    def arrived_ms(self, sequence_number: str) -> int | None:
+        """Return the arrival time of a record (epoch ms); None if unknown, or not of this batch."""
+        at = ExtendedSequenceNumber(sequence_number)
+        if self._is_whole and (records := self._rows.whole):
+            place = bisect.bisect_left(records, at, key=_position_of)
+            if place == len(records) or records[place].sequence_number != sequence_number:
+                return None
+            return records[place].arrived_ms
+        row = bisect.bisect_left(range(len(self)), at, key=self._position)
+        if row == len(self) or self._position(row).sequence_number != sequence_number:
+            return None
+        return self._rows.arrived_ms(self._start + row)
+
+    @property
+    def _is_whole(self) -> bool:
+        return self._start == 0 and self._stop is None
+
+    def _position(self, row: int) -> ExtendedSequenceNumber:
+        return self._rows.position(self._start + row)
+
+    def after(self, done: ExtendedSequenceNumber) -> RecordBatch:
+        """Return the records after the position ``done``."""
+        first = bisect.bisect_right(range(len(self)), done, key=self._position)
+        return self.slice(first, len(self))
+
+    def slice(self, start: int, stop: int) -> RecordBatch:
+        """Return the records with the indices ``start`` to ``stop - 1``."""
+        if (start, stop) == (0, len(self)):
+            return self
+        if start < 0:
+            raise IndexError(f"the first index is {start}; it must be 0 or more")
+        start = min(start, len(self))
+        return _batch(
+            self._rows,
+            self.millis_behind_latest,
+            self.fetched_at,
+            self._start + start,
+            self._start + min(max(start, stop), len(self)),
+        )
+
+    def halves(self) -> tuple[RecordBatch, RecordBatch]:
+        middle = len(self) // 2
+        return self.slice(0, middle), self.slice(middle, len(self))
+
+
+def _batch(
+    rows: PageRows,
+    millis_behind_latest: int | None,
+    fetched_at: datetime | None,
+    start: int = 0,
+    stop: int | None = None,
+) -> RecordBatch:
+    batch = RecordBatch.__new__(RecordBatch)
+    batch._begin(rows, millis_behind_latest, fetched_at, start, stop)
+    return batch
+
+
+def _position_of(record: Record) -> ExtendedSequenceNumber:
+    return ExtendedSequenceNumber(record.sequence_number)
+
+
+def make_batch(
+    records: Sequence[Record],
+    *,
+    stream: str,
+    shard_id: str,
+    millis_behind_latest: int | None,
+    fetched_ms: int | None = None,
+    deaggregate: bool = True,
+    hash_range: tuple[int, int] | None = None,
+    habit: Habit | None = None,
+) -> tuple[RecordBatch, int]:
+    """Return a batch of ``records``, and the number of user records that were left out.
+
+    fetched_ms: the service's clock at the fetch (epoch ms).
+    hash_range: both ends inclusive; user records of aggregates outside of it are left out, see
+    `sparkinesis.stream.kpl.hash_filter`. With it, the records are unpacked at once.
+    habit: the form to unpack into where either does; None: columns.
+    """
+    packed = PackedRecords(records, stream, shard_id, deaggregate, hash_range)
+    rows = PageRows(packed, None, habit or Habit())
+    fetched_at = None if fetched_ms is None else instant(fetched_ms / 1000)
+    return _batch(rows, millis_behind_latest, fetched_at), rows.dropped

@@ -1,0 +1,271 @@
+"""User records as objects: the same as those in columns, for any aggregate, sound or not."""
+
+from __future__ import annotations
+
+import pytest
+from aws_kinesis_agg.aggregator import RecordAggregator
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from sparkinesis.stream.kpl import envelope
+from sparkinesis.stream.kpl.objects import estimate_unpacked, has_aggregates, make_objects
+from sparkinesis.stream.kpl.pack import OutgoingRecord, aggregate
+from sparkinesis.stream.page import Record
+from sparkinesis.stream.reading.arrow import to_arrow_within
+from sparkinesis.stream.routing import MAX_HASH_KEY
+from tests.unit.stream.kpl.aggregates import (
+    GOLDEN,
+    GOLDEN_MESSAGE,
+    GOLDEN_ROWS,
+    Row,
+    raw,
+    rows,
+    sealed,
+)
+from tests.unit.stream.kpl.test_unpack import PLAIN, by_the_runtime, field, messages
+
+SHARD = "shardId-000000000003"
+Made = tuple[bytes, str | None, str, int, float | None, str | None, str]
+
+
+def made(*values: object) -> Made:
+    return values  # type: ignore[return-value]
+
+
+def objects(records: list[Record]) -> list[Row]:
+    """The rows of `rows`, from objects. The sequence numbers are the records' places."""
+    numbered = [
+        Record(
+            data=record.data,
+            partition_key=record.partition_key,
+            sequence_number=str(place),
+            approximate_arrival_timestamp=record.approximate_arrival_timestamp,
+        )
+        for place, record in enumerate(records)
+    ]
+    found, dropped = make_objects(numbered, made, SHARD)
+    assert dropped == 0
+    assert {shard for *_, shard in found} <= {SHARD}
+    for _, _, place, _, arrival, _, _ in found:
+        assert arrival == records[int(place)].approximate_arrival_timestamp
+    return [
+        (int(number), key, data, sub, hash_key) for data, key, number, sub, _, hash_key, _ in found
+    ]
+
+
+def test_golden_bytes_between_plain_records() -> None:
+    assert objects([PLAIN, GOLDEN, PLAIN]) == [
+        *raw(PLAIN, 0),
+        *((1, *row[1:]) for row in GOLDEN_ROWS),
+        *raw(PLAIN, 2),
+    ]
+    assert objects([]) == []
+
+
+def test_without_unpacking_each_record_is_one() -> None:
+    assert make_objects([GOLDEN], made, SHARD, deaggregate=False) == (
+        [(GOLDEN.data, "outer", "7", 0, 1.5, None, SHARD)],
+        0,
+    )
+
+
+def test_cut_short_or_changed_anywhere_it_is_what_columns_make_of_it() -> None:
+    records = [
+        Record(data=GOLDEN.data[:length], partition_key="outer", sequence_number="7")
+        for length in range(len(GOLDEN.data))
+    ]
+    records += [sealed(GOLDEN_MESSAGE[:length]) for length in range(len(GOLDEN_MESSAGE))]
+    for bit in range(8 * len(GOLDEN_MESSAGE)):
+        message = bytearray(GOLDEN_MESSAGE)
+        message[bit // 8] ^= 1 << bit % 8
+        records.append(sealed(bytes(message)))
+    assert objects(records) == rows(records)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        pytest.param("0a016b 1a0508011a0141", id="key index too high"),
+        pytest.param("0a016b 1a0508001a0141 1a0508011a0142", id="second index too high"),
+        pytest.param("0a016b 1a0e08ffffffffffffffffff011a0141", id="index of 2**64-1"),
+        pytest.param("0a016b 1a07080010001a0141", id="no hash key table"),
+        pytest.param("0a016b 1a07100008001a0141", id="no hash key table, hash key first"),
+        pytest.param("0a016b 1a10080010ffffffffffffffffff011a0141", id="hash key of 2**64-1"),
+        pytest.param("0a016b 120139 1a07080010011a0141", id="hash key index too high"),
+        pytest.param("0a016b 1a031a0141", id="key index missing"),
+        pytest.param("0a016b 1a020800", id="data missing"),
+        pytest.param("0a016b 1a0508001a0141 1a020800", id="data of the second missing"),
+        pytest.param("0a016b 1a070800 1a0141 2200", id="tag without key"),
+        pytest.param("0a01ff 1a0508001a0141", id="key not UTF-8"),
+        pytest.param("0a016b 0a01ff 1a0508001a0141", id="key not UTF-8, unused"),
+        pytest.param("0a016b 1201ff 1a0508001a0141", id="hash key not UTF-8, unused"),
+        pytest.param("0a016b", id="no records"),
+        pytest.param("", id="empty"),
+    ],
+)
+def test_malformed_is_raw_and_spares_its_neighbours(message: str) -> None:
+    bad = sealed(bytes.fromhex(message))
+    good = [(2, *row[1:]) for row in GOLDEN_ROWS]
+    assert objects([PLAIN, bad, GOLDEN]) == [*raw(PLAIN, 0), *raw(bad, 1), *good]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        pytest.param("1a0508001a0141 0a016b", id="table after records"),
+        pytest.param("0a016b 1a051a01410800", id="data before key"),
+        pytest.param("0a016b 1a060880001a0141", id="long varint"),
+        pytest.param("0a016b 1a0a08001a014122030a0174", id="a tag"),
+        pytest.param("0a016b 1a0708001a01412801", id="unknown field"),
+        pytest.param("0a016b 1a0508001a0141 2801", id="unknown field of the aggregate"),
+        pytest.param("0a016b 1a0808001a01421a0141", id="data twice: the last"),
+        pytest.param("0a016b 120139 1a0508001a0141", id="a hash key that no record has"),
+    ],
+)
+def test_unusual_but_sound_is_unpacked(message: str) -> None:
+    assert objects([GOLDEN, sealed(bytes.fromhex(message))]) == [
+        *GOLDEN_ROWS,
+        (1, "k", b"A", 0, None),
+    ]
+
+
+def test_a_key_that_would_expand_without_bound_is_raw() -> None:
+    bomb = sealed(field(0x0A, b"k" * 100_000) + bytes.fromhex("1a0408001a00") * 20_000)
+    assert objects([bomb]) == raw(bomb)
+    with_hash_key = bytes.fromhex("120139 1a0608001000 1a00")
+    bomb = sealed(field(0x0A, b"k" * 100_000) + with_hash_key * 20_000)
+    assert objects([bomb]) == raw(bomb)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(messages, max_size=5))
+@example([GOLDEN_MESSAGE])
+def test_any_message_gives_what_the_protobuf_runtime_and_columns_make_of_it(
+    found: list[bytes],
+) -> None:
+    records = [PLAIN, *(sealed(message) for message in found), GOLDEN]
+    expected = raw(PLAIN, 0)
+    for place, record in enumerate(records[1:], 1):
+        expected += by_the_runtime(record, place)
+    assert objects(records) == expected == rows(records)
+
+
+def test_a_large_page_is_the_same_by_two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(envelope, "_CHUNK_SIZE", 100_000)
+    monkeypatch.setattr(envelope, "_MIN_SIZE_FOR_THREAD", 10_000)
+    users: list[OutgoingRecord] = [(f"k{n % 7}", None, b"%d" % n) for n in range(40_000)]
+    records = [
+        Record(data=blob.data, partition_key="outer", sequence_number="1")
+        for blob in aggregate(users, 20_000)
+    ]
+    assert sum(len(record.data) for record in records) > 300_000
+    assert [(key, None, data) for _, key, data, _, _ in objects(records)] == users
+    assert objects(records) == rows(records)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.text(min_size=1, max_size=3),
+            st.none() | st.integers(0, MAX_HASH_KEY).map(str),
+            st.binary(max_size=300),
+        ),
+        min_size=1,
+        max_size=20,
+    )
+)
+def test_what_aws_kinesis_agg_packs(users: list[OutgoingRecord]) -> None:
+    packer = RecordAggregator()
+    for key, hash_key, data in users:
+        assert packer.add_user_record(key, data, hash_key) is None
+    _, _, data = packer.clear_and_get().get_contents()
+    record = Record(data=data, partition_key="outer", sequence_number="1")
+    assert [(key, hash_key, data) for _, key, data, _, hash_key in objects([record])] == users
+
+
+pages = st.lists(
+    st.one_of(
+        st.just(PLAIN),
+        st.just(Record(data=b"bare", sequence_number="9")),
+        messages.map(sealed),
+        st.lists(
+            st.tuples(
+                st.sampled_from(["a", "b", "c"]),
+                st.sampled_from([None, None, "5", "50", str(MAX_HASH_KEY)]),
+                st.binary(max_size=3),
+            ),
+            min_size=1,
+            max_size=5,
+        ).map(lambda users: packed_as(next(aggregate(users)).data)),
+    ),
+    max_size=6,
+)
+
+
+def packed_as(data: bytes) -> Record:
+    return Record(data=data, partition_key="outer", sequence_number="3")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    pages,
+    st.sampled_from([None, (0, 10), (0, MAX_HASH_KEY), (0, MAX_HASH_KEY // 2), (40, 60)]),
+    st.booleans(),
+)
+def test_objects_and_columns_agree_with_any_hash_range(
+    records: list[Record], hash_range: tuple[int, int] | None, deaggregate: bool
+) -> None:
+    found, dropped = make_objects(
+        records, made, SHARD, deaggregate=deaggregate, hash_range=hash_range
+    )
+    columns, dropped_from_columns = to_arrow_within(
+        records, hash_range, stream="s", shard_id=SHARD, deaggregate=deaggregate
+    )
+    assert dropped == dropped_from_columns
+    assert [
+        (data, key, number, sub, hash_key, shard)
+        for data, key, number, sub, _, hash_key, shard in found
+    ] == [
+        (
+            row["data"],
+            row["partitionKey"],
+            row["sequenceNumber"],
+            row["subSequenceNumber"],
+            row["explicitHashKey"],
+            row["shardId"],
+        )
+        for row in columns.to_pylist()
+    ]
+
+
+def test_the_filter_spares_aggregates_without_a_key() -> None:
+    (packed,) = aggregate([("k", "5", b"mine"), ("k", "50", b"not mine")])
+    keyed = Record(data=packed.data, partition_key="a", sequence_number="1")
+    bare = Record(data=packed.data, sequence_number="2")
+    found, dropped = make_objects([keyed, bare], made, SHARD, hash_range=(0, 10))
+    assert [(data, number) for data, _, number, *_ in found] == [
+        (b"mine", "1"),
+        (b"mine", "2"),
+        (b"not mine", "2"),
+    ]
+    assert dropped == 1
+
+
+def test_what_looks_like_an_aggregate() -> None:
+    assert not has_aggregates([PLAIN, PLAIN])
+    assert has_aggregates([PLAIN, Record(data=GOLDEN.data[:30], sequence_number="1")])
+
+
+def test_the_estimate_of_a_page_is_near() -> None:
+    users: list[OutgoingRecord] = [(f"key-{n % 10}", "123", b"x" * (n % 50)) for n in range(5000)]
+    records = [
+        Record(data=blob.data, partition_key="outer", sequence_number="1")
+        for blob in aggregate(users, 5_000)
+    ]
+    assert len(records) > 10
+    estimate = estimate_unpacked([PLAIN, *records, PLAIN])
+    assert estimate.rows == pytest.approx(5002, rel=0.1)
+    assert estimate.keys == pytest.approx(5000 * (5 + 3), rel=0.1)
+    assert estimate_unpacked([PLAIN, GOLDEN, sealed(b"\xff\xff")]) == (5, 3 * (2 + 1))
+    assert estimate_unpacked([]) == (0, 0)
