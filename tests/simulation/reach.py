@@ -40,7 +40,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("fleet/executor_worker.py", "queue"): _FLEET,
     ("fleet/channel/pending.py", "threading.Lock at import"): _FLEET,
     (
-        "stream/kpl/unpack.py",
+        "stream/kpl/envelope.py",
         "ThreadPoolExecutor",
     ): "Unpacking waits for nothing but the processor.",
     ("stream/reading/machine_budget.py", "threading.Lock at import"): (
