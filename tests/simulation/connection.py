@@ -248,7 +248,7 @@ class Body:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def read1(self, amt: int, *, decode_content: bool) -> bytes:
+    def read(self, amt: int, *, decode_content: bool) -> bytes:
         assert not decode_content
         return self._connection.read(amt)
 

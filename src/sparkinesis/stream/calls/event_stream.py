@@ -39,46 +39,50 @@ class Message(NamedTuple):
 class EventStreamDecoder:
     """Decodes bytes into messages. Keeps only the bytes of the incomplete message.
 
+    A reader that reads `missing` bytes at a time never has a message copied: it feeds the prelude,
+    which tells the length, and then the rest of the message in one piece.
+
     Raises `CorruptEventStreamError` for bytes that are not valid messages; the bytes after them
     cannot be decoded either.
     """
 
     def __init__(self) -> None:
-        self._chunks: list[memoryview] = []
-        self._size = 0
-        self._needed = _PRELUDE.size
+        self._prelude: bytes | None = None
+        self._parts: list[memoryview] = []
+        """The bytes after the prelude, or those of an incomplete prelude."""
+        self.missing = _PRELUDE.size
+        """The number of bytes up to the end of the prelude or, after that, of the message."""
 
     @property
     def is_between_messages(self) -> bool:
         """True if all bytes fed so far belong to complete messages."""
-        return not self._size
+        return self._prelude is None and not self._parts
 
     def feed(self, data: bytes | memoryview) -> Iterator[Message]:
         """Yield the messages that ``data`` completes. Exhaust the iterator before feeding more."""
-        self._chunks.append(memoryview(data))
-        self._size += len(data)
-        while self._size >= self._needed:
-            view = self._contiguous()
-            # Check the lengths first: a broken length would make the caller wait for bytes that
-            # never come.
-            total = _total_length(view)
-            if self._size < total:
-                self._needed = total
-                return
-            rest = view[total:]
-            self._chunks, self._size = ([rest] if rest else []), len(rest)
-            self._needed = _PRELUDE.size
-            yield _decode(view[:total])
+        view = memoryview(data)
+        while len(view) >= self.missing:
+            self._parts.append(view[: self.missing])
+            view = view[self.missing :]
+            whole = self._parts[0] if len(self._parts) == 1 else memoryview(b"".join(self._parts))
+            self._parts = []
+            prelude, self._prelude = self._prelude, None
+            if prelude is None:
+                # Check the lengths first: a broken length would make the caller wait for bytes
+                # that never come.
+                self._prelude = bytes(whole)
+                self.missing = _total_length(self._prelude) - _PRELUDE.size
+            else:
+                self.missing = _PRELUDE.size
+                yield _decode(prelude, whole)
+        if view:
+            self._parts.append(view)
+            self.missing -= len(view)
 
-    def _contiguous(self) -> memoryview:
-        if len(self._chunks) > 1:
-            self._chunks = [memoryview(b"".join(self._chunks))]
-        return self._chunks[0]
 
-
-def _total_length(view: memoryview) -> int:
-    total, headers, crc = _PRELUDE.unpack_from(view)
-    computed = zlib.crc32(view[:8])
+def _total_length(prelude: bytes) -> int:
+    total, headers, crc = _PRELUDE.unpack(prelude)
+    computed = zlib.crc32(prelude[: -_CRC.size])
     if computed != crc:
         raise CorruptEventStreamError(
             f"The prelude of an event has the checksum {crc:08x}; expected {computed:08x}."
@@ -91,16 +95,16 @@ def _total_length(view: memoryview) -> int:
     return int(total)
 
 
-def _decode(view: memoryview) -> Message:
-    total, header_length, _ = _PRELUDE.unpack_from(view)
-    (crc,) = _CRC.unpack_from(view, total - _CRC.size)
-    computed = zlib.crc32(view[: -_CRC.size])
+def _decode(prelude: bytes, rest: memoryview) -> Message:
+    """Return the message of a prelude and the bytes after it."""
+    total, header_length, _ = _PRELUDE.unpack(prelude)
+    content, (crc,) = rest[: -_CRC.size], _CRC.unpack(rest[-_CRC.size :])
+    computed = zlib.crc32(content, zlib.crc32(prelude))
     if computed != crc:
         raise CorruptEventStreamError(
             f"An event of {total} bytes has the checksum {crc:08x}; expected {computed:08x}."
         )
-    end = _PRELUDE.size + header_length
-    return Message(_headers(bytes(view[_PRELUDE.size : end])), view[end : -_CRC.size])
+    return Message(_headers(bytes(content[:header_length])), content[header_length:])
 
 
 def _headers(data: bytes) -> dict[str, HeaderValue]:

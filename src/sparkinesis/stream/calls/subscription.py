@@ -18,8 +18,8 @@ from sparkinesis.stream.page import Event, decode_event
 
 OPERATION = "SubscribeToShard"
 
-CHUNK = 256 * 1024
-"""The most bytes to read from the socket at a time."""
+CHUNK = 4 * 1024 * 1024
+"""The most bytes to read at a time: more than an event of 2 MiB takes in base64."""
 
 
 class ReceivedEvent(NamedTuple):
@@ -95,8 +95,10 @@ class Subscription:
                 return b""
             self._is_reading = True
         try:
-            # Read without content decoding, which would copy the bytes.
-            data = self._body.read1(CHUNK, decode_content=False)
+            # Read up to the end of the event, into one buffer. Content decoding would copy the
+            # bytes.
+            wanted = min(self._decoder.missing, CHUNK)
+            data = self._body.read(wanted, decode_content=False)
         except urllib3.exceptions.ReadTimeoutError as error:
             raise ReadTimeoutError(endpoint_url=self._body.url) from error
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:

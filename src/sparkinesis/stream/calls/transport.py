@@ -9,7 +9,9 @@ the answer's body and leave a small document to the parser. Pages are read in on
 from __future__ import annotations
 
 import functools
+import os
 import struct
+import threading
 import zlib
 from collections.abc import Iterator
 from typing import Any
@@ -20,38 +22,42 @@ from sparkinesis.stream.calls.whole_body import read_whole_bodies
 from sparkinesis.stream.credentials import CredentialSource
 from sparkinesis.stream.page import Page, decode_page
 
-MOST_SUBSCRIPTIONS = 256
-"""The most idle connections to keep for the next subscriptions."""
+MOST_CONNECTIONS = 256
+"""The most idle connections to keep: each shard has a call or a subscription of its own."""
+
+_opening = threading.Lock()
+
+
+def _renew_lock() -> None:
+    global _opening  # noqa: PLW0603 - a lock that is held during a fork is never released
+    _opening = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 def call_client(address: StreamAddress) -> Any:
     """Return the client for all calls but SubscribeToShard.
 
-    There is one client, with one pool of connections, per process, region, endpoint and role.
+    There is one client, with one pool of connections, per process, region, endpoint and role. The
+    threads of many shards ask for it at once: one of them opens it, and the others wait.
     """
-    return _call_client(address.region, address.endpoint, address.credentials)
+    with _opening:
+        return _client(address.region, address.endpoint, address.credentials)
 
 
 def subscription_client(address: StreamAddress) -> Any:
-    """Return the client for SubscribeToShard, whose pool keeps connections busy for minutes."""
-    return _subscription_client(address.region, address.endpoint, address.credentials)
+    """Return the client for SubscribeToShard, which is that of all other calls."""
+    return call_client(address)
 
 
 @functools.lru_cache(maxsize=64)
-def _call_client(region: str | None, endpoint: str | None, credentials: CredentialSource) -> Any:
-    client = open_client("kinesis", credentials, region, endpoint)
+def _client(region: str | None, endpoint: str | None, credentials: CredentialSource) -> Any:
+    client = open_client(
+        "kinesis", credentials, region, endpoint, max_pool_connections=MOST_CONNECTIONS
+    )
     read_whole_bodies(client, "GetRecords")
     client.meta.events.register("before-parse.kinesis.GetRecords", _decode_get_records)
-    return client
-
-
-@functools.lru_cache(maxsize=64)
-def _subscription_client(
-    region: str | None, endpoint: str | None, credentials: CredentialSource
-) -> Any:
-    client = open_client(
-        "kinesis", credentials, region, endpoint, max_pool_connections=MOST_SUBSCRIPTIONS
-    )
     client.meta.events.register("before-parse.kinesis.SubscribeToShard", _take_event_stream)
     return client
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import struct
 import tracemalloc
@@ -144,6 +145,29 @@ def test_a_payload_is_not_copied_when_it_came_at_once() -> None:
     stream = records_event([1], 1)
     (message,) = EventStreamDecoder().feed(stream)
     assert message.payload.obj is stream
+
+
+@given(st.lists(messages, min_size=1, max_size=4))
+def test_a_reader_of_the_missing_bytes_copies_no_message(given_messages: list[bytes]) -> None:
+    stream, decoder = io.BytesIO(b"".join(given_messages)), EventStreamDecoder()
+    ends = list(itertools.accumulate(map(len, given_messages)))
+    for end in ends:
+        assert not list(decoder.feed(stream.read(decoder.missing)))
+        rest = stream.read(decoder.missing)
+        (message,) = decoder.feed(rest)
+        assert message.payload.obj is rest
+        assert stream.tell() == end
+    assert decoder.is_between_messages
+
+
+@given(messages, st.data())
+def test_the_missing_bytes_are_those_up_to_the_end_of_the_prelude_or_the_message(
+    message: bytes, data: st.DataObject
+) -> None:
+    length = data.draw(st.integers(0, len(message) - 1))
+    decoder = EventStreamDecoder()
+    assert not list(decoder.feed(message[:length]))
+    assert decoder.missing == (12 if length < 12 else len(message)) - length
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,55 @@
+"""The boto3 client of Kinesis, which the threads of many shards share."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.calls import transport
+from sparkinesis.stream.calls.transport import call_client, subscription_client
+
+THREADS = 8
+
+
+def test_threads_that_ask_at_once_open_one_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[object] = []
+    all_ask = threading.Barrier(THREADS)
+    open_client = transport.open_client
+
+    def counted(*args: Any, **options: Any) -> Any:
+        opened.append(args)
+        return open_client(*args, **options)
+
+    def ask(number: int) -> Any:
+        all_ask.wait()
+        return (subscription_client if number % 2 else call_client)(address)
+
+    monkeypatch.setattr(transport, "open_client", counted)
+    address = StreamAddress("s", None, "us-east-1", "http://127.0.0.1:9")
+    with ThreadPoolExecutor(THREADS) as threads:
+        clients = list(threads.map(ask, range(THREADS)))
+    assert len(opened) == 1
+    assert len(set(map(id, clients))) == 1
+
+
+def test_clients_of_other_regions_are_others() -> None:
+    regions = ("us-east-1", "eu-west-1")
+    clients = [
+        call_client(StreamAddress("s", None, region, "http://127.0.0.1:9")) for region in regions
+    ]
+    assert [client.meta.region_name for client in clients] == list(regions)
+
+
+def test_a_process_that_is_forked_while_a_client_is_opened_opens_its_own() -> None:
+    address = StreamAddress("s", None, "us-west-2", "http://127.0.0.1:9")
+    child = multiprocessing.get_context("fork").Process(target=call_client, args=(address,))
+    with transport._opening:
+        child.start()
+    child.join(30)
+    child.kill()
+    assert child.exitcode == 0
