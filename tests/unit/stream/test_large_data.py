@@ -1,0 +1,165 @@
+"""Large data is decoded apart from the rest of an answer, with the result of decoding the whole."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from sparkinesis.errors import ServiceError
+from sparkinesis.stream import large_data
+from sparkinesis.stream.large_data import take_out
+from sparkinesis.stream.page import Event, Page, decode_event, decode_page
+
+WHOLE = msgspec.json.Decoder(Page)
+
+
+def record(data: bytes, **others: Any) -> dict[str, Any]:
+    return {
+        "ApproximateArrivalTimestamp": 1.5,
+        "Data": base64.b64encode(data).decode(),
+        "PartitionKey": "k",
+        "SequenceNumber": "5",
+        **others,
+    }
+
+
+def compact(value: Any) -> bytes:
+    """JSON as services write it."""
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def page_of(sizes: list[int]) -> bytes:
+    return compact({"Records": [record(bytes([n % 256]) * size) for n, size in enumerate(sizes)]})
+
+
+LARGE = page_of([1000, 50_000, 0, 3000, 1])
+
+
+def test_large_data_is_taken_out_and_put_back() -> None:
+    taken = take_out(LARGE)
+    assert taken is not None
+    rest, data = taken
+    assert [len(each) for each in data] == [1000, 50_000, 0, 3000, 1]
+    assert len(rest) < 1000  # the decoder of the rest sees no data
+    assert decode_page(LARGE) == WHOLE.decode(LARGE)
+    event = decode_event(memoryview(LARGE))
+    assert event == msgspec.json.decode(LARGE, type=Event)
+    assert [each.data for each in event.records] == data
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(page_of([200] * 100), id="small records"),
+        pytest.param(page_of([200] * 20 + [50_000]), id="small at the start"),
+        pytest.param(page_of([]), id="no records"),
+        pytest.param(json.dumps({"Records": [record(b"x" * 5000)]}).encode(), id="spaces"),
+        pytest.param(b"x" * 5000, id="no JSON"),
+        pytest.param(LARGE[:30_000], id="cut in data"),
+        pytest.param(LARGE.replace(b"AAAA", b"AA*A", 1), id="no base64"),
+        pytest.param(LARGE.replace(b"AAAA", b"AAA=", 1), id="padding inside"),
+        pytest.param(b"", id="empty"),
+    ],
+)
+def test_what_is_small_or_in_another_form_is_left_to_the_decoder(body: bytes) -> None:
+    assert take_out(body) is None
+
+
+def test_a_mark_is_not_taken_for_another_records_data() -> None:
+    """Here as many data are found as there are records, but not one in each record."""
+    first = compact(record(b"x")).replace(b'"Data":', b'"Data" :')
+    second = compact(record(b"z")).replace(b'"Data":', b'"Data":"eQ==","Data":')
+    twice = b'{"Records":[' + first + b"," + second + b"]}"
+    nested = compact({"Records": [record(b"x", New={"Data": "eQ=="})]})
+    with patch.object(large_data, "_LARGE", 1):
+        taken = take_out(twice)
+        assert taken is not None
+        assert taken[1] == [b"y", b"z"]
+        assert [each.data for each in decode_page(twice).records] == [b"x", b"z"]
+        assert [each.data for each in decode_page(nested).records] == [b"x"]
+
+
+def test_slashes_may_be_escaped() -> None:
+    body = page_of([3000, 3000]).replace(b"AAAA", b"AA\\/A", 1)
+    assert take_out(body) is None
+    assert decode_page(body).records[0].data.startswith(b"\x00\x0f\xc0")
+
+
+def test_more_records_than_a_page_has() -> None:
+    with patch.object(large_data, "_LARGE", 1):
+        body = page_of([1] * 10_001)
+        assert decode_page(body) == WHOLE.decode(body)
+
+
+def test_an_error_of_a_large_page_names_the_field_and_shows_no_data() -> None:
+    body = compact({"Records": [record(b"secret" * 1000, SequenceNumber=1)]})
+    with pytest.raises(ServiceError, match=r"`str`.*SequenceNumber|SequenceNumber") as error:
+        decode_page(body)
+    assert str(len(body)) in str(error.value)  # of the whole body, not of the rest
+    assert "c2VjcmV0" not in str(error.value)
+
+
+bodies = st.lists(st.binary(max_size=12).map(record), max_size=4).map(
+    lambda records: compact({"Records": records, "MillisBehindLatest": 3})
+)
+insertions = st.lists(
+    st.tuples(
+        st.integers(0, 600),
+        st.sampled_from(
+            (
+                *(b'"Data":"', b'"Data":"YQ==",', b'"Data" :"YWI=",', b'{"Data":"YQ=="}'),
+                *(b'"New":{"Data":"YQ=="},', b'"New":[{"Data":""}],', b'"', b"\\/", b"\\"),
+                *(b"=", b"A", b"AA==", b"AAAA", b"AAAB", b"-", b"_", b" ", b"\n", b"\xff"),
+                *(b"{", b"}", b","),
+            )
+        ),
+        st.integers(0, 3),
+    ),
+    max_size=3,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(bodies, insertions)
+@example(compact({"Records": [record(b"a")]}), [(66, b"B", 1)])
+def test_any_body_gives_what_decoding_the_whole_gives(
+    body: bytes, changes: list[tuple[int, bytes, int]]
+) -> None:
+    for place, inserted, removed in changes:
+        at = place % (len(body) + 1)
+        body = body[:at] + inserted + body[at + removed :]
+    try:
+        expected: Page | None = WHOLE.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        expected = None
+    with patch.object(large_data, "_LARGE", 1):
+        try:
+            found: Page | None = decode_page(body)
+        except ServiceError as error:
+            found = None
+            if "SequenceNumber is not a number" in str(error):
+                return
+    assert found == expected
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(st.sampled_from("AQgwz09+/=-_ "), max_size=9))
+@example("YR==")
+@example("YWJ=")
+def test_any_text_is_base64_or_not_for_both_decoders(text: str) -> None:
+    body = compact({"Records": [{**record(b""), "Data": text}]})
+    try:
+        expected: bytes | None = WHOLE.decode(body).records[0].data
+    except msgspec.ValidationError:
+        expected = None
+    with patch.object(large_data, "_LARGE", 1):
+        taken = take_out(body)
+    if taken is not None:
+        assert taken[1] == [expected]
