@@ -1,7 +1,8 @@
 """Measures the throughput of the local Kinesis over HTTP, without its limits.
 
 The server is a process of its own; one client with a raw connection and prepared bodies drives it,
-so that what is measured is the server's cost and not boto3's.
+so that what is measured is the server's cost and not boto3's. Python's SDK and the AWS CLI speak
+JSON; the SDKs for Java speak CBOR, except for subscriptions.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import base64
 import http.client
 import json
 import random
+import statistics
 import subprocess
 import sys
 import time
@@ -17,16 +19,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import cbor2
+
 from benchmarks.report import Result, print_table
 
+JSON = "application/x-amz-json-1.1"
+CBOR = "application/x-amz-cbor-1.1"
 HEADERS = {
-    "Content-Type": "application/x-amz-json-1.1",
     "Authorization": "AWS4-HMAC-SHA256 Credential=local/20260101/us-east-1/kinesis/aws4_request",
 }
 SMALL = 200
 SMALL_CALLS = 400
 LARGE = 20_000
 LARGE_CALLS = 20
+MANY_CALLS = 2000
+"""A million records of 200 B, after those of the other measurements."""
+PAGES = 20
 
 
 class Client:
@@ -34,8 +42,9 @@ class Client:
         self.port = port
         self._connection = http.client.HTTPConnection("127.0.0.1", port)
 
-    def send(self, operation: str, body: bytes) -> bytes:
-        headers = {**HEADERS, "X-Amz-Target": f"Kinesis_20131202.{operation}"}
+    def send(self, operation: str, body: bytes, encoding: str = JSON) -> bytes:
+        target = f"Kinesis_20131202.{operation}"
+        headers = {**HEADERS, "Content-Type": encoding, "X-Amz-Target": target}
         self._connection.request("POST", "/", body=body, headers=headers)
         with self._connection.getresponse() as response:
             answer = response.read()
@@ -52,6 +61,13 @@ class Client:
 
 @contextmanager
 def running() -> Iterator[Client]:
+    with _process() as (client, _):
+        yield client
+
+
+@contextmanager
+def _process() -> Iterator[tuple[Client, int]]:
+    """Run a server; yield a client of it, and the id of its process."""
     command = [sys.executable, "-m", "sparkinesis.local", "--port", "0", "--json"]
     options = ["--no-limits", "--stream-delay-ms", "0"]
     with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True) as server:
@@ -59,28 +75,30 @@ def running() -> Iterator[Client]:
         endpoint = json.loads(server.stdout.readline())["endpoint"]
         client = Client(int(endpoint.rpartition(":")[2]))
         try:
-            yield client
+            yield client, server.pid
         finally:
             client.close()
             server.terminate()
 
 
-def put_body(stream: str, size: int) -> bytes:
+def put_body(stream: str, size: int, encoding: str = JSON) -> bytes:
     rng = random.Random(1)
-    records = [
-        {"Data": base64.b64encode(rng.randbytes(size)).decode(), "PartitionKey": f"key-{i}"}
-        for i in range(500)
+    records: list[dict[str, Any]] = [
+        {"Data": rng.randbytes(size), "PartitionKey": f"key-{i}"} for i in range(500)
     ]
+    if encoding == CBOR:
+        return cbor2.dumps({"StreamName": stream, "Records": records})
+    for record in records:
+        record["Data"] = base64.b64encode(record["Data"]).decode()
     return json.dumps({"StreamName": stream, "Records": records}).encode()
 
 
-def put(client: Client, stream: str, shards: int, size: int, calls: int) -> float:
+def put(client: Client, stream: str, size: int, calls: int, encoding: str = JSON) -> float:
     """Seconds for `calls` times 500 records."""
-    client.call("CreateStream", StreamName=stream, ShardCount=shards)
-    body = put_body(stream, size)
+    body = put_body(stream, size, encoding)
     start = time.perf_counter()
     for _ in range(calls):
-        client.send("PutRecords", body)
+        client.send("PutRecords", body, encoding)
     return time.perf_counter() - start
 
 
@@ -103,19 +121,55 @@ def read(client: Client, stream: str) -> float:
     return time.perf_counter() - start
 
 
+def cpu_ms(process: int) -> float:
+    """CPU time of another process, user and system: its clock, as of clock_getcpuclockid(3)."""
+    return 1000 * time.clock_gettime(~process << 3 | 2)
+
+
+def page_ms(client: Client, server: int) -> dict[str, float]:
+    """The server's CPU for the first page of 10,000 records of 200 B, in turn in each encoding."""
+    request = {"StreamName": "pages", "ShardId": "shardId-000000000000"}
+    got = client.call("GetShardIterator", **request, ShardIteratorType="TRIM_HORIZON")
+    asked = {"ShardIterator": got["ShardIterator"]}
+    bodies = {JSON: json.dumps(asked).encode(), CBOR: cbor2.dumps(asked)}
+    taken: dict[str, list[float]] = {JSON: [], CBOR: []}
+    for _ in range(PAGES):
+        for encoding, body in bodies.items():
+            before = cpu_ms(server)
+            client.send("GetRecords", body, encoding)
+            taken[encoding].append(cpu_ms(server) - before)
+    # The mean: a collection of garbage is a part of the cost.
+    return {encoding: statistics.mean(each) for encoding, each in taken.items()}
+
+
 def run() -> list[Result]:
-    with running() as client:
-        small_in = put(client, "small", 4, SMALL, SMALL_CALLS)
+    with _process() as (client, server):
+        for stream, shards in {"small": 4, "cbor": 4, "large": 1, "pages": 1, "many": 1}.items():
+            client.call("CreateStream", StreamName=stream, ShardCount=shards)
+        small_in = put(client, "small", SMALL, SMALL_CALLS)
+        cbor_in = put(client, "cbor", SMALL, SMALL_CALLS, CBOR)
         small_out = read(client, "small")
-        large_in = put(client, "large", 1, LARGE, LARGE_CALLS)
+        large_in = put(client, "large", LARGE, LARGE_CALLS)
         large_out = read(client, "large")
+        put(client, "pages", SMALL, 20)
+        page = page_ms(client, server)
+        put(client, "many", SMALL, MANY_CALLS)
+        later = page_ms(client, server)
     records = 500 * SMALL_CALLS
     megabytes = 500 * LARGE_CALLS * LARGE / 1e6
     return [
-        Result("put, 500 records of 200 B a call", records / small_in, "records/s"),
-        Result("get, 200 B records", records / small_out, "records/s"),
-        Result("put, 10 MB a call", megabytes / large_in, "MB/s", note="data before base64"),
-        Result("get, 10 MB pages", megabytes / large_out, "MB/s", note="data before base64"),
+        Result("put, 500 records of 200 B a call, JSON", records / small_in, "records/s"),
+        Result("the same, CBOR", records / cbor_in, "records/s", small_in / cbor_in),
+        Result("get, 200 B records, JSON", records / small_out, "records/s"),
+        Result("put, 10 MB a call, JSON", megabytes / large_in, "MB/s", note="before base64"),
+        Result("get, 10 MB pages, JSON", megabytes / large_out, "MB/s", note="before base64"),
+        Result("a page of 10,000 x 200 B, JSON", page[JSON], "ms of CPU", note="server's"),
+        Result("the same, CBOR", page[CBOR], "ms of CPU", page[JSON] / page[CBOR], 0.5, "x JSON's"),
+        *(
+            Result(f"{name}, with a million more records", later[kind], "ms of CPU", ratio, 0.5)
+            for name, kind in (("JSON", JSON), ("CBOR", CBOR))
+            for ratio in [page[kind] / later[kind]]
+        ),
     ]
 
 
