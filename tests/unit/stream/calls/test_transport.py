@@ -11,6 +11,7 @@ import pytest
 
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls import transport
+from sparkinesis.stream.calls.session import open_client
 from sparkinesis.stream.calls.transport import call_client, subscription_client
 
 THREADS = 8
@@ -19,7 +20,6 @@ THREADS = 8
 def test_threads_that_ask_at_once_open_one_client(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[object] = []
     all_ask = threading.Barrier(THREADS)
-    open_client = transport.open_client
 
     def counted(*args: Any, **options: Any) -> Any:
         opened.append(args)
