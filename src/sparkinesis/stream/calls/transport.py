@@ -17,10 +17,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.calls.decoding import decode_page
 from sparkinesis.stream.calls.session import open_client
 from sparkinesis.stream.calls.whole_body import read_whole_bodies
 from sparkinesis.stream.credentials import CredentialSource
-from sparkinesis.stream.page import Page, decode_page
+from sparkinesis.stream.page import Page
 
 MOST_CONNECTIONS = 256
 """The most idle connections to keep: each shard has a call or a subscription of its own."""

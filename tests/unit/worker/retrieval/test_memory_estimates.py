@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from sparkinesis.stream.calls.client import Fetched
+from sparkinesis.stream.calls.decoding import decode_page
 from sparkinesis.stream.calls.transport import data_size
 from sparkinesis.stream.kpl.objects import estimate_unpacked
 from sparkinesis.stream.kpl.pack import aggregate
-from sparkinesis.stream.page import Page, decode_page
+from sparkinesis.stream.page import Page
 from sparkinesis.worker.batches.batch import RecordBatch, make_batch
 from sparkinesis.worker.retrieval import memory_estimates as estimates
 
