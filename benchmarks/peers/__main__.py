@@ -1,6 +1,7 @@
 """Measures sparkinesis beside its peers: see docs/peers.md.
 
 python -m benchmarks.peers --only backlog --peers kcl-rs,boto3 --rounds 5 --json build/peers.json
+python -m benchmarks.peers spark --only idle,reshard    # the Spark source beside awslabs' connector
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from benchmarks.peers.competitors import SPARKINESIS, Competitor, unusable
 from benchmarks.peers.environments import LeftOutError, installed, versions
 from benchmarks.peers.figures import figures
 from benchmarks.peers.report import Report, machine, print_report
+from benchmarks.peers.spark import command as spark
 
 MEASURES = {"backlog": backlog.measure}
 
@@ -52,6 +54,8 @@ def run(arguments: Arguments, report: Report, console: Console) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
+    if arguments[:1] == ["spark"]:
+        return spark.main(arguments[1:])
     if arguments[:1] == ["spark"]:
         return int(importlib.import_module("benchmarks.peers.spark").main(arguments[1:]))
     console = Console(width=None if sys.stdout.isatty() else 110)

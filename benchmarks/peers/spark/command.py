@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import signal
 import subprocess
 import sys
 import tempfile
@@ -81,7 +82,13 @@ def arguments(words: Sequence[str]) -> argparse.Namespace:
         prog="python -m benchmarks.peers spark",
         description="Measure the Spark source beside awslabs' connector, on the same Spark.",
     )
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all")
+    parser.add_argument(
+        "--only",
+        type=lambda text: text.split(","),
+        default=list(PARTS),
+        metavar="PART,...",
+        help=f"of {', '.join(PARTS)}; default: all",
+    )
     parser.add_argument(
         "--connector",
         type=Path,
@@ -98,7 +105,7 @@ def arguments(words: Sequence[str]) -> argparse.Namespace:
         type=lambda text: text.split(","),
         default=[each.name for each in BACKLOGS],
         metavar="NAME,...",
-        help=f"of {', '.join(each.name for each in BACKLOGS)}; all",
+        help=f"of {', '.join(each.name for each in BACKLOGS)}; default: all",
     )
     parser.add_argument(
         "--also",
@@ -109,11 +116,10 @@ def arguments(words: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here, too")
     found = parser.parse_args(words)
-    for name, known in (("parts", PARTS), ("backlogs", tuple(each.name for each in BACKLOGS))):
+    for name, known in (("only", PARTS), ("backlogs", tuple(each.name for each in BACKLOGS))):
         unknown = [each for each in getattr(found, name) if each not in known]
         if unknown:
-            parser.error(f"no {name} {', '.join(unknown)}; there are: {', '.join(known)}")
-    found.parts = found.parts or list(PARTS)
+            parser.error(f"--{name}: no {', '.join(unknown)}; there are: {', '.join(known)}")
     return found
 
 
@@ -172,6 +178,7 @@ def main(words: Sequence[str]) -> int:
     if not jar.is_file():
         console.print(f"There is no file {jar}.")
         return 2
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # ends the query, too
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
     with checked_out(chosen.also) as trees:
         found = measure(chosen, jar.resolve(), trees, console)
@@ -196,7 +203,7 @@ def measure(
             print_table(title, more, console)
             found.extend(more)
 
-        for part in chosen.parts:
+        for part in chosen.only:
             if part == "backlog":
                 for each in BACKLOGS:
                     if each.name in chosen.backlogs:

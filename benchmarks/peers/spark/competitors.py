@@ -77,7 +77,7 @@ class Competitor:
 
 
 PAGE_BYTES = 2_000_000
-"""The page that gave the connector most rows a second, of 0.5 to 10 MB that were tried."""
+"""Pages of 2 to 5 MB cost the connector least, of pages of 0.25 to 10 MB with records of 1 KB."""
 
 
 def of_backlog(jar: Path | None, before: list[tuple[str, Path]]) -> list[Competitor]:

@@ -29,7 +29,7 @@ RESHARDED_RECORDS = 10_000
 TWICE_RECORDS = 10_000
 RECORDS_PER_SECOND = 1_000.0
 QUIET = 45.0
-"""Seconds without a batch, after which no further records are to come."""
+"""Seconds without a row, after which none is to come."""
 
 
 @contextmanager
@@ -45,27 +45,32 @@ def live(competitor: Competitor, server: Server, *, is_counted: bool = False) ->
         yield query
 
 
-def batch(query: Query, seconds: float) -> Told:
-    """The next batch with rows; raises `QueryFailedError` if none comes in time."""
+def next_batch(query: Query, seconds: float) -> Told | None:
+    """The next batch with rows; None if there is none for so long.
+
+    The connector also runs batches without rows, without end once a shard is closed.
+    """
     until = time.monotonic() + seconds
-    while True:
-        told = query.next(max(0.0, until - time.monotonic()))
-        if told is None:
-            raise QueryFailedError(f"no batch within {seconds:g} s")
-        if told.get("data"):
+    while (told := query.next(max(0.0, until - time.monotonic()))) is not None:
+        if told.get("data") or told.get("counted"):
             return told
+    return None
+
+
+def first_batch(query: Query) -> Told:
+    """The first batch with rows; raises `QueryFailedError` if there is none."""
+    told = next_batch(query, PATIENCE)
+    if told is None:
+        raise QueryFailedError(f"no row within {PATIENCE:g} s")
+    return told
 
 
 def until_quiet(query: Query) -> Iterator[Told]:
-    """The batches, until there is none for so long; the first one may take longer.
-
-    Raises `QueryFailedError` if there is none at all.
-    """
-    told: Told | None = batch(query, PATIENCE)
+    """The batches with rows, until there is none for so long; the first one may take longer."""
+    told: Told | None = first_batch(query)
     while told is not None:
-        if "batch" in told:
-            yield told
-        told = query.next(QUIET)
+        yield told
+        told = next_batch(query, QUIET)
 
 
 def greet(server: Server) -> None:
@@ -79,7 +84,7 @@ def wait_for_greeting(query: Query) -> tuple[float, float]:
     assert starting is not None
     first, rows = 0.0, 0
     while rows < SHARDS:
-        told = batch(query, PATIENCE)
+        told = first_batch(query)
         rows += len(told["data"])
         first = first or told["at"]
     return starting["starting"], first
@@ -159,7 +164,7 @@ def reshard(competitor: Competitor) -> Measured:
         with live(competitor, server) as query:
             query.next()  # starts
             put_numbers(server.client, STREAM, [0], 1)
-            rows += map(int, batch(query, PATIENCE)["data"])
+            rows += map(int, first_batch(query)["data"])
 
             def put() -> None:
                 part = RESHARD_RECORDS // 4

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 POLL = 0.05
+PARENT = os.getppid()
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,7 @@ def read_rows(spark: SparkSession, task: Task, options: dict[str, str], rows: in
                 if sum(count for count, _ in found) >= rows:
                     break
                 raise_failure(query)
+                end_with_parent()
                 if time.monotonic() > until:
                     raise TimeoutError(f"{found} of {rows} rows within {task.patience} s")
                 time.sleep(POLL)
@@ -122,6 +124,12 @@ def raise_failure(query: StreamingQuery) -> None:
     failure = query.exception()
     if failure is not None:
         raise RuntimeError(str(failure)[:2000])
+
+
+def end_with_parent() -> None:
+    """End this process, and so its JVM, if the parent has ended without killing them."""
+    if os.getppid() != PARENT:
+        os._exit(1)
 
 
 def read_into_nothing(spark: SparkSession, task: Task) -> None:
@@ -161,6 +169,7 @@ def read_to_python(spark: SparkSession, task: Task) -> None:
             .start()
         )
         while query.isActive:  # until the parent kills this process
+            end_with_parent()
             time.sleep(POLL * 4)
         raise_failure(query)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.local_server import Client
+from benchmarks.peers.__main__ import main as peers
 from benchmarks.peers.spark import command, producer
 from benchmarks.peers.spark.competitors import JSON, Competitor, by_default, of_backlog
 from benchmarks.peers.spark.processes import TICKS, Cpu, Stat, cpu, parsed, summed
@@ -157,7 +158,7 @@ def test_a_backlog_is_scaled_to_whole_calls() -> None:
         small = each.scaled(0.0001)
         assert small.rows == each.rows_per_call
         assert each.scaled(1) == each
-        assert each.scaled(0.5).rows % each.rows_per_call == 0
+        assert each.scaled(1 / 3).rows % each.rows_per_call == 0
 
 
 @pytest.mark.parametrize("per_aggregate", [1, 3])
@@ -227,19 +228,30 @@ def test_the_hash_keys_belong_to_different_shards() -> None:
 
 
 def test_all_parts_are_measured_unless_some_are_named() -> None:
-    assert tuple(command.arguments([]).parts) == command.PARTS
+    assert tuple(command.arguments([]).only) == command.PARTS
     chosen = command.arguments(
-        ["idle", "twice", "--rounds", "2", "--also", "a", "--also", "b", "--backlogs", "1kb,kpl"]
+        [
+            "--only",
+            "idle,twice",
+            "--rounds",
+            "2",
+            "--also",
+            "a",
+            "--also",
+            "b",
+            "--backlogs",
+            "1kb,kpl",
+        ]
     )
-    assert (chosen.parts, chosen.rounds, chosen.also) == (["idle", "twice"], 2, ["a", "b"])
+    assert (chosen.only, chosen.rounds, chosen.also) == (["idle", "twice"], 2, ["a", "b"])
     assert chosen.backlogs == ["1kb", "kpl"]
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["idel"], "no parts idel; there are: backlog, idle,"),
-        (["--backlogs", "2kb"], "no backlogs 2kb; there are: 1kb, 200b, kpl"),
+        (["--only", "idel"], "--only: no idel; there are: backlog, idle,"),
+        (["--backlogs", "2kb"], "--backlogs: no 2kb; there are: 1kb, 200b, kpl"),
         (["--rounds", "0"], "it must be 1 or more"),
         (["--scale", "2"], "it must be above 0 and at most 1"),
     ],
@@ -270,7 +282,7 @@ def test_without_a_connector_a_sentence_says_so(
 ) -> None:
     monkeypatch.setattr(command, "FOLDER", tmp_path)
     monkeypatch.delenv(command.VARIABLE, raising=False)
-    assert command.main(["idle"]) == 0
+    assert peers(["spark", "--only", "idle"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert said.startswith("Nothing is measured: there is no jar of awslabs'")
     assert command.main(["--connector", str(tmp_path / "none.jar")]) == 2
