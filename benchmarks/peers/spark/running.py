@@ -65,7 +65,7 @@ def running(competitor: Competitor, task: Task) -> Iterator[Query]:
                 stderr=errors,
                 text=True,
                 cwd=folder,
-                env=_environment(competitor, folder),
+                env=environment(competitor, folder),
                 start_new_session=True,
             )
         told: queue.Queue[str | None] = queue.Queue()
@@ -89,7 +89,7 @@ def _receive(process: subprocess.Popen[str], told: queue.Queue[str | None]) -> N
     told.put(None)
 
 
-def _environment(competitor: Competitor, folder: str) -> dict[str, str]:
+def environment(competitor: Competitor, folder: str) -> dict[str, str]:
     source = competitor.source or ROOT
     kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     return {

@@ -5,21 +5,24 @@ from __future__ import annotations
 import base64
 import json
 import os
+import queue
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchmarks.local_server import Client
 from benchmarks.peers.__main__ import main as peers
-from benchmarks.peers.spark import command, producer
+from benchmarks.peers.spark import command, live, producer
 from benchmarks.peers.spark.competitors import JSON, Competitor, by_default, of_backlog
 from benchmarks.peers.spark.processes import TICKS, Cpu, Stat, cpu, parsed, summed
 from benchmarks.peers.spark.query import Task
 from benchmarks.peers.spark.records import BACKLOGS, SHARDS, Backlog, fill, hash_key_of
 from benchmarks.peers.spark.rounds import Runs, alternating, ratio, results, spread
-from benchmarks.peers.spark.running import QueryFailedError, running
+from benchmarks.peers.spark.running import ROOT, Query, QueryFailedError, environment, running
 from benchmarks.peers.spark.server import serving
 from benchmarks.peers.spark.tally import evaluations, losses, percentile
 from sparkinesis import deaggregate
@@ -289,12 +292,53 @@ def test_without_a_connector_a_sentence_says_so(
     assert "There is no file" in capsys.readouterr().out
 
 
-def test_a_query_that_fails_says_why() -> None:
-    with running(Competitor("ours"), Task("kinesis", {}, {}, patience=1)) as query:
-        # No Spark is started: its Python is none.
-        query.process.kill()
-        with pytest.raises(QueryFailedError, match="process has ended"):
-            query.next(60)
+def telling(folder: Path, *lines: dict[str, Any] | None) -> Query:
+    """A query that has told these lines; None: its process has ended."""
+    told: queue.Queue[str | None] = queue.Queue()
+    for line in lines:
+        told.put(None if line is None else json.dumps(line))
+    (folder / "log").write_text("java.lang.OutOfMemoryError")
+    process = subprocess.Popen([sys.executable, "-c", ""], text=True)
+    process.wait()
+    return Query(process, told, folder / "log")
+
+
+def test_batches_without_rows_are_passed_over(tmp_path: Path) -> None:
+    empty: dict[str, Any] = {"batch": 0, "counted": None, "data": []}
+    full = {"batch": 1, "counted": None, "data": ["7"]}
+    counted = {"batch": 2, "counted": 3, "data": []}
+    query = telling(tmp_path, {"starting": 1.0}, empty, full, empty, counted, empty)
+    assert live.next_batch(query, 60) == full
+    assert live.next_batch(query, 60) == counted
+    assert live.next_batch(query, 0) is None
+
+
+def test_a_query_without_any_row_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "PATIENCE", 0.0)
+    with pytest.raises(QueryFailedError, match="no row within 0 s"):
+        list(live.until_quiet(telling(tmp_path, {"batch": 0, "data": []})))
+
+
+def test_a_query_that_fails_says_why(tmp_path: Path) -> None:
+    with pytest.raises(QueryFailedError, match="no shard"):
+        telling(tmp_path, {"failed": "no shard"}).next(60)
+    with pytest.raises(QueryFailedError, match=r"process has ended: java.lang.Out"):
+        telling(tmp_path, None).next(60)
+
+
+def test_the_process_of_a_query_is_killed_with_its_children() -> None:
+    with running(Competitor("ours"), Task("kinesis", {}, {})) as query:
+        assert query.process.poll() is None
+    assert query.process.poll() == -signal.SIGKILL
+
+
+def test_a_query_imports_the_revision_that_is_measured(tmp_path: Path) -> None:
+    before = environment(Competitor("ours", source=tmp_path), "/folder")
+    assert before["PYTHONPATH"].split(os.pathsep) == [str(tmp_path / "src"), str(ROOT)]
+    now = environment(Competitor("ours"), "/folder")
+    assert now["PYTHONPATH"].split(os.pathsep) == [str(ROOT / "src"), str(ROOT)]
 
 
 def test_the_task_of_a_query_survives_its_command_line() -> None:
