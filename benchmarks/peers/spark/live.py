@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from benchmarks.peers.spark.competitors import Competitor
-from benchmarks.peers.spark.processes import cpu
+from benchmarks.peers.spark.processes import Meter, cpu_of
 from benchmarks.peers.spark.producer import entry, merge, put_all, put_numbers, split
 from benchmarks.peers.spark.query import Task
 from benchmarks.peers.spark.records import SHARDS, hash_key_of
@@ -95,13 +95,13 @@ def idle(competitor: Competitor) -> Measured:
     with serving(limits=True) as server:
         server.client.call("CreateStream", StreamName=STREAM, ShardCount=SHARDS)
         greet(server)
-        with live(competitor, server) as query:
+        with live(competitor, server) as query, Meter(query.process.pid) as meter:
             wait_for_greeting(query)
             time.sleep(SETTLING)
             server.forget_calls()
-            before, server_before = cpu(query.process.pid), cpu(server.pid).all
+            before, server_before = meter.now(), cpu_of(server.pid)
             time.sleep(IDLE_SECONDS)
-            spent, served = cpu(query.process.pid) - before, cpu(server.pid).all - server_before
+            spent, served = meter.now() - before, cpu_of(server.pid) - server_before
             calls = server.calls()
     minutes = IDLE_SECONDS / 60
     asked = {

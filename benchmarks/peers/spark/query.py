@@ -13,7 +13,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.peers.spark.processes import Cpu, cpu
+from benchmarks.peers.spark.processes import Cpu, Meter, cpu_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -85,7 +85,9 @@ class Read:
     server: float
 
 
-def read_rows(spark: SparkSession, task: Task, options: dict[str, str], rows: int) -> Read:
+def read_rows(
+    spark: SparkSession, task: Task, options: dict[str, str], rows: int, meter: Meter
+) -> Read:
     """Run a query into nothing until that many rows have come."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as checkpoint:
         query = (
@@ -107,7 +109,7 @@ def read_rows(spark: SparkSession, task: Task, options: dict[str, str], rows: in
                 if time.monotonic() > until:
                     raise TimeoutError(f"{found} of {rows} rows within {task.patience} s")
                 time.sleep(POLL)
-            return Read(found, time.monotonic(), cpu(os.getpid()), cpu(task.server).all)
+            return Read(found, time.monotonic(), meter.now(), cpu_of(task.server))
         finally:
             query.stop()
 
@@ -133,11 +135,12 @@ def end_with_parent() -> None:
 
 
 def read_into_nothing(spark: SparkSession, task: Task) -> None:
-    if task.warm_rows:
-        read_rows(spark, task, task.warm, task.warm_rows)
-    before, server_before = cpu(os.getpid()), cpu(task.server).all
-    start = time.monotonic()
-    read = read_rows(spark, task, task.options, task.rows)
+    with Meter(os.getpid()) as meter:
+        if task.warm_rows:
+            read_rows(spark, task, task.warm, task.warm_rows, meter)
+        before, server_before = meter.now(), cpu_of(task.server)
+        start = time.monotonic()
+        read = read_rows(spark, task, task.options, task.rows, meter)
     spent = read.spent - before
     tell(
         rows=sum(rows for rows, _ in read.batches),

@@ -9,6 +9,7 @@ import queue
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from benchmarks.local_server import Client
 from benchmarks.peers.__main__ import main as peers
 from benchmarks.peers.spark import command, live, producer
 from benchmarks.peers.spark.competitors import JSON, Competitor, by_default, of_backlog
-from benchmarks.peers.spark.processes import TICKS, Cpu, Stat, cpu, parsed, summed
+from benchmarks.peers.spark.processes import TICKS, Cpu, Meter, Stat, cpu_of, parsed
 from benchmarks.peers.spark.query import Task
 from benchmarks.peers.spark.records import BACKLOGS, SHARDS, Backlog, fill, hash_key_of
 from benchmarks.peers.spark.rounds import Runs, alternating, ratio, results, spread
@@ -97,29 +98,43 @@ def test_results_are_medians_beside_ours() -> None:
 
 
 def test_a_line_of_proc_is_parsed_whatever_the_command_is_named() -> None:
-    line = f"12 (a) b (c) S 7 {'0 ' * 9}{3 * TICKS} {TICKS} {TICKS} {TICKS} 20 0\n"
-    assert parsed(line) == Stat("a) b (c", parent=7, own=4, ended=2)
+    times = f"{3 * TICKS} {TICKS} 5 6 20 0 9 0"
+    line = f"12 (a) b (c) S 7 {'0 ' * 9}{times} 4711 0\n"
+    assert parsed(line) == Stat("a) b (c", parent=7, own=4, started=4711)
 
 
 def test_the_jvm_is_counted_apart_from_the_rest_of_its_tree() -> None:
+    meter = Meter(2)
+    assert meter.add({}) == Cpu()
     stats = {
-        1: Stat("python", 0, own=100, ended=100),
-        2: Stat("python", 1, own=1, ended=2),
-        3: Stat("java", 2, own=4, ended=8),
-        4: Stat("python", 3, own=16, ended=0),
+        1: Stat("python", 0, own=100, started=0),
+        2: Stat("python", 1, own=1, started=0),
+        3: Stat("java", 2, own=4, started=0),
+        4: Stat("python", 3, own=16, started=0),
     }
-    assert summed(stats, 2) == Cpu(jvm=4, python=27)
-    assert summed(stats, 2) - Cpu(1, 2) == Cpu(3, 25)
-    assert summed(stats, 9) == Cpu()
-    assert Cpu(3, 25).all == 28
+    assert meter.add(stats) == Cpu(jvm=4, python=17)
+    assert Cpu(4, 17) - Cpu(1, 2) == Cpu(3, 15)
+    assert Cpu(4, 17).all == 21
+
+
+def test_what_a_process_took_that_has_ended_is_kept() -> None:
+    meter = Meter(2)
+    root = Stat("java", 1, own=1, started=0)
+    meter.add({2: root, 3: Stat("python", 2, own=8, started=1)})
+    assert meter.add({2: root}) == Cpu(1, 8)
+    again = Stat("python", 2, own=2, started=9)
+    assert meter.add({2: root, 3: again}) == Cpu(1, 10), "the same id, another process"
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-def test_the_cpu_of_a_child_that_has_ended_is_its_parents() -> None:
-    before = cpu(os.getpid())
-    code = "import time\nwhile time.process_time() < 0.3: pass"
-    subprocess.run([sys.executable, "-c", code], check=True)
-    assert (cpu(os.getpid()) - before).python >= 0.25
+def test_a_meter_reads_what_this_process_takes() -> None:
+    with Meter(os.getpid()) as meter:
+        before = meter.now()
+        used = time.process_time()
+        while time.process_time() < used + 0.1:
+            pass
+        assert (meter.now() - before).python >= 0.05
+    assert cpu_of(os.getpid()) >= 0.05
 
 
 def test_the_connector_is_asked_for_json_by_a_property_of_the_jvm() -> None:
