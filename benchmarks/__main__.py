@@ -1,5 +1,5 @@
 """Runs all benchmarks, or those named: decode, deaggregate, source, backlog, skewed,
-planning, consumer_mode, local_server, leases, fleet, latency, memory."""
+planning, consumer_mode, local_server, leases, fleet, latency, spark_latency, memory."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from benchmarks import (
     planning,
     skewed,
     source,
+    spark_latency,
 )
 from benchmarks.report import Result, print_table, write_json
 
@@ -39,6 +40,7 @@ BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
     "leases": leases.run,
     "fleet": fleet.run,
     "latency": latency.run,
+    "spark_latency": spark_latency.run,
     "memory": memory.run,
 }
 OUTPUT = Path("build/benchmarks.json")
