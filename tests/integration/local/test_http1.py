@@ -102,3 +102,40 @@ def test_nonsense_is_refused_at_once(server: LocalServer) -> None:
         sock.sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc")  # as TLS begins
         assert answer(sock)[0] == 400
         assert sock.recv(1) == b""
+
+
+def test_an_answer_comes_in_one_piece(server: LocalServer) -> None:
+    """A client is woken once for it, and not for the head first."""
+    request = head("ListStreams", b"{}") + b"{}"
+    with connected(server.endpoint_url) as sock:
+        for _ in range(50):
+            sock.sendall(request)
+            piece = sock.recv(1 << 16)
+            assert piece.startswith(b"HTTP/1.1 200")
+            assert json.loads(piece.partition(b"\r\n\r\n")[2])["StreamNames"] == []
+
+
+def test_answers_of_all_sizes_come_whole_and_in_order(server: LocalServer) -> None:
+    """The requests are sent before an answer is read: answers wait for the client."""
+    call = server.kinesis.call
+    call("CreateStream", StreamName="s", ShardCount=1)
+    call("CreateStream", StreamName="s2", ShardCount=1)
+    shard = {"ShardId": "shardId-000000000000", "ShardIteratorType": "TRIM_HORIZON"}
+    call("PutRecords", StreamName="s", Records=[{"Data": b"x" * 900_000, "PartitionKey": "k"}] * 9)
+    large, none = (call("GetShardIterator", StreamName=name, **shard) for name in ("s", "s2"))
+    asked = [large, none, none, large, none]
+    with connected(server.endpoint_url) as sock:
+        for iterator in asked:
+            body = json.dumps(iterator).encode()
+            sock.sendall(head("GetRecords", body) + body)
+        # One reader for all: a response's own would read ahead, and keep the next one's bytes.
+        reader = sock.makefile("rb")
+        for iterator in asked:
+            length = 0
+            while line := reader.readline().strip():
+                if line.lower().startswith(b"content-length:"):
+                    length = int(line.partition(b":")[2])
+            records = json.loads(reader.read(length))["Records"]
+            assert [len(record["Data"]) for record in records] == (
+                [1_200_000] * 9 if iterator is large else []
+            )

@@ -50,6 +50,8 @@ _CODES = {
 _SERVICE = "Kinesis_20131202"
 _ABRUPT = struct.pack("ii", 1, 0)
 TRANSPORT = "sparkinesis.transport"
+KEEP_HEAD = "sparkinesis.keep_head"
+"""In HTTP/1.1, a function to call if a body follows the head of the response at once."""
 
 
 class App:
@@ -84,7 +86,7 @@ class App:
                 if refused.status == TOO_LATE and scope["http_version"] != "2":
                     answer.headers.append((b"connection", b"close"))
         if answer is not None:
-            await _send(send, answer)
+            await _send(scope, send, answer)
 
     def _without_body(self, scope: Scope, headers: Headers) -> Answer | None:
         """Answer a request whose body does not matter; None for all others."""
@@ -163,7 +165,7 @@ class App:
             codec = self._codec(headers) or JsonCodec()
             if outcome.subscription is None:
                 answered = self._headers(codec.content_type, outcome.error)
-                await _send(send, Answer(outcome.status, answered, outcome.body))
+                await _send(scope, send, Answer(outcome.status, answered, outcome.body))
                 return
             answered = self._headers(event_stream.CONTENT_TYPE, None)
             await send({"type": "http.response.start", "status": 200, "headers": answered})
@@ -215,8 +217,10 @@ def _refusal(codec: Codec, error: KinesisError) -> Outcome:
     return Outcome(error.status, codec.encode_error(error.code, error.message), error.code)
 
 
-async def _send(send: Send, answer: Answer) -> None:
+async def _send(scope: Scope, send: Send, answer: Answer) -> None:
     headers = [*answer.headers, (b"content-length", str(len(answer.body)).encode())]
+    if scope["method"] != "HEAD" and KEEP_HEAD in scope["state"]:
+        scope["state"][KEEP_HEAD]()
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     # asyncio copies what the socket does not take at once; of a view, once instead of twice.
     await send({"type": "http.response.body", "body": memoryview(answer.body)})

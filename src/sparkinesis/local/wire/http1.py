@@ -21,10 +21,12 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from sparkinesis.local.wire import protocol_detector
-from sparkinesis.local.wire.http import TRANSPORT
+from sparkinesis.local.wire.http import KEEP_HEAD, TRANSPORT
 
 # Of a head, or between two parts of a chunked body.
 _MAX_HEAD = 64 << 10
+# More than that is sent behind the head: to copy it would cost more than to write twice.
+_MAX_JOINED = 64 << 10
 
 
 class Http1(HttpToolsProtocol):  # type: ignore[misc]
@@ -41,9 +43,10 @@ class Http1(HttpToolsProtocol):  # type: ignore[misc]
         self._outside_body: int | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:
-        super().connection_made(transport)
+        joining = _JoiningTransport(transport)
+        super().connection_made(joining)
         # The transport, which ASGI does not expose: a fault plan may drop the connection.
-        self.app_state = {TRANSPORT: transport}
+        self.app_state = {TRANSPORT: transport, KEEP_HEAD: joining.keep_head}
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
@@ -97,6 +100,43 @@ class Http1(HttpToolsProtocol):  # type: ignore[misc]
         lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, version)]
         lines += [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
         return b"\r\n".join((*lines, b"", b""))
+
+
+class _JoiningTransport:
+    """asyncio's transport. It can send the head of a response together with the body.
+
+    uvicorn writes them one after the other, which costs the server and its client a system call.
+    """
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._keeps = False
+        self._head = b""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def keep_head(self) -> None:
+        """Keep the bytes of the next write until the write after it, or until the end."""
+        self._keeps = True
+
+    def write(self, data: bytes | memoryview) -> None:
+        if self._keeps:
+            self._keeps, self._head = False, bytes(data)
+            return
+        if self._head and len(data) <= _MAX_JOINED:
+            data, self._head = b"".join((self._head, data)), b""
+        self._send_head()
+        self._transport.write(data)
+
+    def close(self) -> None:
+        self._send_head()
+        self._transport.close()
+
+    def _send_head(self) -> None:
+        if self._head:
+            self._transport.write(self._head)
+            self._head = b""
 
 
 class _Parser:
