@@ -66,4 +66,4 @@ def _page(page: RecordPage) -> bytes:
     found = page.records.json.buffers()
     if found:
         found[-1] = found[-1][:-1]  # the comma behind the last record
-    return b"".join((b'{"Records":[', *found, b"],", rest))
+    return b"".join((b'{"Records":[', *found, b"]," if page.rest else b"]", rest))

@@ -273,3 +273,14 @@ def test_empty_pages_do_not_delay_an_iterator_at_the_tip(kinesis: LocalKinesis) 
     assert page["MillisBehindLatest"] == 0
     stream.put("a")
     assert data(stream.get(page["NextShardIterator"])) == ["a"]
+
+
+def test_records_that_arrive_out_of_order_are_found_behind_the_latest(
+    kinesis: LocalKinesis, stream: Stream, clock: ManualClock
+) -> None:
+    late = clock()
+    stream.put("a")
+    kinesis.faults = lambda _: Fault(arrival_skew_ms=-50)
+    for name in "bcd":
+        stream.put(name)
+    assert stream.read("AT_TIMESTAMP", Timestamp=late / 1000) == ["a", "b", "c", "d"]

@@ -68,6 +68,19 @@ def test_page_sizes_are_right_after_trimming(stream: Stream, clock: ManualClock)
     assert len(page["Records"]) == 10 + 1  # two of 0.5 MB, nine of 1 MB (two digits): 10.0 MB
 
 
+def test_page_sizes_are_right_after_all_was_trimmed(
+    kinesis: LocalKinesis, stream: Stream, clock: ManualClock
+) -> None:
+    stream.put("x" * 1000)
+    clock.advance(2 * DAY)
+    assert stream.read() == []
+    stream.put("y" * 10)
+    stream.put("z" * 20)
+    assert len(stream.read()) == 2
+    (*_, last) = kinesis.calls.select("GetRecords")
+    assert (last.records, last.bytes) == (2, 10 + 20 + 2 * len("k"))
+
+
 def test_closed_shards_vanish_once_all_they_held_is_over(
     stream: Stream, clock: ManualClock
 ) -> None:
