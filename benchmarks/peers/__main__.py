@@ -6,7 +6,6 @@ python -m benchmarks.peers spark --only idle,reshard    # the Spark source besid
 
 from __future__ import annotations
 
-import importlib
 import shlex
 import sys
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks.peers import backlog
+from benchmarks.peers import backlog, page, plots, start, steady
 from benchmarks.peers.arguments import Arguments, parsed
 from benchmarks.peers.competitors import SPARKINESIS, Competitor, unusable
 from benchmarks.peers.environments import LeftOutError, installed, versions
@@ -22,17 +21,19 @@ from benchmarks.peers.figures import figures
 from benchmarks.peers.report import Report, machine, print_report
 from benchmarks.peers.spark import command as spark
 
-MEASURES = {"backlog": backlog.measure}
+MEASURES = {"backlog": backlog.measure, "start": start.measure, "steady": steady.measure}
 
 
 def run(arguments: Arguments, report: Report, console: Console) -> None:
     """Measure, and put into the report what was found."""
     with console.status("") as status:
+        said = [""]
 
         def say(text: str) -> None:
             status.update(text)
-            if not console.is_terminal:
+            if not console.is_terminal and text != said[-1]:
                 console.print(text)
+            said.append(text)
 
         pythons: dict[Competitor, Path] = {}
         for each in (SPARKINESIS, *arguments.peers):
@@ -56,8 +57,6 @@ def run(arguments: Arguments, report: Report, console: Console) -> None:
 def main(arguments: Sequence[str]) -> int:
     if arguments[:1] == ["spark"]:
         return spark.main(arguments[1:])
-    if arguments[:1] == ["spark"]:
-        return int(importlib.import_module("benchmarks.peers.spark").main(arguments[1:]))
     console = Console(width=None if sys.stdout.isatty() else 110)
     wanted = parsed(arguments)
     if not Path("/proc/self/stat").exists():
@@ -75,6 +74,11 @@ def main(arguments: Sequence[str]) -> int:
         finally:
             report.write(wanted.json)
     print_report(report, console)
+    if wanted.plots is not None:
+        for path in plots.write(report, wanted.plots):
+            console.print(f"Drawn: {path}")
+    if wanted.page is not None:
+        page.write(report, wanted.page)
     return 0
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.peers.competitors import Competitor, before, named
 
-CASES = ("backlog",)
+CASES = ("backlog", "start", "steady")
 OUTPUT = Path("build/peers.json")
 
 
@@ -22,6 +22,7 @@ class Arguments:
     scale: float
     json: Path
     plots: Path | None
+    page: Path | None
     drawn: Path | None
     """The JSON of an earlier run that is shown and drawn, instead of a new run."""
 
@@ -49,6 +50,9 @@ def parsed(arguments: Sequence[str]) -> Arguments:
     parser.add_argument("--json", type=Path, default=OUTPUT, help=f"default: {OUTPUT}")
     parser.add_argument("--plots", metavar="FOLDER", type=Path, help="draw SVG files there")
     parser.add_argument(
+        "--page", metavar="FILE", type=Path, help="write the figures into this Markdown page"
+    )
+    parser.add_argument(
         "--from", metavar="FILE", dest="drawn", type=Path, help="show the JSON of an earlier run"
     )
     found = parser.parse_args(arguments)
@@ -71,6 +75,7 @@ def parsed(arguments: Sequence[str]) -> Arguments:
         found.scale,
         found.json,
         found.plots,
+        found.page,
         found.drawn,
     )
 

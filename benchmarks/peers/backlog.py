@@ -70,6 +70,7 @@ class Run:
             "worker": "worker",
             "fan_out": self.reading.fan_out,
             "arrow": self.reading.arrow,
+            "is_backlog": True,
             "aggregated": self.stock.backlog.in_aggregate > 1,
             "idle_seconds": SHORTEST_PAUSE if self.competitor.waits_between_pages else None,
         }
@@ -133,7 +134,7 @@ def measure(
             stock.backlog.scaled(scale).put(client.port, stock.stream)
         for number in range(rounds):
             costs: dict[tuple[str, str], Cost] = {}
-            for run in _in_turn(runs, number):
+            for run in in_turn(runs, number):
                 say(f"{run.reading.case}: round {number + 1} of {rounds}, {run.competitor.name}")
                 if run in tables:
                     tables[run].restore()
@@ -145,11 +146,16 @@ def measure(
             yield from samples(costs)
 
 
-def _in_turn(runs: Sequence[Run], number: int) -> list[Run]:
+def in_turn(runs: Sequence[Run], number: int) -> list[Run]:
     """The runs of a round: reading after reading, its competitors in turn from either end."""
     cases = dict.fromkeys(run.reading.case for run in runs)
     turn = 1 if number % 2 == 0 else -1
-    return [run for case in cases for run in runs[::turn] if run.reading.case == case]
+    return [
+        run
+        for case in cases
+        for run in runs[::turn]
+        if run.reading.case == case and number < run.competitor.backlog_rounds
+    ]
 
 
 @dataclass(frozen=True)

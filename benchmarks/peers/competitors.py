@@ -27,6 +27,10 @@ class Competitor:
     """Whether records come as Arrow columns, too."""
     waits_between_pages: bool = False
     """Whether the pause between two reads also delays a backlog."""
+    starts_slowly: bool = False
+    """Whether it waits for half a minute or more before it reads with a new table."""
+    backlog_rounds: int = 1_000
+    """The most rounds of backlogs: of a competitor that takes very long to start."""
     needs_java: bool = False
     revision: str | None = None
     """Of sparkinesis; None: the files of this checkout."""
@@ -34,7 +38,37 @@ class Competitor:
 
 SPARKINESIS = Competitor(OURS, (PATH_OF_OURS,), "sparkinesis", has_arrow=True)
 PEERS = (
-    Competitor("kcl-rs", ("kcl-rs==0.1.4",), "kcl_rs", (3, 11), waits_between_pages=True),
+    Competitor(
+        "kcl-rs",
+        ("kcl-rs==0.1.4",),
+        "kcl_rs",
+        (3, 11),
+        waits_between_pages=True,
+        starts_slowly=True,
+    ),
+    Competitor(
+        "native-aws-kcl-py",
+        ("native-aws-kcl-py==0.1.1",),
+        "native_aws_kcl",
+        has_fan_out=False,
+        unpacks=False,
+        starts_slowly=True,
+    ),
+    Competitor(
+        "async-kinesis",
+        ("async-kinesis[dynamodb,kpl]==3.0.1", "aws-kinesis-agg>=1.2.3"),
+        "async_kinesis",
+        has_fan_out=False,
+    ),
+    Competitor(
+        "kclpy-ext",
+        ("kclpy-ext==3.1.3.post4",),
+        "kclpy_ext",
+        waits_between_pages=True,
+        starts_slowly=True,
+        backlog_rounds=2,
+        needs_java=True,
+    ),
     Competitor("boto3", ("boto3", "protobuf"), "boto3", has_leases=False, has_fan_out=False),
 )
 

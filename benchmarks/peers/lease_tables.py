@@ -10,7 +10,10 @@ import boto3
 
 from benchmarks.peers.consumers.task import REGION
 
-OWNED = ("leaseOwner", "checkpointOwner")
+OWNED = ("leaseOwner", "checkpointOwner", "ref", "ts")
+"""Attributes that name a lease's owner: the KCL's, and async-kinesis' own."""
+LEASES = ("checkpoint", "sequence")
+"""Attributes that only leases have."""
 
 
 def dynamodb(endpoint: str) -> Any:
@@ -45,11 +48,15 @@ def rows_of(client: Any, table: str) -> list[dict[str, Any]]:
     return rows
 
 
+def is_lease(row: dict[str, Any]) -> bool:
+    return any(name in row for name in LEASES)
+
+
 def lease_count(client: Any, table: str) -> int:
     """The number of leases; 0 if the table does not exist."""
     if table not in client.list_tables()["TableNames"]:
         return 0
-    return sum("checkpoint" in row for row in rows_of(client, table))
+    return sum(is_lease(row) for row in rows_of(client, table))
 
 
 def taken(client: Any, application: str) -> LeaseTables:
@@ -61,7 +68,7 @@ def taken(client: Any, application: str) -> LeaseTables:
             leases = [
                 {name: value for name, value in row.items() if name not in OWNED}
                 for row in its
-                if "checkpoint" in row
+                if is_lease(row)
             ]
             rows[table] = leases if table == application else []
     return LeaseTables(client, rows)

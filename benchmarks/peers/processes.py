@@ -82,11 +82,11 @@ class Consumer:
 
     def numbers(self) -> list[int]:
         """The numbers of all records that were received, repeated ones too."""
-        found: list[int] = []
-        for file in sorted(self.folder.glob("ids-*")):
-            data = file.read_bytes()
-            found += memoryview(data[: len(data) // ID_BYTES * ID_BYTES]).cast("Q")
-        return found
+        files = self.folder.glob("ids-*")
+        return [number for file in files for number in _numbers(file)]
+
+    def numbers_of(self, process: int) -> list[int]:
+        return _numbers(self.folder / f"ids-{process}")
 
     def log(self) -> str:
         return (self.folder / "log").read_text(errors="replace")[-3000:]
@@ -124,6 +124,11 @@ class Consumer:
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
+
+
+def _numbers(file: Path) -> list[int]:
+    data = file.read_bytes()
+    return list(memoryview(data[: len(data) // ID_BYTES * ID_BYTES]).cast("Q"))
 
 
 @contextmanager

@@ -37,13 +37,13 @@ class Backlog:
     def put(self, port: int, stream: str) -> None:
         client = Client(port)
         for shard in range(self.shards):
-            for call in _calls(self._of_shard(shard), shard, self.shards):
+            for call in _calls(self.of_shard(shard), shard, self.shards):
                 body = {"StreamName": stream, "Records": call}
                 answer = client.send("PutRecords", json.dumps(body).encode())
                 assert json.loads(answer)["FailedRecordCount"] == 0
         client.close()
 
-    def _of_shard(self, shard: int) -> Iterator[bytes]:
+    def of_shard(self, shard: int) -> Iterator[bytes]:
         rest = random.Random(shard).randbytes(self.size - ID_BYTES)
         numbers = range(shard, self.records, self.shards)
         users = (number.to_bytes(ID_BYTES, sys.byteorder) + rest for number in numbers)

@@ -15,6 +15,7 @@ ID_BYTES = 8
 """Each record begins with a number of its own, of so many bytes in the machine's order."""
 CHECKPOINT_SECONDS = 1.0
 REGION = "us-east-1"
+TASK_VARIABLE = "PEERS_TASK"
 
 
 @dataclass(frozen=True)
@@ -32,13 +33,19 @@ class Task:
     idle_seconds: float | None = None
     """The pause between two reads of a shard; None: the peer's default."""
     from_latest: bool = False
+    is_backlog: bool = False
+    """Whether throughput is measured: peers that limit their pace by default are told not to."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
 
     @classmethod
     def from_arguments(cls) -> Task:
-        return cls(**json.loads(sys.argv[1]))
+        return cls.of(sys.argv[1])
+
+    @classmethod
+    def of(cls, text: str) -> Task:
+        return cls(**json.loads(text))
 
 
 class Tally:
@@ -54,9 +61,9 @@ class Tally:
         self._ids = os.open(folder / f"ids-{os.getpid()}", flags)
         self._pipe = os.open(folder / "batches", os.O_WRONLY)
 
-    def add(self, data: Sequence[bytes]) -> None:
-        """Count a batch by the data of its records."""
-        at = time.monotonic()
+    def add(self, data: Sequence[bytes], at: float | None = None) -> None:
+        """Count a batch by the data of its records; ``at``: the instant it came, default: now."""
+        at = time.monotonic() if at is None else at
         ids = b"".join([each[:ID_BYTES] for each in data])
         self.add_ids(at, ids, sum(map(len, data)))
 

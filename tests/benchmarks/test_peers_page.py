@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.peers.figures import Sample, figures
+from benchmarks.peers.page import BEGIN, END, write
+from benchmarks.peers.report import Report
+
+SAMPLES = [
+    Sample("backlog", "CPU", "s", "sparkinesis", 1.0),
+    Sample("backlog", "time", "s", "sparkinesis", 4.0),
+    Sample("backlog", "CPU", "s", "peer", 1.5),
+    Sample("backlog", "CPU", "s", "peer", 2.5),
+    Sample("backlog", "CPU", "s", "loser", 1.5, lost=2),
+]
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Path:
+    path = tmp_path / "peers.md"
+    path.write_text(f"# Title\n\n{BEGIN}\nold\n{END}\n\nThe end.\n")
+    return path
+
+
+def test_the_figures_of_a_page_are_replaced(page: Path) -> None:
+    report = Report("python -m benchmarks.peers", "2 cores", 2, figures=figures(SAMPLES))
+    report.left_out.append("other is left out: it needs Java.")
+    write(report, page)
+    text = page.read_text()
+    assert text.startswith(f"# Title\n\n{BEGIN}\n\n2 cores; rounds: 2.")
+    assert text.endswith(f"other is left out: it needs Java.\n\n{END}\n\nThe end.\n")
+    assert "old" not in text
+    assert [line for line in text.splitlines() if line.startswith("|")] == [
+        "| backlog | CPU | time |",
+        "|---|---|---|",
+        "| sparkinesis | 1.00 s | 4.00 s |",
+        "| peer | 2.00 s (1.50 - 2.50), **2.00** |  |",
+        "| loser | 1.50 s, lost 2 |  |",
+    ]
+    write(report, page)
+    assert page.read_text() == text
+
+
+def test_a_page_without_a_place_is_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "other.md"
+    path.write_text(f"{BEGIN}\n")
+    with pytest.raises(ValueError, match=r"other\.md has no place for figures"):
+        write(Report("command", "machine", 1), path)
+    assert path.read_text() == f"{BEGIN}\n"

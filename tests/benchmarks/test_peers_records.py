@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from benchmarks.peers.backlog import STOCKS, Reading, Run, can_read, in_turn
+from benchmarks.peers.competitors import PEERS, SPARKINESIS, Competitor
+from benchmarks.peers.records import Backlog
+
+BY_NAME = {each.name: each for each in (SPARKINESIS, *PEERS)}
+
+
+def test_a_smaller_backlog_has_the_same_number_in_each_shard() -> None:
+    assert Backlog(4, 1_000_000, 200, 100).scaled(0.01).records == 10_000
+    assert Backlog(4, 1_000_000, 200, 100).scaled(0.000_001).records == 400
+    assert Backlog(4, 4, 200).scaled(0.5).records == 4
+
+
+def test_each_record_has_a_number_of_its_own_and_the_size() -> None:
+    backlog = Backlog(3, 30, 40)
+    found = [each for shard in range(3) for each in backlog.of_shard(shard)]
+    assert {len(each) for each in found} == {40}
+    numbers = [int.from_bytes(each[:8], sys.byteorder) for each in found]
+    assert sorted(numbers) == list(range(30))
+
+
+@pytest.mark.parametrize(
+    ("name", "cases"),
+    [
+        ("sparkinesis", 7),
+        ("kcl-rs", 6),
+        ("native-aws-kcl-py", 3),
+        ("async-kinesis", 4),
+        ("kclpy-ext", 6),
+        ("boto3", 4),
+    ],
+)
+def test_a_competitor_reads_what_it_can(name: str, cases: int) -> None:
+    found = [
+        reading
+        for stock in STOCKS
+        for reading in stock.readings
+        if can_read(BY_NAME[name], stock, reading)
+    ]
+    assert len(found) == cases
+
+
+def test_each_run_has_a_lease_table_of_its_own() -> None:
+    runs = [
+        Run(each, stock, reading)
+        for each in BY_NAME.values()
+        for stock in STOCKS
+        for reading in stock.readings
+    ]
+    assert len({run.application for run in runs}) == len(runs)
+
+
+def test_only_a_peer_that_pauses_in_a_backlog_is_told_to_pause_less() -> None:
+    def pause(competitor: Competitor) -> object:
+        return Run(competitor, STOCKS[0], Reading("case")).task("http://x")["idle_seconds"]
+
+    assert pause(BY_NAME["kcl-rs"]) == 0.2
+    assert pause(BY_NAME["sparkinesis"]) is None
+
+
+def test_rounds_go_through_the_competitors_from_either_end() -> None:
+    stock = STOCKS[0]
+    names = ("sparkinesis", "kclpy-ext", "boto3")
+    runs = [Run(BY_NAME[name], stock, reading) for reading in stock.readings for name in names]
+
+    def turn(number: int) -> list[str]:
+        return [run.competitor.name for run in in_turn(runs, number)]
+
+    assert turn(0) == [*names, *names]
+    assert turn(1) == [*names[::-1], *names[::-1]]
+    assert turn(2) == ["sparkinesis", "boto3", "sparkinesis", "boto3"]
+    cases = [run.reading.case for run in in_turn(runs, 1)]
+    assert cases == [stock.readings[0].case] * 3 + [stock.readings[1].case] * 3
