@@ -1,4 +1,4 @@
-"""Runs all benchmarks, or those named: decode, deaggregate, source, backlog, skewed,
+"""Runs all benchmarks, or those named: decode, deaggregate, objects, source, backlog, skewed,
 planning, consumer_mode, local_server, leases, fleet, latency, spark_latency, memory."""
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from benchmarks import (
     leases,
     local_server,
     memory,
+    objects,
     planning,
     skewed,
     source,
@@ -31,6 +32,7 @@ from benchmarks.report import Result, print_table, write_json
 BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
     "decode": decode.run,
     "deaggregate": deaggregate.run,
+    "objects": objects.run,
     "source": source.run,
     "backlog": backlog.run,
     "skewed": skewed.run,

@@ -32,7 +32,11 @@ class Result:
         return self.required is None or (self.ratio is not None and self.ratio >= self.required)
 
 
-def medians(*calls: Callable[[], object], rounds: int = 7) -> list[float]:
+def medians(
+    *calls: Callable[[], object],
+    rounds: int = 7,
+    clock: Callable[[], float] = time.perf_counter,
+) -> list[float]:
     """Median seconds of each call, all called in turn so that noise meets them alike.
 
     One round before warms up. Python's garbage collector runs as it does in a reader: to make an
@@ -42,10 +46,10 @@ def medians(*calls: Callable[[], object], rounds: int = 7) -> list[float]:
     for number in range(rounds + 1):
         for call, taken in zip(calls, seconds, strict=True):
             gc.collect()
-            start = time.perf_counter()
+            start = clock()
             call()
             if number:
-                taken.append(time.perf_counter() - start)
+                taken.append(clock() - start)
     return [statistics.median(taken) for taken in seconds]
 
 

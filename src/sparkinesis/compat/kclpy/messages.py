@@ -52,6 +52,7 @@ class Record:
         self._data: str | None = json_dict["data"]
         arrival = json_dict.get("approximateArrivalTimestamp")
         self._arrival = None if arrival is None else _EPOCH + timedelta(milliseconds=int(arrival))
+        self._of: UserRecord | None = None
 
     @classmethod
     def of(cls, record: UserRecord) -> Record:
@@ -64,7 +65,7 @@ class Record:
         made._sub_sequence_number = record.sub_sequence_number
         made._partition_key = record.partition_key
         made._explicit_hash_key = record.explicit_hash_key
-        made._arrival = record.approximate_arrival_timestamp
+        made._of = record
         return made
 
     @property
@@ -104,14 +105,13 @@ class Record:
     @property
     def timestamp_millis(self) -> int | None:
         """The arrival time in epoch milliseconds; None if the service did not report it."""
-        if self._arrival is None:
-            return None
-        return (self._arrival - _EPOCH) // timedelta(milliseconds=1)
+        arrival = self.approximate_arrival_timestamp
+        return None if arrival is None else (arrival - _EPOCH) // timedelta(milliseconds=1)
 
     @property
     def approximate_arrival_timestamp(self) -> datetime | None:
         """The arrival time, an aware datetime in UTC; amazon_kclpy's is naive local time."""
-        return self._arrival
+        return self._arrival if self._of is None else self._of.approximate_arrival_timestamp
 
     def get(self, field: str) -> Any:
         """Return a field by its name in the daemon's protocol. Raises KeyError."""

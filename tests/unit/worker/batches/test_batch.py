@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from datetime import datetime, timezone
 
 import pytest
@@ -303,3 +305,22 @@ def test_a_batch_says_the_same_in_every_form(
         assert made.to_arrow().equals(columns)
         assert made.halves()[1].records == expected.halves()[1].records
         assert made.halves()[1].to_arrow().equals(expected.halves()[1].to_arrow())
+
+
+class Page(list[Record]):
+    """A list that can be watched."""
+
+
+@pytest.mark.parametrize(
+    ("forms", "is_kept"), [("", True), ("o", True), ("c", True), ("oc", False), ("co", False)]
+)
+def test_packed_records_are_let_go_of_when_both_forms_are_there(forms: str, is_kept: bool) -> None:
+    records = Page([aggregated("200", b"0", b"1")])
+    watched = weakref.ref(records)
+    batch, _ = make_batch(records, stream="s", shard_id=SHARD, millis_behind_latest=0)
+    del records
+    for form in forms:
+        _ = batch.records if form == "o" else batch.to_arrow()
+    gc.collect()
+    assert (watched() is not None) == is_kept
+    assert [record.data for record in batch.records] == [b"0", b"1"]

@@ -1,0 +1,179 @@
+"""User records as Python objects, of a page's body, against botocore's parser and protobuf.
+
+Both begin with the same bytes and end with an object for each user record; CPU time counts, of all
+threads. Ours decodes the page and makes a `UserRecord` of each. The peer is what a fair loop over
+boto3 does: botocore's parser makes a dict of each record; an aggregate's MD5 is checked, a class
+that protobuf makes of the KPL's message parses it in one call, and a dict of each user record gets
+its data, partition key, explicit hash key, sequence number, sub-sequence number and arrival time.
+"Bare" is the least that a loop can do: no MD5, and nothing but a list of the data.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks.deaggregate import aggregated_records
+from benchmarks.decode import botocore_parser, page_body
+from benchmarks.report import Result, medians, print_table
+from sparkinesis.stream.kpl.messages import DIGEST_SIZE, MAGIC, AggregatedRecord
+from sparkinesis.stream.page import Record, decode_page
+from sparkinesis.worker.batches.batch import RecordBatch, make_batch
+from sparkinesis.worker.batches.page_rows import objects_of
+from sparkinesis.worker.batches.user_record import UserRecord
+
+REQUIRED = 1.2
+ROUNDS = 5
+PLAIN = 10_000
+"""Records of a page that are not aggregated."""
+PLAIN_SIZE = 200
+
+
+def body_of(records: list[Record]) -> bytes:
+    return json.dumps(
+        {
+            "MillisBehindLatest": 0,
+            "NextShardIterator": "x",
+            "Records": [
+                {
+                    "ApproximateArrivalTimestamp": record.approximate_arrival_timestamp,
+                    "Data": base64.b64encode(record.data).decode(),
+                    "PartitionKey": record.partition_key,
+                    "SequenceNumber": record.sequence_number,
+                }
+                for record in records
+            ],
+        }
+    ).encode()
+
+
+def batch_of(body: bytes) -> RecordBatch:
+    batch, _ = make_batch(
+        decode_page(body).records,
+        stream="orders",
+        shard_id="shardId-000000000000",
+        millis_behind_latest=0,
+    )
+    return batch
+
+
+def by_columns(body: bytes) -> list[UserRecord]:
+    """Columns first, and objects of them: the way before there were objects without columns."""
+    return objects_of(batch_of(body).to_arrow())
+
+
+def peer(parse: Callable[[bytes], dict[str, Any]], body: bytes) -> list[dict[str, Any]]:
+    users: list[dict[str, Any]] = []
+    for record in parse(body)["Records"]:
+        data = record["Data"]
+        message = data[len(MAGIC) : -DIGEST_SIZE]
+        digest = data[-DIGEST_SIZE:]
+        if not data.startswith(MAGIC) or hashlib.md5(message).digest() != digest:
+            users.append({**record, "SubSequenceNumber": 0, "ExplicitHashKey": None})
+            continue
+        aggregate = AggregatedRecord.FromString(message)
+        keys = aggregate.partition_key_table[:]
+        hash_keys = aggregate.explicit_hash_key_table[:]
+        sequence_number = record["SequenceNumber"]
+        arrival = record["ApproximateArrivalTimestamp"]
+        for sub, user in enumerate(aggregate.records):
+            hash_key = None
+            if user.HasField("explicit_hash_key_index"):
+                hash_key = hash_keys[user.explicit_hash_key_index]
+            users.append(
+                {
+                    "Data": user.data,
+                    "PartitionKey": keys[user.partition_key_index],
+                    "ExplicitHashKey": hash_key,
+                    "SequenceNumber": sequence_number,
+                    "SubSequenceNumber": sub,
+                    "ApproximateArrivalTimestamp": arrival,
+                }
+            )
+    return users
+
+
+def bare(parse: Callable[[bytes], dict[str, Any]], body: bytes) -> list[bytes]:
+    users: list[bytes] = []
+    for record in parse(body)["Records"]:
+        data = record["Data"]
+        if data.startswith(MAGIC):
+            aggregate = AggregatedRecord.FromString(data[len(MAGIC) : -DIGEST_SIZE])
+            users += [user.data for user in aggregate.records]
+        else:
+            users.append(data)
+    return users
+
+
+def check(parse: Callable[[bytes], dict[str, Any]], body: bytes) -> int:
+    """All give the same user records, or there is nothing to compare. Returns how many."""
+    ours = batch_of(body).records
+    assert ours == by_columns(body)
+    assert [record.data for record in ours] == bare(parse, body)
+    assert [
+        {
+            "Data": record.data,
+            "PartitionKey": record.partition_key,
+            "ExplicitHashKey": record.explicit_hash_key,
+            "SequenceNumber": record.sequence_number,
+            "SubSequenceNumber": record.sub_sequence_number,
+            "ApproximateArrivalTimestamp": record.approximate_arrival_timestamp,
+        }
+        for record in ours
+    ] == peer(parse, body)
+    return len(ours)
+
+
+def run() -> list[Result]:
+    parse = botocore_parser()
+    results: list[Result] = []
+    for kind, body in (
+        ("KPL", body_of(aggregated_records())),
+        ("plain", page_body(PLAIN_SIZE, PLAIN)),
+    ):
+        count = check(parse, body)
+        ours, columns, theirs, least = medians(
+            lambda: batch_of(body).records,  # noqa: B023
+            lambda: by_columns(body),  # noqa: B023
+            lambda: peer(parse, body),  # noqa: B023
+            lambda: bare(parse, body),  # noqa: B023
+            rounds=ROUNDS,
+            clock=time.process_time,
+        )
+        unit = "CPU s per million"
+        results += [
+            Result(
+                f"objects, {kind}",
+                ours / count * 1e6,
+                unit,
+                theirs / ours,
+                REQUIRED,
+                f"{count:,} user records of 200 B from the body of a page",
+            ),
+            Result(
+                f"the same by columns, {kind}",
+                columns / count * 1e6,
+                unit,
+                note=f"objects take {ours / columns:.0%} of this",
+            ),
+            Result(f"botocore and protobuf, {kind}", theirs / count * 1e6, unit),
+            Result(
+                f"the same, bare, {kind}",
+                least / count * 1e6,
+                unit,
+                note=f"{least / ours:.2f} of ours; no MD5, no keys",
+            ),
+        ]
+    return results
+
+
+def main() -> None:
+    print_table(__doc__.splitlines()[0], run())
+
+
+if __name__ == "__main__":
+    main()
