@@ -20,8 +20,9 @@ from typing import Any
 from benchmarks.deaggregate import aggregated_records
 from benchmarks.decode import botocore_parser, page_body
 from benchmarks.report import Result, medians, print_table
+from sparkinesis.stream.calls.decoding import decode_page
 from sparkinesis.stream.kpl.messages import DIGEST_SIZE, MAGIC, AggregatedRecord
-from sparkinesis.stream.page import Record, decode_page
+from sparkinesis.stream.page import Record
 from sparkinesis.worker.batches.batch import RecordBatch, make_batch
 from sparkinesis.worker.batches.page_rows import objects_of
 from sparkinesis.worker.batches.user_record import UserRecord
