@@ -12,8 +12,7 @@ from sparkinesis.lease.table import batch as lease_batch
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.batching import Batching
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.stream import page
-from sparkinesis.stream.calls import client
+from sparkinesis.stream.calls import client, decoding
 from sparkinesis.stream.reading.budget import Pace
 from sparkinesis.stream.reading.cursor import ShardCursor
 from sparkinesis.stream.reading.early_records import EarlyRecordFilter
@@ -235,7 +234,7 @@ BUGS: dict[str, Bug] = {
         page_rows, "make_objects", filter_all, _READS, 1
     ),
     "records without a key are dropped": instead(
-        page, "_DECODER", keys_only, "everything_is_processed", 1
+        decoding, "_DECODER", keys_only, "everything_is_processed", 1
     ),
     # memory
     "the memory of a lost lease is not released": instead(
