@@ -12,7 +12,7 @@ from sparkinesis.local import (
     LocalKinesis,
     ManualClock,
 )
-from tests.unit.local.calls import SHARD_0, SHARD_1, Stream, data
+from tests.unit.local.calls import SHARD_0, SHARD_1, TOP, Stream, data
 
 
 def test_a_plan_sees_operation_stream_shard_ordinal_and_time(
@@ -135,6 +135,17 @@ def test_the_log_says_what_each_call_did(
     assert (get.operation, get.shard, get.records, get.bytes) == ("GetRecords", SHARD_0, 1, 5)
     assert get.time_ms == put.time_ms + 7
     assert (describe.stream, describe.error) == ("none", "ResourceNotFoundException")
+
+
+def test_the_log_counts_the_records_that_a_put_stored(kinesis: LocalKinesis) -> None:
+    stream = Stream(kinesis, shards=2)
+    keys = ["0", "0", str(TOP)]
+    stream(
+        "PutRecords",
+        Records=[{"Data": b"abc", "PartitionKey": "kk", "ExplicitHashKey": key} for key in keys],
+    )
+    (put,) = kinesis.calls.select("PutRecords")
+    assert (put.records, put.bytes) == (3, 15)
 
 
 def test_calls_are_counted_per_shard_and_in_windows(
