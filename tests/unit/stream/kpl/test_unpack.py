@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from unittest.mock import patch
 
 import pytest
@@ -71,6 +74,16 @@ class TestDeaggregate:
             *((1, *row[1:]) for row in GOLDEN_ROWS),
             (2, None, broken.data, 0, None),
             *raw(PLAIN, 3),
+        ]
+
+    def test_a_plain_record_that_looks_like_a_user_record_is_plain(self) -> None:
+        users = [bytes.fromhex("0801 1000 1a0141"), bytes.fromhex("0801 1a0141")]
+        plain = [Record(data=user, partition_key="p", sequence_number="9") for user in users]
+        assert rows([GOLDEN, *plain, GOLDEN]) == [
+            *GOLDEN_ROWS,
+            *raw(plain[0], 1),
+            *raw(plain[1], 2),
+            *((3, *row[1:]) for row in GOLDEN_ROWS),
         ]
 
     def test_cut_short_anywhere_it_is_delivered_as_it_is(self) -> None:
@@ -197,6 +210,15 @@ def test_usual_aggregates_do_without_the_runtime(monkeypatch: pytest.MonkeyPatch
         ("large", None, b"x" * 20_000),
     ]
     assert [found[0], found[-1]] == [*raw(PLAIN, 0), *raw(PLAIN, 2)]
+
+
+def test_a_base_install_has_no_numpy() -> None:
+    program = (
+        "import sys; sys.modules['numpy'] = None\n"
+        "from tests.unit.stream.kpl.aggregates import GOLDEN, GOLDEN_ROWS, rows\n"
+        "assert rows([GOLDEN]) == GOLDEN_ROWS"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[4])
 
 
 # Messages near the format: sound ones, unusual ones, and broken ones.
