@@ -17,7 +17,7 @@ import msgspec
 from pybase64 import b64decode
 
 _FIELD = b'"Data":"'
-_LARGE = 1300
+_LARGE = 2000
 """Bytes of a record's JSON from which its data is taken out: less takes longer so."""
 _NEAR = 4096
 """Bytes in which the next data begins, with room for keys of 256 characters."""
