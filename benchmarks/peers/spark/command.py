@@ -162,7 +162,7 @@ def checked_out(revisions: Sequence[str]) -> Iterator[list[tuple[str, Path]]]:
 
 def main(words: Sequence[str]) -> int:
     chosen = arguments(words)
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 110)
     if not sys.platform.startswith("linux"):
         console.print("Nothing is measured: CPU seconds are read from Linux' /proc.")
         return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,11 +11,31 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import TypeAlias
 
-from benchmarks.local_server import Client
+from benchmarks.local_server import JSON
+from benchmarks.local_server import Client as OneConnection
 from sparkinesis.local import LocalServer
 
 Calls: TypeAlias = "Counter[tuple[str, str | None, str | None]]"
 """How many calls there were of an operation, on a shard, with this error; None for success."""
+
+
+IDLE = 1.0
+"""Seconds after which a connection is not used again: the server closes it some time."""
+
+
+class Client(OneConnection):
+    """Connects again after a pause."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__(port)
+        self._used = time.monotonic()
+
+    def send(self, operation: str, body: bytes, encoding: str = JSON) -> bytes:
+        if time.monotonic() - self._used > IDLE:
+            self.close()
+        answer = super().send(operation, body, encoding)
+        self._used = time.monotonic()
+        return answer
 
 
 @dataclass(frozen=True)
@@ -51,10 +72,18 @@ def serving(*, limits: bool) -> Iterator[Server]:
         process.join()
 
 
+def asked(pipe: Connection) -> bool:
+    """Wait for a question; whether there is one, or the other process has ended."""
+    try:
+        return pipe.recv() is not None
+    except EOFError:
+        return False
+
+
 def _serve(pipe: Connection, limits: bool) -> None:
     with LocalServer(limits=limits) as server:
         pipe.send(server.endpoint_url)
-        while pipe.recv() is not None:
+        while asked(pipe):
             log = server.kinesis.calls
             pipe.send(Counter((call.operation, call.shard, call.error) for call in log))
             log.clear()

@@ -240,6 +240,18 @@ def test_a_record_that_was_refused_is_put_again() -> None:
     assert sum(count for (name, _, _), count in calls.items() if name == "PutRecords") > 1
 
 
+def test_a_client_connects_again_after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(limits=False) as server:
+        server.client.call("ListStreams")
+        connection = server.client._connection
+        before = connection.sock.getsockname()
+        server.client.call("ListStreams")
+        assert connection.sock.getsockname() == before
+        monkeypatch.setattr("benchmarks.peers.spark.server.IDLE", -1.0)
+        server.client.call("ListStreams")
+        assert connection.sock.getsockname() != before
+
+
 def test_the_hash_keys_belong_to_different_shards() -> None:
     keys = [int(hash_key_of(shard)) for shard in range(SHARDS)]
     assert [key * SHARDS // 2**128 for key in keys] == list(range(SHARDS))
