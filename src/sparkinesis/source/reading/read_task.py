@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparkinesis.source.options.read_options import ReadOptions
+from sparkinesis.source.reading.kept_memory import keep_freed_memory
 from sparkinesis.source.reading.subscribed_cursor import SubscribedCursor, SubscribeLimiter
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
@@ -50,6 +51,7 @@ def read_records(
     subscribe as, where a subscription is possible; None reads by GetRecords. Neither changes the
     rows. Raises `DataLossError` and service errors.
     """
+    keep_freed_memory()
     client = StreamClient(address)
     check = RetentionCheck(client, options.fail_on_data_loss)
     budget = _budget(address, shard_range.shard_id, options.pace)
