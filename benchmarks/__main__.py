@@ -1,5 +1,5 @@
-"""Runs all benchmarks, or those named: decode, deaggregate, objects, source, backlog, skewed,
-planning, consumer_mode, local_server, leases, fleet, latency, spark_latency, memory."""
+"""Runs all benchmarks, or those named: decode, deaggregate, objects, source, source_cpu, backlog,
+skewed, planning, consumer_mode, local_server, leases, fleet, latency, spark_latency, memory."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from benchmarks import (
     planning,
     skewed,
     source,
+    source_cpu,
     spark_latency,
 )
 from benchmarks.report import Result, print_table, write_json
@@ -34,6 +35,7 @@ BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
     "deaggregate": deaggregate.run,
     "objects": objects.run,
     "source": source.run,
+    "source_cpu": source_cpu.run,
     "backlog": backlog.run,
     "skewed": skewed.run,
     "planning": planning.run,
