@@ -324,3 +324,12 @@ def test_packed_records_are_let_go_of_when_both_forms_are_there(forms: str, is_k
     gc.collect()
     assert (watched() is not None) == is_kept
     assert [record.data for record in batch.records] == [b"0", b"1"]
+
+
+@pytest.mark.parametrize("aggregates", [True, False])
+def test_a_cut_knows_the_arrival_times_of_its_own_records(aggregates: bool) -> None:
+    records = page() if aggregates else [page()[0], page()[4]]
+    cut = batch_of(*records).slice(1, 10)
+    assert cut.arrived_ms("600") == 1_790_000_000_009
+    assert cut.arrived_ms("200") == (1_790_000_000_123 if aggregates else None)
+    assert cut.arrived_ms("100") is None
