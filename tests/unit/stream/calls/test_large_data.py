@@ -107,6 +107,15 @@ def test_an_error_of_a_large_page_names_the_field_and_shows_no_data() -> None:
     assert "c2VjcmV0" not in str(error.value)
 
 
+def test_an_error_of_a_large_page_counts_the_bytes_of_the_whole() -> None:
+    body = LARGE[:-4] + b"?" + LARGE[-4:-2] + b"?"
+    with pytest.raises(msgspec.DecodeError, match="byte") as whole:
+        WHOLE.decode(body)
+    with pytest.raises(ServiceError) as error:
+        decode_page(body)
+    assert str(whole.value) in str(error.value)
+
+
 bodies = st.lists(st.binary(max_size=12).map(record), max_size=4).map(
     lambda records: compact({"Records": records, "MillisBehindLatest": 3})
 )
