@@ -7,6 +7,7 @@ python -m benchmarks.peers spark --only idle,reshard    # the Spark source besid
 from __future__ import annotations
 
 import shlex
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -69,6 +70,8 @@ def main(arguments: Sequence[str]) -> int:
     else:
         command = shlex.join(["python", "-m", "benchmarks.peers", *arguments])
         report = Report(command, machine(), wanted.rounds)
+        # The consumers are sessions of their own, which end with the blocks that started them.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
         try:
             run(wanted, report, console)
         finally:

@@ -79,10 +79,15 @@ def _run(competitor: Competitor, command: list[str]) -> str:
     return done.stdout
 
 
+def project(requirement: str) -> str:
+    """The name of a requirement's project, without extras and version."""
+    return re.split(r"[\[=<>]", requirement, maxsplit=1)[0]
+
+
 def versions(competitor: Competitor, python: Path) -> dict[str, str]:
     """The versions of the competitor and of the libraries beneath it that matter."""
     pip = [str(python), "-m", "pip", "list", "--format", "json", "--disable-pip-version-check"]
     found = {each["name"]: each["version"] for each in json.loads(_run(competitor, pip))}
-    its_own = [each.partition("==")[0] for each in competitor.requirements]
+    its_own = [project(each) for each in competitor.requirements]
     names = dict.fromkeys([*its_own, "sparkinesis", *NAMES])
     return {name: found[name] for name in names if name in found}

@@ -7,6 +7,12 @@ import pytest
 
 from benchmarks.peers.arguments import CASES, parsed
 from benchmarks.peers.competitors import PEERS, SPARKINESIS, before, unusable
+from benchmarks.peers.environments import project
+
+
+def test_a_requirement_names_a_project() -> None:
+    given = ("async-kinesis[dynamodb,kpl]==3.0.1", "aws-kinesis-agg>=1.2.3", "boto3")
+    assert [project(each) for each in given] == ["async-kinesis", "aws-kinesis-agg", "boto3"]
 
 
 def test_without_arguments_all_is_measured() -> None:
