@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.peers.figures import Figure
+from benchmarks.peers.plots import PLOTS
 from benchmarks.peers.report import Report, number, remark
 
 BEGIN = "<!-- figures: written by the command below -->"
@@ -51,10 +52,14 @@ def _cell(figure: Figure) -> str:
 
 
 def write(report: Report, page: Path) -> None:
-    """Replace the figures of the page. Raises `ValueError` for a page without their place."""
+    """Replace the figures of the page, and show the plots beside the page. Raises `ValueError` for a page without their place."""
     text = page.read_text("utf-8")
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise ValueError(f"{page} has no place for figures: a line {BEGIN} and a line {END}.")
-    page.write_text(f"{before}{BEGIN}\n\n{markdown(report)}\n\n{END}{after}", "utf-8")
+    images = [
+        f"![{title}]({name})" for name, (title, _) in PLOTS.items() if (page.parent / name).exists()
+    ]
+    figures = "\n\n".join([markdown(report), *images])
+    page.write_text(f"{before}{BEGIN}\n\n{figures}\n\n{END}{after}", "utf-8")

@@ -43,6 +43,13 @@ def test_the_figures_of_a_page_are_replaced(page: Path) -> None:
     assert page.read_text() == text
 
 
+def test_a_page_shows_the_plots_beside_it(page: Path) -> None:
+    (page.parent / "peers-time.svg").write_text("<svg/>")
+    write(Report("command", "machine", 1, figures=figures(SAMPLES)), page)
+    shown = [line for line in page.read_text().splitlines() if line.startswith("![")]
+    assert shown == ["![Seconds for a backlog, without the start](peers-time.svg)"]
+
+
 def test_a_page_without_a_place_is_left_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "other.md"
     path.write_text(f"{BEGIN}\n")
