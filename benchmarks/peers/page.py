@@ -52,7 +52,10 @@ def _cell(figure: Figure) -> str:
 
 
 def write(report: Report, page: Path) -> None:
-    """Replace the figures of the page, and show the plots beside the page. Raises `ValueError` for a page without their place."""
+    """Replace the figures of the page, and show the plots that lie beside the page.
+
+    Raises `ValueError` for a page without a place for figures.
+    """
     text = page.read_text("utf-8")
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
