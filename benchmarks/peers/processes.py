@@ -61,17 +61,17 @@ class Consumer:
         return bool(lines)
 
     def wait(self, is_enough: Callable[[], bool], patience: float, quiet: float) -> bool:
-        """Read until enough has come (True), or for long enough nothing, or nothing at all."""
+        """Read until enough has come (True), or the consumer has ended, or nothing more comes."""
         until = time.monotonic() + patience
         last = time.monotonic()
         while not is_enough():
             now = time.monotonic()
             if now > until or (self.batches and now > last + quiet):
                 return False
-            if self.process.poll() is not None:
-                raise RuntimeError(f"The consumer has ended:\n{self.log()}")
             if self.read():
                 last = time.monotonic()
+            elif self.process.poll() is not None:
+                return False
             else:
                 time.sleep(0.005)
         return True

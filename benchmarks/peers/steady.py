@@ -140,8 +140,8 @@ def _worker(
     return consumer(python, competitor.consumer, **task)
 
 
-def ready(running: Sequence[Running], kinesis: Any, say: Callable[[str], None]) -> None:
-    """Wait until each competitor has received a record of each shard."""
+def ready(running: list[Running], kinesis: Any, say: Callable[[str], None]) -> None:
+    """Wait until each competitor has received a record of each shard; drop those that do not."""
     for each in running:
         for shard in range(SHARDS):
             each.put(kinesis, shard)
@@ -151,12 +151,13 @@ def ready(running: Sequence[Running], kinesis: Any, say: Callable[[str], None]) 
         say(f"waiting for {', '.join(each.competitor.name for each in missing)}")
         time.sleep(1)
         missing = [each for each in missing if len(each.shards_of(0, 0.0)) < SHARDS]
-        for each in missing:
+        for each in list(missing):
             if each.workers[0].process.poll() is not None or time.monotonic() > until:
-                raise RuntimeError(
-                    f"{each.competitor.name} does not read all shards within {READY:g} s:\n"
-                    f"{each.workers[0].log()}"
-                )
+                name, log = each.competitor.name, each.workers[0].log()
+                say(f"{name} is left out, as it does not read all shards in {READY:g} s:\n{log}")
+                each.workers[0].kill()
+                missing.remove(each)
+                running.remove(each)
     time.sleep(SETTLE)
 
 
@@ -181,9 +182,11 @@ def latency(
     """Put records at random instants into random shards; each competitor gets its own."""
     rng = random.Random(SEED + seed)
     begins = [len(each.put_at) for each in running]
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        time.sleep(rng.expovariate(PUTS_PER_SECOND))
+    due = time.monotonic()
+    until = due + seconds
+    while due < until:
+        due += rng.expovariate(PUTS_PER_SECOND)
+        time.sleep(max(0.0, due - time.monotonic()))
         shard = rng.randrange(SHARDS)
         for each in rng.sample(list(running), len(running)):
             each.put(kinesis, shard)
