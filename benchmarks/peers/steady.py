@@ -43,6 +43,8 @@ SHARED = 90.0
 """Seconds in which two workers may divide the shards; then the first one is killed anyway."""
 TAKEN_OVER = 180.0
 """Seconds in which the other worker must have the shards of a killed one."""
+ARRIVAL = 60.0
+"""Seconds after the last put in which records may arrive: some peers take a quarter of a minute."""
 SETTLE = 5.0
 SHARING_SECONDS = 6.0
 """Both workers have read in the last so many seconds when one is killed."""
@@ -190,7 +192,7 @@ def latency(
         shard = rng.randrange(SHARDS)
         for each in rng.sample(list(running), len(running)):
             each.put(kinesis, shard)
-    _wait(lambda: all(_has_all(each) for each in running), 15.0)
+    _wait(lambda: all(_has_all(each) for each in running), ARRIVAL)
     for each, begin in zip(running, begins, strict=True):
         arrived = dict(reversed(each.received()))
         wanted = range(begin, len(each.put_at))
