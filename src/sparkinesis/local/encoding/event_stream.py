@@ -8,8 +8,9 @@ are strings. Source: https://smithy.io/2.0/aws/amazon-eventstream.html
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Mapping
+
+from zlib_ng.zlib_ng import crc32
 
 CONTENT_TYPE = "application/vnd.amazon.eventstream"
 
@@ -35,8 +36,8 @@ def exception(code: str, content_type: str, payload: bytes) -> bytes:
 def message(headers: Mapping[str, str], payload: bytes) -> bytes:
     head = b"".join(_header(name, value) for name, value in headers.items())
     lengths = _LENGTHS.pack(_AROUND + len(head) + len(payload), len(head))
-    front = lengths + _CRC.pack(zlib.crc32(lengths)) + head
-    return b"".join((front, payload, _CRC.pack(zlib.crc32(payload, zlib.crc32(front)))))
+    front = lengths + _CRC.pack(crc32(lengths)) + head
+    return b"".join((front, payload, _CRC.pack(crc32(payload, crc32(front)))))
 
 
 def _header(name: str, value: str) -> bytes:

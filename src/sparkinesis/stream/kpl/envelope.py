@@ -45,6 +45,14 @@ def is_aggregated(data: bytes) -> bool:
     return data.startswith(MAGIC) and len(data) > ENVELOPE_SIZE
 
 
+def aggregates_of(records: Sequence[Record]) -> list[Record]:
+    """Return the records that start like an aggregate, as `is_aggregated` says.
+
+    Every page is looked at so, most of them without an aggregate: no call per record.
+    """
+    return [r for r in records if r.data.startswith(MAGIC) and len(r.data) > ENVELOPE_SIZE]
+
+
 def message_of(data: bytes) -> bytes | None:
     """Return the message in an aggregated record's data; None for other data or a wrong MD5."""
     if not is_aggregated(data):

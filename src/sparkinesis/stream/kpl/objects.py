@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 
 from google.protobuf.message import DecodeError, EncodeError
 
-from sparkinesis.stream.kpl.envelope import are_sound, is_aggregated, messages_of
+from sparkinesis.stream.kpl.envelope import aggregates_of, are_sound, messages_of
 from sparkinesis.stream.kpl.hash_filter import is_within
 from sparkinesis.stream.kpl.messages import (
     DIGEST_SIZE,
@@ -44,7 +44,7 @@ def make_objects(
     hash_range: the first and the last hash key of the shard, for the filter of
     `sparkinesis.stream.kpl.hash_filter`; None for no filter.
     """
-    if not (deaggregate and has_aggregates(records)):
+    if not (deaggregate and aggregates_of(records)):
         return [
             make(
                 record.data,
@@ -91,11 +91,6 @@ def _within(
     return [user for user, pair in zip(users, keys, strict=True) if kept[pair]]
 
 
-def has_aggregates(records: Sequence[Record]) -> bool:
-    """Return True if any record starts like an aggregate, which may still be malformed."""
-    return any([is_aggregated(record.data) for record in records])  # noqa: C419 - faster so
-
-
 def last_sub_sequence_number(record: Record) -> int:
     """Return the sub-sequence number of the last user record in a record."""
     return len(make_objects([record], _nothing, "")[0]) - 1
@@ -105,19 +100,24 @@ class UnpackedSize(NamedTuple):
     """About how much the user records of some records are."""
 
     rows: int
+    plain: int
+    """The number of rows whose records do not start like an aggregate."""
     keys: int
     """Bytes of the keys of aggregates' user records, if each has its own copy."""
 
 
 def estimate_unpacked(records: Sequence[Record]) -> UnpackedSize:
     """Estimate the user records by a sample of the aggregates, without checking digests."""
-    aggregates = [record.data for record in records if is_aggregated(record.data)]
+    aggregates = [record.data for record in aggregates_of(records)]
+    if not aggregates:
+        return UnpackedSize(len(records), len(records), 0)
     sample = aggregates[:: 1 + len(aggregates) // _SAMPLE]
     scale = sum(map(len, aggregates)) / max(1, sum(map(len, sample)))
     found = [_size_of(data) for data in sample]
     rows = round(scale * sum([size.rows for size in found]))
     keys = round(scale * sum([size.keys for size in found]))
-    return UnpackedSize(len(records) - len(aggregates) + rows, keys)
+    plain = len(records) - len(aggregates)
+    return UnpackedSize(plain + rows, plain, keys)
 
 
 def _size_of(data: bytes) -> UnpackedSize:
@@ -126,10 +126,10 @@ def _size_of(data: bytes) -> UnpackedSize:
         aggregate.ParseFromString(data[len(MAGIC) : -DIGEST_SIZE])
         keys, hash_keys = aggregate.partition_key_table[:], aggregate.explicit_hash_key_table[:]
     except (DecodeError, UnicodeDecodeError):
-        return UnpackedSize(1, 0)
+        return UnpackedSize(1, 0, 0)
     rows = max(1, len(aggregate.records))
     means = [sum(map(len, table)) // len(table) for table in (keys, hash_keys) if table]
-    return UnpackedSize(rows, rows * sum(means))
+    return UnpackedSize(rows, 0, rows * sum(means))
 
 
 def _nothing(*_: object) -> None:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.stream.kpl.objects import has_aggregates, last_sub_sequence_number, make_objects
+from sparkinesis.stream.kpl.envelope import aggregates_of
+from sparkinesis.stream.kpl.objects import last_sub_sequence_number, make_objects
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.reading.arrow import to_arrow_within
 from sparkinesis.worker.batches.user_record import (
@@ -81,7 +82,7 @@ class PageRows:
         self._plain: Sequence[Record] | None = None
         """The records, if each is a user record."""
         if packed is not None:
-            if not (packed.deaggregate and has_aggregates(packed.records)):
+            if not (packed.deaggregate and aggregates_of(packed.records)):
                 self._plain = packed.records
                 self._packed = replace(packed, deaggregate=False)
             elif packed.hash_range is not None:

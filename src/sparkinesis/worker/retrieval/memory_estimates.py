@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sparkinesis.stream.calls.client import Fetched
-from sparkinesis.stream.kpl.envelope import is_aggregated
+from sparkinesis.stream.kpl.envelope import aggregates_of, is_aggregated
 from sparkinesis.stream.kpl.objects import UnpackedSize
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.reading.budget import LARGEST_PAGE, MAX_RECORDS_PER_CALL
@@ -76,12 +76,11 @@ def batch_memory(records: Sequence[Record], unpacked: UnpackedSize | None) -> in
     the other, but this is not known before. Packed records and columns are each of the records'
     size, and so are the objects of unpacked ones.
     """
-    size = sum([_size(record) for record in records])
+    size = _size_of_all(records)
     if unpacked is None:
         return 2 * size + ROW_OVERHEAD * len(records)
-    plain = len(records) - sum([is_aggregated(record.data) for record in records])
-    others = _UNPACKED_OVERHEAD * (unpacked.rows - plain) + unpacked.keys
-    return 2 * size + ROW_OVERHEAD * plain + others
+    others = _UNPACKED_OVERHEAD * (unpacked.rows - unpacked.plain) + unpacked.keys
+    return 2 * size + ROW_OVERHEAD * unpacked.plain + others
 
 
 def estimate_batch_memory(fetched: Fetched, expansion: float) -> int:
@@ -89,7 +88,7 @@ def estimate_batch_memory(fetched: Fetched, expansion: float) -> int:
 
     expansion: the memory of an aggregated record's user records, as a multiple of its size.
     """
-    aggregated = sum([_size(r) for r in fetched.page.records if is_aggregated(r.data)])
+    aggregated = _size_of_all(aggregates_of(fetched.page.records))
     others = max(0, fetched.size - aggregated)
     return 2 * others + ROW_OVERHEAD * len(fetched.page.records) + round(expansion * aggregated)
 
@@ -110,7 +109,7 @@ def measure_expansion(records: Sequence[Record], memory: int) -> float:
     At least one of the records is aggregated.
     """
     others = sum(_batch_sizes([r for r in records if not is_aggregated(r.data)], 1.0))
-    aggregated = sum([_size(r) for r in records if is_aggregated(r.data)])
+    aggregated = _size_of_all(aggregates_of(records))
     return max(1.0, (memory - others) / aggregated)
 
 
@@ -125,6 +124,11 @@ def _batch_sizes(records: Sequence[Record], expansion: float) -> list[int]:
 
 def _size(record: Record) -> int:
     return len(record.data) + len(record.partition_key or "")
+
+
+def _size_of_all(records: Sequence[Record]) -> int:
+    """Return the size of many records; every batch is measured so, without a call per record."""
+    return sum([len(r.data) + len(r.partition_key or "") for r in records])
 
 
 def _within(sizes: Sequence[int], room: int) -> int:

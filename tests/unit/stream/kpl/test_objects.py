@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sparkinesis.stream.kpl import envelope
-from sparkinesis.stream.kpl.objects import estimate_unpacked, has_aggregates, make_objects
+from sparkinesis.stream.kpl.objects import estimate_unpacked, make_objects
 from sparkinesis.stream.kpl.pack import OutgoingRecord, aggregate
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.reading.arrow import to_arrow_within
@@ -253,8 +253,8 @@ def test_the_filter_spares_aggregates_without_a_key() -> None:
 
 
 def test_what_looks_like_an_aggregate() -> None:
-    assert not has_aggregates([PLAIN, PLAIN])
-    assert has_aggregates([PLAIN, Record(data=GOLDEN.data[:30], sequence_number="1")])
+    assert not envelope.aggregates_of([PLAIN, PLAIN])
+    assert envelope.aggregates_of([PLAIN, Record(data=GOLDEN.data[:30], sequence_number="1")])
 
 
 def test_the_estimate_of_a_page_is_near() -> None:
@@ -267,5 +267,5 @@ def test_the_estimate_of_a_page_is_near() -> None:
     estimate = estimate_unpacked([PLAIN, *records, PLAIN])
     assert estimate.rows == pytest.approx(5002, rel=0.1)
     assert estimate.keys == pytest.approx(5000 * (5 + 3), rel=0.1)
-    assert estimate_unpacked([PLAIN, GOLDEN, sealed(b"\xff\xff")]) == (5, 3 * (2 + 1))
-    assert estimate_unpacked([]) == (0, 0)
+    assert estimate_unpacked([PLAIN, GOLDEN, sealed(b"\xff\xff")]) == (5, 1, 3 * (2 + 1))
+    assert estimate_unpacked([]) == (0, 0, 0)
