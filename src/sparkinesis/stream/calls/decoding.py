@@ -49,7 +49,7 @@ def decode_page(body: bytes) -> Page:
 
 def _decode(decoder: msgspec.json.Decoder[_Fetched], body: bytes | memoryview) -> _Fetched:
     """Return what ``decoder`` makes of ``body``, faster if its records are large."""
-    taken = take_out(bytes(body))
+    taken = take_out(body)
     if taken is not None:
         rest, data = taken
         with suppress(*_INVALID):  # the decoder tells what is invalid in the whole

@@ -19,10 +19,8 @@ from pybase64 import b64decode
 _FIELD = b'"Data":"'
 _LARGE = 2000
 """Bytes of a record's JSON from which its data is taken out: less takes longer so."""
-_NEAR = 4096
-"""Bytes in which the next data begins, with room for keys of 256 characters."""
-_SAMPLE = 8
-"""Records at the start of an answer whose size tells the size of the others."""
+_SAMPLE = 8 * _LARGE
+"""Bytes at the start of an answer whose number of records tells the size of the others."""
 _MOST_RECORDS = 10_000
 """The most records of an answer (API reference of GetRecords)."""
 
@@ -38,14 +36,15 @@ def _encoded_marks() -> list[bytes]:
     return [base64.b64encode(mark) for mark in _marks()]
 
 
-def take_out(text: bytes) -> tuple[bytes, list[bytes]] | None:
+def take_out(body: bytes | memoryview) -> tuple[bytes, list[bytes]] | None:
     """Take the data of each record out of an answer's JSON.
 
     Returns the JSON with a mark in the place of each data, and the data; None if the data is small
     or in another form than services write: only a decoder of the whole can say what that is.
     """
-    if not _is_large(text):
+    if not _is_large(bytes(body[:_SAMPLE])):
         return None
+    text = bytes(body)
     view = memoryview(text)
     find = text.find
     pieces: list[bytes] = []
@@ -80,15 +79,6 @@ def put_back(records: Sequence[msgspec.Struct], marks: Sequence[bytes], data: li
     return True
 
 
-def _is_large(text: bytes) -> bool:
-    """Return True if the first records of an answer have `_LARGE` bytes each on average."""
-    if len(text) < _LARGE:
-        return False
-    at = count = 0
-    while count < _SAMPLE:
-        following = text.find(_FIELD, at, at + _NEAR)
-        if following < 0:
-            break
-        at = text.find(b'"', following + len(_FIELD))
-        count += 1
-    return count > 0 and at >= _LARGE * count
+def _is_large(start: bytes) -> bool:
+    """Return True if the records at the start of an answer have `_LARGE` bytes each on average."""
+    return 0 < start.count(_FIELD) * _LARGE <= len(start)
