@@ -16,7 +16,13 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks.peers.spark import backlog, live
-from benchmarks.peers.spark.competitors import OURS, Competitor, by_default, of_backlog
+from benchmarks.peers.spark.competitors import (
+    OURS,
+    WAYS,
+    Competitor,
+    by_default,
+    of_backlog,
+)
 from benchmarks.peers.spark.records import BACKLOGS
 from benchmarks.peers.spark.rounds import Measured, alternating, results
 from benchmarks.peers.spark.running import ROOT
@@ -108,6 +114,13 @@ def arguments(words: Sequence[str]) -> argparse.Namespace:
         help=f"of {', '.join(each.name for each in BACKLOGS)}; default: all",
     )
     parser.add_argument(
+        "--ways",
+        type=lambda text: text.split(","),
+        default=list(WAYS),
+        metavar="WAY,...",
+        help=f"how the connector reads backlogs, of {', '.join(WAYS)}; default: all",
+    )
+    parser.add_argument(
         "--also",
         action="append",
         default=[],
@@ -116,7 +129,8 @@ def arguments(words: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here, too")
     found = parser.parse_args(words)
-    for name, known in (("only", PARTS), ("backlogs", tuple(each.name for each in BACKLOGS))):
+    backlogs = tuple(each.name for each in BACKLOGS)
+    for name, known in (("only", PARTS), ("backlogs", backlogs), ("ways", WAYS)):
         unknown = [each for each in getattr(found, name) if each not in known]
         if unknown:
             parser.error(f"--{name}: no {', '.join(unknown)}; there are: {', '.join(known)}")
@@ -208,7 +222,9 @@ def measure(
                 for each in BACKLOGS:
                     if each.name in chosen.backlogs:
                         rows = each.scaled(chosen.scale)
-                        runs = backlog.measure(of_backlog(jar, trees), rows, chosen.rounds, say)
+                        runs = backlog.measure(
+                            of_backlog(jar, trees, chosen.ways), rows, chosen.rounds, say
+                        )
                         add(
                             f"backlog, {each.title}",
                             results(each.title, runs, OURS, BACKLOG_FIGURES),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -80,15 +81,26 @@ PAGE_BYTES = 2_000_000
 """Pages of 2 to 5 MB cost the connector least, of pages of 0.25 to 10 MB with records of 1 KB."""
 
 
-def of_backlog(jar: Path | None, before: list[tuple[str, Path]]) -> list[Competitor]:
-    """Ours, ours of other revisions, and the connector in each way that is worth a row."""
+WAYS = ("tuned-json", "tuned-cbor", "defaults-json")
+"""The ways in which the connector reads a backlog: its options, and the encoding."""
+
+
+def of_backlog(
+    jar: Path | None, before: list[tuple[str, Path]], ways: Sequence[str] = WAYS
+) -> list[Competitor]:
+    """Ours, ours of other revisions, and the connector in each of these `WAYS`."""
     found = _ours(before)
     if jar is not None:
-        found += [
-            Competitor(f"{PEER}, tuned, JSON", jar, cbor=False, tuned=True),
-            Competitor(f"{PEER}, tuned, CBOR", jar, tuned=True),
-            Competitor(f"{PEER}, defaults, JSON", jar, cbor=False),
-        ]
+        for way in ways:
+            options, encoding = way.split("-")
+            found.append(
+                Competitor(
+                    f"{PEER}, {options}, {encoding.upper()}",
+                    jar,
+                    cbor=encoding == "cbor",
+                    tuned=options == "tuned",
+                )
+            )
     return found
 
 

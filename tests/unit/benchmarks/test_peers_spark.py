@@ -170,6 +170,15 @@ def test_another_revision_stands_beside_ours() -> None:
         assert len(named) > 2
 
 
+def test_the_connector_reads_backlogs_only_in_the_ways_that_are_asked_for() -> None:
+    tuned, defaults = of_backlog(JAR, [], ["tuned-cbor", "defaults-json"])[1:]
+    assert (tuned.name, tuned.tuned, tuned.cbor) == ("aws-kinesis, tuned, CBOR", True, True)
+    assert (defaults.tuned, defaults.cbor) == (False, False)
+    assert command.arguments(["--ways", "tuned-cbor"]).ways == ["tuned-cbor"]
+    with pytest.raises(SystemExit):
+        command.arguments(["--ways", "cbor"])
+
+
 def test_a_backlog_is_scaled_to_whole_calls() -> None:
     assert [each.rows for each in BACKLOGS] == [500_000, 2_000_000, 2_000_000]
     for each in BACKLOGS:
