@@ -43,6 +43,9 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
         "stream/kpl/envelope.py",
         "ThreadPoolExecutor",
     ): "Unpacking waits for nothing but the processor.",
+    ("stream/calls/transport.py", "threading.Lock at import"): (
+        "The lock guards the opening of clients, and simulated worlds open none."
+    ),
     ("stream/reading/machine_budget.py", "threading.Lock at import"): (
         "The lock belongs to the machine's files; whoever holds it waits for no other thread."
     ),
