@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from sparkinesis.source.options.allowance import Allowance
 from sparkinesis.source.planning.arrival_density import Gap, Window, gaps_until, weight_until
-from sparkinesis.stream.kpl.unpack import count_user_records
+from sparkinesis.stream.kpl.envelope import count_user_records
 from sparkinesis.stream.page import Record
 
 MIN_BURSTS = 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
@@ -102,6 +102,18 @@ def are_sound(
         return False
     longest = max(map(len, chain(partition_keys, explicit_hash_keys)), default=0)
     return records > 0 and longest * records * _UTF8_WIDTH <= _MAX_EXPANSION * size
+
+
+def count_user_records(records: Iterable[Record]) -> list[int]:
+    """Return the number of user records in each record: one for a plain record.
+
+    `sparkinesis.stream.kpl.unpack` gives the same numbers, except for aggregates with a malformed
+    user record.
+    """
+    envelopes = (
+        open_aggregate(record.data) if is_aggregated(record.data) else None for record in records
+    )
+    return [1 if envelope is None else len(envelope.messages) for envelope in envelopes]
 
 
 @functools.cache

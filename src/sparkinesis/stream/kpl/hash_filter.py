@@ -15,12 +15,15 @@ records of the shard even if others in the same aggregate are dropped.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from sparkinesis.stream.kpl.unpack import UserRecordColumns
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.routing import MAX_HASH_KEY, hash_key
+
+if TYPE_CHECKING:
+    from sparkinesis.stream.kpl.unpack import UserRecordColumns
 
 
 def in_hash_range(

@@ -18,8 +18,6 @@ _MAX_VARINT = 4
 """The most bytes of a number that is read; no page has 2**28 bytes."""
 _WORD = 8
 """Bytes that are read at a time. Two words hold the longest header, one holds most."""
-_ZEROS = pa.scalar(bytes(_WORD), pa.binary())
-_NOTHING = pa.scalar(b"", pa.binary())
 
 
 class Headers(NamedTuple):
@@ -116,7 +114,7 @@ def _words(messages: pa.Array, start: int) -> pa.Array:
     """Return the 8 bytes from ``start`` of each message as uint64; zeros follow its end."""
     cut = pc.binary_slice(messages, start, start + _WORD)
     if cut.total_values_length < len(messages) * _WORD:
-        padded = pc.binary_join_element_wise(cut, _ZEROS, _NOTHING)
+        padded = pc.binary_join_element_wise(cut, _bytes(bytes(_WORD)), _bytes(b""))
         cut = pc.binary_slice(padded, 0, _WORD)
     return pa.Array.from_buffers(pa.uint64(), len(messages), [None, cut.buffers()[2]])
 
@@ -124,3 +122,8 @@ def _words(messages: pa.Array, start: int) -> pa.Array:
 @functools.cache
 def _number(value: int) -> pa.Scalar:
     return pa.scalar(value, pa.uint64())
+
+
+@functools.cache
+def _bytes(value: bytes) -> pa.Scalar:
+    return pa.scalar(value, pa.binary())

@@ -9,7 +9,7 @@ unchanged: every record of the stream gives at least one row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 
 import pyarrow as pa
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from google.protobuf.message import DecodeError
 
 from sparkinesis.public import public
-from sparkinesis.stream.kpl.envelope import Envelope, is_aggregated, open_aggregate, open_all
+from sparkinesis.stream.kpl.envelope import Envelope, open_all
 from sparkinesis.stream.kpl.headers import read_headers
 from sparkinesis.stream.kpl.messages import KplRecord
 from sparkinesis.stream.page import Record
@@ -49,12 +49,12 @@ class UserRecordColumns:
 
 
 _NO_COLUMNS = UserRecordColumns(
-    source=pa.array([], pa.int32()),
-    partition_key=pa.array([], pa.string()),
-    data=pa.array([], pa.binary()),
-    sub_sequence_number=pa.array([], pa.int64()),
-    explicit_hash_key=pa.array([], pa.string()),
-    is_packed=pa.array([], pa.bool_()),
+    source=pa.nulls(0, pa.int32()),
+    partition_key=pa.nulls(0, pa.string()),
+    data=pa.nulls(0, pa.binary()),
+    sub_sequence_number=pa.nulls(0, pa.int64()),
+    explicit_hash_key=pa.nulls(0, pa.string()),
+    is_packed=pa.nulls(0, pa.bool_()),
 )
 
 
@@ -110,17 +110,6 @@ def deaggregate(records: Sequence[Record]) -> UserRecordColumns:
             for field in fields(UserRecordColumns)
         )
     )
-
-
-def count_user_records(records: Iterable[Record]) -> list[int]:
-    """Return the number of user records in each record: one for a plain record.
-
-    `deaggregate` gives the same numbers, except for aggregates with a malformed user record.
-    """
-    envelopes = (
-        open_aggregate(record.data) if is_aggregated(record.data) else None for record in records
-    )
-    return [1 if envelope is None else len(envelope.messages) for envelope in envelopes]
 
 
 def _chunks(records: Sequence[Record]) -> Iterator[tuple[int, int]]:

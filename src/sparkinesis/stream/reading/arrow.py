@@ -40,7 +40,9 @@ USER_RECORD_SCHEMA: pa.Schema = pa.schema(
 _LARGE = 512
 """Bytes of a value, on average, from which joining all values builds a column faster."""
 
-_NO_RECORDS = pa.RecordBatch.from_pylist([], schema=USER_RECORD_SCHEMA)
+_NO_RECORDS = pa.RecordBatch.from_arrays(
+    [pa.nulls(0, field.type) for field in USER_RECORD_SCHEMA], schema=USER_RECORD_SCHEMA
+)
 
 
 def to_arrow(

@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 from sparkinesis.errors import DataLossError
 from sparkinesis.stream.calls.client import Fetched, StreamClient, StreamSummary
 from sparkinesis.stream.calls.explain import START_ELSEWHERE
-from sparkinesis.stream.kpl.unpack import deaggregate
+from sparkinesis.stream.kpl.objects import last_sub_sequence_number
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.position import (
     TRIM_HORIZON,
@@ -115,7 +115,7 @@ def holds_more(record: Record, done: AfterRecord) -> bool:
     """
     if done.sub_sequence_number is None:
         return False
-    return done.is_before or len(deaggregate([record]).data) > done.sub_sequence_number + 1
+    return done.is_before or last_sub_sequence_number(record) > done.sub_sequence_number
 
 
 def user_records_done(first: Record, start: Position) -> int:
