@@ -12,7 +12,6 @@ from benchmarks.peers.report import Report, number
 
 PLOTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "peers-cpu.svg": ("CPU seconds for a backlog, without the start", ("CPU less the start's",)),
-    "peers-time.svg": ("Seconds for a backlog, without the start", ("time less the start's",)),
     "peers-memory.svg": ("Peak memory with a backlog", ("peak memory",)),
     "peers-latency.svg": ("From the put to the record processor, median", ("median",)),
     "peers-idle.svg": (

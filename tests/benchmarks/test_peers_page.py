@@ -44,10 +44,10 @@ def test_the_figures_of_a_page_are_replaced(page: Path) -> None:
 
 
 def test_a_page_shows_the_plots_beside_it(page: Path) -> None:
-    (page.parent / "peers-time.svg").write_text("<svg/>")
+    (page.parent / "peers-memory.svg").write_text("<svg/>")
     write(Report("command", "machine", 1, figures=figures(SAMPLES)), page)
     shown = [line for line in page.read_text().splitlines() if line.startswith("![")]
-    assert shown == ["![Seconds for a backlog, without the start](peers-time.svg)"]
+    assert shown == ["![Peak memory with a backlog](peers-memory.svg)"]
 
 
 def test_a_page_without_a_place_is_left_as_it_is(tmp_path: Path) -> None:
