@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from email.utils import formatdate
 from typing import Any
@@ -38,6 +38,8 @@ class KinesisClient:
         self.fetches: dict[tuple[str, str], list[float]] = {}
         """The times at which GetRecords was sent (virtual seconds), by process and shard."""
         self._list_page = list_page
+        self.subscribe_to_shard: Callable[..., Any] | None = None
+        """The call SubscribeToShard, which is that of a `SubscriptionClient`; None: never made."""
 
     def describe_stream_summary(self, **request: Any) -> Any:
         answer = self._call("DescribeStreamSummary", request)

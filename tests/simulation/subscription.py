@@ -32,7 +32,7 @@ class Call:
 
 
 class SubscriptionClient:
-    """A client with the answers and errors of `stream.calls.transport.subscription_client`'s."""
+    """The call SubscribeToShard, with the answers and errors of boto3's client."""
 
     def __init__(
         self,

@@ -104,6 +104,7 @@ class World:
         self.subscriptions = SubscriptionClient(
             self.scheduler, network, self.kinesis, self._fault, self.journal.write
         )
+        self.kinesis_client.subscribe_to_shard = self.subscriptions.subscribe_to_shard
         self._operator = Operator(self.kinesis, self.producer.stream)
         if (arn := self.options.fan_out.consumer_arn) is not None:
             assert self._operator.register(arn.rpartition("/")[2].partition(":")[0]) == arn
@@ -133,9 +134,6 @@ class World:
                 installed(self.scheduler),
                 _replaced("sparkinesis.stream.calls.client.call_client", self.kinesis_client),
                 _replaced("sparkinesis.stream.fan_out.consumers.call_client", self.kinesis_client),
-                _replaced(
-                    "sparkinesis.stream.calls.client.subscription_client", self.subscriptions
-                ),
                 mock.patch.object(
                     limits, "SUBSCRIPTION_LIFE_MS", round(self.history.subscription_life * 1000)
                 ),

@@ -15,7 +15,7 @@ from sparkinesis.local import Call, Fault, LocalServer, ManualClock
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.event_stream import EventStreamDecoder
 from sparkinesis.stream.calls.subscription import Subscription
-from sparkinesis.stream.calls.transport import subscription_client
+from sparkinesis.stream.calls.transport import call_client
 from sparkinesis.stream.fan_out.cursor import RETRY, FanOutCursor
 from sparkinesis.stream.fan_out.registration import deregister_consumer
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp
@@ -46,7 +46,7 @@ def once(fault: Fault) -> Any:
 
 def body_length(client: StreamClient, consumer: str, position: AfterRecord) -> int:
     """Bytes of an event stream up to the end of its first event."""
-    body = subscription_client(client.address).subscribe_to_shard(
+    body = call_client(client.address).subscribe_to_shard(
         ConsumerARN=consumer,
         ShardId=SHARD,
         StartingPosition={

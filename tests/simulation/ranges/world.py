@@ -84,6 +84,7 @@ class Ranges:
         self.subscriptions = SubscriptionClient(
             scheduler, self._network, self.kinesis, self._fault, lambda *_: None
         )
+        self._client.subscribe_to_shard = self.subscriptions.subscribe_to_shard
         self._limiters: dict[tuple[str, str], SubscribeLimiter] = {}
         self._budgets: dict[tuple[str, str], ShardBudget] = {}
         self._put: dict[str, list[str]] = defaultdict(list)
@@ -100,10 +101,6 @@ class Ranges:
                     Threading(self.scheduler),
                 ),
                 ("sparkinesis.stream.calls.client.call_client", lambda _: self._client),
-                (
-                    "sparkinesis.stream.calls.client.subscription_client",
-                    lambda _: self.subscriptions,
-                ),
             ):
                 stack.enter_context(mock.patch(name, replacement))
             # So that a range of a few small records takes several events.

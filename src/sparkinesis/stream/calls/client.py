@@ -23,7 +23,7 @@ from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.explain import explain
 from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.calls.subscription import Subscription, subscribe
-from sparkinesis.stream.calls.transport import call_client, subscription_client
+from sparkinesis.stream.calls.transport import call_client
 from sparkinesis.stream.page import ChildShard, Page
 from sparkinesis.stream.position import (
     LATEST,
@@ -257,7 +257,7 @@ class StreamClient:
         to retry, because it knows about the previous subscription.
         """
         return subscribe(
-            subscription_client(self.address),
+            call_client(self.address),
             consumer_arn,
             shard_id,
             starting_position(position, inclusive),

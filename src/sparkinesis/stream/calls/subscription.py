@@ -124,7 +124,7 @@ def subscribe(
     starting_position: Mapping[str, Any],
     service_time: Callable[[Mapping[str, Any]], int],
 ) -> Subscription:
-    """Call SubscribeToShard with `sparkinesis.stream.calls.transport.subscription_client`'s client.
+    """Call SubscribeToShard with `sparkinesis.stream.calls.transport.call_client`'s client.
 
     ``service_time`` reads the service's clock from an answer's headers. Raises botocore's errors.
     """

@@ -38,18 +38,13 @@ os.register_at_fork(after_in_child=_renew_lock)
 
 
 def call_client(address: StreamAddress) -> Any:
-    """Return the client for all calls but SubscribeToShard.
+    """Return the client for all calls, SubscribeToShard included.
 
     There is one client, with one pool of connections, per process, region, endpoint and role. The
     threads of many shards ask for it at once: one of them opens it, and the others wait.
     """
     with _opening:
         return _client(address.region, address.endpoint, address.credentials)
-
-
-def subscription_client(address: StreamAddress) -> Any:
-    """Return the client for SubscribeToShard, which is that of all other calls."""
-    return call_client(address)
 
 
 @functools.lru_cache(maxsize=64)

@@ -12,7 +12,7 @@ import pytest
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls import transport
 from sparkinesis.stream.calls.session import open_client
-from sparkinesis.stream.calls.transport import call_client, subscription_client
+from sparkinesis.stream.calls.transport import call_client
 
 THREADS = 8
 
@@ -25,9 +25,9 @@ def test_threads_that_ask_at_once_open_one_client(monkeypatch: pytest.MonkeyPatc
         opened.append(args)
         return open_client(*args, **options)
 
-    def ask(number: int) -> Any:
+    def ask(_: int) -> Any:
         all_ask.wait()
-        return (subscription_client if number % 2 else call_client)(address)
+        return call_client(address)
 
     monkeypatch.setattr(transport, "open_client", counted)
     address = StreamAddress("s", None, "us-east-1", "http://127.0.0.1:9")
