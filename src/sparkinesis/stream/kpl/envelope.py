@@ -138,15 +138,15 @@ def open_all(records: Sequence[Record]) -> list[Envelope | None]:
 
 def messages_of(records: Sequence[Record]) -> Iterator[bytes | None]:
     """Yield `message_of` each record."""
-    for start, stop in chunks(records):
+    for start, stop in chunks(records, _CHUNK_SIZE):
         yield from _shared_by_two(message_of, records[start:stop])
 
 
-def chunks(records: Sequence[Record]) -> Iterator[tuple[int, int]]:
-    """Yield the bounds of chunks of ``records``: one at least, each but the last `_CHUNK_SIZE`."""
+def chunks(records: Sequence[Record], chunk_size: int) -> Iterator[tuple[int, int]]:
+    """Yield the bounds of chunks of ``records``: one at least, each but the last ``chunk_size``."""
     start = size = 0
     for place, record in enumerate(records):
-        if size >= _CHUNK_SIZE:
+        if size >= chunk_size:
             yield start, place
             start, size = place, 0
         size += len(record.data)

@@ -9,7 +9,7 @@ unchanged: every record of the stream gives at least one row.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 import pyarrow as pa
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from google.protobuf.message import DecodeError
 
 from sparkinesis.public import public
-from sparkinesis.stream.kpl.envelope import Envelope, open_all
+from sparkinesis.stream.kpl.envelope import Envelope, chunks, open_all
 from sparkinesis.stream.kpl.headers import read_headers
 from sparkinesis.stream.kpl.messages import KplRecord
 from sparkinesis.stream.page import Record
@@ -101,26 +101,15 @@ def _canonical(envelope: Envelope) -> Envelope | None:
 @public
 def deaggregate(records: Sequence[Record]) -> UserRecordColumns:
     """Return the user records of ``records`` in order. A plain record is one user record."""
-    chunks = [_unpack(records[start:stop], start) for start, stop in _chunks(records)]
-    if len(chunks) == 1:
-        return chunks[0]
+    parts = [_unpack(records[start:stop], start) for start, stop in chunks(records, _CHUNK_SIZE)]
+    if len(parts) == 1:
+        return parts[0]
     return UserRecordColumns(
         *(
-            pa.concat_arrays([getattr(chunk, field.name) for chunk in chunks])
+            pa.concat_arrays([getattr(part, field.name) for part in parts])
             for field in fields(UserRecordColumns)
         )
     )
-
-
-def _chunks(records: Sequence[Record]) -> Iterator[tuple[int, int]]:
-    """Yield the bounds of chunks of ``records``: one at least, each but the last `_CHUNK_SIZE`."""
-    start = size = 0
-    for place, record in enumerate(records):
-        if size >= _CHUNK_SIZE:
-            yield start, place
-            start, size = place, 0
-        size += len(record.data)
-    yield start, len(records)
 
 
 def _unpack(records: Sequence[Record], first: int) -> UserRecordColumns:
