@@ -22,8 +22,9 @@ import pyarrow as pa
 import pybase64
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from benchmarks.cpu_seconds import child_running, cpu_of, cpu_of_spark
+from benchmarks.cpu_seconds import child_running, cpu_of_spark
 from benchmarks.local_server import Client, running
+from benchmarks.proc_stat import cpu_of
 from benchmarks.report import Result, print_table
 from benchmarks.source import CASES, REGION, UNLIMITED, Case, fill, read, spark_session
 from sparkinesis.source.datasource import SCHEMA

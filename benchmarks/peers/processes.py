@@ -16,8 +16,8 @@ from typing import Any
 
 from benchmarks.peers.consumers.task import ID_BYTES, REGION, Task
 from benchmarks.peers.environments import ROOT
+from benchmarks.proc_stat import running, stat_of, tree
 
-TICKS = os.sysconf("SC_CLK_TCK")
 KILO = 1024
 MIB = 1 << 20
 
@@ -97,19 +97,19 @@ class Consumer:
         A process that tells of no batches, such as a JVM, counts until now.
         """
         told = {batch.process: batch.cpu for batch in self.batches}
-        others = set(tree(self.process.pid)) - set(told)
+        others = set(tree(running(), self.process.pid)) - set(told)
         return sum(told.values()) + sum(cpu_of(each) for each in others)
 
     def cpu_now(self) -> float:
-        return sum(cpu_of(each) for each in tree(self.process.pid))
+        return sum(cpu_of(each) for each in tree(running(), self.process.pid))
 
     def memory_now(self) -> int:
         """Resident bytes of the consumer's processes."""
-        return sum(memory_of(each, "VmRSS") for each in tree(self.process.pid))
+        return sum(memory_of(each, "VmRSS") for each in tree(running(), self.process.pid))
 
     def memory_peak(self) -> int:
         """The sum of the peaks of the consumer's processes, in bytes."""
-        return sum(memory_of(each, "VmHWM") for each in tree(self.process.pid))
+        return sum(memory_of(each, "VmHWM") for each in tree(running(), self.process.pid))
 
     def end(self, seconds: float) -> None:
         """Ask the consumer to end, and kill it if that takes longer."""
@@ -178,29 +178,13 @@ def environment(endpoint: str) -> dict[str, str]:
     }
 
 
-def tree(root: int) -> list[int]:
-    """The process and its descendants, as /proc shows them."""
-    children: dict[int, list[int]] = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            stat = path.read_text()
-        except OSError:
-            continue  # the process has ended
-        parent = int(stat.rpartition(")")[2].split()[1])
-        children.setdefault(parent, []).append(int(path.parent.name))
-    found = [root]
-    for process in found:
-        found += children.get(process, [])
-    return found
-
-
 def cpu_of(process: int) -> float:
     """CPU seconds of a process and of its children that have ended."""
     try:
-        stat = Path(f"/proc/{process}/stat").read_text()
+        stat = stat_of(process)
     except OSError:
         return 0.0
-    return sum(map(int, stat.rpartition(")")[2].split()[11:15])) / TICKS
+    return stat.own + stat.reaped
 
 
 def memory_of(process: int, kind: str) -> int:

@@ -19,13 +19,14 @@ from benchmarks.local_server import Client
 from benchmarks.peers.__main__ import main as peers
 from benchmarks.peers.spark import command, live, producer
 from benchmarks.peers.spark.competitors import JSON, Competitor, by_default, of_backlog
-from benchmarks.peers.spark.processes import TICKS, Cpu, Meter, Stat, cpu_of, parsed
+from benchmarks.peers.spark.processes import Cpu, Meter
 from benchmarks.peers.spark.query import Task
 from benchmarks.peers.spark.records import BACKLOGS, SHARDS, Backlog, fill, hash_key_of
 from benchmarks.peers.spark.rounds import Runs, alternating, ratio, results, spread
 from benchmarks.peers.spark.running import ROOT, Query, QueryFailedError, environment, running
 from benchmarks.peers.spark.server import serving
 from benchmarks.peers.spark.tally import evaluations, losses, percentile
+from benchmarks.proc_stat import TICKS, Stat, cpu_of, parsed
 from sparkinesis import deaggregate
 from sparkinesis.local import LocalServer
 from sparkinesis.stream.page import Record

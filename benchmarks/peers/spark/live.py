@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from benchmarks.peers.spark.competitors import Competitor
-from benchmarks.peers.spark.processes import Meter, cpu_of
+from benchmarks.peers.spark.processes import Meter
 from benchmarks.peers.spark.producer import entry, merge, put_all, put_numbers, split
 from benchmarks.peers.spark.query import Task
 from benchmarks.peers.spark.records import SHARDS, hash_key_of
@@ -17,6 +17,7 @@ from benchmarks.peers.spark.rounds import Measured
 from benchmarks.peers.spark.running import PATIENCE, Query, QueryFailedError, Told, running
 from benchmarks.peers.spark.server import Server, serving
 from benchmarks.peers.spark.tally import evaluations, losses, percentile
+from benchmarks.proc_stat import cpu_of
 
 STREAM = "live"
 IDLE_SECONDS = 60.0

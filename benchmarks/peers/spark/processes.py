@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-TICKS = os.sysconf("SC_CLK_TCK")
+from benchmarks.proc_stat import Stat, running, tree
+
 JVM = "java"
 PAUSE = 0.5
 """Seconds between two looks at the processes."""
@@ -27,28 +26,6 @@ class Cpu:
     @property
     def all(self) -> float:
         return self.jvm + self.python
-
-
-@dataclass(frozen=True)
-class Stat:
-    """A process as one line of /proc/PID/stat tells of it."""
-
-    command: str
-    parent: int
-    own: float
-    """CPU seconds of the process."""
-    started: int
-    """Tells a process from a later one with the same id."""
-
-
-def parsed(line: str) -> Stat:
-    """Parse the line. The command may contain spaces and parentheses."""
-    _, _, rest = line.partition("(")
-    command, _, rest = rest.rpartition(")")
-    fields = rest.split()
-    return Stat(
-        command, int(fields[1]), (int(fields[11]) + int(fields[12])) / TICKS, int(fields[19])
-    )
 
 
 class Meter:
@@ -75,7 +52,7 @@ class Meter:
 
     def now(self) -> Cpu:
         """What they have taken until now."""
-        stats = running_processes()
+        stats = running()
         with self._lock:
             return self.add(stats)
 
@@ -89,30 +66,3 @@ class Meter:
     def _run(self) -> None:
         while not self._is_over.wait(PAUSE):
             self.now()
-
-
-def running_processes() -> dict[int, Stat]:
-    found = {}
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                found[int(folder.name)] = parsed((folder / "stat").read_text())
-            except OSError:  # has ended since
-                continue
-    return found
-
-
-def cpu_of(pid: int) -> float:
-    """The CPU seconds of one process."""
-    return parsed(Path(f"/proc/{pid}/stat").read_text()).own
-
-
-def tree(stats: Mapping[int, Stat], root: int) -> list[int]:
-    """The process, if it runs, and its descendants."""
-    children: dict[int, list[int]] = {}
-    for pid, stat in stats.items():
-        children.setdefault(stat.parent, []).append(pid)
-    found = [root] if root in stats else []
-    for pid in found:
-        found += children.get(pid, [])
-    return found

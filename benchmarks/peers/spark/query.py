@@ -13,7 +13,8 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.peers.spark.processes import Cpu, Meter, cpu_of
+from benchmarks.peers.spark.processes import Cpu, Meter
+from benchmarks.proc_stat import cpu_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

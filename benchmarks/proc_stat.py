@@ -1,0 +1,68 @@
+"""Processes and threads as Linux tells of them in ``/proc``: see proc_pid_stat(5)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+TICKS = os.sysconf("SC_CLK_TCK")
+_PROC = Path("/proc")
+
+
+@dataclass(frozen=True)
+class Stat:
+    """A process or thread as one line of /proc/PID/stat tells of it."""
+
+    command: str
+    parent: int
+    own: float
+    """CPU seconds of the process or the thread."""
+    started: int
+    """Tells a process from a later one with the same id."""
+    reaped: float = field(default=0.0, compare=False)
+    """CPU seconds of the children that have ended and were waited for."""
+
+
+def parsed(line: str) -> Stat:
+    """Parse the line. The command may contain spaces and parentheses."""
+    _, _, rest = line.partition("(")
+    command, _, rest = rest.rpartition(")")
+    fields = rest.split()
+    user, system, reaped_user, reaped_system = (int(ticks) / TICKS for ticks in fields[11:15])
+    return Stat(
+        command, int(fields[1]), user + system, int(fields[19]), reaped_user + reaped_system
+    )
+
+
+def stat_of(pid: int) -> Stat:
+    """Raises `OSError` if there is no such process."""
+    return parsed((_PROC / str(pid) / "stat").read_text())
+
+
+def cpu_of(pid: int) -> float:
+    """The CPU seconds of one process."""
+    return stat_of(pid).own
+
+
+def running(folder: Path = _PROC) -> dict[int, Stat]:
+    """All processes, or the threads of a process: ``folder`` is then its /proc/PID/task."""
+    found = {}
+    for entry in folder.iterdir():
+        if entry.name.isdecimal():
+            with suppress(OSError):  # has ended since
+                found[int(entry.name)] = parsed((entry / "stat").read_text())
+    return found
+
+
+def tree(stats: Mapping[int, Stat], root: int) -> list[int]:
+    """The process, if it runs, and its descendants."""
+    children: dict[int, list[int]] = {}
+    for pid, stat in stats.items():
+        children.setdefault(stat.parent, []).append(pid)
+    found = [root] if root in stats else []
+    for pid in found:
+        found += children.get(pid, [])
+    return found
