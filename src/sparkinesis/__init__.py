@@ -94,7 +94,8 @@ if TYPE_CHECKING:
     from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
     from sparkinesis.worker.reporting.log_context import LogContext
     from sparkinesis.worker.sink.sink import ParquetSink
-    from sparkinesis.worker.status import Failure, ShardStatus
+    from sparkinesis.worker.status import Failure, ShardStatus, StreamStatus
+    from sparkinesis.worker.stream_config import FormerStreams, StreamConfig
 
 __all__ = [
     "AccessDeniedError",
@@ -123,6 +124,7 @@ __all__ = [
     "FleetShard",
     "FleetState",
     "FleetStatus",
+    "FormerStreams",
     "InconsistentShardsError",
     "LeaseLostError",
     "LeaseTableError",
@@ -155,7 +157,9 @@ __all__ = [
     "Skip",
     "SparkinesisError",
     "Stop",
+    "StreamConfig",
     "StreamNotFoundError",
+    "StreamStatus",
     "UnfinishedResetError",
     "UnreadShard",
     "UserRecord",
@@ -229,6 +233,11 @@ _LAZY = {
     "worker.status": (
         "Failure",
         "ShardStatus",
+        "StreamStatus",
+    ),
+    "worker.stream_config": (
+        "FormerStreams",
+        "StreamConfig",
     ),
 }
 """Inner modules and their public names. Imported lazily: a Spark query needs none of them, and

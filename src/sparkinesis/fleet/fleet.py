@@ -102,7 +102,7 @@ class Fleet:
         self._application = application
         self._options = options
         self._clock = clock
-        self._stream = application.address().name
+        self._stream = application.stream_names()
         # Spark's tags may not contain a comma.
         group = (options.job_group or f"sparkinesis {application.name}").replace(",", " ")
         self._jobs = SparkJobs(spark, group, f"{application.name} on stream {self._stream}")

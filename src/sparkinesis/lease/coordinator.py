@@ -37,6 +37,7 @@ from sparkinesis.lease.table.rows import TableScan
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.vanished import note_vanished
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
+from sparkinesis.stream.identifier import StreamIdentifier
 
 _log = logging.getLogger(__name__)
 
@@ -51,7 +52,7 @@ class Snapshot:
     expired: frozenset[str] = frozenset()
     """Keys of the leases whose owners have not renewed for a failover time."""
     unread: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
-    """The time since which no live worker reads a shard, by shard id; see `unread_since`."""
+    """The time since which no live worker reads a shard, by lease key; see `unread_since`."""
     may_have_java_readers: bool = False
     """True if a Java KCL may share these leases."""
 
@@ -72,8 +73,10 @@ class LeaseCoordinator:
         clock: Callable[[], float],
         rng: random.Random,
         tell: Listener = ignore,
+        several_streams: bool = False,
     ) -> None:
         self._table = table
+        self._several_streams = several_streams
         self._renewer = renewer
         self._worker_id = worker_id
         self._settings = settings
@@ -99,14 +102,14 @@ class LeaseCoordinator:
         return self._renewer.held()
 
     def unread_shards(self) -> dict[str, float] | None:
-        """Return the shards that no live worker reads, and for how many seconds, by shard id.
+        """Return the shards that no live worker reads, and for how many seconds, by lease key.
 
         By the last scan; None if the table was not scanned within the last failover time.
         """
         seen = self.snapshot
         if seen.at is None or self._clock() - seen.at > self._settings.failover_time:
             return None
-        mine = {held.shard_id for held in self._renewer.held().values()}
+        mine = self._renewer.held()
         return {key: seen.at - since for key, since in seen.unread.items() if key not in mine}
 
     def renew(self) -> None:
@@ -137,7 +140,8 @@ class LeaseCoordinator:
 
     def _scan(self, *, consistent: bool) -> TableScan:
         """Scan the table; log leases that cannot be read, and leave them out."""
-        scan = self._table.scan(consistent=consistent).single_stream
+        table = self._table.scan(consistent=consistent)
+        scan = table.several_streams if self._several_streams else table.single_stream
         self._row_problems.report_broken(scan.broken)
         return scan
 
@@ -152,12 +156,16 @@ class LeaseCoordinator:
         return {one.key: one.counter for one in leases if one.actual_owner == self._worker_id}
 
     def take(
-        self, busy: Collection[str] = (), is_leaving: Callable[[], bool] = lambda: False
+        self,
+        busy: Collection[str] = (),
+        is_leaving: Callable[[], bool] = lambda: False,
+        reads: Callable[[StreamIdentifier | None], bool] = lambda _: True,
     ) -> bool:
-        """Scan the table, and adopt, take or steal leases. ``busy``: shards to leave alone.
+        """Scan the table, and adopt, take or steal leases of the streams that the worker reads.
 
-        ``is_leaving``: returns True once the worker is to end; no other lease is taken or requested
-        then, even in the middle of many.
+        ``busy``: keys of leases to leave alone. ``reads``: returns True for a stream whose leases
+        this worker may take. ``is_leaving``: returns True once the worker is to end; no other lease
+        is taken or requested then, even in the middle of many.
 
         Returns True if another scan is worthwhile soon: for a lease without an owner that this
         worker could take, or for a handoff to this worker.
@@ -196,7 +204,7 @@ class LeaseCoordinator:
             and (owners[key] == self._worker_id or (owners[key] == victim and not is_consistent))
         }
         takes = plan_takes(
-            leases,
+            [row for row in leases if reads(row.stream)],
             self._observations,
             self._worker_id,
             now,
@@ -218,7 +226,7 @@ class LeaseCoordinator:
             for row in rows:
                 if is_leaving():
                     return
-                if row.shard_id not in busy:
+                if row.key not in busy:
                     yield row
 
         for row in free([*takes.adopt, *takes.overdue, *takes.seize]):
@@ -234,7 +242,7 @@ class LeaseCoordinator:
         if len(mine) >= self._settings.max_leases:
             return False
         return bool(self._asked) or any(
-            row.owner is None and not row.is_finished and row.key not in mine
+            row.owner is None and not row.is_finished and row.key not in mine and reads(row.stream)
             for row in free(leases)
         )
 
@@ -263,7 +271,7 @@ class LeaseCoordinator:
             if owner in self._silent:
                 continue
             since = min(self._observations[row.key].since for row in rows)
-            self._tell(OwnerSilent(owner, tuple(row.shard_id for row in rows), now - since))
+            self._tell(OwnerSilent(owner, tuple(row.key for row in rows), now - since))
         self._silent = frozenset(silent)
 
     def _take(self, row: Lease) -> bool:
@@ -369,15 +377,15 @@ class LeaseCoordinator:
         owners = {row.owner for row in rows if row.owner is not None and not row.is_finished}
         return owners - {self._worker_id}
 
-    def are_finished(self, shard_ids: Sequence[str]) -> bool:
-        """Return True if all these shards are finished or have no lease.
+    def are_finished(self, keys: Sequence[str]) -> bool:
+        """Return True if the shards of all these lease keys are finished or have no lease.
 
         Raises what `take` raises.
         """
-        rows = [self._table.get(shard_id, consistent=True) for shard_id in shard_ids]
+        rows = [self._table.get(key, consistent=True) for key in keys]
         return all(row is None or row.is_finished for row in rows)
 
-    def seem_finished(self, shard_ids: Sequence[str]) -> bool:
+    def seem_finished(self, keys: Sequence[str]) -> bool:
         """Return the same by the last scan, which may be outdated; `are_finished` confirms it."""
-        unfinished = {row.shard_id for row in self.snapshot.leases if not row.is_finished}
-        return unfinished.isdisjoint(shard_ids)
+        unfinished = {row.key for row in self.snapshot.leases if not row.is_finished}
+        return unfinished.isdisjoint(keys)

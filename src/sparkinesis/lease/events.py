@@ -38,6 +38,7 @@ class LeaseEnd(Enum):
     STOPPED = "stopped by on_error"
     PROCESSING_TIME = "processing_time_limit"
     CONSUMER_DIED = "consumer died"
+    STREAM_LEFT = "the worker no longer reads its stream"
     GIVEN_UP = "given up"
     EXPIRED = "expired"
     """The worker could not renew the lease for a failover time."""
@@ -52,7 +53,12 @@ class LeaseEnd(Enum):
     @property
     def is_planned(self) -> bool:
         """True for an end that is part of a healthy application."""
-        return self in {LeaseEnd.HANDED_OVER, LeaseEnd.SHARD_FINISHED, LeaseEnd.SHUTDOWN}
+        return self in {
+            LeaseEnd.HANDED_OVER,
+            LeaseEnd.SHARD_FINISHED,
+            LeaseEnd.SHUTDOWN,
+            LeaseEnd.STREAM_LEFT,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +164,7 @@ class OwnerSilent:
     """Leases of another worker have expired: it has not renewed them."""
 
     owner: str
-    shard_ids: tuple[str, ...]
+    leases: tuple[str, ...]
     silent_for: float
 
 

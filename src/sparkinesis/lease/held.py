@@ -55,6 +55,7 @@ class HeldLease:
         renewals."""
         self.key = lease.key
         self.shard_id = lease.shard_id
+        self.stream = lease.stream
         self._lease = lease
         self._table = table
         self._worker_id = worker_id

@@ -23,6 +23,7 @@ from typing import Any
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.public import public
+from sparkinesis.stream.identifier import StreamIdentifier
 from sparkinesis.stream.position import (
     END_OF_TIME_MS,
     AfterRecord,
@@ -31,25 +32,6 @@ from sparkinesis.stream.position import (
     parse_position,
 )
 from sparkinesis.stream.routing import MAX_HASH_KEY
-
-
-@dataclass(frozen=True, slots=True)
-class StreamIdentifier:
-    """The stream of a lease in the table of an application that reads several streams."""
-
-    account: str
-    name: str
-    creation_epoch: int
-    """Seconds; distinguishes a stream from an earlier one of the same name."""
-
-    @classmethod
-    def parse(cls, text: str) -> StreamIdentifier:
-        """Read ``<account>:<stream>:<creation epoch>``. Raises ValueError."""
-        account, name, epoch = text.split(":")
-        return cls(account, name, int(epoch))
-
-    def __str__(self) -> str:
-        return f"{self.account}:{self.name}:{self.creation_epoch}"
 
 
 @public
@@ -67,6 +49,7 @@ class Lease:
     """A row of the lease table."""
 
     key: str
+    """The shard id; in the table of several streams ``<stream identifier>:<shard id>``."""
     shard_id: str
     checkpoint: ExtendedSequenceNumber
     """Everything up to the checkpoint is done."""
@@ -98,6 +81,15 @@ class Lease:
     0: the instant is unknown, and no record may be skipped."""
     made_ms: int | None = None
     """The time (epoch ms) at which the lease was created or last reset."""
+
+    def in_stream(self, stream: StreamIdentifier | None) -> Lease:
+        """Return this lease as a row of one of several streams; None: of the only stream."""
+        return replace(self, key=lease_key(stream, self.shard_id), stream=stream)
+
+    @property
+    def parent_keys(self) -> tuple[str, ...]:
+        """The lease keys of the parents."""
+        return tuple(lease_key(self.stream, parent) for parent in self.parent_ids)
 
     def position(self) -> AfterRecord | AtTimestamp | Sentinel | None:
         """Return the position of the checkpoint, with its instant or its arrival times.
@@ -138,6 +130,11 @@ class Lease:
     def is_finished(self) -> bool:
         """True if the shard has ended and all its records are done."""
         return self.checkpoint.is_shard_end
+
+
+def lease_key(stream: StreamIdentifier | None, shard_id: str) -> str:
+    """Return the key of a shard's lease. None: the application reads a single stream."""
+    return shard_id if stream is None else f"{stream}:{shard_id}"
 
 
 def decode_lease(item: Mapping[str, Any]) -> Lease | None:

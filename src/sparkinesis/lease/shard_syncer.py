@@ -1,20 +1,19 @@
-"""Synchronizes a lease table with the shards of its stream: creates, audits and deletes leases."""
+"""Synchronizes a lease table with the shards of a stream: creates, audits and deletes leases."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from sparkinesis.lease.checkpoint_search import checkpoint_at
 from sparkinesis.lease.extended_sequence_number import AT_TIMESTAMP, ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
-from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.lease import Lease, lease_key
 from sparkinesis.lease.rules.audit import Confidence, find_hole, missing_hash_ranges
 from sparkinesis.lease.rules.cleanup import audit_needs_them, deletable
 from sparkinesis.lease.rules.early_children import early_children
 from sparkinesis.lease.rules.java import java_kcl_may_read
-from sparkinesis.lease.rules.leader import leader
 from sparkinesis.lease.rules.lease_start import (
     LeaseStart,
     application_start_ms,
@@ -36,6 +35,7 @@ from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.vanished import require_not_vanished
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.listing import ShardListing
+from sparkinesis.stream.identifier import StreamIdentifier
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, InitialPosition
 from sparkinesis.stream.reading.retention import SHORTEST_RETENTION_MS, RetentionCheck
 from sparkinesis.stream.shard import Lineage, Shard
@@ -76,10 +76,10 @@ class _Unlisted:
 
 
 class ShardSyncer:
-    """Creates, audits and deletes the leases of one application.
+    """Creates, audits and deletes an application's leases of one stream.
 
     Call `sync` once at the start, `step` from one thread, and `create_child_leases` from any
-    thread.
+    thread. ``stream``: one of several streams of the application; None: it reads only this one.
     """
 
     def __init__(
@@ -92,7 +92,9 @@ class ShardSyncer:
         settings: ShardSyncSettings,
         clock: Callable[[], float],
         wait: Callable[[float], object],
+        stream: StreamIdentifier | None = None,
     ) -> None:
+        self._stream = stream
         self._client = client
         self._table = table
         self._worker_id = worker_id
@@ -111,8 +113,11 @@ class ShardSyncer:
         self._next_audit = clock() + settings.audit_interval
         self._next_cleanup = clock() + settings.cleanup_interval
 
-    def sync(self) -> None:
+    def sync(self, own: TableScan | None = None, table: TableScan | None = None) -> None:
         """Create the leases that an application needs to start; workers may do so concurrently.
+
+        table: a consistent scan of the whole table a moment ago; None: scans it. own: its rows of
+        this stream.
 
         A table is read but not written if its leases cover all hash keys, or if some of its leases
         are unreadable; `RowProblems` logs those.
@@ -121,13 +126,15 @@ class ShardSyncer:
         gaps, and `LeaseTableNotFoundError` if the table is empty, after it was deleted while this
         process used it.
         """
-        through_reshard(self._sync, self._wait)
+        whole = table or self._table.scan(consistent=True)
+        rows = own or whole.of(self._stream)
+        through_reshard(lambda: self._sync(rows, whole), self._wait)
 
-    def _sync(self) -> None:
-        scan = self._table.scan(consistent=True).single_stream
-        self._check_for_recreated_stream(scan.leases)
+    def _sync(self, scan: TableScan, table: TableScan) -> None:
+        if self._stream is None:  # otherwise, the identifier tells such streams apart
+            self._check_for_recreated_stream(scan.leases)
         if not scan.leases and not scan.broken:
-            self._begin()
+            self._begin(table)
         elif find_hole(scan.leases) is not None and not scan.broken:
             # An unreadable lease does not tell its shard, so the missing leases are unknown.
             self._fill_holes()
@@ -155,8 +162,8 @@ class ShardSyncer:
                 self._table,
             )
 
-    def _begin(self) -> None:
-        """Create the leases of a new application.
+    def _begin(self, table: TableScan) -> None:
+        """Create the leases of a new application, or of a new stream.
 
         Of workers that start at the same time, the one that creates the first lease determines
         when the application began. The others then create the leases that are missing.
@@ -164,26 +171,26 @@ class ShardSyncer:
         require_not_vanished(self._table)
         shards, now_ms = self._client.list_shards(at=self._initial)
         leases = leases_for_empty_table(shards, self._initial, now_ms)
-        if leases and not self._create(leases[:1]):
+        if leases and not self._create(leases[:1], table):
             self._fill_holes()
         else:
-            self._create(leases[1:])
+            self._create(leases[1:], table)
 
     def _fill_holes(self) -> None:
-        leases = self._table.single_stream_leases(consistent=True)
+        leases = self._table.leases_of(self._stream, consistent=True)
         begin, shards = self._lease_start(leases)
-        leases = self._table.single_stream_leases(consistent=True)
+        leases = self._table.leases_of(self._stream, consistent=True)
         for lease, hash_range in missing_hash_ranges(leases, shards):
             self._table.add_hash_range(lease, hash_range)
         self._create_late(orphaned_children(leases, shards, begin), leases, shards, begin)
-        leases = self._table.single_stream_leases(consistent=True)
+        leases = self._table.leases_of(self._stream, consistent=True)
         missing = leases_for_partial_table(shards, leases, begin, self._initial)
         self._create_late(missing, leases, shards, begin)
 
     def _create_early_children(self) -> None:
         """Create the leases of shards whose parents are still to be read."""
-        begin, shards = self._lease_start(self._table.single_stream_leases(consistent=True))
-        leases = self._table.single_stream_leases(consistent=True)
+        begin, shards = self._lease_start(self._table.leases_of(self._stream, consistent=True))
+        leases = self._table.leases_of(self._stream, consistent=True)
         self._create(early_children(leases, shards, begin))
 
     def _lease_start(self, leases: Sequence[Lease]) -> tuple[LeaseStart, list[Shard]]:
@@ -197,13 +204,20 @@ class ShardSyncer:
         shards, now_ms = self._client.list_shards(since=since)
         return lease_start(leases, shards, self._initial, now_ms), shards
 
-    def _create(self, leases: Iterable[Lease]) -> int:
-        """Create leases; return the number of those that did not exist yet."""
+    def _create(self, leases: Iterable[Lease], table: TableScan | None = None) -> int:
+        """Create leases; return the number of those that did not exist yet.
+
+        ``table``: the whole table a moment ago, if the caller has it.
+        """
         created = 0
-        for lease in self._for_all_readers(list(leases)):
-            if self._table.create(lease):
+        for lease in self._for_all_readers(list(leases), table):
+            if self._table.create(lease.in_stream(self._stream)):
                 created += 1
-                _log.info("Created the lease %s at %s", lease.key, lease.checkpoint)
+                _log.info(
+                    "Created the lease %s at %s",
+                    lease_key(self._stream, lease.shard_id),
+                    lease.checkpoint,
+                )
         return created
 
     def _create_late(
@@ -235,14 +249,15 @@ class ShardSyncer:
                 shard_id,
             )
 
-    def _for_all_readers(self, leases: list[Lease]) -> list[Lease]:
+    def _for_all_readers(self, leases: list[Lease], table: TableScan | None = None) -> list[Lease]:
         """Return the leases with records in place of instants if a Java KCL may share them.
 
         A Java KCL takes the instant of LATEST and AT_TIMESTAMP from its own configuration.
+        ``table``: the whole table a moment ago; None: scans it.
         """
         if all(lease.timestamp_ms is None for lease in leases):
             return leases
-        if java_kcl_may_read(self._table.scan(consistent=True), self._worker_id):
+        if java_kcl_may_read(table or self._table.scan(consistent=True), self._worker_id):
             return [
                 lease
                 if lease.timestamp_ms is None
@@ -268,15 +283,14 @@ class ShardSyncer:
         """Return the checkpoint that means this instant to every KCL. Raises service errors."""
         return checkpoint_at(self._client, shard_id, instant_ms, self._wait)
 
-    def step(self, leases: Sequence[Lease], expired: Container[str] = ()) -> float:
+    def step(self, leases: Sequence[Lease], *, leads: bool) -> float:
         """Audit and clean up when due, if this worker leads by the last scan of the table.
 
-        ``expired``: keys of leases whose owners no longer renew; these owners do not lead.
+        ``leases``: those of the stream by that scan.
 
         Returns the seconds until the next audit or cleanup. Raises service errors.
         """
         now = self._clock()
-        leads = leader(leases, expired) in {None, self._worker_id}
         if now >= self._next_audit:
             self._next_audit = now + self._settings.audit_interval
             if leads and leases:
@@ -313,7 +327,7 @@ class ShardSyncer:
             children = lineage.children(lease.shard_id)
             if lease.is_finished and not lease.child_ids and children:
                 self._table.add_children(lease, children)
-        remaining = self._table.single_stream_leases(consistent=True)
+        remaining = self._table.leases_of(self._stream, consistent=True)
         if audit_needs_them(remaining):
             return
         for lease in deletable(remaining, shards):
@@ -349,11 +363,11 @@ class ShardSyncer:
         begin, shards, scan = LeaseStart(TRIM_HORIZON), list[Shard](), TableScan()
         if is_merge:
             begin, shards = self._lease_start([parent.lease])
-            scan = self._table.scan(consistent=True).single_stream
+            scan = self._table.scan(consistent=True).of(self._stream)
         first_ms = application_start_ms([parent.lease, *scan.leases])
         made_ms = begin.made_ms if is_merge else end.seen_ms
         begin = replace(begin, application_ms=first_ms, made_ms=made_ms)
-        broken = [row.key for row in scan.broken]
+        broken = [row.shard_id for row in scan.broken]
         plan = plan_children(
             parent.lease,
             children,
@@ -421,4 +435,6 @@ class ShardSyncer:
         """
         checked_at, shard_ids = self._waits.get(key, (0.0, ()))
         is_recent = self._clock() - checked_at < self._settings.cleanup_interval
-        return bool(shard_ids) and is_recent and not any(map(self._table.get, shard_ids))
+        if not shard_ids or not is_recent:
+            return False
+        return not any(self._table.get(lease_key(self._stream, each)) for each in shard_ids)

@@ -1,58 +1,64 @@
-"""The application: a name, a stream and a record processor, from which workers are made."""
+"""The application: a name, streams and a record processor, from which workers are made."""
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, overload
 
 from sparkinesis.errors import OptionError
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.rules.taker import TakeSettings
 from sparkinesis.lease.rules.worker_ids import default_worker_id
-from sparkinesis.lease.shard_syncer import ShardSyncer
 from sparkinesis.lease.table.provisioning import Patience
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.public import public
 from sparkinesis.stream.address import (
     StreamAddress,
     check_endpoint,
+    check_place,
     check_table_name,
     is_loopback,
     shown,
     stream_address,
 )
-from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
-from sparkinesis.stream.position import InitialPosition, parse_initial_position
-from sparkinesis.stream.reading.service_clock import ServiceClock, shared_summary
+from sparkinesis.stream.position import InitialPosition
 from sparkinesis.stream.timing import MACHINE, Timing
 from sparkinesis.worker.fleet_options import DEFAULT_FLEET_OPTIONS, FleetOptions
-from sparkinesis.worker.lifecycle.settings import ConsumerSettings
+from sparkinesis.worker.lifecycle.opening import StreamOpener
+from sparkinesis.worker.lifecycle.settings import WorkerSettings
+from sparkinesis.worker.lifecycle.several_streams import SeveralStreams
 from sparkinesis.worker.lifecycle.signals import graceful_on_signals
+from sparkinesis.worker.lifecycle.streams import OnlyStream, Streams
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.on_error import RETRY, OnError, check_policy
 from sparkinesis.worker.options import DEFAULT_OPTIONS, WorkerOptions, check_consumer_name
 from sparkinesis.worker.processor import ProcessorFactory, check_factory
 from sparkinesis.worker.reporting.event_log import EventLog
-from sparkinesis.worker.retrieval.ahead import RetrievalMode
-from sparkinesis.worker.retrieval.fan_out import FanOut
 from sparkinesis.worker.retrieval.memory import MemoryBudget, budget_of_process
-from sparkinesis.worker.retrieval.polling import Polling
+from sparkinesis.worker.stream_config import (
+    KEEP_FORMER,
+    FormerStreams,
+    InitialPositionOption,
+    Stream,
+    StreamConfig,
+    StreamPlan,
+    StreamTracker,
+    check_streams,
+    initial_position,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from sparkinesis.fleet.fleet import Fleet
 
-_log = logging.getLogger(__name__)
+_MOST_NAMED = 5
 
 _WORKER_ID = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,256}")
 
@@ -60,13 +66,18 @@ _WORKER_ID = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,256}")
 @public
 @dataclass(frozen=True)
 class Application:
-    """Consumes a stream with record processors; KCL users know it as ``Scheduler``.
+    """Consumes a stream, or several, with record processors; KCL users know it as ``Scheduler``.
 
     name: the name of the application and of its lease table (KCL ``applicationName``). Workers of
-    the same name share the stream's shards.
+    the same name share the streams' shards.
     stream: the stream's name, or its ARN for a stream of another account.
     processor: a class derived from `RecordProcessor`, or a function that makes an instance. It is
     called for each shard.
+    streams: in place of ``stream``, for an application of several: names, ARNs and `StreamConfig`s,
+    or a function that returns them, which is asked again every minute (KCL ``StreamTracker``). A
+    stream that cannot be read stops none of the others; `Worker.streams` tells why.
+    former_streams: what becomes of the leases of streams that have left ``streams``; default: they
+    stay.
     region: the AWS region; None: the region that boto3 finds.
     endpoint: Kinesis' URL; None: AWS's.
     dynamodb_endpoint: DynamoDB's URL; None: ``endpoint`` if that is on this machine (a local
@@ -83,33 +94,41 @@ class Application:
     """
 
     name: str
-    stream: str
-    processor: ProcessorFactory
+    stream: str | None = None
+    processor: ProcessorFactory | None = None
     region: str | None = None
     endpoint: str | None = None
     dynamodb_endpoint: str | None = None
-    initial_position: Literal["latest", "LATEST", "trim_horizon", "TRIM_HORIZON"] | datetime = (
-        "latest"
-    )
+    initial_position: InitialPositionOption = "latest"
     on_error: OnError = RETRY
     worker_id: str | None = None
     options: WorkerOptions = DEFAULT_OPTIONS
     credentials: CredentialSource = FOUND_BY_BOTO
     table_name: str | None = None
+    streams: Sequence[Stream] | StreamTracker | None = None
+    former_streams: FormerStreams = KEEP_FORMER
 
     def __post_init__(self) -> None:
-        check_factory(self.processor)
+        if self.processor is not None or self.streams is None:
+            check_factory(self.processor)
         check_policy(self.on_error)
         self.initial()
-        for name in ("name", "stream"):
-            if not isinstance(getattr(self, name), str) or not getattr(self, name):
-                raise OptionError(
-                    f"{name} is {getattr(self, name)!r}; it must be a string, and not empty."
-                )
-        self.address()
+        if not isinstance(self.name, str) or not self.name:
+            raise OptionError(f"name is {self.name!r}; it must be a string, and not empty.")
+        check_place(self.region, self.endpoint)
+        if self.streams is None:
+            self.address()
+            if self.former_streams != KEEP_FORMER:
+                raise OptionError("former_streams works only with streams. Set both.")
+        else:
+            self._check_streams(self.streams)
         if self.dynamodb_endpoint is not None:
             check_endpoint("dynamodb_endpoint", self.dynamodb_endpoint)
-        for name, kind in (("options", WorkerOptions), ("credentials", CredentialSource)):
+        for name, kind in (
+            ("options", WorkerOptions),
+            ("credentials", CredentialSource),
+            ("former_streams", FormerStreams),
+        ):
             if not isinstance(getattr(self, name), kind):
                 raise OptionError(f"{name} must be {kind.__name__}(...).")
         self._check_fan_out()
@@ -134,24 +153,92 @@ class Application:
                     f"{error} With retrieval='efo', the registered consumer has the application's "
                     "name: give FanOutOptions a consumer_name."
                 ) from None
-        if fan_out.stream_of_arn not in {None, self.address().name}:
+        if self.streams is not None:
+            if fan_out.consumer_arn is not None:
+                raise OptionError(
+                    "consumer_arn is the consumer of one stream, and the application reads several:"
+                    " give each StreamConfig its own consumer_arn."
+                )
+        elif fan_out.stream_of_arn not in {None, self.address().name}:
             raise OptionError(
                 f"consumer_arn is {fan_out.consumer_arn!r}, which is a consumer of the stream "
                 f"{fan_out.stream_of_arn!r}; the application reads {self.address().name!r}."
             )
 
+    def _check_streams(self, streams: Sequence[Stream] | StreamTracker) -> None:
+        if self.stream is not None:
+            raise OptionError("Give either stream or streams, not both.")
+        check_streams(streams)
+        if not callable(streams):
+            self._plans(streams)
+
     def initial(self) -> InitialPosition:
         """Return the initial position. Raises `OptionError`."""
-        position = self.initial_position
-        try:
-            return parse_initial_position(position)
-        except ValueError as error:
-            given = position.isoformat() if isinstance(position, datetime) else repr(position)
-            raise OptionError(f"initial_position is {given}, {error}.") from None
+        return initial_position(self.initial_position)
 
     def address(self) -> StreamAddress:
-        """Return the stream's address."""
+        """Return the stream's address. Raises `OptionError`, also if there are several streams."""
+        if self.streams is not None:
+            raise OptionError(f"The application {self.name!r} reads several streams.")
+        if not isinstance(self.stream, str) or not self.stream:
+            raise OptionError(
+                f"stream is {self.stream!r}; it must be a string, and not empty. For several "
+                "streams, give streams=[...]."
+            )
         return stream_address(self.stream, self.region, self.endpoint, self.credentials)
+
+    def plans(self) -> list[StreamPlan]:
+        """Return the streams to read, each with its settings; calls the user's function, if any.
+
+        Raises `OptionError`, `ProcessorError` and the errors of the function.
+        """
+        if self.streams is None:
+            return self._plans([str(self.stream)])
+        return self._plans(self.streams() if callable(self.streams) else self.streams)
+
+    def _plans(self, streams: Iterable[Stream]) -> list[StreamPlan]:
+        plans = [self._plan(one) for one in streams]
+        for number, plan in enumerate(plans):
+            if plan.address in (other.address for other in plans[:number]):
+                raise OptionError(f"streams has {plan.name!r} twice. Leave one out.")
+        return plans
+
+    def _plan(self, stream: Stream) -> StreamPlan:
+        if not isinstance(stream, str | StreamConfig):
+            raise OptionError(
+                f"streams has {stream!r}; it takes names, ARNs and StreamConfig(...)."
+            )
+        one = StreamConfig(stream) if isinstance(stream, str) else stream
+        # The region of an ARN goes before the application's, which is for streams by name.
+        region = one.region or (None if one.stream.startswith("arn:") else self.region)
+        factory = one.processor or self.processor
+        if factory is None:
+            raise OptionError(
+                f"The stream {one.stream!r} has no processor, and neither has the application."
+            )
+        return StreamPlan(
+            stream_address(
+                one.stream,
+                region if self.streams is not None else self.region,
+                one.endpoint or self.endpoint,
+                one.credentials or self.credentials,
+            ),
+            factory,
+            one.on_error or self.on_error,
+            self.initial()
+            if one.initial_position is None
+            else initial_position(one.initial_position),
+            one.consumer_arn,
+        )
+
+    def stream_names(self) -> str:
+        """Return the streams' names for people. Calls nothing."""
+        if self.streams is None:
+            return self.address().name
+        if callable(self.streams):
+            return "several streams"
+        names = [plan.address.name for plan in self._plans(self.streams)]
+        return ", ".join(names) if len(names) <= _MOST_NAMED else f"{len(names)} streams"
 
     def table(self) -> LeaseTable:
         """Return the lease table. Nothing is called or created."""
@@ -159,7 +246,7 @@ class Application:
         if endpoint is None and is_loopback(self.endpoint):
             # A VPC endpoint of Kinesis, in contrast, does not answer for DynamoDB.
             endpoint = self.endpoint
-        region = self.address().region
+        region = self.region if self.streams is not None else self.address().region
         return LeaseTable(self.table_name or self.name, region, endpoint, self.credentials)
 
     def worker(
@@ -181,83 +268,68 @@ class Application:
         `AccessDeniedError` and `ServiceError`.
         """
         rng = timing.new_rng()
-        client = StreamClient(self.address(), timing.of(Retry(), rng), timing.wall_clock_ms)
-        # The stream first: a typing error in its name must not create a lease table.
-        stream = client.describe()
         options = self.options
-        if options.hash_range_filter and stream.distributes_records:
-            _log.warning(
-                "hash_range_filter is switched off for %s: the stream distributes records itself "
-                "(RecordDistributionStrategy AUTO), so a record's hash key does not determine its "
-                "shard.",
-                client.address,
-            )
-            options = replace(options, hash_range_filter=False)
-        table = self.table()
-        table = replace(table, retry=timing.of(table.retry, rng))
-        table.provision(options.table, Patience(clock=timing.clock, sleep=timing.sleep))
         worker_id = self.worker_id or default_worker_id(socket.gethostname(), os.getpid(), rng)
-        tell = EventLog(self.name, worker_id)
-        renewer = LeaseRenewer(table, worker_id, options.failover_time, timing.clock, tell)
-        take = TakeSettings(
-            failover_time=options.failover_time,
-            max_leases=options.max_leases,
-            max_leases_to_steal=options.max_leases_to_steal,
-            handoff_timeout=options.handoff_timeout,
-            scan_interval=options.taker_interval,
-        )
-        polling = Polling(self.name, client, options, timing)
-        retrieval: RetrievalMode = polling
-        if options.retrieval == "efo":
-            retrieval = FanOut(
-                self.name,
-                client,
-                options.fan_out,
-                polling,
-                limits=options.ahead,
-                timing=timing,
-                rng=rng,
-                subscription_clock=subscription_clock or timing.clock,
-            )
-        summary = shared_summary(client, timing.clock)
-        settings = ConsumerSettings(
+        settings = WorkerSettings(
             application=self.name,
             worker_id=worker_id,
-            client=client,
-            factory=self.processor,
-            on_error=self.on_error,
-            initial=self.initial(),
-            started_ms=stream.service_time_ms,
-            service_time_ms=ServiceClock(summary),
             options=options,
             timing=timing,
             rng=rng,
-            describe=summary,
-            tell=tell,
+            tell=EventLog(self.name, worker_id),
             memory=memory or budget_of_process(options.max_held_bytes),
         )
-        return Worker(
-            settings,
-            LeaseCoordinator(
-                table,
-                renewer,
-                worker_id,
-                settings=take,
-                clock=timing.clock,
-                rng=rng,
-                tell=tell,
+        table = self.table()
+        table = replace(table, retry=timing.of(table.retry, rng))
+        opener = StreamOpener(settings, table, subscription_clock)
+        renewer = LeaseRenewer(table, worker_id, options.failover_time, timing.clock, settings.tell)
+        coordinator = LeaseCoordinator(
+            table,
+            renewer,
+            worker_id,
+            settings=TakeSettings(
+                failover_time=options.failover_time,
+                max_leases=options.max_leases,
+                max_leases_to_steal=options.max_leases_to_steal,
+                handoff_timeout=options.handoff_timeout,
+                scan_interval=options.taker_interval,
             ),
-            ShardSyncer(
-                client,
-                table,
-                worker_id,
-                initial=self.initial(),
-                settings=options.shard_sync,
-                clock=timing.clock,
-                wait=timing.sleep,
-            ),
-            retrieval,
+            clock=timing.clock,
+            rng=rng,
+            tell=settings.tell,
+            several_streams=self.streams is not None,
         )
+        # The streams first: a typing error in a name must not create a lease table.
+        streams = self._find_streams(opener, table, coordinator, settings)
+        table.provision(options.table, Patience(clock=timing.clock, sleep=timing.sleep))
+        return Worker(settings, coordinator, streams, self.initial())
+
+    def _find_streams(
+        self,
+        opener: StreamOpener,
+        table: LeaseTable,
+        coordinator: LeaseCoordinator,
+        settings: WorkerSettings,
+    ) -> Streams:
+        if self.streams is None:
+            (plan,) = self.plans()
+            client = opener.client(plan.address)
+            return OnlyStream(opener.open(plan, client, client.describe()), table)
+        several = SeveralStreams(
+            self.plans,
+            opener=opener,
+            table=table,
+            snapshot=lambda: coordinator.snapshot,
+            settings=settings,
+            former=self.former_streams,
+        )
+
+        def wait(seconds: float) -> bool:
+            settings.timing.sleep(seconds)
+            return False
+
+        several.find(wait)
+        return several
 
     @overload
     def run(self) -> None: ...

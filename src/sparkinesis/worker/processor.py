@@ -35,6 +35,9 @@ class ProcessorShard:
     worker_id: str
     checkpoint: ExtendedSequenceNumber
     """The shard's last checkpoint: delivery begins after it."""
+    stream_id: str | None = None
+    """``<account>:<stream>:<creation epoch>``, in an application of several streams; it tells apart
+    streams of one name, of two accounts or one made after the other."""
     pending_checkpoint: PendingCheckpoint | None = None
     """A checkpoint that was prepared and not committed: see `commit_pending` and `drop_pending`.
     The next checkpoint of any kind removes it."""

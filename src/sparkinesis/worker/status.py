@@ -22,6 +22,26 @@ class ShardStatus:
     """The number of user records in successful calls since this worker took the shard."""
     dropped: int = 0
     """The number of user records that ``hash_range_filter`` dropped in that time."""
+    stream: str = ""
+    """The stream's name."""
+    lease: str = ""
+    """The key of the shard's lease: the shard id or, in an application of several streams,
+    ``<account>:<stream>:<creation epoch>:<shard id>``."""
+
+
+@public
+@dataclass(frozen=True, slots=True)
+class StreamStatus:
+    """The state of one stream of an application that reads several."""
+
+    stream: str
+    """The stream's name or ARN, as the application gives it."""
+    identifier: str | None
+    """``<account>:<stream>:<creation epoch>``; None as long as it is not known."""
+    problem: str | None = None
+    """The reason why the worker cannot read the stream now; None if it can."""
+    failing_for: float | None = None
+    """Seconds since when the worker has tried in vain; None without a problem."""
 
 
 @public
@@ -42,4 +62,5 @@ class Failure:
     """The traceback of the first occurrence."""
     count: int
     shard_ids: tuple[str, ...]
-    """The shards in which it occurred; of many, the first ones."""
+    """The shards in which it occurred; of many, the first ones. With several streams, the keys of
+    their leases."""

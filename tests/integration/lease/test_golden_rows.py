@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.lease.lease import Lease, PendingCheckpoint, StreamIdentifier
+from sparkinesis.lease.lease import Lease, PendingCheckpoint
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.rows import read_row
 from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.stream.identifier import StreamIdentifier
 from tests.integration.lease.conftest import row_of
 from tests.kcl import java_refuses, put_rows
 

@@ -255,7 +255,7 @@ def test_a_lease_that_tells_when_the_application_began_stays_until_an_audit_has_
     def step(*deleted: Lease) -> dict[str, Lease]:
         """``deleted``: leases that the worker's last look at the table still showed."""
         time.now += SYNC.cleanup_interval
-        shard_syncer.step([*table.leases(), *deleted])
+        shard_syncer.step([*table.leases(), *deleted], leads=True)
         return {lease.key: lease for lease in table.leases()}
 
     assert set(step(replace(gone, key="another"))) == {finished.key}

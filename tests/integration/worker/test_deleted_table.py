@@ -106,10 +106,10 @@ def test_a_process_whose_table_was_deleted_makes_no_leases_in_a_new_one(
     note_vanished(app.table())
     with pytest.raises(LeaseTableNotFoundError, match=f"{stream!r}.* was deleted"):
         worker.start()
-    wait = worker._shard_syncer._next_audit
-    worker._shard_syncer._clock = lambda: wait
+    wait = worker._streams.all()[0].syncer._next_audit
+    worker._streams.all()[0].syncer._clock = lambda: wait
     with pytest.raises(LeaseTableNotFoundError, match=f"{stream!r}.* was deleted"):
-        worker._shard_syncer.step([])
+        worker._streams.all()[0].syncer.step([], leads=True)
     assert rows_of(dynamodb, stream) == []
 
 

@@ -141,7 +141,7 @@ def test_an_application_whose_worker_is_gone(
     application: Make, kinesis: Any, stream: str, call: Run
 ) -> None:
     """Rows as crashes leave them: nobody renews; without a stream there is no lag."""
-    application(worker_id="a").worker()._shard_syncer.sync()
+    application(worker_id="a").worker()._streams.all()[0].syncer.sync()
     table = application().table()
     rows = {row.key: row for row in table.leases()}
     held = table.take(rows[FIRST], "dead")
@@ -201,7 +201,7 @@ def test_lag_leaves_calls_to_the_consumers_of_a_shard(
     application: Make, kinesis: Any, stream: str, server: LocalServer
 ) -> None:
     """One of a kind for each shard; again after half a second, where the service throttles."""
-    application().worker()._shard_syncer.sync()
+    application().worker()._streams.all()[0].syncer.sync()
     put_one(kinesis, stream, b"x")
 
     def throttle_twice(call: Call) -> Fault | None:
@@ -229,7 +229,7 @@ def test_lag_leaves_calls_to_the_consumers_of_a_shard(
 def test_a_lag_that_is_not_known_does_no_harm_to_the_others(
     application: Make, kinesis: Any, stream: str, server: LocalServer, call: Run
 ) -> None:
-    application().worker()._shard_syncer.sync()
+    application().worker()._streams.all()[0].syncer.sync()
     table = application().table()
     rows = {row.key: row for row in table.leases()}
     table.write(requests.checkpoint(rows[SECOND], ExtendedSequenceNumber("12")))
@@ -255,7 +255,7 @@ def test_a_lag_that_is_not_known_does_no_harm_to_the_others(
 def test_reset_in_a_pipe_needs_yes_and_changes_nothing_without(
     application: Make, stream: str, call: Run
 ) -> None:
-    application().worker()._shard_syncer.sync()
+    application().worker()._streams.all()[0].syncer.sync()
     before = application().table().leases()
     result = call("reset", "--stream", stream, "--to", "latest")
     assert result.returncode == 1
@@ -278,7 +278,7 @@ def test_reset_in_a_pipe_needs_yes_and_changes_nothing_without(
 def test_reset_on_a_terminal_shows_what_it_will_do_and_asks(
     application: Make, server: LocalServer, stream: str, *, answer: str, counter: int
 ) -> None:
-    application().worker()._shard_syncer.sync()
+    application().worker()._streams.all()[0].syncer.sync()
     to = "2026-11-01T00:00:00Z"
     ours, its = pty.openpty()
     try:

@@ -282,7 +282,7 @@ def test_what_a_kcl_prepared_at_latest_is_not_forgotten(
 ) -> None:
     """A KCL's LATEST has no instant; writing one down must leave its pending checkpoint alone."""
     at = application(initial_position="latest")
-    at.worker()._shard_syncer.sync()
+    at.worker()._streams.all()[0].syncer.sync()
     table = at.table()
     row = table.get(SHARD)
     assert row is not None

@@ -97,15 +97,15 @@ def test_an_error_that_nobody_foresaw_does_not_end_the_care_for_leases(
     application: Make, stream: str, journal: Journal, dynamodb: Any
 ) -> None:
     worker = application({"audit_interval": 0.2, "cleanup_interval": 0.2}).worker()
-    step, failed = worker._shard_syncer.step, threading.Event()
+    step, failed = worker._streams.all()[0].syncer.step, threading.Event()
 
-    def fails_once(*look: Any) -> float:
+    def fails_once(*look: Any, leads: bool) -> float:
         if failed.is_set():
-            return step(*look)
+            return step(*look, leads=leads)
         failed.set()
         raise KeyError("something")
 
-    worker._shard_syncer.step = fails_once  # type: ignore[method-assign, assignment]
+    worker._streams.all()[0].syncer.step = fails_once  # type: ignore[method-assign, assignment]
     worker.start()
     try:
         assert failed.wait(PATIENCE)

@@ -292,7 +292,7 @@ def test_each_shard_is_asked_about_at_its_pace_and_again_after_trouble(
     application: Make, kinesis: Any, stream: str, server: LocalServer
 ) -> None:
     """A lag stays as it was while asking fails; a slow shard keeps no other waiting."""
-    application().worker()._shard_syncer.sync()
+    application().worker()._streams.all()[0].syncer.sync()
     put_one(kinesis, stream, b"x")
     leases = application().table().leases()
 
@@ -340,7 +340,7 @@ def test_each_shard_is_asked_about_at_its_pace_and_again_after_trouble(
 
 
 def test_a_lost_position_is_told_at_once(application: Make, stream: str) -> None:
-    application().worker()._shard_syncer.sync()
+    application().worker()._streams.all()[0].syncer.sync()
     table = application().table()
     with LagWatch(lag_client(application().address()), every=0.2) as watch:
         watch.ask_for(table.leases())
@@ -356,7 +356,7 @@ def test_a_lost_position_is_told_at_once(application: Make, stream: str) -> None
 def test_a_lease_that_is_gone_is_not_asked_about(
     application: Make, stream: str, server: LocalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    application().worker()._shard_syncer.sync()
+    application().worker()._streams.all()[0].syncer.sync()
     leases = application().table().leases()
     died: list[Any] = []
     monkeypatch.setattr(threading, "excepthook", died.append)
@@ -373,7 +373,7 @@ def test_a_lease_that_is_gone_is_not_asked_about(
 def test_access_that_is_denied_ends_the_waiting_for_lags(
     application: Make, kinesis: Any, stream: str, server: LocalServer
 ) -> None:
-    application().worker()._shard_syncer.sync()
+    application().worker()._streams.all()[0].syncer.sync()
     put_one(kinesis, stream, b"x")
     leases = application().table().leases()
     server.kinesis.faults = lambda call: (

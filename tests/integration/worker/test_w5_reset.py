@@ -226,7 +226,9 @@ def test_rows_that_change_between_the_plan_and_the_writes(
 ) -> None:
     """One is renewed, one read to its end, one deleted, and one made by somebody else."""
     kinesis.update_shard_count(StreamName=stream, TargetShardCount=4, ScalingType="UNIFORM_SCALING")
-    application(initial_position="latest").worker()._shard_syncer.sync()  # takes no lease
+    application(initial_position="latest").worker()._streams.all()[
+        0
+    ].syncer.sync()  # takes no lease
     table = application().table()
     renewed, ended, deleted, made = (row.key for row in table.leases())
     rows = {row.key: row for row in table.leases()}
@@ -259,7 +261,7 @@ def test_rows_that_change_between_the_plan_and_the_writes(
 
 
 def test_what_could_not_be_moved_is_told(application: Make, stream: str) -> None:
-    application().worker()._shard_syncer.sync()
+    application().worker()._streams.all()[0].syncer.sync()
     table = application().table()
     moves = plan_application_reset(
         StreamClient(application().address()), table, parse_target("latest")
@@ -299,7 +301,7 @@ def test_bad_input_is_told_and_nothing_is_written(
     kind: type[SparkinesisError],
     text: str,
 ) -> None:
-    application().worker()._shard_syncer.sync()
+    application().worker()._streams.all()[0].syncer.sync()
     before = application().table().leases()
     assert len(before) == 2
     if "{wider}" in given.values():

@@ -7,9 +7,10 @@ from dataclasses import replace
 from sparkinesis.cli.lease_report import lease_rows
 from sparkinesis.cli.top_view import top_object, top_view
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.lease.lease import Lease, StreamIdentifier
+from sparkinesis.lease.lease import Lease
 from sparkinesis.monitor.lags import Lag, of_stream
 from sparkinesis.monitor.watched import WatchedTable
+from sparkinesis.stream.identifier import StreamIdentifier
 from sparkinesis.terminal.view import OwnerRow, ShardRow, summary_line
 
 

@@ -476,7 +476,7 @@ def test_a_process_that_is_sent_a_signal_checkpoints_releases_and_exits(
     """Spark's Python workers receive SIGHUP when their executor dies."""
     app = application()
     module = "tests.unit.fleet.executor_worker_process"
-    arguments = [str(driver.control.port), str(app.endpoint), app.stream]
+    arguments = [str(driver.control.port), str(app.endpoint), str(app.stream)]
     with subprocess.Popen(
         [sys.executable, "-m", module, *arguments],
         stdin=subprocess.PIPE,

@@ -13,10 +13,10 @@ from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import (
     Lease,
     PendingCheckpoint,
-    StreamIdentifier,
     decode_lease,
     encode_lease,
 )
+from sparkinesis.stream.identifier import StreamIdentifier
 from sparkinesis.stream.position import (
     LATEST,
     SHARD_END,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.lease.lease import Lease, StreamIdentifier
+from sparkinesis.lease.lease import Lease
 from sparkinesis.monitor.watched import (
     LeaseState,
     WatchedTable,
@@ -15,6 +15,7 @@ from sparkinesis.monitor.watched import (
     lease_states,
     short_checkpoint,
 )
+from sparkinesis.stream.identifier import StreamIdentifier
 from sparkinesis.stream.position import (
     LATEST,
     TRIM_HORIZON,

@@ -125,8 +125,8 @@ def plan_takes(
     """Return the plan for one scan, given `observe` of the same leases. Ignores finished leases.
 
     ``held``: keys of the leases that this worker holds. ``asked``: keys of the leases that it has
-    requested (``TakePlan.steal``) but does not hold yet. ``busy``: shards that this worker must not
-    read now; an unowned lease of a busy shard does not keep the worker from stealing others.
+    requested (``TakePlan.steal``) but does not hold yet. ``busy``: keys of leases that this worker
+    must not take now; such a lease without an owner does not keep the worker from stealing others.
     ``legacy``: workers that do not support handoffs (`sparkinesis.lease.rules.legacy_workers`).
     Each lease needs an observation.
     """
@@ -144,7 +144,7 @@ def plan_takes(
     counts = snapshot.counts()
     available = [row for row in rows if snapshot.is_available(row)]
     take, need = _plan_available(snapshot, available, counts)
-    may_take = any(row.shard_id not in busy for row in available)
+    may_take = any(row.key not in busy for row in available)
     steals = [] if may_take else _plan_steals(snapshot, counts, rng)
     return TakePlan(
         adopt=tuple(adopt[:room]),

@@ -19,13 +19,13 @@ def unread_since(
     failover_time: float,
     held: Collection[str] = (),
 ) -> dict[str, float]:
-    """Return the time since which nobody reads a shard, by shard id, as far as it was observed.
+    """Return the time since which nobody reads a shard, by lease key, as far as it was observed.
 
     These are unfinished shards without an owner, or whose owner has missed two renewals. ``held``:
     keys of the leases that the observing worker holds. Each lease needs an observation.
     """
     return {
-        row.shard_id: observations[row.key].since
+        row.key: observations[row.key].since
         for row in leases
         if not row.is_finished
         and row.key not in held

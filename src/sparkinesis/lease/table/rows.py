@@ -16,6 +16,7 @@ from typing import Any
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, decode_lease
+from sparkinesis.stream.identifier import StreamIdentifier
 from sparkinesis.stream.position import END_OF_TIME_MS
 
 _SHARD_ID = re.compile(r"(?:.*:)?shardId-[0-9]+", re.DOTALL)
@@ -36,6 +37,11 @@ class BrokenLease:
         """True if the application reads a single stream: the key names no stream."""
         return ":" not in self.key
 
+    @property
+    def shard_id(self) -> str:
+        """The shard of the lease, by its key."""
+        return self.key.rpartition(":")[2]
+
     def __str__(self) -> str:
         return f"{self.key!r} ({self.why})"
 
@@ -52,11 +58,25 @@ class TableScan:
     @property
     def single_stream(self) -> TableScan:
         """The rows without those of an application that reads several streams."""
+        return self.of(None)
+
+    @property
+    def several_streams(self) -> TableScan:
+        """The rows without those of an application that reads a single stream."""
         return TableScan(
-            tuple(one for one in self.leases if one.stream is None),
-            tuple(one for one in self.broken if one.is_single_stream),
+            tuple(one for one in self.leases if one.stream is not None),
+            tuple(one for one in self.broken if not one.is_single_stream),
             self.has_entities,
         )
+
+    def of(self, stream: StreamIdentifier | None) -> TableScan:
+        """Return the rows of one of several streams; None: those that name no stream."""
+        if stream is None:
+            broken = (one for one in self.broken if one.is_single_stream)
+        else:
+            broken = (one for one in self.broken if one.key.startswith(f"{stream}:"))
+        leases = (one for one in self.leases if one.stream == stream)
+        return TableScan(tuple(leases), tuple(broken), self.has_entities)
 
 
 def read_rows(items: Iterable[Mapping[str, Any]]) -> TableScan:

@@ -20,6 +20,7 @@ from sparkinesis.lease.table.provisioning import Patience, ProvisionOptions, pro
 from sparkinesis.lease.table.rows import BrokenLease, TableScan, read_row, read_rows
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
 from sparkinesis.stream.calls.retry import Retry, error_code, is_in_doubt
+from sparkinesis.stream.identifier import StreamIdentifier
 
 _T = TypeVar("_T")
 
@@ -76,13 +77,12 @@ class LeaseTable(TableAddress):
                 return read_rows(items)
             request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
 
-    def single_stream_leases(self, *, consistent: bool = True) -> list[Lease]:
-        """Return the leases of an application that reads a single stream: those that name none.
+    def leases_of(self, stream: StreamIdentifier | None, *, consistent: bool = True) -> list[Lease]:
+        """Return the leases of one of several streams; None: the leases that name no stream.
 
-        Leases that name a stream belong to an application that reads several. As in the KCL, an
-        application of one mode ignores leases of the other. Raises what `leases` raises.
+        Raises what `leases` raises.
         """
-        return self._sound(self.scan(consistent=consistent).single_stream)
+        return self._sound(self.scan(consistent=consistent).of(stream))
 
     def _sound(self, scan: TableScan) -> list[Lease]:
         if scan.broken:

@@ -132,13 +132,34 @@ class StreamClient:
         sent_ms = self._wall_clock_ms()
         answer = self._describe(retry)
         summary = answer["StreamDescriptionSummary"]
-        created: datetime | None = summary.get("StreamCreationTimestamp")
         return StreamSummary(
             summary["RetentionPeriodHours"] * 3_600_000,
             self._service_time(answer, sent_ms),
             summary.get("RecordDistributionStrategy") == "AUTO",
-            0 if created is None else round(created.timestamp() * 1000),
+            _created_ms(summary),
         )
+
+    def list_streams(self, page: int) -> list[tuple[str, int, int]]:
+        """Call ListStreams for all pages of ``page`` streams of the account and region.
+
+        Returns the ARN and creation time (epoch ms; 0: unknown) of each stream that can be read,
+        with the service's clock (epoch ms) at the answer.
+        """
+        request: dict[str, Any] = {"Limit": page}
+        found: list[tuple[str, int, int]] = []
+        while True:
+            sent_ms = self._wall_clock_ms()
+            answer = self.call("ListStreams", lambda c: c.list_streams(**request))  # noqa: B023
+            now_ms = self._service_time(answer, sent_ms)
+            found += [
+                (str(stream["StreamARN"]), _created_ms(stream), now_ms)
+                for stream in answer.get("StreamSummaries", ())
+                if stream.get("StreamStatus") not in {"CREATING", "DELETING"}
+            ]
+            token = answer.get("NextToken")
+            if not token:
+                return found
+            request = {"Limit": page, "NextToken": token}
 
     def list_shards(
         self,
@@ -328,6 +349,12 @@ class StreamClient:
             explained = explain(error, operation, self.address, shard_id, position)
             # `from None`: the text quotes the service, and a second traceback would hide it.
             raise explained from None
+
+
+def _created_ms(summary: Mapping[str, Any]) -> int:
+    """Return a stream's creation time in epoch ms; 0 if the service does not return it."""
+    created: datetime | None = summary.get("StreamCreationTimestamp")
+    return 0 if created is None else round(created.timestamp() * 1000)
 
 
 def _shard(answer: Mapping[str, Any]) -> Shard:

@@ -21,6 +21,24 @@ def shared_summary(client: StreamClient, clock: Callable[[], float]) -> SharedAn
     return SharedAnswer(client.describe, _FRESH_FOR, clock)
 
 
+class AnchoredClock:
+    """The service's time: that of one answer, plus the answer's age. Calls nothing.
+
+    Where a machine was suspended, the age is too short: the time is too early, and so no record is
+    skipped.
+    """
+
+    def __init__(self, service_time_ms: int, at: float, clock: Callable[[], float]) -> None:
+        """``at``: the time of the answer by ``clock``, which is monotonic, in seconds."""
+        self._service_time_ms = service_time_ms
+        self._at = at
+        self._clock = clock
+
+    def __call__(self) -> int:
+        """Return epoch ms."""
+        return self._service_time_ms + round((self._clock() - self._at) * 1000)
+
+
 class ServiceClock:
     """The service's time: that of the last summary, plus the summary's age. For any thread."""
 

@@ -54,8 +54,8 @@ class WorkerHooks:
     """The functions of its worker that a shard consumer calls."""
 
     are_finished: Callable[[Sequence[str]], bool]
-    """Returns True if all these parents are finished, or never had leases. Raises service errors.
-    """
+    """Returns True if the shards of all these lease keys are finished, or never had leases. Raises
+    service errors."""
     create_child_leases: Callable[[HeldLease, Sequence[Shard], ShardEnd], bool]
     """Creates leases for a finished shard's children; False: not yet, call again. Raises service
     errors."""
@@ -78,6 +78,7 @@ class ShardConsumer:
     def __init__(self, held: HeldLease, settings: ConsumerSettings, worker: WorkerHooks) -> None:
         self.held = held
         self.shard_id = held.shard_id
+        self.stream = settings.client.address.name
         self.state = ShardState.WAITING_ON_PARENT_SHARDS
         self.intake = Intake(
             held.shard_id,
@@ -103,7 +104,7 @@ class ShardConsumer:
         self._shard_ended_returned = False
         """True once ``shard_ended`` has returned, and only its automatic checkpoint is left."""
         self._failures = 0
-        self._errors = RepeatedError(settings.failures, held.shard_id)
+        self._errors = RepeatedError(settings.failures, held.key)
         self._tasks: dict[Task, Callable[[], float | None]] = {
             Task.BLOCK_ON_PARENT: self._block_on_parent,
             Task.INITIALIZE: self._initialize,
@@ -228,15 +229,18 @@ class ShardConsumer:
         self._leave()
 
     def _release(self, why: LeaseEnd | None = None) -> None:
-        """Release the lease. Without ``why``: for a shutdown, or to a worker that requested it."""
+        """Release the lease. Without ``why``: for the reason why the consumer was asked to end."""
         if why is None:
-            is_shutdown = self._worker.is_shutting_down()
-            why = LeaseEnd.SHUTDOWN if is_shutdown else LeaseEnd.HANDED_OVER
+            why = LeaseEnd.HANDED_OVER
+            if self._worker.is_shutting_down():
+                why = LeaseEnd.SHUTDOWN
+            elif self._settings.stream is not None and self.held.handoff_to is None:
+                why = LeaseEnd.STREAM_LEFT
         with contextlib.suppress(SparkinesisError):  # the lease's event has the error
             self.held.release(why)
 
     def _block_on_parent(self) -> float | None:
-        parents = self.held.lease.parent_ids
+        parents = self.held.lease.parent_keys
         if not self._options.parents_first or self._worker.are_finished(parents):
             return None
         return self._options.parent_poll_interval
@@ -267,6 +271,7 @@ class ShardConsumer:
                 id=self.shard_id,
                 application=settings.application,
                 stream=settings.client.address.name,
+                stream_id=None if settings.stream is None else str(settings.stream),
                 worker_id=settings.worker_id,
                 checkpoint=lease.checkpoint,
                 pending_checkpoint=lease.pending,

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import threading
 from dataclasses import replace
+from functools import partial
 
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.lease.coordinator import LeaseCoordinator
@@ -14,13 +15,13 @@ from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.shard_syncer import ShardSyncer
 from sparkinesis.worker.lifecycle.consumer import ShardConsumer, WorkerHooks
-from sparkinesis.worker.lifecycle.settings import ConsumerSettings
+from sparkinesis.worker.lifecycle.settings import WorkerSettings
 from sparkinesis.worker.lifecycle.states import ShutdownReason
+from sparkinesis.worker.lifecycle.streams import OpenStream, Streams
 from sparkinesis.worker.lifecycle.worker_state import WorkerState
 from sparkinesis.worker.reporting.failures import describe
 from sparkinesis.worker.reporting.log_context import LogPlace
 from sparkinesis.worker.reporting.progress import WorkerProgress
-from sparkinesis.worker.retrieval.ahead import RetrievalMode
 
 _log = logging.getLogger(__name__)
 
@@ -34,32 +35,23 @@ class ConsumerLoop:
     def __init__(
         self,
         state: WorkerState,
-        settings: ConsumerSettings,
+        settings: WorkerSettings,
         coordinator: LeaseCoordinator,
-        shard_syncer: ShardSyncer,
-        retrieval: RetrievalMode,
+        streams: Streams,
     ) -> None:
         self._state = state
         self._settings = settings
         self._options = settings.options
         self._coordinator = coordinator
-        self._shard_syncer = shard_syncer
-        self._retrieval = retrieval
+        self._streams = streams
         self._progress = WorkerProgress(
             settings.worker_id, settings.clock, settings.tell, state.records_total
         )
         self._log_place = LogPlace(settings.application, settings.worker_id)
         self._reported: dict[str, float] = {}
-        """Start times of the calls that were reported for `processing_time_limit`, by shard."""
-        self._hooks = WorkerHooks(
-            are_finished=coordinator.are_finished,
-            create_child_leases=shard_syncer.create_child_leases,
-            open_retrieval=retrieval.open,
-            place_at=self._place_at,
-            request_shutdown=state.request_shutdown,
-            is_shutting_down=lambda: state.shutdown_requested,
-            fail=state.fail,
-        )
+        """Start times of the calls that were reported for `processing_time_limit`, by lease."""
+        self._is_last: bool | None = None
+        """True if no other worker took the released leases; None until that is known."""
 
     def run(self) -> None:
         limit = self._options.processing_time_limit
@@ -92,16 +84,25 @@ class ConsumerLoop:
                 self._release(lease, LeaseEnd.SHUTDOWN)
             if not lease.is_held():
                 consumer.request(ShutdownReason.LEASE_LOST)
-            elif state.shutdown_requested or lease.handoff_to is not None:
+            elif (
+                state.shutdown_requested
+                or lease.handoff_to is not None
+                or self._streams.get(lease.stream) is None
+            ):
                 consumer.request(ShutdownReason.REQUESTED)
         if state.shutdown_requested:
             for key, lease in held.items():
                 if key not in state.consumers:
                     self._release(lease, LeaseEnd.SHUTDOWN)
             return state.shutdown_forced or not state.consumers
-        for lease in held.values():
-            if lease.shard_id not in state.consumers and lease.is_held():
-                self._start_consumer(lease)
+        for key, lease in held.items():
+            if key in state.consumers or not lease.is_held():
+                continue
+            stream = self._streams.get(lease.stream)
+            if stream is None:
+                self._release(lease, LeaseEnd.STREAM_LEFT)
+            else:
+                self._start_consumer(lease, stream)
         self._check_processing_time()
         return False
 
@@ -118,27 +119,27 @@ class ConsumerLoop:
     def _reap_ended(self) -> None:
         """Remove the consumers whose threads have ended."""
         state = self._state
-        for shard_id, consumer in list(state.consumers.items()):
-            if state.consumer_threads[shard_id].is_alive() and not consumer.is_complete:
+        for key, consumer in list(state.consumers.items()):
+            if state.consumer_threads[key].is_alive() and not consumer.is_complete:
                 continue
             if not consumer.is_complete:
                 _log.error("The consumer thread of %s died without shutting down.", consumer)
                 consumer.intake.close()
                 self._release(consumer.held, LeaseEnd.CONSUMER_DIED)
             with state.changed:
-                del state.consumers[shard_id]
+                del state.consumers[key]
                 state.records_of_ended += consumer.records
                 if consumer.stopped_by is not None:
-                    state.stopped_shards[shard_id] = consumer.stopped_by
-            del state.consumer_threads[shard_id]
-            self._reported.pop(shard_id, None)
+                    state.stopped_shards[key] = consumer.stopped_by
+            del state.consumer_threads[key]
+            self._reported.pop(key, None)
             if consumer.held.lease.is_finished:
                 for other in state.consumers.values():
                     other.wake()  # its children may begin
 
-    def _start_consumer(self, lease: HeldLease) -> None:
+    def _start_consumer(self, lease: HeldLease, stream: OpenStream) -> None:
         state = self._state
-        consumer = ShardConsumer(lease, self._settings, self._hooks)
+        consumer = ShardConsumer(lease, stream.settings, self._hooks(stream))
 
         def consume() -> None:
             try:
@@ -147,15 +148,27 @@ class ConsumerLoop:
                 state.notify()
 
         thread = threading.Thread(
-            target=replace(self._log_place, shard=lease.shard_id).run,
+            target=replace(self._log_place, shard=lease.key).run,
             args=(consume,),
-            name=f"{self._settings.application}-{lease.shard_id}",
+            name=f"{self._settings.application}-{lease.key}",
             daemon=True,
         )
         with state.changed:
-            state.consumers[lease.shard_id] = consumer
-        state.consumer_threads[lease.shard_id] = thread
+            state.consumers[lease.key] = consumer
+        state.consumer_threads[lease.key] = thread
         thread.start()
+
+    def _hooks(self, stream: OpenStream) -> WorkerHooks:
+        state = self._state
+        return WorkerHooks(
+            are_finished=self._coordinator.are_finished,
+            create_child_leases=stream.syncer.create_child_leases,
+            open_retrieval=stream.retrieval.open,
+            place_at=partial(self._place_at, stream.syncer),
+            request_shutdown=state.request_shutdown,
+            is_shutting_down=lambda: state.shutdown_requested,
+            fail=state.fail,
+        )
 
     def _check_processing_time(self) -> None:
         """Report each call of ``process_records`` that exceeds the limit, once."""
@@ -163,11 +176,11 @@ class ConsumerLoop:
         if limit is None:
             return
         now = self._settings.clock()
-        for shard_id, consumer in self._state.consumers.items():
+        for key, consumer in self._state.consumers.items():
             since = consumer.processing_since
-            if since is None or now - since <= limit or self._reported.get(shard_id) == since:
+            if since is None or now - since <= limit or self._reported.get(key) == since:
                 continue
-            self._reported[shard_id] = since
+            self._reported[key] = since
             give_up = self._options.give_up_after_limit
             _log.error(
                 "process_records has taken %.1f s on %s; processing_time_limit is %g s%s",
@@ -184,10 +197,12 @@ class ConsumerLoop:
         with contextlib.suppress(SparkinesisError):  # the lease's event has the error
             lease.release(why)
 
-    def _place_at(self, shard_id: str, instant_ms: int) -> ExtendedSequenceNumber | None:
+    def _place_at(
+        self, syncer: ShardSyncer, shard_id: str, instant_ms: int
+    ) -> ExtendedSequenceNumber | None:
         if not self._coordinator.snapshot.may_have_java_readers:
             return None
-        return self._shard_syncer.checkpoint_at(shard_id, instant_ms)
+        return syncer.checkpoint_at(shard_id, instant_ms)
 
     # --- the end
 
@@ -205,7 +220,8 @@ class ConsumerLoop:
         except SparkinesisError as error:
             _log.warning("Declining assigned leases failed; they will expire: %s", error)
         if state.failure is None and not state.shutdown_forced:
-            self._retrieval.finish(self._is_last_worker)
+            for stream in self._streams.all():
+                stream.retrieval.finish(self._is_last_worker)
         self._progress.tell_end(
             was_forced=state.shutdown_forced,
             error=None if state.failure is None else describe(state.failure),
@@ -222,6 +238,11 @@ class ConsumerLoop:
 
     def _is_last_worker(self) -> bool:
         """Wait for other workers to take the released leases; return True if none did."""
+        if self._is_last is None:
+            self._is_last = self._find_no_other_worker()
+        return self._is_last
+
+    def _find_no_other_worker(self) -> bool:
         if not self._wait_while_shutting_down(2 * self._options.taker_interval):
             return False
         try:

@@ -43,13 +43,13 @@ class RepeatedError:
     A later occurrence is one line, with the fingerprint by which the traceback is found.
     """
 
-    def __init__(self, failures: Failures, shard_id: str) -> None:
+    def __init__(self, failures: Failures, lease_key: str) -> None:
         self._failures = failures
-        self._shard_id = shard_id
+        self._key = lease_key
         self._last: str | None = None
 
     def log(self, what: str, error: BaseException) -> None:
-        failure = self._failures.note(self._shard_id, what, error)
+        failure = self._failures.note(self._key, what, error)
         mark = failure.fingerprint
         if failure.count > 1 and mark == self._last:
             _log.warning("%s, again: %s [failure %s]", what, failure.error, mark)
@@ -100,6 +100,7 @@ class Deliverer:
         """The error for which ``on_error`` stops the shard; None otherwise."""
         self.automatic = AutomaticCheckpoints(checkpointer, settings.options, settings.clock)
         self._shard_id = shard_id
+        self._key = settings.lease_key(shard_id)
         self._name = settings.describe_shard(shard_id)
         self._processor = processor
         self._checkpointer = checkpointer
@@ -107,7 +108,7 @@ class Deliverer:
         self._is_ending = is_ending
         self._queue: deque[_Attempt] = deque()
         self._done = checkpointer.last
-        self._errors = RepeatedError(settings.failures, shard_id)
+        self._errors = RepeatedError(settings.failures, self._key)
 
     def __bool__(self) -> bool:
         """True while a batch is left to deliver."""
@@ -244,7 +245,7 @@ class Deliverer:
             # The error of a checkpoint, as expected: not counted as a failure.
             _log.warning("%s: %s", what, describe(error))
             return
-        failure = self._settings.failures.note(self._shard_id, what, error)
+        failure = self._settings.failures.note(self._key, what, error)
         new = error if failure.count == 1 else None
         _log.warning("%s: %s [failure %s]", what, failure.error, failure.fingerprint, exc_info=new)
 

@@ -6,6 +6,8 @@ The loop that runs the shard consumers is in `sparkinesis.worker.lifecycle.consu
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 
 from sparkinesis.errors import (
     DuplicateWorkerIdError,
@@ -13,20 +15,27 @@ from sparkinesis.errors import (
     SparkinesisError,
 )
 from sparkinesis.lease.coordinator import LeaseCoordinator
-from sparkinesis.lease.shard_syncer import ShardSyncer
-from sparkinesis.worker.lifecycle.settings import ConsumerSettings
+from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.rules.leader import leader
+from sparkinesis.stream.identifier import StreamIdentifier
+from sparkinesis.worker.lifecycle.settings import WorkerSettings
 from sparkinesis.worker.lifecycle.states import ShardState
+from sparkinesis.worker.lifecycle.streams import OpenStream, Streams
 from sparkinesis.worker.lifecycle.worker_state import WorkerState
-from sparkinesis.worker.retrieval.closed_shards import ClosedShards
 
 _log = logging.getLogger(__name__)
+
+_TOGETHER = 1.0
+"""Seconds between two rounds of shard syncs of several streams."""
+_LOOK_AGAIN = 1.0
+"""Seconds until the next look while there is no stream to sync, or after an error."""
 
 
 class RenewalLoop:
     """Renews the leases that the worker holds, until the worker has released them."""
 
     def __init__(
-        self, state: WorkerState, settings: ConsumerSettings, coordinator: LeaseCoordinator
+        self, state: WorkerState, settings: WorkerSettings, coordinator: LeaseCoordinator
     ) -> None:
         self._state = state
         self._clock = settings.clock
@@ -60,13 +69,18 @@ class AssignmentLoop:
     """Reads the lease table, and takes leases for this worker, until a shutdown is requested."""
 
     def __init__(
-        self, state: WorkerState, settings: ConsumerSettings, coordinator: LeaseCoordinator
+        self,
+        state: WorkerState,
+        settings: WorkerSettings,
+        coordinator: LeaseCoordinator,
+        streams: Streams,
     ) -> None:
         self._state = state
         self._settings = settings
         self._clock = settings.clock
         self._interval = settings.options.taker_interval
         self._coordinator = coordinator
+        self._streams = streams
 
     def run(self) -> None:
         while not self._state.stop_taking.is_set():
@@ -74,7 +88,9 @@ class AssignmentLoop:
             is_unsettled = False
             try:
                 is_unsettled = self._coordinator.take(
-                    self._state.busy_shards(), self._state.stop_taking.is_set
+                    self._state.busy_leases(),
+                    self._state.stop_taking.is_set,
+                    lambda stream: self._streams.get(stream) is not None,
                 )
                 if self._coordinator.snapshot.leases:
                     self._state.note_table()
@@ -97,7 +113,7 @@ class AssignmentLoop:
         """Wake consumers whose parent shards are finished by the last scan of the lease table."""
         for consumer in self._state.running_consumers().values():
             waits = consumer.state is ShardState.WAITING_ON_PARENT_SHARDS
-            if waits and self._coordinator.seem_finished(consumer.held.lease.parent_ids):
+            if waits and self._coordinator.seem_finished(consumer.held.lease.parent_keys):
                 consumer.wake()
 
     def _duplicate_worker_id(self, lease_keys: tuple[str, ...]) -> DuplicateWorkerIdError:
@@ -111,38 +127,106 @@ class AssignmentLoop:
 
 
 class ShardSyncLoop:
-    """Keeps the leases in step with the stream's shards, until a shutdown is requested."""
+    """Keeps the leases in step with the streams' shards, until a shutdown is requested."""
 
     def __init__(
         self,
         state: WorkerState,
-        settings: ConsumerSettings,
+        settings: WorkerSettings,
         coordinator: LeaseCoordinator,
-        shard_syncer: ShardSyncer,
+        streams: Streams,
     ) -> None:
         self._state = state
-        self._interval = settings.options.cleanup_interval
+        self._settings = settings
         self._coordinator = coordinator
-        self._shard_syncer = shard_syncer
-        self._closed_shards = ClosedShards(settings.client, settings.clock)
+        self._streams = streams
+        self._due: dict[StreamIdentifier | None, float] = {}
+        """The time of each stream's next step; a stream that was opened a moment ago has none."""
 
     def run(self) -> None:
         while not self._state.stop_taking.is_set():
-            pause = self._interval
+            pause = self._settings.options.cleanup_interval
             try:
-                seen = self._coordinator.snapshot
-                pause = self._shard_syncer.step(seen.leases, seen.expired)
-                pause = min(pause, self._closed_shards.look(self._times_at_tip()))
-            except LeaseTableNotFoundError as error:
-                _log.debug("The thread that takes leases reports the missing table: %s", error)
-            except SparkinesisError as error:
-                _log.warning("Shard sync failed and will be retried: %s", error)
+                pause = self._step_all()
             except Exception:  # noqa: BLE001 - or it would never be done again
                 _log.exception("Shard sync failed and will be retried.")
             self._state.stop_taking.wait(pause)
 
-    def _times_at_tip(self) -> dict[str, float]:
-        """Return the shards whose readers are at the tip, and since when (worker's clock)."""
-        consumers = self._state.running_consumers().items()
-        tips = ((shard_id, consumer.intake.time_at_tip.since) for shard_id, consumer in consumers)
-        return {shard_id: since for shard_id, since in tips if since is not None}
+    def _step_all(self) -> float:
+        """Take the steps that are due; return the seconds until the next."""
+        now = self._settings.clock()
+        streams = {stream.id: stream for stream in self._streams.all()}
+        if len(streams) > 1:
+            self._spread(list(streams), now)
+        due = [stream for key, stream in streams.items() if self._due.get(key, now) <= now]
+        seen = self._coordinator.snapshot
+        leads = leader(seen.leases, seen.expired) in {None, self._settings.worker_id}
+        leases: dict[StreamIdentifier | None, list[Lease]] = defaultdict(list)
+        for lease in seen.leases if due else ():
+            leases[lease.stream].append(lease)
+        tips = self._times_at_tip() if due else {}
+        for stream in due:
+            if self._state.stop_taking.is_set():
+                break
+            pause = self._step(stream, leases[stream.id], tips.get(stream.id, {}), leads=leads)
+            self._due[stream.id] = self._settings.clock() + pause
+        self._due = {key: at for key, at in self._due.items() if key in streams}
+        soonest = min(self._due.values(), default=now + _LOOK_AGAIN)
+        # Streams whose steps are due at about the same time share a look at the leases.
+        pause = soonest - self._settings.clock()
+        return max(pause, _TOGETHER if len(streams) > 1 else 0.0)
+
+    def _spread(self, streams: Sequence[StreamIdentifier | None], now: float) -> None:
+        """Spread the first steps of new streams over the time between two steps."""
+        new = [stream for stream in streams if stream not in self._due]
+        interval = self._settings.options.cleanup_interval
+        for number, stream in enumerate(new):
+            self._due[stream] = now + interval * number / len(new)
+
+    def _step(
+        self,
+        stream: OpenStream,
+        leases: Sequence[Lease],
+        tips: Mapping[str, float],
+        *,
+        leads: bool,
+    ) -> float:
+        """Sync one stream's shards; return the seconds until the next time."""
+        pause = self._settings.options.cleanup_interval
+        try:
+            pause = stream.syncer.step(leases, leads=leads)
+            pause = min(pause, stream.closed_shards.look(tips))
+        except LeaseTableNotFoundError as error:
+            _log.debug("The thread that takes leases reports the missing table: %s", error)
+        except SparkinesisError as error:
+            _log.warning("Shard sync failed and will be retried: %s", error)
+        except Exception:  # noqa: BLE001 - or no other stream would be synced
+            _log.exception("Shard sync failed and will be retried.")
+        return pause
+
+    def _times_at_tip(self) -> dict[StreamIdentifier | None, dict[str, float]]:
+        """Return the shards whose readers are at the tip, and since when, by stream."""
+        tips: dict[StreamIdentifier | None, dict[str, float]] = defaultdict(dict)
+        for consumer in self._state.running_consumers().values():
+            since = consumer.intake.time_at_tip.since
+            if since is not None:
+                tips[consumer.held.stream][consumer.shard_id] = since
+        return tips
+
+
+class StreamLoop:
+    """Opens and leaves the streams of an application of several, as they come and go."""
+
+    def __init__(self, state: WorkerState, streams: Streams) -> None:
+        self._state = state
+        self._streams = streams
+
+    def run(self) -> None:
+        while not self._state.stop_taking.is_set():
+            pause = _LOOK_AGAIN
+            try:
+                pause = self._streams.look(self._state.stop_taking.wait)
+            except Exception:  # noqa: BLE001 - or no stream would be opened any more
+                _log.exception("Looking at the streams failed and will be retried.")
+            self._state.notify()
+            self._state.stop_taking.wait(pause)

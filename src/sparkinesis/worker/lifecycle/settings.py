@@ -1,4 +1,4 @@
-"""The settings that all shard consumers of a worker share."""
+"""The settings that the threads of a worker share, and those of one stream's shard consumers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sparkinesis.lease.events import Listener, ignore
+from sparkinesis.lease.lease import lease_key
 from sparkinesis.stream.calls.client import StreamClient, StreamSummary
+from sparkinesis.stream.identifier import StreamIdentifier
 from sparkinesis.stream.position import Position
 from sparkinesis.stream.timing import Timing
 from sparkinesis.worker.on_error import OnError
@@ -17,27 +19,16 @@ from sparkinesis.worker.reporting.failures import Failures
 from sparkinesis.worker.retrieval.memory import MemoryBudget
 
 
-@dataclass(frozen=True)
-class ConsumerSettings:
-    """An application's settings, and the facts that its worker found when it started."""
+@dataclass(frozen=True, kw_only=True)
+class WorkerSettings:
+    """An application's settings, and what all streams of its worker share."""
 
     application: str
     worker_id: str
-    client: StreamClient
-    factory: ProcessorFactory
-    on_error: OnError
-    initial: Position
-    """The start of a shard whose lease has no position of its own."""
-    started_ms: int
-    """The service's clock when the worker started (epoch ms)."""
-    service_time_ms: Callable[[], int]
-    """The service's clock now (epoch ms). Raises the errors of `StreamClient`."""
     options: WorkerOptions
     timing: Timing
     rng: random.Random
     """The worker's only random number generator."""
-    describe: Callable[[], StreamSummary] | None = None
-    """Returns the stream's summary, one call for all shards; None: each asks the client."""
     failures: Failures = field(default_factory=Failures)
     tell: Listener = ignore
     """Takes the events of the worker and of its leases."""
@@ -54,6 +45,25 @@ class ConsumerSettings:
         """Draws a number evenly between two."""
         return self.rng.uniform
 
+
+@dataclass(frozen=True, kw_only=True)
+class ConsumerSettings(WorkerSettings):
+    """The settings of the shard consumers of one stream, and the facts found when it was opened."""
+
+    client: StreamClient
+    stream: StreamIdentifier | None = None
+    """One of several streams of the application; None: the application reads only this one."""
+    factory: ProcessorFactory
+    on_error: OnError
+    initial: Position
+    """The start of a shard whose lease has no position of its own."""
+    started_ms: int
+    """The service's clock when the worker opened the stream (epoch ms)."""
+    service_time_ms: Callable[[], int]
+    """The service's clock now (epoch ms). Raises the errors of `StreamClient`."""
+    describe: Callable[[], StreamSummary] | None = None
+    """Returns the stream's summary, one call for all shards; None: each asks the client."""
+
     def summary(self) -> StreamSummary:
         """Return the stream's summary, at most a second old. Raises `StreamClient`'s errors."""
         return (self.describe or self.client.describe)()
@@ -64,6 +74,10 @@ class ConsumerSettings:
         if skip is None:
             return None
         return self.started_ms if skip == 0 else now_ms - round(skip * 1000)
+
+    def lease_key(self, shard_id: str) -> str:
+        """Return the key of a shard's lease, which tells it from the shards of other streams."""
+        return lease_key(self.stream, shard_id)
 
     def describe_shard(self, shard_id: str) -> str:
         """Return the shard's name as logs and errors give it."""

@@ -26,7 +26,7 @@ def report_loss(settings: ConsumerSettings, shard_id: str, text: str) -> None:
     """Log that records of a shard are lost, and count the loss with the worker's failures."""
     _log.warning("%s", text)
     what = f"Records expired before they were read, on {settings.describe_shard(shard_id)}"
-    settings.failures.note(shard_id, what, DataLossError(text))
+    settings.failures.note(settings.lease_key(shard_id), what, DataLossError(text))
 
 
 class StartCheck:

@@ -1,8 +1,8 @@
 """A worker: takes leases, and runs a shard consumer for each lease that it holds.
 
 Four threads, one for each loop: `RenewalLoop`, `AssignmentLoop` and `ShardSyncLoop` of
-`sparkinesis.worker.lifecycle.loops`, and `ConsumerLoop`. Each consumer has two more: one calls its
-record processor, and one fetches ahead.
+`sparkinesis.worker.lifecycle.loops`, and `ConsumerLoop`; with several streams `StreamLoop`, too.
+Each consumer has two more: one calls its record processor, and one fetches ahead.
 """
 
 from __future__ import annotations
@@ -11,45 +11,49 @@ import threading
 
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.events import WorkerStarted
-from sparkinesis.lease.shard_syncer import ShardSyncer
 from sparkinesis.public import public
+from sparkinesis.stream.position import InitialPosition
 from sparkinesis.worker.lifecycle.consumer_loop import ConsumerLoop
-from sparkinesis.worker.lifecycle.loops import AssignmentLoop, RenewalLoop, ShardSyncLoop
-from sparkinesis.worker.lifecycle.settings import ConsumerSettings
+from sparkinesis.worker.lifecycle.loops import (
+    AssignmentLoop,
+    RenewalLoop,
+    ShardSyncLoop,
+    StreamLoop,
+)
+from sparkinesis.worker.lifecycle.settings import WorkerSettings
+from sparkinesis.worker.lifecycle.streams import Streams
 from sparkinesis.worker.lifecycle.worker_state import WorkerState
 from sparkinesis.worker.reporting.log_context import LogPlace
-from sparkinesis.worker.retrieval.ahead import RetrievalMode
-from sparkinesis.worker.status import Failure, ShardStatus
+from sparkinesis.worker.status import Failure, ShardStatus, StreamStatus
 
 
 @public
 class Worker:
-    """Consumes shards of a stream, in threads of its own. Made by `Application.worker`.
+    """Consumes shards of a stream or several, in threads of its own. Made by `Application.worker`.
 
     All methods are for any thread. KCL users know it as ``Scheduler``.
     """
 
     def __init__(
         self,
-        settings: ConsumerSettings,
+        settings: WorkerSettings,
         coordinator: LeaseCoordinator,
-        shard_syncer: ShardSyncer,
-        retrieval: RetrievalMode,
+        streams: Streams,
+        initial: InitialPosition,
     ) -> None:
         self.log_place = LogPlace(settings.application, settings.worker_id)
         """Names the application and the worker in the log lines of the worker's threads."""
         self._settings = settings
         self._coordinator = coordinator
-        self._shard_syncer = shard_syncer
-        self._retrieval = retrieval
+        self._streams = streams
+        self._initial = initial
         self._state = WorkerState(settings)
 
     def start(self) -> Worker:
-        """Check the stream and the lease table, create missing leases, and start the threads.
+        """Check the streams and the lease table, create missing leases, and start the threads.
 
-        With enhanced fan-out, also register the consumer. The leases come first: for an
-        application that begins at the latest record, the leases hold that instant, and a consumer
-        may take a while to become active.
+        With enhanced fan-out, also register the consumer. Of several streams, one that cannot be
+        read now is opened later; see `streams`.
 
         Raises `StreamNotFoundError`, `LeaseTableError`, `AccessDeniedError`, `ServiceError`,
         `LeaseTableUnavailableError`, `ConsumerLimitError` or `DuplicateWorkerIdError` before any
@@ -59,24 +63,24 @@ class Worker:
         if state.loops:
             raise RuntimeError("A worker can be started only once. Make another worker.")
         self._coordinator.require_unique_worker_id(state.stop_taking.wait)
-        self._shard_syncer.sync()
-        self._retrieval.prepare(state.stop_taking.wait)
+        self._streams.begin(state.stop_taking.wait)
         if state.shutdown_requested:
             state.ended.set()
             return self
         renewal = RenewalLoop(state, settings, self._coordinator)
-        assignment = AssignmentLoop(state, settings, self._coordinator)
-        shard_sync = ShardSyncLoop(state, settings, self._coordinator, self._shard_syncer)
-        consumers = ConsumerLoop(
-            state, settings, self._coordinator, self._shard_syncer, self._retrieval
-        )
+        assignment = AssignmentLoop(state, settings, self._coordinator, self._streams)
+        shard_sync = ShardSyncLoop(state, settings, self._coordinator, self._streams)
+        consumers = ConsumerLoop(state, settings, self._coordinator, self._streams)
+        loops = {
+            "renew": renewal.run,
+            "take": assignment.run,
+            "shards": shard_sync.run,
+            "consume": consumers.run,
+        }
+        if self._streams.may_change:
+            loops["streams"] = StreamLoop(state, self._streams).run
         self._tell_start()
-        for name, run in (
-            ("renew", renewal.run),
-            ("take", assignment.run),
-            ("shards", shard_sync.run),
-            ("consume", consumers.run),
-        ):
+        for name, run in loops.items():
             thread = threading.Thread(
                 target=self.log_place.run,
                 args=(run,),
@@ -93,9 +97,9 @@ class Worker:
             WorkerStarted(
                 settings.worker_id,
                 settings.application,
-                str(settings.client.address),
+                str(self._streams),
                 settings.options.retrieval,
-                str(settings.initial),
+                str(self._initial),
                 settings.options.failover_time,
             )
         )
@@ -163,22 +167,31 @@ class Worker:
         return not self._state.shutdown_forced
 
     def status(self) -> list[ShardStatus]:
-        """Return the state of each shard that the worker consumes, in order of shard ids."""
+        """Return the state of each shard that the worker consumes, in order of lease keys."""
         now = self._settings.clock()
         return [
             ShardStatus(
-                shard_id,
+                consumer.shard_id,
                 consumer.state,
                 consumer.millis_behind_latest,
                 None if (since := consumer.processing_since) is None else now - since,
                 consumer.records,
                 consumer.intake.dropped,
+                consumer.stream,
+                key,
             )
-            for shard_id, consumer in sorted(self._state.running_consumers().items())
+            for key, consumer in sorted(self._state.running_consumers().items())
         ]
 
+    def streams(self) -> tuple[StreamStatus, ...]:
+        """Return the state of each stream, in the order of the application; () for a single one.
+
+        A stream that cannot be read is tried again, less and less often; the others are read.
+        """
+        return self._streams.statuses()
+
     def unread_shards(self) -> dict[str, float] | None:
-        """Return the shards that no live worker reads, and for how many seconds, by shard id.
+        """Return the shards that no live worker reads, and for how many seconds, by lease key.
 
         A shard is unread if its lease has no owner, or an owner that has missed two renewals, by
         this worker's last scan of the lease table. The seconds count from the last renewal that

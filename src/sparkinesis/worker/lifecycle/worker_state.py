@@ -9,7 +9,7 @@ import threading
 from sparkinesis.errors import LeaseTableNotFoundError
 from sparkinesis.lease.events import ShutdownBegan
 from sparkinesis.worker.lifecycle.consumer import ShardConsumer
-from sparkinesis.worker.lifecycle.settings import ConsumerSettings
+from sparkinesis.worker.lifecycle.settings import WorkerSettings
 from sparkinesis.worker.reporting.failures import describe
 
 _log = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ class WorkerState:
     Only the thread that starts and reaps consumers changes these.
     """
 
-    def __init__(self, settings: ConsumerSettings) -> None:
+    def __init__(self, settings: WorkerSettings) -> None:
         self.changed = threading.Condition()
         """Guards the consumers; notified by `notify`."""
         self.stop_taking = threading.Event()
@@ -37,9 +37,10 @@ class WorkerState:
         """The error of a lease table that was deleted, until the table is there again."""
         self.loops: list[threading.Thread] = []
         self.consumers: dict[str, ShardConsumer] = {}
+        """By lease key, like the threads."""
         self.consumer_threads: dict[str, threading.Thread] = {}
         self.stopped_shards: dict[str, BaseException] = {}
-        """Shards that ``on_error`` stopped, with the error."""
+        """Lease keys of the shards that ``on_error`` stopped, with the error."""
         self.records_of_ended = 0
         """User records processed by consumers that have ended."""
         self._settings = settings
@@ -121,11 +122,11 @@ class WorkerState:
             return self.records_of_ended + sum(each.records for each in self.consumers.values())
 
     def running_consumers(self) -> dict[str, ShardConsumer]:
-        """Return a copy of the consumers, by shard id."""
+        """Return a copy of the consumers, by lease key."""
         with self.changed:
             return dict(self.consumers)
 
-    def busy_shards(self) -> frozenset[str]:
-        """Return the shards not to take: with a consumer here, or stopped by ``on_error``."""
+    def busy_leases(self) -> frozenset[str]:
+        """Return the leases not to take: with a consumer here, or stopped by ``on_error``."""
         with self.changed:
             return frozenset(self.consumers) | frozenset(self.stopped_shards)

@@ -56,10 +56,17 @@ class EventLog:
         extra = {
             "application": self._application,
             "worker": self._worker_id,
-            "shard": getattr(event, "shard_id", "-"),
+            "shard": _lease_of(event),
             "sparkinesis_event": event,
         }
         _log.log(*line_of(event), extra=extra)
+
+
+def _lease_of(event: Event) -> str:
+    """Return the key of the one lease that the event is about, which names the shard; or "-"."""
+    if isinstance(event, LeaseTaken | LeaseEnded | HandoffRequested):
+        return event.lease
+    return "-"
 
 
 class Line(NamedTuple):
@@ -105,16 +112,14 @@ def _text(event: Event) -> str:
     if isinstance(event, WorkerEnded):
         return _worker_ended(event)
     if isinstance(event, LeaseTaken):
-        return f"Took {event.shard_id}{_origin(event)}; its checkpoint is {event.checkpoint}"
+        return f"Took {event.lease}{_origin(event)}; its checkpoint is {event.checkpoint}"
     if isinstance(event, LeaseEnded):
         return _lease_ended(event)
     if isinstance(event, HandoffRequested):
-        return (
-            f"Requested {event.shard_id} from worker {event.owner}, which has more than its share"
-        )
+        return f"Requested {event.lease} from worker {event.owner}, which has more than its share"
     if isinstance(event, OwnerSilent):
         return (
-            f"Worker {event.owner} has not renewed {_list(event.shard_ids)} for "
+            f"Worker {event.owner} has not renewed {_list(event.leases)} for "
             f"{event.silent_for:.1f} s: it has died or cannot write to the lease table, and other "
             "workers take its shards"
         )
@@ -157,16 +162,16 @@ def _lease_ended(event: LeaseEnded) -> str:
     if why is None:
         error = f". The last renewal failed: {event.error}" if event.error is not None else ""
         return (
-            f"Lost {event.shard_id} {held}: {event.detail}; {end}, and records after it are "
+            f"Lost {event.lease} {held}: {event.detail}; {end}, and records after it are "
             f"processed again{error}"
         )
     if event.error is not None:
         return (
-            f"Gave up {event.shard_id} {held}: {why}; {end}. Its lease could not be released, and "
+            f"Gave up {event.lease} {held}: {why}; {end}. Its lease could not be released, and "
             f"has to expire before another worker takes it: {event.error}"
         )
     to = "" if event.other_worker is None else f" to worker {event.other_worker}"
-    return f"Released {event.shard_id}{to} {held}: {why}; {end}"
+    return f"Released {event.lease}{to} {held}: {why}; {end}"
 
 
 def _lag(event: WorkerReport) -> str:
@@ -175,9 +180,9 @@ def _lag(event: WorkerReport) -> str:
     return f"{event.millis_behind_latest / 1000:,.1f} s behind ({event.furthest_behind})"
 
 
-def _list(shard_ids: tuple[str, ...]) -> str:
-    more = len(shard_ids) - _SHARDS
-    return ", ".join(shard_ids[:_SHARDS]) + (f" and {more} more" if more > 0 else "")
+def _list(leases: tuple[str, ...]) -> str:
+    more = len(leases) - _SHARDS
+    return ", ".join(leases[:_SHARDS]) + (f" and {more} more" if more > 0 else "")
 
 
 def _count(number: int, what: str) -> str:

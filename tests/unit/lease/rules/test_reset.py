@@ -14,10 +14,11 @@ from sparkinesis.lease.extended_sequence_number import (
     TRIM_HORIZON,
     ExtendedSequenceNumber,
 )
-from sparkinesis.lease.lease import Lease, StreamIdentifier
+from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.lease_start import new_lease
 from sparkinesis.lease.rules.reset import LeaseReset, ShardCheckpoint, plan_reset, retried
 from sparkinesis.stream import position as pos
+from sparkinesis.stream.identifier import StreamIdentifier
 from sparkinesis.stream.position import InitialPosition
 from sparkinesis.stream.routing import MAX_HASH_KEY
 from sparkinesis.stream.shard import Shard

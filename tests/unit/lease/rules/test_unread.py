@@ -29,7 +29,7 @@ def test_shards_without_a_live_owner() -> None:
     rows[0] = replace(rows[0], counter=1)
     seen = observe(seen, rows, 104.0, "me")
     unread = unread_since(rows, seen, 106.0, FAILOVER, {"mine"})
-    assert unread == {"shard-free": 100.0}
+    assert unread == {"free": 100.0}
     unread = unread_since(rows, seen, 106.1, FAILOVER, {"mine"})
-    assert unread == {"shard-free": 100.0, "shard-silent": 100.0, "shard-asked": 100.0}
-    assert "shard-mine" in unread_since(rows, seen, 106.1, FAILOVER)
+    assert unread == {"free": 100.0, "silent": 100.0, "asked": 100.0}
+    assert "mine" in unread_since(rows, seen, 106.1, FAILOVER)

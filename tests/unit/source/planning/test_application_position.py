@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sparkinesis.errors import LeaseTableError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.lease.lease import Lease, StreamIdentifier
+from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.source.offsets import ANY_SHARD, Positions, ranges
 from sparkinesis.source.planning.application_position import leases_of_stream, resume
@@ -21,6 +21,7 @@ from sparkinesis.source.planning.batch_end import (
     plan,
 )
 from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.identifier import StreamIdentifier
 from sparkinesis.stream.position import (
     SHARD_END,
     TRIM_HORIZON,

@@ -1,0 +1,99 @@
+"""Finds what distinguishes streams from others of the same name: their ARNs and creation times."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from sparkinesis.errors import (
+    AccessDeniedError,
+    ServiceError,
+    SparkinesisError,
+)
+from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.identifier import StreamIdentifier
+
+_WORTH_A_LIST = 10
+"""From this many streams of an account on, ListStreams is asked: it answers for all of them."""
+_BETWEEN_DESCRIBES = 0.1
+"""Seconds: an account may call DescribeStreamSummary 20 times a second (API reference), and other
+workers ask, too."""
+_PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class StreamIdentity:
+    """A stream's ARN and identifier, and the time of the answer that told them."""
+
+    arn: str
+    identifier: StreamIdentifier
+    service_time_ms: int
+    """By the service's clock (epoch ms)."""
+    at: float
+    """By the caller's clock."""
+
+
+def identify(
+    addresses: Iterable[StreamAddress],
+    client_of: Callable[[StreamAddress], StreamClient],
+    clock: Callable[[], float],
+    wait: Callable[[float], object],
+) -> dict[StreamAddress, StreamIdentity | SparkinesisError]:
+    """Return the identity of each stream, or the error of the call that asked for it.
+
+    Many streams of one account and region take one ListStreams call for each thousand; otherwise,
+    and for streams of other accounts, each takes one DescribeStreamSummary call.
+    """
+    found: dict[StreamAddress, StreamIdentity | SparkinesisError] = {}
+    by_place: dict[object, list[StreamAddress]] = defaultdict(list)
+    for address in addresses:
+        by_place[address.region, address.endpoint, address.credentials].append(address)
+    for group in by_place.values():
+        listed: Mapping[str, StreamIdentity] = {}
+        if len(group) >= _WORTH_A_LIST:
+            listed = _listed(client_of(group[0]), clock)
+        for address in group:
+            one = listed.get(address.name)
+            if one is not None and address.arn in {None, one.arn}:
+                found[address] = one
+        rest = [address for address in group if address not in found]
+        for number, address in enumerate(rest):
+            if number:
+                wait(_BETWEEN_DESCRIBES)
+            found[address] = _described(client_of(address), clock)
+    return found
+
+
+def _listed(client: StreamClient, clock: Callable[[], float]) -> dict[str, StreamIdentity]:
+    """Return the streams of the client's account and region; none if it may not list them."""
+    try:
+        return {
+            identity.identifier.name: identity
+            for identity in (
+                StreamIdentity(arn, StreamIdentifier.of(arn, created_ms), now_ms, clock())
+                for arn, created_ms, now_ms in client.list_streams(_PAGE)
+                if created_ms
+            )
+        }
+    except (AccessDeniedError, ServiceError):
+        return {}
+
+
+def _described(
+    client: StreamClient, clock: Callable[[], float]
+) -> StreamIdentity | SparkinesisError:
+    try:
+        summary = client.describe()
+    except SparkinesisError as error:
+        return error
+    if not summary.created_ms:
+        return ServiceError(
+            f"DescribeStreamSummary returned no creation time of {client.address}, which the "
+            "leases of several streams are named by. Read this stream with an application of its "
+            "own: Application(stream=...)."
+        )
+    arn = client.stream_arn()
+    identifier = StreamIdentifier.of(arn, summary.created_ms)
+    return StreamIdentity(arn, identifier, summary.service_time_ms, clock())

@@ -1,0 +1,128 @@
+"""Opens streams: makes what a worker needs to read one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+from sparkinesis.lease.shard_syncer import ShardSyncer
+from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.calls.client import StreamClient, StreamSummary
+from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.calls.stream_identity import StreamIdentity
+from sparkinesis.stream.identifier import StreamIdentifier
+from sparkinesis.stream.reading.service_clock import AnchoredClock, ServiceClock, shared_summary
+from sparkinesis.worker.lifecycle.settings import ConsumerSettings, WorkerSettings
+from sparkinesis.worker.lifecycle.streams import OpenStream
+from sparkinesis.worker.options import WorkerOptions
+from sparkinesis.worker.retrieval.ahead import RetrievalMode
+from sparkinesis.worker.retrieval.closed_shards import ClosedShards
+from sparkinesis.worker.retrieval.fan_out import FanOut
+from sparkinesis.worker.retrieval.polling import Polling
+from sparkinesis.worker.stream_config import StreamPlan
+
+_log = logging.getLogger(__name__)
+
+
+class StreamOpener:
+    """Makes the clients and the open streams of one worker."""
+
+    def __init__(
+        self,
+        settings: WorkerSettings,
+        table: LeaseTable,
+        subscription_clock: Callable[[], float] | None = None,
+    ) -> None:
+        self._settings = settings
+        self._table = table
+        self._subscription_clock = subscription_clock or settings.clock
+
+    def client(self, address: StreamAddress) -> StreamClient:
+        """Return a client for a stream. Nothing is called."""
+        timing = self._settings.timing
+        return StreamClient(address, timing.of(Retry(), self._settings.rng), timing.wall_clock_ms)
+
+    def open(
+        self,
+        plan: StreamPlan,
+        client: StreamClient,
+        known: StreamSummary | StreamIdentity,
+    ) -> OpenStream:
+        """Make what reads a stream.
+
+        known: the summary of the application's only stream, or the identity of one of several.
+
+        Calls the service if ``hash_range_filter`` is on and the summary is not known.
+        """
+        shared, timing = self._settings, self._settings.timing
+        summary = known if isinstance(known, StreamSummary) else None
+        options = self._options_for(plan, client, summary)
+        polling = Polling(shared.application, client, options, timing)
+        retrieval: RetrievalMode = polling
+        if options.retrieval == "efo":
+            retrieval = FanOut(
+                shared.application,
+                client,
+                options.fan_out,
+                polling,
+                limits=options.ahead,
+                timing=timing,
+                rng=shared.rng,
+                subscription_clock=self._subscription_clock,
+            )
+        describe = shared_summary(client, timing.clock)
+        stream: StreamIdentifier | None = None
+        service_time_ms: Callable[[], int] = ServiceClock(describe)
+        if isinstance(known, StreamIdentity):
+            stream = known.identifier
+            # An account may describe 20 streams a second, too few if hundreds begin at once.
+            service_time_ms = AnchoredClock(known.service_time_ms, known.at, timing.clock)
+        settings = ConsumerSettings(
+            application=shared.application,
+            worker_id=shared.worker_id,
+            options=options,
+            timing=timing,
+            rng=shared.rng,
+            failures=shared.failures,
+            tell=shared.tell,
+            memory=shared.memory,
+            client=client,
+            stream=stream,
+            factory=plan.factory,
+            on_error=plan.on_error,
+            initial=plan.initial,
+            started_ms=known.service_time_ms,
+            service_time_ms=service_time_ms,
+            describe=describe,
+        )
+        syncer = ShardSyncer(
+            client,
+            self._table,
+            shared.worker_id,
+            initial=plan.initial,
+            settings=options.shard_sync,
+            clock=timing.clock,
+            wait=timing.sleep,
+            stream=stream,
+        )
+        return OpenStream(settings, syncer, retrieval, ClosedShards(client, timing.clock))
+
+    def _options_for(
+        self, plan: StreamPlan, client: StreamClient, summary: StreamSummary | None
+    ) -> WorkerOptions:
+        options = self._settings.options
+        if plan.consumer_arn is not None:
+            options = replace(
+                options, fan_out=replace(options.fan_out, consumer_arn=plan.consumer_arn)
+            )
+        if options.hash_range_filter and (summary or client.describe()).distributes_records:
+            _log.warning(
+                "hash_range_filter is switched off for %s: the stream distributes records itself "
+                "(RecordDistributionStrategy AUTO), so a record's hash key does not determine its "
+                "shard.",
+                client.address,
+            )
+            options = replace(options, hash_range_filter=False)
+        return options

@@ -1,0 +1,99 @@
+"""The streams that a worker reads: one, or several that come and go."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from sparkinesis.lease.rules.table_mode import require_single_stream
+from sparkinesis.lease.shard_syncer import ShardSyncer
+from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.stream.identifier import StreamIdentifier
+from sparkinesis.worker.lifecycle.settings import ConsumerSettings
+from sparkinesis.worker.retrieval.ahead import RetrievalMode
+from sparkinesis.worker.retrieval.closed_shards import ClosedShards
+from sparkinesis.worker.status import StreamStatus
+
+
+@dataclass(frozen=True)
+class OpenStream:
+    """A stream that a worker can read: its leases exist, and its shards can be fetched."""
+
+    settings: ConsumerSettings
+    syncer: ShardSyncer
+    retrieval: RetrievalMode
+    closed_shards: ClosedShards
+
+    @property
+    def id(self) -> StreamIdentifier | None:
+        """One of several streams of the application; None: the application reads only this one."""
+        return self.settings.stream
+
+
+class Streams(Protocol):
+    """The streams of a worker. `begin` and `look` are for one thread; the others are for any."""
+
+    def begin(self, wait: Callable[[float], bool]) -> None:
+        """Open the streams, before the worker takes leases. ``wait``: True ends the wait at once.
+
+        Raises `StreamNotFoundError`, `LeaseTableError`, `AccessDeniedError`, `ServiceError`,
+        `LeaseTableUnavailableError` or `ConsumerLimitError`.
+        """
+
+    @property
+    def may_change(self) -> bool:
+        """True if `look` is to be called."""
+
+    def look(self, wait: Callable[[float], bool]) -> float:
+        """Open streams that are new, and leave those that are gone.
+
+        Returns the seconds until the next look.
+        """
+
+    def get(self, stream: StreamIdentifier | None) -> OpenStream | None:
+        """Return the stream of a lease; None if the worker does not read it, or not yet."""
+
+    def all(self) -> Sequence[OpenStream]:
+        """Return the streams that the worker reads now."""
+
+    def statuses(self) -> tuple[StreamStatus, ...]:
+        """Return the state of each stream of an application of several."""
+
+    def __str__(self) -> str:
+        """Return the streams' names, for log lines."""
+
+
+class OnlyStream:
+    """The stream of an application that reads one. Its leases name no stream."""
+
+    def __init__(self, stream: OpenStream, table: LeaseTable) -> None:
+        self._stream = stream
+        self._table = table
+
+    def begin(self, wait: Callable[[float], bool]) -> None:
+        scan = self._table.scan(consistent=True)
+        require_single_stream(scan, str(self._table))
+        # The leases come first: for an application that begins at the latest record, the leases
+        # hold that instant, and a consumer of enhanced fan-out may take a while to become active.
+        self._stream.syncer.sync(table=scan)
+        self._stream.retrieval.prepare(wait)
+
+    may_change = False
+
+    def look(self, wait: Callable[[float], bool]) -> float:
+        del wait
+        return math.inf
+
+    def get(self, stream: StreamIdentifier | None) -> OpenStream | None:
+        return self._stream if stream is None else None
+
+    def all(self) -> Sequence[OpenStream]:
+        return (self._stream,)
+
+    def statuses(self) -> tuple[StreamStatus, ...]:
+        return ()
+
+    def __str__(self) -> str:
+        return str(self._stream.settings.client.address)

@@ -1,0 +1,141 @@
+"""The streams of an application that reads several, as its user gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+from sparkinesis.errors import OptionError
+from sparkinesis.public import public
+from sparkinesis.stream.address import StreamAddress, stream_address
+from sparkinesis.stream.credentials import CredentialSource
+from sparkinesis.stream.position import InitialPosition, parse_initial_position
+from sparkinesis.worker.on_error import OnError, check_policy
+from sparkinesis.worker.processor import ProcessorFactory, check_factory
+
+InitialPositionOption: TypeAlias = (
+    Literal["latest", "LATEST", "trim_horizon", "TRIM_HORIZON"] | datetime
+)
+
+
+@public
+@dataclass(frozen=True)
+class StreamConfig:
+    """One of several streams of an application; KCL users know it by the same name.
+
+    stream: the stream's name, or its ARN for a stream of another account. All that is None is as
+    the `Application` has it.
+    processor: a record processor for this stream.
+    initial_position: as in `Application`.
+    region: default: that of the ARN, or else the application's.
+    credentials: such as an assumed role for a stream of another account.
+    consumer_arn: with enhanced fan-out, a consumer that is registered already.
+
+    Raises `OptionError` and `ProcessorError`.
+    """
+
+    stream: str
+    processor: ProcessorFactory | None = None
+    initial_position: InitialPositionOption | None = None
+    on_error: OnError | None = None
+    region: str | None = None
+    endpoint: str | None = None
+    credentials: CredentialSource | None = None
+    consumer_arn: str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.stream, str) or not self.stream:
+            raise OptionError(f"stream is {self.stream!r}; it must be a string, and not empty.")
+        if self.processor is not None:
+            check_factory(self.processor)
+        if self.on_error is not None:
+            check_policy(self.on_error)
+        if self.initial_position is not None:
+            initial_position(self.initial_position)
+        if self.credentials is not None and not isinstance(self.credentials, CredentialSource):
+            raise OptionError("credentials must be CredentialSource(...).")
+        stream_address(self.stream, self.region, self.endpoint)
+
+
+Stream: TypeAlias = str | StreamConfig
+"""A stream's name or ARN, or these with settings of its own."""
+
+StreamTracker: TypeAlias = Callable[[], Iterable[Stream]]
+"""Returns the streams to read now. It is asked again every minute."""
+
+
+@public
+@dataclass(frozen=True)
+class FormerStreams:
+    """What becomes of the leases of streams that have left the application.
+
+    A worker stops reading such a stream at once. While its leases stay, a stream that returns is
+    resumed at its checkpoints. The strategies are the KCL's
+    ``FormerStreamsLeasesDeletionStrategy``.
+
+    delete_after: seconds until the leases are deleted, while no worker reads the stream; 0: at
+    once; None: they stay.
+    only: returns the streams whose leases may be deleted, as names or as
+    ``<account>:<stream>:<creation epoch>``; None: those of all former streams.
+    """
+
+    delete_after: float | None = None
+    only: Callable[[], Iterable[str]] | None = None
+
+    def __post_init__(self) -> None:
+        after = self.delete_after
+        if after is not None and (
+            isinstance(after, bool) or not isinstance(after, int | float) or not after >= 0
+        ):
+            raise OptionError(f"delete_after is {after!r}; it takes seconds, 0 or more, or None.")
+        if self.only is not None and not callable(self.only):
+            raise OptionError(f"only is {self.only!r}; it takes a function, or None.")
+
+
+KEEP_FORMER = FormerStreams()
+
+
+@dataclass(frozen=True)
+class StreamPlan:
+    """A stream to read, with all of its settings."""
+
+    address: StreamAddress
+    factory: ProcessorFactory
+    on_error: OnError
+    initial: InitialPosition
+    consumer_arn: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The stream's ARN or name, as the user gave it."""
+        return self.address.arn or self.address.name
+
+
+def initial_position(position: InitialPositionOption) -> InitialPosition:
+    """Return the position. Raises `OptionError`."""
+    try:
+        return parse_initial_position(position)
+    except ValueError as error:
+        given = position.isoformat() if isinstance(position, datetime) else repr(position)
+        raise OptionError(f"initial_position is {given}, {error}.") from None
+
+
+def check_streams(streams: object) -> None:
+    """Raise `OptionError` if ``streams`` can be seen, without a call, not to be a set of streams.
+
+    One stream may be given once, by name or by ARN.
+    """
+    if callable(streams):
+        return
+    if isinstance(streams, str | bytes) or not isinstance(streams, Sequence):
+        raise OptionError(
+            f"streams is {streams!r}; it takes a list of streams (names, ARNs, StreamConfig), or a "
+            "function that returns one. Use stream= for an application that reads one stream."
+        )
+    if not streams:
+        raise OptionError("streams is empty: there would be nothing to read.")
+    for one in streams:
+        if not isinstance(one, str | StreamConfig):
+            raise OptionError(f"streams has {one!r}; it takes names, ARNs and StreamConfig(...).")

@@ -1,0 +1,298 @@
+"""S1: an application of several streams keeps their shards, epochs and positions apart."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sparkinesis import Application, FormerStreams, ProcessorShard, StreamConfig
+from sparkinesis.errors import LeaseTableError, OptionError, StreamNotFoundError
+from sparkinesis.worker.lifecycle import several_streams
+from sparkinesis.worker.lifecycle.worker import Worker
+from tests.journal import PATIENCE, Journal, Journaling
+from tests.streams import put, split
+
+Make = Callable[..., Application]
+Start = Callable[[Application], Worker]
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looks at the streams and retries them often."""
+    monkeypatch.setattr(several_streams, "ASK_EVERY", 0.2)
+    monkeypatch.setattr(several_streams, "_RETRY", (0.2, 0.4))
+    monkeypatch.setattr(several_streams, "_SOON", 0.1)
+
+
+@pytest.fixture
+def streams(kinesis: Any) -> list[str]:
+    """Three streams of one shard each: the ids of their shards are the same."""
+    names = [f"s-{kind}-{uuid.uuid4().hex[:6]}" for kind in ("app", "mobile", "web")]
+    for name in names:
+        kinesis.create_stream(StreamName=name, ShardCount=1)
+    return names
+
+
+def identifier(kinesis: Any, stream: str) -> str:
+    summary = kinesis.describe_stream_summary(StreamName=stream)["StreamDescriptionSummary"]
+    created = int(summary["StreamCreationTimestamp"].timestamp())
+    return f"{summary['StreamARN'].split(':')[4]}:{stream}:{created}"
+
+
+def rows(dynamodb: Any, table: str) -> dict[str, dict[str, Any]]:
+    return {item["leaseKey"]["S"]: item for item in dynamodb.scan(TableName=table)["Items"]}
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+class ByStream(Journaling):
+    """Writes down the stream in place of the shard, and checkpoints each batch."""
+
+    def initialize(self, shard: ProcessorShard) -> None:
+        super().initialize(replace(shard, id=shard.stream))
+
+
+def checkpointing(journal: Journal) -> Callable[[], Journaling]:
+    return lambda: ByStream(journal, on_records=lambda _, checkpointer: checkpointer.checkpoint())
+
+
+def by_stream(journal: Journal) -> dict[str, list[bytes]]:
+    streams = {name for name, call in journal.calls("process_records")}
+    return {name: journal.data(name) for name in streams}
+
+
+def test_shards_of_one_id_are_read_apart_and_resumed_at_their_own_checkpoints(
+    application: Make,
+    start: Start,
+    *,
+    kinesis: Any,
+    dynamodb: Any,
+    streams: list[str],
+    journal: Journal,
+) -> None:
+    app = application(stream=None, streams=streams, processor=checkpointing(journal))
+    for name in streams:
+        put(kinesis, name, [f"{name}-{n}".encode() for n in range(5)], key="k")
+    worker = start(app)
+    journal.wait(lambda: sum(map(len, by_stream(journal).values())) == 15)
+    assert by_stream(journal) == {
+        name: [f"{name}-{n}".encode() for n in range(5)] for name in streams
+    }
+    shard = "shardId-000000000000"
+    keys = {f"{identifier(kinesis, name)}:{shard}": name for name in streams}
+    assert {one.lease for one in worker.status()} == keys.keys()
+    assert {one.stream for one in worker.status()} == set(streams)
+    worker.shutdown(10)
+    found = rows(dynamodb, app.name)
+    assert found.keys() == keys.keys()
+    for key, name in keys.items():
+        assert found[key]["streamName"]["S"] == identifier(kinesis, name)
+        assert found[key]["shardId"]["S"] == shard
+    put(kinesis, streams[1], [b"later"], key="k")
+    start(app)
+    journal.wait_for_data(b"later")
+    assert sum(map(len, by_stream(journal).values())) == 16
+
+
+def test_children_wait_for_the_parents_of_their_own_stream(
+    application: Make,
+    start: Start,
+    *,
+    kinesis: Any,
+    dynamodb: Any,
+    streams: list[str],
+    journal: Journal,
+) -> None:
+    one, other, _ = streams
+    put(kinesis, one, [b"before"], key="k")
+    split(kinesis, one)
+    put(kinesis, one, [b"after"], key="k")
+    put(kinesis, other, [b"other"], key="k")
+    app = application(
+        stream=None,
+        streams=[one, other],
+        options={"parent_poll_interval": 0.2},
+        processor=checkpointing(journal),
+    )
+    start(app)
+    journal.wait_for_data(b"after", b"other")
+    assert by_stream(journal)[one] == [b"before", b"after"]
+    lineage = rows(dynamodb, app.name)
+    parent = lineage[f"{identifier(kinesis, one)}:shardId-000000000000"]
+    assert parent["childShardIds"]["SS"] == ["shardId-000000000001", "shardId-000000000002"]
+    child = lineage[f"{identifier(kinesis, one)}:shardId-000000000001"]
+    assert child["parentShardId"]["SS"] == ["shardId-000000000000"]
+
+
+def test_a_stream_comes_goes_and_returns_at_its_checkpoint(
+    application: Make,
+    start: Start,
+    kinesis: Any,
+    streams: list[str],
+    journal: Journal,
+) -> None:
+    wanted = streams[:1]
+    app = application(stream=None, streams=lambda: list(wanted), processor=checkpointing(journal))
+    worker = start(app)
+    put(kinesis, streams[1], [b"1"], key="k")
+    wanted.append(streams[1])
+    journal.wait_for_data(b"1")
+    wanted.remove(streams[1])
+    eventually(lambda: streams[1] not in {one.stream for one in worker.status()})
+    put(kinesis, streams[1], [b"2"], key="k")
+    put(kinesis, streams[0], [b"other"], key="k")
+    journal.wait_for_data(b"other")
+    wanted.append(streams[1])
+    journal.wait_for_data(b"2")
+    assert by_stream(journal)[streams[1]] == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("after", [None, 0])
+def test_the_leases_of_a_stream_that_has_left_stay_or_go(
+    application: Make,
+    start: Start,
+    *,
+    kinesis: Any,
+    dynamodb: Any,
+    streams: list[str],
+    journal: Journal,
+    after: float | None,
+) -> None:
+    wanted = streams[:2]
+    app = application(
+        stream=None,
+        streams=lambda: list(wanted),
+        former_streams=FormerStreams(delete_after=after),
+        processor=checkpointing(journal),
+    )
+    start(app)
+    left = f"{identifier(kinesis, streams[1])}:shardId-000000000000"
+    journal.wait(lambda: len(journal.calls("initialize")) == 2)
+    wanted.remove(streams[1])
+    eventually(lambda: "leaseOwner" not in rows(dynamodb, app.name).get(left, {}))
+    if after is None:
+        put(kinesis, streams[0], [b"still"], key="k")
+        journal.wait_for_data(b"still")
+        assert left in rows(dynamodb, app.name)
+    else:
+        eventually(lambda: left not in rows(dynamodb, app.name))
+        assert len(rows(dynamodb, app.name)) == 1
+
+
+def test_a_stream_made_anew_has_leases_of_its_own(
+    application: Make,
+    start: Start,
+    *,
+    kinesis: Any,
+    dynamodb: Any,
+    streams: list[str],
+    journal: Journal,
+) -> None:
+    app = application(stream=None, streams=streams[:2], processor=checkpointing(journal))
+    start(app)
+    put(kinesis, streams[0], [b"old"], key="k")
+    journal.wait_for_data(b"old")
+    before = identifier(kinesis, streams[0])
+    kinesis.delete_stream(StreamName=streams[0])
+    time.sleep(1.0)  # the identifier counts whole seconds
+    kinesis.create_stream(StreamName=streams[0], ShardCount=1)
+    put(kinesis, streams[0], [b"new"], key="k")
+    journal.wait_for_data(b"new")
+    after = identifier(kinesis, streams[0])
+    assert before != after
+    found = {key.rpartition(":")[0] for key in rows(dynamodb, app.name)}
+    assert {before, after} <= found
+
+
+def test_a_stream_that_cannot_be_read_stops_none_of_the_others(
+    application: Make,
+    start: Start,
+    kinesis: Any,
+    streams: list[str],
+    journal: Journal,
+) -> None:
+    late = f"s-late-{uuid.uuid4().hex[:6]}"
+    app = application(stream=None, streams=[late, streams[0]], processor=checkpointing(journal))
+    worker = start(app)
+    put(kinesis, streams[0], [b"read"], key="k")
+    journal.wait_for_data(b"read")
+    (missing, fine) = worker.streams()
+    assert missing.problem is not None
+    assert late in missing.problem
+    assert missing.identifier is None
+    assert fine.problem is None
+    kinesis.create_stream(StreamName=late, ShardCount=1)
+    put(kinesis, late, [b"late"], key="k")
+    journal.wait_for_data(b"late")
+    eventually(lambda: all(one.problem is None for one in worker.streams()))
+
+
+def test_no_stream_at_all_is_an_error(application: Make) -> None:
+    app = application(stream=None, streams=["missing-1", "missing-2"])
+    with pytest.raises(StreamNotFoundError, match="missing-1"):
+        app.worker()
+
+
+def test_the_processor_and_the_position_of_a_stream_are_its_own(
+    application: Make, start: Start, kinesis: Any, streams: list[str], journal: Journal
+) -> None:
+    other = Journal()
+    put(kinesis, streams[0], [b"before"], key="k")
+    put(kinesis, streams[1], [b"before"], key="k")
+    latest = StreamConfig(
+        streams[1], processor=lambda: Journaling(other), initial_position="latest"
+    )
+    start(application(stream=None, streams=[streams[0], latest]))
+    put(kinesis, streams[1], [b"after"], key="k")
+    other.wait_for_data(b"after")
+    journal.wait_for_data(b"before")
+    assert other.data() == [b"after"]
+    assert journal.data() == [b"before"]
+    (shard,) = {what.stream_id for _, call, what in other.entries if call == "initialize"}
+    assert shard == identifier(kinesis, streams[1])
+
+
+def test_a_table_of_one_stream_is_not_taken_for_one_of_several_nor_the_reverse(
+    application: Make, start: Start, stream: str, streams: list[str], dynamodb: Any
+) -> None:
+    one, several = application(), application(stream=None, streams=streams)
+    start(one).shutdown(10)
+    before = rows(dynamodb, stream)
+    with pytest.raises(LeaseTableError, match=r"single stream.*Java KCL.*convert-leases"):
+        several.worker().start()
+    assert rows(dynamodb, stream) == before
+    other = f"t-{uuid.uuid4().hex[:6]}"
+    start(application(stream=None, streams=streams, table_name=other)).shutdown(10)
+    before = rows(dynamodb, other)
+    with pytest.raises(LeaseTableError, match=r"several streams.*Java KCL.*convert-leases"):
+        application(table_name=other).worker().start()
+    assert rows(dynamodb, other) == before
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"streams": []}, "nothing to read"),
+        ({"streams": "flights"}, "takes a list"),
+        ({"streams": [7]}, "takes names"),
+        ({"streams": ["a", "a"]}, "twice"),
+        ({"streams": ["a"], "stream": "b"}, "either stream or streams"),
+        ({"streams": ["a"], "processor": None}, "no processor"),
+        ({"stream": "a", "former_streams": FormerStreams(1.0)}, "only with streams"),
+    ],
+)
+def test_bad_streams_are_refused_before_any_call(
+    application: Make, given: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(OptionError, match=text):
+        application(**{"stream": None, **given})
