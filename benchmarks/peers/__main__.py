@@ -19,7 +19,7 @@ from benchmarks.peers.arguments import Arguments, parsed
 from benchmarks.peers.competitors import SPARKINESIS, Competitor, unusable
 from benchmarks.peers.environments import LeftOutError, installed, versions
 from benchmarks.peers.figures import figures
-from benchmarks.peers.report import Report, machine, print_report
+from benchmarks.peers.report import joined, machine, print_report, Report
 from benchmarks.peers.spark import command as spark
 
 MEASURES = {"backlog": backlog.measure, "start": start.measure, "steady": steady.measure}
@@ -65,8 +65,8 @@ def main(arguments: Sequence[str]) -> int:
             "The CPU and the memory of a consumer's processes are read from /proc: Linux."
         )
         return 2
-    if wanted.drawn is not None:
-        report = Report.read(wanted.drawn)
+    if wanted.drawn:
+        report = joined([Report.read(path) for path in wanted.drawn])
     else:
         command = shlex.join(["python", "-m", "benchmarks.peers", *arguments])
         report = Report(command, machine(), wanted.rounds)

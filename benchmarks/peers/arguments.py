@@ -23,8 +23,8 @@ class Arguments:
     json: Path
     plots: Path | None
     page: Path | None
-    drawn: Path | None
-    """The JSON of an earlier run that is shown and drawn, instead of a new run."""
+    drawn: tuple[Path, ...]
+    """The JSON of earlier runs that are shown and drawn, instead of a new run."""
 
 
 def parsed(arguments: Sequence[str]) -> Arguments:
@@ -53,7 +53,13 @@ def parsed(arguments: Sequence[str]) -> Arguments:
         "--page", metavar="FILE", type=Path, help="write the figures into this Markdown page"
     )
     parser.add_argument(
-        "--from", metavar="FILE", dest="drawn", type=Path, help="show the JSON of an earlier run"
+        "--from",
+        metavar="FILE",
+        dest="drawn",
+        type=Path,
+        action="append",
+        default=[],
+        help="show the JSON of an earlier run; of several parts, each with --from",
     )
     found = parser.parse_args(arguments)
     cases = _split(found.only) or CASES
@@ -76,7 +82,7 @@ def parsed(arguments: Sequence[str]) -> Arguments:
         found.json,
         found.plots,
         found.page,
-        found.drawn,
+        tuple(found.drawn),
     )
 
 

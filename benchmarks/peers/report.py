@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,26 @@ class Report:
         ]
         figures = [replace(each, values=tuple(each.values)) for each in figures]
         return cls(**{**found, "figures": figures})
+
+
+def joined(parts: Sequence[Report]) -> Report:
+    """Return one report of runs that measured different cases on one machine.
+
+    Raises `ValueError` for runs on different machines, or of different numbers of rounds.
+    """
+    first = parts[0]
+    for each in parts[1:]:
+        if (each.machine, each.rounds) != (first.machine, first.rounds):
+            raise ValueError("These are runs on different machines, or of different rounds.")
+    versions = {name: found for each in parts for name, found in each.versions.items()}
+    return Report(
+        "\n".join(each.command for each in parts),
+        first.machine,
+        first.rounds,
+        versions,
+        list(dict.fromkeys(reason for each in parts for reason in each.left_out)),
+        [figure for each in parts for figure in each.figures],
+    )
 
 
 def machine() -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.peers.figures import Sample, figures
 from benchmarks.peers.page import BEGIN, END, write
-from benchmarks.peers.report import Report
+from benchmarks.peers.report import Report, joined
 
 SAMPLES = [
     Sample("backlog", "CPU", "s", "sparkinesis", 1.0),
@@ -56,3 +56,15 @@ def test_a_page_without_a_place_is_left_as_it_is(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"other\.md has no place for figures"):
         write(Report("command", "machine", 1), path)
     assert path.read_text() == f"{BEGIN}\n"
+
+
+def test_runs_of_different_cases_are_one_report() -> None:
+    one = Report("one", "machine", 1, {"a": {"a": "1"}}, ["no Java"], figures(SAMPLES[:1]))
+    other = Report("other", "machine", 1, {"b": {"b": "2"}}, ["no Java"], figures(SAMPLES[1:2]))
+    both = joined([one, other])
+    assert both.command == "one\nother"
+    assert both.versions == {"a": {"a": "1"}, "b": {"b": "2"}}
+    assert both.left_out == ["no Java"]
+    assert both.figures == one.figures + other.figures
+    with pytest.raises(ValueError, match="different rounds"):
+        joined([one, Report("other", "machine", 2)])
