@@ -19,7 +19,7 @@ from benchmarks.peers.arguments import Arguments, parsed
 from benchmarks.peers.competitors import SPARKINESIS, Competitor, unusable
 from benchmarks.peers.environments import LeftOutError, installed, versions
 from benchmarks.peers.figures import figures
-from benchmarks.peers.report import joined, machine, print_report, Report
+from benchmarks.peers.report import Report, joined, machine, print_report
 from benchmarks.peers.spark import command as spark
 
 MEASURES = {"backlog": backlog.measure, "start": start.measure, "steady": steady.measure}
