@@ -33,6 +33,7 @@ _RELEASED = {
     LeaseEnd.HANDED_OVER: "another worker requested it",
     LeaseEnd.SHARD_FINISHED: "the shard has ended, and all of its records are processed",
     LeaseEnd.SHUTDOWN: "this worker shuts down",
+    LeaseEnd.STREAM_LEFT: "this worker no longer reads its stream",
     LeaseEnd.STOPPED: "on_error stopped the shard on this worker",
     LeaseEnd.PROCESSING_TIME: "process_records exceeded processing_time_limit",
     LeaseEnd.CONSUMER_DIED: "the thread that read the shard has died",

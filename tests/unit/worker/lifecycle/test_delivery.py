@@ -19,7 +19,8 @@ from sparkinesis.errors import (
 )
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
-from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.lease import Lease, lease_key
+from sparkinesis.stream.identifier import StreamIdentifier
 from sparkinesis.stream.page import Record
 from sparkinesis.worker.batches.batch import RecordBatch, make_batch
 from sparkinesis.worker.checkpointer import Checkpointer
@@ -70,6 +71,11 @@ class Setting:
 
     def uniform(self, low: float, high: float) -> float:
         return high
+
+    stream: StreamIdentifier | None = None
+
+    def lease_key(self, shard_id: str) -> str:
+        return lease_key(self.stream, shard_id)
 
     def describe_shard(self, shard_id: str) -> str:
         return f"shard {shard_id}"

@@ -30,11 +30,11 @@ INFO, WARNING = logging.INFO, logging.WARNING
 
 
 def taken(origin: LeaseOrigin, previous: str | None = None, waited: float | None = None) -> Event:
-    return LeaseTaken("1:s:0:s0", "s0", origin, previous, waited, "7:0")
+    return LeaseTaken("s0", "s0", origin, previous, waited, "7:0")
 
 
 def ended(reason: LeaseEnd, other: str | None = None, error: str | None = None) -> Event:
-    return LeaseEnded("k0", "s0", reason, "DETAIL", other, 61.25, "7:0", error)
+    return LeaseEnded("s0", "s0", reason, "DETAIL", other, 61.25, "7:0", error)
 
 
 LINES: list[tuple[Event, int, str]] = [
@@ -136,6 +136,11 @@ LINES: list[tuple[Event, int, str]] = [
         ),
     ),
     (
+        ended(LeaseEnd.STREAM_LEFT),
+        INFO,
+        ("Released s0 after 61.2 s: this worker no longer reads its stream; its checkpoint is 7:0"),
+    ),
+    (
         ended(LeaseEnd.STOPPED),
         WARNING,
         (
@@ -183,7 +188,7 @@ LINES: list[tuple[Event, int, str]] = [
         ),
     ),
     (
-        HandoffRequested("k0", "s0", "v"),
+        HandoffRequested("s0", "s0", "v"),
         INFO,
         "Requested s0 from worker v, which has more than its share",
     ),
@@ -201,6 +206,51 @@ LINES: list[tuple[Event, int, str]] = [
         "2 of 3 leases could not be renewed now, and will be retried: Slow down.",
     ),
 ]
+
+
+KEY = "1:s:7:s0"
+"""The key of a lease in an application of several streams."""
+
+OF_SEVERAL: list[tuple[Event, str]] = [
+    (
+        LeaseTaken(KEY, "s0", LeaseOrigin.UNOWNED, None, None, "7:0"),
+        "Took 1:s:7:s0, which had no owner; its checkpoint is 7:0",
+    ),
+    (
+        LeaseEnded(KEY, "s0", LeaseEnd.SHUTDOWN, "DETAIL", None, 61.25, "7:0"),
+        "Released 1:s:7:s0 after 61.2 s: this worker shuts down; its checkpoint is 7:0",
+    ),
+    (
+        LeaseEnded(KEY, "s0", LeaseEnd.SHUTDOWN, "DETAIL", None, 61.25, "7:0", "Slow down."),
+        (
+            "Gave up 1:s:7:s0 after 61.2 s: this worker shuts down; its checkpoint is 7:0. Its "
+            "lease could not be released, and has to expire before another worker takes it: Slow "
+            "down."
+        ),
+    ),
+    (
+        LeaseEnded(KEY, "s0", LeaseEnd.EXPIRED, "DETAIL", None, 61.25, "7:0"),
+        (
+            "Lost 1:s:7:s0 after 61.2 s: DETAIL; its checkpoint is 7:0, and records after it are "
+            "processed again"
+        ),
+    ),
+    (
+        HandoffRequested(KEY, "s0", "v"),
+        "Requested 1:s:7:s0 from worker v, which has more than its share",
+    ),
+]
+
+
+@pytest.mark.parametrize(("event", "text"), OF_SEVERAL)
+def test_with_several_streams_a_line_names_the_stream(
+    caplog: pytest.LogCaptureFixture, event: Event, text: str
+) -> None:
+    assert line_of(event).text == text
+    caplog.set_level(logging.INFO)
+    EventLog("app", "w")(event)
+    (line,) = caplog.records
+    assert line.shard == KEY  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(("event", "level", "text"), LINES)

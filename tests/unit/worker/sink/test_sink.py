@@ -458,6 +458,9 @@ class Setting:
     def uniform(self, low: float, high: float) -> float:
         return high
 
+    def lease_key(self, shard_id: str) -> str:
+        return shard_id
+
     def describe_shard(self, shard_id: str) -> str:
         return shard_id
 
