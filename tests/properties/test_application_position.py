@@ -61,6 +61,19 @@ class Application:
         (blob,) = aggregate([("k", None, data) for data in datas])
         return self.put(blob.data)
 
+    @property
+    def identifier(self) -> str:
+        """The stream as it is now, as the keys of the leases of several streams name it."""
+        summary = self.kinesis.describe_stream_summary(StreamName=self.stream)
+        created = summary["StreamDescriptionSummary"]["StreamCreationTimestamp"]
+        return f"123456789012:{self.stream}:{int(created.timestamp())}"
+
+    def make_anew(self) -> None:
+        """Delete the stream, and create another one of its name."""
+        self.kinesis.delete_stream(StreamName=self.stream)
+        self.clock.advance(60_000)
+        self.kinesis.create_stream(StreamName=self.stream, ShardCount=1)
+
     def checkpoint(self, checkpoint: str, sub: int = 0, key: str = SHARD) -> None:
         put_lease(self.dynamodb, self.table, key, checkpoint, sub)
 
@@ -173,7 +186,7 @@ def test_a_table_of_many_pages_is_read_to_its_end(app: Application) -> None:
     app.put(b"a")
     ballast = {"ballast": {"S": "x" * 350_000}}
     keys = [f"123456789012:s{n}:1:{SHARD}" for n in range(8)]
-    for key in [*keys, f"123456789012:{app.stream}:1:{SHARD}"]:
+    for key in [*keys, f"{app.identifier}:{SHARD}"]:
         put_lease(app.dynamodb, app.table, key, "TRIM_HORIZON", attributes=ballast)
     app.server.kinesis.calls.clear()
     assert datas(begun(app.query()).drain()) == [b"a"]
@@ -183,10 +196,138 @@ def test_a_table_of_many_pages_is_read_to_its_end(app: Application) -> None:
 def test_an_application_of_several_streams_is_taken_over_by_one_query(shared: Services) -> None:
     one, two = Application(shared), Application(shared)
     for app, name in ((one, b"one"), (two, b"two")):
-        key = f"123456789012:{app.stream}:1763700000:{SHARD}"
+        key = f"{app.identifier}:{SHARD}"
         put_lease(one.dynamodb, one.table, key, app.put_aggregate(name + b" 0", name + b" 1"), 0)
     running = begun(one.query(streamName=f"{one.stream},{two.stream}"))
     assert sorted(datas(running.drain())) == [b"one 1", b"two 1"]
+
+
+def test_each_stream_begins_at_its_own_checkpoint_though_their_shards_have_one_id(
+    shared: Services,
+) -> None:
+    apps = [Application(shared) for _ in range(3)]
+    table = apps[0].table
+    for number, app in enumerate(apps):
+        record = app.put_aggregate(*(f"{app.stream} {n}".encode() for n in range(4)))
+        put_lease(shared.dynamodb, table, f"{app.identifier}:{SHARD}", record, number)
+    names = ",".join(app.stream for app in apps)
+    running = begun(apps[0].query(streamName=names))
+    rows = [(row["stream"], row["data"]) for batch in running.drain() for row in batch.rows]
+    assert sorted(rows) == sorted(
+        (app.stream, f"{app.stream} {n}".encode())
+        for number, app in enumerate(apps)
+        for n in range(number + 1, 4)
+    )
+
+
+@pytest.mark.parametrize("by", ["streamName", "streamARN"])
+def test_a_stream_of_that_name_in_another_account_is_another_stream(
+    app: Application, by: str
+) -> None:
+    last = app.put(b"done")
+    app.put(b"left")
+    app.checkpoint(last, key=f"{app.identifier}:{SHARD}")
+    foreign = app.identifier.replace("123456789012", "999999999999")
+    app.checkpoint("TRIM_HORIZON", key=f"{foreign}:{SHARD}")
+    arn = f"arn:aws:kinesis:us-east-1:123456789012:stream/{app.stream}"
+    name = {"streamName": app.stream, "streamARN": arn}[by]
+    running = Query(
+        **{by: name},
+        endpoint=app.server.endpoint_url,
+        region="us-east-1",
+        initialPosition=f"application:{app.table}",
+    )
+    assert datas(begun(running).drain()) == [b"left"]
+
+
+def test_leases_of_that_name_in_other_accounts_only_are_none(app: Application) -> None:
+    app.put(b"a")
+    foreign = app.identifier.replace("123456789012", "999999999999")
+    app.checkpoint("TRIM_HORIZON", key=f"{foreign}:{SHARD}")
+    with pytest.raises(LeaseTableError) as caught:
+        app.query().plan()
+    assert (
+        f"holds no lease of stream '{app.stream}' in us-east-1 at {app.server.endpoint_url} "
+        f"(account 123456789012), only of '{app.stream}' of account 999999999999"
+    ) in str(caught.value)
+
+
+def test_leases_of_the_stream_as_it_is_now_count_whatever_other_epochs_the_table_holds(
+    app: Application,
+) -> None:
+    old = app.put(b"of the deleted stream")
+    former = app.identifier
+    app.make_anew()
+    last = app.put(b"done")
+    app.put(b"left")
+    app.checkpoint(last, key=f"{app.identifier}:{SHARD}")
+    app.checkpoint(old, key=f"{former}:{SHARD}")
+    name, _, epoch = app.identifier.rpartition(":")
+    later = f"{name}:{int(epoch) + 3600}"
+    app.checkpoint("TRIM_HORIZON", key=f"{later}:{SHARD}")
+    assert datas(begun(app.query()).drain()) == [b"left"]
+
+
+def test_leases_of_a_deleted_stream_are_not_taken_for_the_present_one(
+    app: Application, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its shard has the same id, and the checkpoint would skip what the present stream holds."""
+    app.put(b"of the deleted stream")
+    former = app.identifier
+    app.checkpoint("9" * 56, key=f"{former}:{SHARD}")
+    app.make_anew()
+    app.put(b"first")
+    with pytest.raises(DataLossError) as caught:
+        app.query().plan()
+    text = str(caught.value)
+    assert f"holds leases of {former}, created at" in text
+    assert f"({app.identifier})" in text
+    assert "was deleted and made anew, and the application has no checkpoint in it" in text
+    assert f"that the application had not processed (of {SHARD}) are lost" in text
+    assert "Set the option failOnDataLoss to false to begin with the oldest record" in text
+    running = begun(app.query(failOnDataLoss="false"))
+    running.restart()
+    assert datas(running.drain()) == [b"first"]
+    assert "The query begins with the oldest record of the stream." in caplog.text
+
+
+def test_a_deleted_stream_that_was_finished_is_no_loss(
+    app: Application, caplog: pytest.LogCaptureFixture
+) -> None:
+    app.checkpoint("SHARD_END", key=f"{app.identifier}:{SHARD}")
+    app.make_anew()
+    app.put(b"first")
+    assert datas(begun(app.query()).drain()) == [b"first"]
+    assert "was deleted and made anew" in caplog.text
+    assert "are lost" not in caplog.text
+
+
+def test_leases_of_a_later_stream_are_those_of_another_region(app: Application) -> None:
+    name, _, epoch = app.identifier.rpartition(":")
+    later = f"{name}:{int(epoch) + 3600}"
+    app.checkpoint("TRIM_HORIZON", key=f"{later}:{SHARD}")
+    with pytest.raises(LeaseTableError) as caught:
+        app.query().plan()
+    assert f"holds leases of stream {later}, which was created at" in str(caught.value)
+    assert "in another region. Check the option region" in str(caught.value)
+
+
+def test_one_stream_made_anew_does_not_move_the_others_of_a_query(shared: Services) -> None:
+    one, two = Application(shared), Application(shared)
+    put_lease(one.dynamodb, one.table, f"{one.identifier}:{SHARD}", one.put(b"done"))
+    one.put(b"left")
+    put_lease(one.dynamodb, one.table, f"{two.identifier}:{SHARD}", two.put(b"old"))
+    two.make_anew()
+    two.put(b"new")
+    running = begun(one.query(streamName=f"{one.stream},{two.stream}", failOnDataLoss="false"))
+    assert sorted(datas(running.drain())) == [b"left", b"new"]
+
+
+def test_a_table_of_one_stream_costs_no_call_for_its_creation_time(app: Application) -> None:
+    app.checkpoint(app.put(b"a"))
+    app.server.kinesis.calls.clear()
+    begun(app.query())
+    assert app.server.kinesis.calls.count("DescribeStreamSummary") == 0
 
 
 def test_latest_and_trim_horizon_mean_what_they_mean_to_a_kcl(shared: Services) -> None:

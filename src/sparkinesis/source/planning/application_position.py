@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
 
 from sparkinesis.errors import LeaseTableError
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table.address import TableAddress
 from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.identifier import StreamIdentifier
 from sparkinesis.stream.position import (
     LATEST,
     SHARD_END,
@@ -20,32 +23,41 @@ from sparkinesis.stream.position import (
 from sparkinesis.stream.shard import Lineage
 
 _INSTEAD = "Or set the option initialPosition to trim_horizon, latest or an instant."
+_MOST_NAMED = 10
+"""The most streams or shards to name in a message; a table may have leases of a thousand."""
 
 
 def leases_of_stream(
-    address: StreamAddress, leases: Iterable[Lease], table: TableAddress, *, alone: bool = True
+    address: StreamAddress,
+    leases: Iterable[Lease],
+    table: TableAddress,
+    *,
+    present: StreamIdentifier | None = None,
+    alone: bool = True,
 ) -> dict[str, Lease]:
     """Return the leases of one stream, by shard id. Raises `LeaseTableError` if there are none.
+
+    ``present``: the stream as it is now; None if the service does not tell its creation time, or if
+    no lease names a stream. Leases of a deleted stream of the same name are left out; where the
+    table has no others of that name, nothing is returned: see `former_stream`.
 
     ``alone``: the query reads no other stream. A lease without a stream identifier belongs to an
     application that reads one stream, and does not name it.
     """
-    of_stream = [lease for lease in leases if lease.stream and _is_of(lease, address)]
-    if of_stream:
-        accounts = {lease.stream.account for lease in of_stream if lease.stream}
-        if len(accounts) > 1:
+    leases = list(leases)
+    named = [lease for lease in leases if lease.stream and _is_of(lease.stream, address, present)]
+    if named:
+        identifier = _the_only(named, address, table) if present is None else present
+        own = {lease.shard_id: lease for lease in named if lease.stream == identifier}
+        if not own and _newest(named).creation_epoch > identifier.creation_epoch:
             raise LeaseTableError(
-                f"The {table} holds leases of streams {address.name!r} in the accounts "
-                f"{' and '.join(sorted(accounts))}. Name the stream by its ARN: use the option "
-                "streamARN instead of streamName."
+                f"The {table} holds leases of stream {_newest(named)}, which was created at "
+                f"{_instant(_newest(named))}, and none of {address}, which was created before, at "
+                f"{_instant(identifier)}: the application reads a stream of that name in another "
+                f"region. Check the option region, and the application's name in the option "
+                f"initialPosition. {_INSTEAD}"
             )
-        # The table may still hold leases of a deleted stream of the same name.
-        newest = max(lease.stream.creation_epoch for lease in of_stream if lease.stream)
-        return {
-            lease.shard_id: lease
-            for lease in of_stream
-            if lease.stream and lease.stream.creation_epoch == newest
-        }
+        return own
     plain = {lease.shard_id: lease for lease in leases if lease.stream is None}
     if plain and not alone:
         raise LeaseTableError(
@@ -55,16 +67,50 @@ def leases_of_stream(
         )
     if plain:
         return plain
-    others = sorted({lease.stream.name for lease in leases if lease.stream})
+    others = {lease.stream for lease in leases if lease.stream}
     if others:
         raise LeaseTableError(
-            f"The {table} holds no lease of {address}, only of {', '.join(map(repr, others))}. "
+            f"The {table} holds no lease of {_told(address, present)}, only of "
+            f"{_list(others, address)}. "
             f"Check the name of the application in the option initialPosition. {_INSTEAD}"
         )
     raise LeaseTableError(
         f"The {table} holds no leases: the application has not started reading yet, or the table "
         f"is not its lease table. Check its name in the option initialPosition. {_INSTEAD}"
     )
+
+
+@dataclass(frozen=True, slots=True)
+class FormerStream:
+    """A deleted stream whose leases are the only ones of its name in a table."""
+
+    text: str
+    """What happened, for an error or a warning."""
+    has_unread: bool
+    """True if a shard of the deleted stream was not finished: its unread records are lost."""
+
+
+def former_stream(
+    address: StreamAddress, leases: Iterable[Lease], table: TableAddress, present: StreamIdentifier
+) -> FormerStream:
+    """Return what is known of a stream that was deleted and made anew, where no lease is newer.
+
+    ``present``: the stream as it is now. It has no checkpoints, whatever the ids of its shards are.
+    """
+    named = [lease for lease in leases if lease.stream and _is_of(lease.stream, address, present)]
+    newest = _newest(named)
+    unread = sorted(one.shard_id for one in named if one.stream == newest and not one.is_finished)
+    text = (
+        f"{address} was created at {_instant(present)} ({present}). The {table} holds leases of "
+        f"{newest}, created at {_instant(newest)}, and none of the present stream: it was deleted "
+        "and made anew, and the application has no checkpoint in it."
+    )
+    if unread:
+        text += (
+            f" The records of the deleted stream that the application had not processed (of "
+            f"{_some(unread)}) are lost."
+        )
+    return FormerStream(text, bool(unread))
 
 
 def resume(
@@ -116,11 +162,66 @@ def resume(
     return {**positions, **dict.fromkeys(never_read, TRIM_HORIZON)}
 
 
-def _is_of(lease: Lease, address: StreamAddress) -> bool:
-    assert lease.stream is not None
-    # arn:aws:kinesis:<region>:<account>:stream/<name>
-    account = address.arn.split(":")[4] if address.arn else lease.stream.account
-    return (lease.stream.name, lease.stream.account) == (address.name, account)
+def _is_of(
+    stream: StreamIdentifier, address: StreamAddress, present: StreamIdentifier | None
+) -> bool:
+    """Return True for a stream of this name and account, whenever it was created."""
+    account = stream.account
+    if present is not None:
+        account = present.account
+    elif address.arn:
+        account = address.arn.split(":")[4]  # arn:aws:kinesis:<region>:<account>:stream/<name>
+    return (stream.name, stream.account) == (address.name, account)
+
+
+def _the_only(
+    leases: Sequence[Lease], address: StreamAddress, table: TableAddress
+) -> StreamIdentifier:
+    """Return the newest stream of a name, whose present creation time is not known."""
+    accounts = sorted({lease.stream.account for lease in leases if lease.stream})
+    if len(accounts) > 1:
+        raise LeaseTableError(
+            f"The {table} holds leases of streams {address.name!r} in the accounts "
+            f"{' and '.join(accounts)}. Name the stream by its ARN: use the option streamARN "
+            "instead of streamName."
+        )
+    return _newest(leases)
+
+
+def _newest(leases: Iterable[Lease]) -> StreamIdentifier:
+    streams = (lease.stream for lease in leases if lease.stream)
+    return max(streams, key=lambda stream: stream.creation_epoch)
+
+
+def _instant(stream: StreamIdentifier) -> str:
+    try:
+        return datetime.fromtimestamp(stream.creation_epoch, timezone.utc).isoformat()
+    except (ValueError, OverflowError, OSError):  # somebody has made up the epoch
+        return f"{stream.creation_epoch} (epoch seconds)"
+
+
+def _told(address: StreamAddress, present: StreamIdentifier | None) -> str:
+    return f"{address}" if present is None else f"{address} (account {present.account})"
+
+
+def _list(streams: Iterable[StreamIdentifier], address: StreamAddress) -> str:
+    """Return the names of streams; with the account for one that has the name of ``address``."""
+    return _some(
+        sorted(
+            {
+                f"{one.name!r} of account {one.account}"
+                if one.name == address.name
+                # The other names tell the streams apart well enough.
+                else repr(one.name)
+                for one in streams
+            }
+        )
+    )
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return f"{', '.join(names[:_MOST_NAMED])}{more}"
 
 
 def _position(lease: Lease, now_ms: int, table: TableAddress) -> Position:

@@ -15,7 +15,12 @@ from sparkinesis.source.offsets import ANY_SHARD, Positions, start_of
 from sparkinesis.source.options.allowance import NO_LIMIT, Allowance
 from sparkinesis.source.options.read_options import StreamReadOptions
 from sparkinesis.source.planning.age_probe import next_record_is_older
-from sparkinesis.source.planning.application_position import leases_of_stream, resume
+from sparkinesis.source.planning.application_position import (
+    FormerStream,
+    former_stream,
+    leases_of_stream,
+    resume,
+)
 from sparkinesis.source.planning.batch_end import (
     Finding,
     Finished,
@@ -30,8 +35,9 @@ from sparkinesis.source.planning.batch_instant import Choice, ReadOn, SampleAt, 
 from sparkinesis.source.planning.shard_prober import FIRST_LIMIT, ShardEnd, ShardProber
 from sparkinesis.source.planning.skip_older_than import skip_older, undecided_shards
 from sparkinesis.source.planning.survey import Survey
-from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.calls.client import StreamClient, StreamSummary
 from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.identifier import StreamIdentifier
 from sparkinesis.stream.position import (
     END_OF_TIME_MS,
     LATEST,
@@ -341,16 +347,40 @@ class StreamPlanner:
             address.credentials,
             is_ours=False,
         )
-        leases = table.leases(STARTUP_RETRY if self._lineage is None else Retry())
+        retry = STARTUP_RETRY if self._lineage is None else Retry()
+        leases = table.leases(retry)
+        present, stream = None, None
+        if any(lease.stream for lease in leases):
+            # A name is not enough: the stream may have been deleted and made anew.
+            stream = self._client.describe(retry)
+            if stream.created_ms:
+                present = StreamIdentifier.of(self._client.stream_arn(), stream.created_ms)
         own = leases_of_stream(
-            address, leases, table, alone=len(self._options.reading.streams) == 1
+            address,
+            leases,
+            table,
+            present=present,
+            alone=len(self._options.reading.streams) == 1,
         )
+        if stream is not None and present is not None and not own:
+            self._report_former(former_stream(address, leases, table, present))
+            return self._whole_stream(stream)
         # Listed after the leases are read, so that every leased shard still kept is listed.
         lineage, now_ms = self._list()
         resumed = resume(own, lineage, now_ms, address=address, table=table)
         if AtTimestamp(now_ms) in resumed.values():
             self._wait_out_the_second()
         return resumed
+
+    def _report_former(self, former: FormerStream) -> None:
+        """Raise `DataLossError` if records of a deleted stream are lost, or log what happened."""
+        if former.has_unread and self._options.reading.fail_on_data_loss:
+            raise DataLossError(
+                f"{former.text} Set the option failOnDataLoss to false to begin with the oldest "
+                "record of the present stream, or set the option initialPosition to trim_horizon, "
+                "latest or an instant."
+            )
+        _log.warning("%s The query begins with the oldest record of the stream.", former.text)
 
     def _skip_older(self, start: Positions, seconds: float) -> Positions:
         lineage, now_ms = self._list()
@@ -449,6 +479,10 @@ class StreamPlanner:
             self._has_identified = True  # the offsets that follow are of the present stream
             return start
         # Positions without a time, such as SHARD_END, are of the deleted stream, too.
+        return self._whole_stream(stream)
+
+    def _whole_stream(self, stream: StreamSummary) -> Positions:
+        """Return the start of all shards of a stream that was deleted and made anew."""
         lineage, now_ms = self._list()
         # TRIM_HORIZON with a time, so that a loss is noticed if the query rests before it goes on.
         # Records that expire within a minute are left out: they may expire before they are read.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +13,11 @@ from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.source.offsets import ANY_SHARD, Positions, ranges
-from sparkinesis.source.planning.application_position import leases_of_stream, resume
+from sparkinesis.source.planning.application_position import (
+    former_stream,
+    leases_of_stream,
+    resume,
+)
 from sparkinesis.source.planning.batch_end import (
     Finding,
     Finished,
@@ -129,6 +135,39 @@ def test_a_stream_created_anew_has_the_newest_leases() -> None:
     anew = StreamIdentifier("123456789012", "flights", 1_700_000_001)
     leases = [lease("a", "2", stream=anew), lease("a", "1", stream=FLIGHTS)]
     assert leases_of_stream(ADDRESS, leases, TABLE) == {"a": leases[0]}
+
+
+def test_a_stream_as_it_is_now_has_the_leases_of_its_own_epoch() -> None:
+    """Where the service tells the creation time, the newest leases may be of another stream."""
+    others = [replace(FLIGHTS, creation_epoch=FLIGHTS.creation_epoch + n) for n in (-1, 1)]
+    leases = [lease("a", str(n), stream=one) for n, one in enumerate([FLIGHTS, *others])]
+    assert leases_of_stream(ADDRESS, leases, TABLE, present=FLIGHTS) == {"a": leases[0]}
+
+
+def test_a_table_with_leases_of_former_streams_only_has_none_of_the_present_one() -> None:
+    older = [replace(FLIGHTS, creation_epoch=FLIGHTS.creation_epoch - n) for n in (20, 10)]
+    leases = [
+        lease("a", "1", stream=older[0]),
+        lease("b", "1", stream=older[1]),
+        lease("c", "SHARD_END", stream=older[1]),
+    ]
+    assert leases_of_stream(ADDRESS, leases, TABLE, present=FLIGHTS) == {}
+    former = former_stream(ADDRESS, leases, TABLE, FLIGHTS)
+    assert former.has_unread
+    assert f"holds leases of {older[1]}, created at 2023-11-14T22:13:10+00:00" in former.text
+    assert "had not processed (of b) are lost" in former.text
+
+
+def test_an_epoch_that_is_no_time_is_told_as_it_is() -> None:
+    made_up = replace(FLIGHTS, creation_epoch=10**17)
+    with pytest.raises(LeaseTableError, match=r"100000000000000000 \(epoch seconds\)"):
+        leases_of_stream(ADDRESS, [lease("a", "1", stream=made_up)], TABLE, present=FLIGHTS)
+
+
+def test_of_a_thousand_streams_some_are_named() -> None:
+    leases = [lease("a", "1", stream=replace(FLIGHTS, name=f"s{n:03}")) for n in range(1000)]
+    with pytest.raises(LeaseTableError, match=r"only of 's000', .*'s009' and 990 more\. Check"):
+        leases_of_stream(ADDRESS, leases, TABLE, present=FLIGHTS)
 
 
 def test_streams_of_one_name_in_two_accounts_are_told_apart_by_the_arn() -> None:
