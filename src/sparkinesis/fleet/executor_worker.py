@@ -40,7 +40,7 @@ from sparkinesis.worker.lifecycle.signals import handling
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.reporting.failures import describe
 from sparkinesis.worker.reporting.log_context import LogPlace, log_to_stderr
-from sparkinesis.worker.status import Failure
+from sparkinesis.worker.status import Failure, StreamStatus
 
 _log = logging.getLogger(__name__)
 
@@ -146,8 +146,10 @@ class ExecutorWorker:
         self._is_leaving = False
         self._reported_counts: dict[str, int] = {}
         """The reported count of each failure, by fingerprint, ..."""
-        self._counts_connection = 0
+        self._connection = 0
         """... on this connection. Reports on earlier connections may be lost."""
+        self._reported_streams: list[tuple[str, str | None, str | None]] | None = []
+        """The streams as reported on that connection; None: they were not."""
 
     def run(self) -> pa.RecordBatch:
         """Run the worker until it ends; return the task's row.
@@ -328,6 +330,7 @@ class ExecutorWorker:
         worker = self._worker
         if worker is None:
             return Report((), 0)
+        self._note_connection()
         return Report(
             tuple(worker.status()),
             worker.records_total(),
@@ -335,12 +338,19 @@ class ExecutorWorker:
             self._new_failures(worker),
             worker.problem,
             longest(worker.unread_shards()),
+            self._new_streams(worker),
         )
 
-    def _new_failures(self, worker: Worker) -> tuple[Failure, ...]:
+    def _note_connection(self) -> None:
+        """Report everything again on a new connection."""
         connection = self._link.connections
-        if connection != self._counts_connection:
-            self._reported_counts, self._counts_connection = {}, connection
+        if connection == self._connection:
+            return
+        if self._connection:
+            self._reported_counts, self._reported_streams = {}, None
+        self._connection = connection
+
+    def _new_failures(self, worker: Worker) -> tuple[Failure, ...]:
         found = tuple(
             failure
             for failure in worker.failures()
@@ -348,6 +358,15 @@ class ExecutorWorker:
         )
         self._reported_counts.update((failure.fingerprint, failure.count) for failure in found)
         return found
+
+    def _new_streams(self, worker: Worker) -> tuple[StreamStatus, ...] | None:
+        streams = worker.streams()
+        # The seconds of a failure go on by themselves.
+        told = [(one.stream, one.identifier, one.problem) for one in streams]
+        if told == self._reported_streams:
+            return None
+        self._reported_streams = told
+        return streams
 
     def _on_signal(self, number: int, _: FrameType | None) -> None:
         self._events.put(_Signal(number))

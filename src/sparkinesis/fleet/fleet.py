@@ -41,8 +41,9 @@ from sparkinesis.fleet.roster import (
     Submit,
 )
 from sparkinesis.fleet.status import FleetState, FleetStatus, WorkerState
+from sparkinesis.fleet.streams import StreamWatch
 from sparkinesis.fleet.unread import ShardWatch
-from sparkinesis.fleet.view import watch
+from sparkinesis.fleet.view import reads, watch
 from sparkinesis.public import public
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.dead_letters.targets import DeadLetterDirectory
@@ -105,7 +106,7 @@ class Fleet:
         self._stream = application.stream_names()
         # Spark's tags may not contain a comma.
         group = (options.job_group or f"sparkinesis {application.name}").replace(",", " ")
-        self._jobs = SparkJobs(spark, group, f"{application.name} on stream {self._stream}")
+        self._jobs = SparkJobs(spark, group, f"{application.name} on {reads(self._stream)}")
         address = self._jobs.driver_address(options)
         identity = DriverIdentity.new()
         spec = WorkerSpec(
@@ -150,10 +151,18 @@ class Fleet:
         atexit.register(self._at_exit)
 
     def _warn_of_local_dead_letters(self) -> None:
-        resort = last_resort(self._application.on_error)
-        target = resort.target if isinstance(resort, DeadLetter) else None
-        if isinstance(target, DeadLetterDirectory) and target.is_local:
-            self._note(notes.local_dead_letters(str(target.path)))
+        application = self._application
+        policies = [application.on_error]
+        if application.streams is not None and not callable(application.streams):
+            policies += [plan.on_error for plan in application.plans()]
+        paths: dict[str, None] = {}
+        for policy in policies:
+            resort = last_resort(policy)
+            target = resort.target if isinstance(resort, DeadLetter) else None
+            if isinstance(target, DeadLetterDirectory) and target.is_local:
+                paths[str(target.path)] = None
+        for path in paths:
+            self._note(notes.local_dead_letters(path))
 
     # --- public methods, for any thread
 
@@ -371,7 +380,9 @@ class Fleet:
                 is_leaving=message.is_leaving,
             )
         elif isinstance(message, Report):
+            before = self._reports.streams
             self._reports, new = self._reports.add_report(worker_id, message, now)
+            self._note_streams(worker_id, before)
             for failure in new:
                 _log.error(
                     "%s, on worker %s: %s\n%s",
@@ -393,6 +404,13 @@ class Fleet:
             )
         elif isinstance(message, Disconnected):
             self._disconnected(worker_id, now)
+
+    def _note_streams(self, worker_id: str, before: StreamWatch) -> None:
+        failing, recovered = self._reports.streams.news(before)
+        if failing:
+            self._note(notes.unreadable(worker_id, failing))
+        if recovered:
+            self._note(notes.readable(recovered), logging.INFO)
 
     def _disconnected(self, worker_id: str, now: float) -> None:
         member = self._roster.members.get(worker_id)

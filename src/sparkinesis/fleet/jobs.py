@@ -16,6 +16,7 @@ from sparkinesis.errors import OptionError, ProcessorError
 from sparkinesis.fleet.executor_worker import RESULT, SparkTask, WorkerSpec, task_function
 from sparkinesis.worker.fleet_options import FleetOptions
 from sparkinesis.worker.reporting.failures import cut
+from sparkinesis.worker.stream_config import StreamConfig
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -187,17 +188,41 @@ def _this_task() -> SparkTask:
 
 
 def check_picklable(spec: WorkerSpec) -> None:
-    """Raise `ProcessorError` if the application cannot be pickled for executors."""
+    """Raise an error if the application cannot be pickled for executors.
+
+    `OptionError` names a function of the streams, `ProcessorError` anything else.
+    """
+    error = _pickling_error(task_function(spec, 0, (), _this_task))
+    if error is None:
+        return
+    application = spec.application
+    streams, only = application.streams, application.former_streams.only
+    for name, function in (("streams", streams), ("only of former_streams", only)):
+        if callable(function) and (mine := _pickling_error(function)) is not None:
+            raise OptionError(
+                f"The function {name} of the application {application.name!r} cannot be sent to "
+                f"executors, where each worker calls it: {mine}. Everything that the function "
+                "refers to is pickled: create connections, locks, files and clients within it."
+            ) from error
+    whose = "its processor"
+    for one in () if streams is None or callable(streams) else streams:
+        if isinstance(one, StreamConfig) and _pickling_error(one) is not None:
+            whose = f"the processor of stream {one.stream!r}"
+    raise ProcessorError(
+        f"The application {application.name!r} cannot be sent to executors: {error}. "
+        f"Everything that {whose} refers to is pickled: create connections, locks, files "
+        "and clients in the processor's initialize(), which runs on executors, once per shard."
+    ) from error
+
+
+def _pickling_error(what: object) -> Exception | None:
     from pyspark import cloudpickle  # noqa: PLC0415
 
     try:
-        cloudpickle.dumps(task_function(spec, 0, (), _this_task))  # type: ignore[no-untyped-call]
-    except Exception as error:
-        raise ProcessorError(
-            f"The application {spec.application.name!r} cannot be sent to executors: {error}. "
-            "Everything that its processor refers to is pickled: create connections, locks, files "
-            "and clients in the processor's initialize(), which runs on executors, once per shard."
-        ) from error
+        cloudpickle.dumps(what)  # type: ignore[no-untyped-call]
+    except Exception as error:  # noqa: BLE001 - a user's class may raise anything
+        return error
+    return None
 
 
 def failure_reason(error: BaseException) -> str:

@@ -7,9 +7,13 @@ from collections.abc import Sequence
 from sparkinesis.fleet.channel.messages import Ended, Hello
 from sparkinesis.fleet.reports import WorkerReports
 from sparkinesis.fleet.roster import Slot
+from sparkinesis.fleet.streams import KnownStream
+from sparkinesis.worker.status import ShardStatus
 
 _SHARDS = 5
 """The most shards that a note lists."""
+_STREAMS = 5
+"""The most streams that a note lists."""
 
 
 def joined(hello: Hello) -> str:
@@ -45,7 +49,7 @@ def lost(reported: WorkerReports, now: float) -> str:
     what = "no shards"
     if reported.shards:
         what = (
-            ", ".join(shard.shard_id for shard in reported.shards[:_SHARDS])
+            ", ".join(_shard(shard) for shard in reported.shards[:_SHARDS])
             + (" and more" if len(reported.shards) > _SHARDS else "")
             + ": other workers resume them once its leases are released or have expired"
         )
@@ -77,3 +81,34 @@ def submitted_again(slots: Sequence[Slot], error: str | None, now: float) -> str
         f"The job of slot{'s' if len(slots) > 1 else ''} {numbers} has ended and is submitted "
         f"again in {pause:.1f} s: {error or 'its workers have shut down'}"
     )
+
+
+def unreadable(worker_id: str, streams: Sequence[KnownStream]) -> str:
+    """Describe streams that have become unreadable."""
+    why = streams[0].problem
+    if len(streams) > 1:
+        why = f"{_names(streams)}. The reason for the first: {why}"
+        what = f"{len(streams)} streams"
+    else:
+        what = f"stream {streams[0].stream}"
+    return (
+        f"Worker {worker_id} cannot read {what} now, and tries again; the other streams are not "
+        f"affected: {why}"
+    )
+
+
+def readable(streams: Sequence[KnownStream]) -> str:
+    """Describe streams that all workers can read again."""
+    return f"All workers can read stream{'s' if len(streams) > 1 else ''} {_names(streams)} now"
+
+
+def _names(streams: Sequence[KnownStream]) -> str:
+    more = len(streams) - _STREAMS
+    listed = ", ".join(one.stream for one in streams[:_STREAMS])
+    return f"{listed} and {more} more" if more > 0 else listed
+
+
+def _shard(shard: ShardStatus) -> str:
+    if shard.lease in {"", shard.shard_id}:
+        return shard.shard_id
+    return f"{shard.shard_id} of {shard.stream}"

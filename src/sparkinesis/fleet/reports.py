@@ -9,9 +9,11 @@ from types import MappingProxyType
 from sparkinesis.fleet.channel.messages import Hello, Report
 from sparkinesis.fleet.roster import Roster
 from sparkinesis.fleet.status import FleetShard, FleetStatus, WorkerState, WorkerStatus
-from sparkinesis.fleet.unread import ShardWatch
+from sparkinesis.fleet.streams import StreamWatch
+from sparkinesis.fleet.unread import ShardWatch, lease_of
 from sparkinesis.worker.reporting.failures import merge
 from sparkinesis.worker.status import Failure, ShardStatus
+from sparkinesis.worker.stream_config import name_streams
 
 NOTES = 20
 """The most notes that are kept."""
@@ -38,14 +40,14 @@ class WorkerReports:
     rate: float = 0.0
     """User records a second."""
     rates: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
-    """User records a second, by shard."""
+    """User records a second, by lease key."""
     failures: Mapping[str, Failure] = field(default_factory=lambda: MappingProxyType({}))
     problem: str | None = None
 
     def add_report(self, report: Report, now: float) -> WorkerReports:
         """Return a copy with another report added."""
         seconds = now - self.at
-        before = {shard.shard_id: shard.records for shard in self.shards}
+        before = {lease_of(shard): shard.records for shard in self.shards}
 
         def rate(old: float, more: int) -> float:
             if seconds <= 0:
@@ -53,11 +55,9 @@ class WorkerReports:
             return (1 - _LATEST) * old + _LATEST * max(0, more) / seconds
 
         rates = {
-            shard.shard_id: rate(
-                self.rates.get(shard.shard_id, 0.0),
-                shard.records - before.get(shard.shard_id, 0),
-            )
+            lease: rate(self.rates.get(lease, 0.0), shard.records - before.get(lease, 0))
             for shard in report.shards
+            for lease in [lease_of(shard)]
         }
         return replace(
             self,
@@ -82,6 +82,7 @@ class FleetReports:
     """The failures of workers that departed earlier."""
     past_records: int = 0
     watch: ShardWatch = field(default_factory=ShardWatch)
+    streams: StreamWatch = field(default_factory=StreamWatch)
     lost: frozenset[str] = frozenset()
     """The ids of the workers that were lost, and have not connected again."""
     past_lost: int = 0
@@ -117,7 +118,8 @@ class FleetReports:
             new = [failure for failure in new if failure.fingerprint not in seen]
         workers = {**self.workers, worker_id: known.add_report(report, now)}
         watch = self.watch.add_report(worker_id, report, now)
-        return replace(self, workers=workers, watch=watch), new
+        streams = self.streams.add_report(worker_id, report.streams, now)
+        return replace(self, workers=workers, watch=watch, streams=streams), new
 
     def retain(self, worker_ids: Iterable[str]) -> FleetReports:
         """Return a copy in which all other workers have departed, but keep their figures."""
@@ -138,6 +140,7 @@ class FleetReports:
             lost=self.lost - gone.keys(),
             past_lost=self.past_lost + len(self.lost & gone.keys()),
             watch=self.watch.forget(leaving),
+            streams=self.streams.forget(leaving),
         )
 
     def add_note(self, text: str) -> FleetReports:
@@ -170,10 +173,13 @@ class FleetReports:
         return [*self.departed.values(), *self.workers.values()]
 
     def status(self, application: str, stream: str, roster: Roster, now: float) -> FleetStatus:
-        """Compute the fleet's status."""
-        workers, shards = [], []
+        """Compute the fleet's status. ``stream``: the names of the streams, as far as known."""
+        workers, read = [], []
         live = self._live(roster, now)
-        unread = self.watch.shards(live, now)
+        unread = tuple(
+            each if each.stream else replace(each, stream=stream)
+            for each in self.watch.shards(live, now)
+        )
         for member in sorted(roster.members.values(), key=lambda m: (m.slot, m.joined)):
             reported = self.workers.get(member.worker_id)
             if reported is None:
@@ -201,14 +207,16 @@ class FleetReports:
                 )
             )
             if is_live:
-                shards += [_shard(reported, shard) for shard in reported.shards]
+                read += [_shard(reported, shard) for shard in reported.shards]
+        shards = tuple(sorted(read, key=lambda shard: (shard.stream, shard.lease)))
+        streams = self.streams.streams(shards, unread, now)
         return FleetStatus(
             application,
-            stream,
+            name_streams([each.stream for each in streams]) if streams else stream,
             roster.state,
             len(roster.slots),
             tuple(workers),
-            tuple(sorted(shards, key=lambda shard: shard.shard_id)),
+            shards,
             self.failures,
             self.notes,
             self.records,
@@ -216,6 +224,7 @@ class FleetReports:
             roster.waiting,
             unread,
             self.past_lost + len(self.lost),
+            streams,
         )
 
 
@@ -226,6 +235,8 @@ def _shard(reported: WorkerReports, shard: ShardStatus) -> FleetShard:
         shard.state,
         shard.millis_behind_latest,
         shard.records,
-        reported.rates.get(shard.shard_id, 0.0),
+        reported.rates.get(lease_of(shard), 0.0),
         shard.processing_for,
+        shard.stream,
+        lease_of(shard),
     )

@@ -75,6 +75,11 @@ class FleetShard:
     records_per_second: float
     processing_for: float | None
     """Seconds since the current call of ``process_records`` began; None between calls."""
+    stream: str = ""
+    """The stream's name."""
+    lease: str = ""
+    """The key of the shard's lease: the shard id or, in an application of several streams,
+    ``<account>:<stream>:<creation epoch>:<shard id>``."""
 
 
 @public
@@ -92,6 +97,38 @@ class UnreadShard:
     millis_behind_latest: int
     """The lag when the shard was last read, and the time since then. If the driver does not know
     when that was, the time counts from the last renewal of the lease that a worker has seen."""
+    stream: str = ""
+    """The stream's name."""
+    lease: str = ""
+    """The key of the shard's lease, as in `FleetShard`."""
+
+
+@public
+@dataclass(frozen=True, slots=True)
+class FleetStream:
+    """One stream of an application of several, over all workers of the fleet.
+
+    A stream that some workers cannot read has a problem; other streams are read meanwhile.
+    """
+
+    stream: str
+    """The stream's name or ARN, as the application gives it."""
+    identifier: str | None
+    """``<account>:<stream>:<creation epoch>``; None as long as no worker knows it."""
+    shards: int = 0
+    """The number of shards that workers read."""
+    unread: int = 0
+    """The number of shards that no live worker reads."""
+    records_per_second: float = 0.0
+    millis_behind_latest: int | None = None
+    """The largest known value of its shards, the unread ones included; None if none is known."""
+    problem: str | None = None
+    """The reason why workers cannot read the stream now, by the worker that has tried for longest;
+    None if all can."""
+    failing_for: float | None = None
+    """Seconds since when that worker has tried in vain; None without a problem."""
+    failing_on: tuple[str, ...] = ()
+    """The ids of the workers that cannot read the stream now."""
 
 
 @public
@@ -101,6 +138,7 @@ class FleetStatus:
 
     application: str
     stream: str
+    """The stream's name; the names of several, or their number."""
     state: FleetState
     wanted: int
     """The number of workers that there should be."""
@@ -125,6 +163,9 @@ class FleetStatus:
     lost_workers: int = 0
     """The workers that the driver has lost and not heard of since: `records` lacks what each of
     them processed after its last report."""
+    streams: tuple[FleetStream, ...] = ()
+    """The streams of an application of several, in its order; () for a single one, and until a
+    worker has reported."""
 
     @property
     def records_per_second(self) -> float:

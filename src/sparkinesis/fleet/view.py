@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 
 from rich.console import Console
@@ -12,12 +13,13 @@ from sparkinesis.fleet.status import (
     FleetShard,
     FleetState,
     FleetStatus,
+    FleetStream,
     UnreadShard,
     WorkerState,
     WorkerStatus,
 )
 from sparkinesis.terminal.live import LiveView, can_update, print_line
-from sparkinesis.terminal.view import OwnerRow, ShardRow, View
+from sparkinesis.terminal.view import OwnerRow, ShardRow, View, behind, rate_text
 from sparkinesis.worker.lifecycle.states import ShardState
 from sparkinesis.worker.status import Failure
 
@@ -26,22 +28,42 @@ _SILENCE = 5.0
 _LONG_CALL = 10.0
 """Seconds in one call of a record processor from which on the view mentions it."""
 _MESSAGES = 3
-"""The most failures, and the most notes, that the view shows."""
+"""The most streams of a kind, failures, and notes, that the view shows."""
 _LINE_EVERY = 10
 """Refreshes per printed line, without a terminal."""
 
 
 def fleet_view(status: FleetStatus) -> View:
-    """Convert a status to a view, whose messages are the latest failures, then notes. Pure."""
+    """Convert a status to a view. Pure.
+
+    Its messages are the streams that cannot be read, the latest failures, the totals of the streams
+    that are furthest behind, then notes.
+    """
     failures = map(_failure, reversed(status.failures[-_MESSAGES:]))
+    names = _shard_names(status)
     return View(
-        f"{status.application}, stream {status.stream}",
+        f"{status.application}, {reads(status.stream)}",
         f"{status.state.value}, {_workers(status)}",
         "records/s",
         tuple(map(_owner, status.workers)),
-        (*map(_shard, status.shards), *map(_unread, status.unread)),
-        (*failures, *reversed(status.notes[-_MESSAGES:])),
+        (
+            *(_shard(shard, names) for shard in status.shards),
+            *(_unread(shard, names) for shard in status.unread),
+        ),
+        (
+            *_unreadable(status.streams),
+            *failures,
+            *_totals(status.streams),
+            *reversed(status.notes[-_MESSAGES:]),
+        ),
     )
+
+
+def reads(streams: str) -> str:
+    """Return the streams of a status as a phrase: "stream web", "streams web, app", "9 streams"."""
+    if streams.endswith(" streams"):  # no stream's name has a space
+        return streams
+    return f"streams {streams}" if ", " in streams else f"stream {streams}"
 
 
 def watch(
@@ -103,10 +125,59 @@ def _owner(worker: WorkerStatus) -> OwnerRow:
     )
 
 
-def _shard(shard: FleetShard) -> ShardRow:
+def _shard_names(status: FleetStatus) -> Mapping[str, str]:
+    """Return a name for each shard, by lease key: its id, or with several streams STREAM:ID."""
+    shards: tuple[FleetShard | UnreadShard, ...] = (*status.shards, *status.unread)
+    names = {}
+    for shard in shards:
+        is_of_several = shard.lease not in {"", shard.shard_id}
+        names[_key(shard)] = f"{shard.stream}:{shard.shard_id}" if is_of_several else shard.shard_id
+    # Streams of one name, of two accounts or one made after the other, are told apart by the key.
+    count = Counter(names.values())
+    return {lease: name if count[name] == 1 else lease for lease, name in names.items()}
+
+
+def _key(shard: FleetShard | UnreadShard) -> str:
+    return shard.lease or shard.shard_id
+
+
+def _unreadable(streams: Sequence[FleetStream]) -> Iterator[str]:
+    failing = sorted(
+        (one for one in streams if one.problem is not None),
+        key=lambda one: -(one.failing_for or 0.0),
+    )
+    for one in failing[:_MESSAGES]:
+        workers = f"{len(one.failing_on)} worker{'' if len(one.failing_on) == 1 else 's'}"
+        yield (
+            f"stream {one.stream} cannot be read for {one.failing_for or 0.0:.0f} s, on {workers}: "
+            f"{one.problem}"
+        )
+    if len(failing) > _MESSAGES:
+        yield f"{len(failing) - _MESSAGES} more streams cannot be read"
+
+
+def _totals(streams: Sequence[FleetStream]) -> Iterator[str]:
+    def lag(one: FleetStream) -> int:
+        return -1 if one.millis_behind_latest is None else one.millis_behind_latest
+
+    readable = [one for one in streams if one.shards or one.unread]
+    worst = sorted(readable, key=lag, reverse=True)
+    for one in worst[:_MESSAGES]:
+        unread = f", {one.unread} of them unread" if one.unread else ""
+        shards = one.shards + one.unread
+        yield (
+            f"stream {one.stream}: {shards} shard{'' if shards == 1 else 's'}{unread}, "
+            f"{behind(one.millis_behind_latest)} behind, "
+            f"{rate_text(one.records_per_second)} records/s"
+        )
+    if len(worst) > _MESSAGES:
+        yield f"{len(worst) - _MESSAGES} more streams are less far behind"
+
+
+def _shard(shard: FleetShard, names: Mapping[str, str]) -> ShardRow:
     seconds = shard.processing_for or 0.0
     return ShardRow(
-        shard.shard_id,
+        names[_key(shard)],
         shard.worker_id,
         shard.state.value,
         shard.millis_behind_latest,
@@ -115,10 +186,10 @@ def _shard(shard: FleetShard) -> ShardRow:
     )
 
 
-def _unread(shard: UnreadShard) -> ShardRow:
+def _unread(shard: UnreadShard, names: Mapping[str, str]) -> ShardRow:
     by = shard.last_worker_id
     return ShardRow(
-        shard.shard_id,
+        names[_key(shard)],
         None,
         "unread",
         shard.millis_behind_latest,

@@ -137,6 +137,15 @@ def lease_key(stream: StreamIdentifier | None, shard_id: str) -> str:
     return shard_id if stream is None else f"{stream}:{shard_id}"
 
 
+def parse_lease_key(key: str) -> tuple[StreamIdentifier | None, str]:
+    """Return the stream and the shard id of a lease; None: the application reads a single stream.
+
+    Raises ValueError.
+    """
+    identifier, colon, shard_id = key.rpartition(":")
+    return StreamIdentifier.parse(identifier) if colon else None, shard_id
+
+
 def decode_lease(item: Mapping[str, Any]) -> Lease | None:
     """Read a row, as DynamoDB's API returns it; None for a row that is not a lease.
 
@@ -150,9 +159,8 @@ def decode_lease(item: Mapping[str, Any]) -> Lease | None:
     counter = _number(item, "leaseCounter")
     if key is None or sequence_number is None or counter is None:
         return None
-    identifier, colon, shard_id = key.rpartition(":")
     try:
-        stream = StreamIdentifier.parse(identifier) if colon else None
+        stream, shard_id = parse_lease_key(key)
     except ValueError:
         return None
     checkpoint = ExtendedSequenceNumber(

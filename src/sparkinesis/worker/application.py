@@ -49,16 +49,16 @@ from sparkinesis.worker.stream_config import (
     StreamConfig,
     StreamPlan,
     StreamTracker,
+    check_answer,
     check_streams,
     initial_position,
+    name_streams,
 )
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from sparkinesis.fleet.fleet import Fleet
-
-_MOST_NAMED = 5
 
 _WORKER_ID = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,256}")
 
@@ -194,7 +194,11 @@ class Application:
         """
         if self.streams is None:
             return self._plans([str(self.stream)])
-        return self._plans(self.streams() if callable(self.streams) else self.streams)
+        if not callable(self.streams):
+            return self._plans(self.streams)
+        streams = self.streams()
+        check_answer(streams)
+        return self._plans(streams)
 
     def _plans(self, streams: Iterable[Stream]) -> list[StreamPlan]:
         plans = [self._plan(one) for one in streams]
@@ -237,8 +241,7 @@ class Application:
             return self.address().name
         if callable(self.streams):
             return "several streams"
-        names = [plan.address.name for plan in self._plans(self.streams)]
-        return ", ".join(names) if len(names) <= _MOST_NAMED else f"{len(names)} streams"
+        return name_streams([plan.name for plan in self._plans(self.streams)])
 
     def table(self) -> LeaseTable:
         """Return the lease table. Nothing is called or created."""

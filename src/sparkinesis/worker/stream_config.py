@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,6 +15,9 @@ from sparkinesis.stream.credentials import CredentialSource
 from sparkinesis.stream.position import InitialPosition, parse_initial_position
 from sparkinesis.worker.on_error import OnError, check_policy
 from sparkinesis.worker.processor import ProcessorFactory, check_factory
+from sparkinesis.worker.user_methods import asynchronous
+
+_MOST_NAMED = 5
 
 InitialPositionOption: TypeAlias = (
     Literal["latest", "LATEST", "trim_horizon", "TRIM_HORIZON"] | datetime
@@ -113,6 +117,38 @@ class StreamPlan:
         return self.address.arn or self.address.name
 
 
+def _check_tracker(function: Callable[..., object]) -> None:
+    if asynchronous(function) == "is `async def`":
+        raise OptionError(
+            "The function given as streams is `async def`. Give a plain function that returns the "
+            "streams; where it needs coroutines, let it run them by asyncio.run(...)."
+        )
+    try:
+        inspect.signature(function, follow_wrapped=False).bind()
+    except TypeError as error:
+        raise OptionError(
+            f"The function given as streams cannot be called without arguments: {error}. Give "
+            "functools.partial(...) with all of them."
+        ) from None
+    except ValueError:
+        pass  # written in C, perhaps
+
+
+def check_answer(streams: object) -> None:
+    """Raise `OptionError` if the answer of a function for streams is no collection of them."""
+    if isinstance(streams, str | bytes | StreamConfig) or not isinstance(streams, Iterable):
+        raise OptionError(
+            f"The function given as streams returned {streams!r}; it is to return a list of "
+            "streams (names, ARNs, StreamConfig), even of a single one."
+        )
+
+
+def name_streams(streams: Sequence[str]) -> str:
+    """Return the names of streams, given as names or ARNs, for people; of many, their number."""
+    names = [stream.rpartition("/")[2] for stream in streams]
+    return ", ".join(names) if len(names) <= _MOST_NAMED else f"{len(names)} streams"
+
+
 def initial_position(position: InitialPositionOption) -> InitialPosition:
     """Return the position. Raises `OptionError`."""
     try:
@@ -128,6 +164,7 @@ def check_streams(streams: object) -> None:
     One stream may be given once, by name or by ARN.
     """
     if callable(streams):
+        _check_tracker(streams)
         return
     if isinstance(streams, str | bytes) or not isinstance(streams, Sequence):
         raise OptionError(

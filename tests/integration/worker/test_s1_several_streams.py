@@ -296,3 +296,28 @@ def test_bad_streams_are_refused_before_any_call(
 ) -> None:
     with pytest.raises(OptionError, match=text):
         application(**{"stream": None, **given})
+
+
+async def asynchronous_streams() -> list[str]:
+    return ["a"]
+
+
+@pytest.mark.parametrize(
+    ("streams", "text"),
+    [
+        (asynchronous_streams, "is `async def`.*asyncio.run"),
+        (lambda region: [region], "without arguments: missing.*'region'"),
+    ],
+)
+def test_a_function_that_cannot_be_asked_is_refused_before_any_call(
+    application: Make, streams: Any, text: str
+) -> None:
+    with pytest.raises(OptionError, match=text):
+        application(stream=None, streams=streams)
+
+
+@pytest.mark.parametrize("answer", ["flights", None, StreamConfig("flights"), 7])
+def test_an_answer_that_is_no_list_of_streams_is_an_error(application: Make, answer: Any) -> None:
+    """The letters of a name are names of streams, too."""
+    with pytest.raises(OptionError, match=r"returned .*; it is to return a list"):
+        application(stream=None, streams=lambda: answer).worker()

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -36,6 +37,7 @@ from sparkinesis.fleet.channel.messages import (
 from sparkinesis.fleet.executor_worker import ExecutorWorker, SparkTask, WorkerSpec, task_function
 from sparkinesis.local import LocalServer
 from sparkinesis.worker.application import Application
+from sparkinesis.worker.lifecycle import several_streams
 from sparkinesis.worker.options import WorkerOptions
 from tests.journal import Journal, Journaling
 from tests.streams import put
@@ -229,6 +231,98 @@ def test_a_deleted_lease_table_is_reported(
     assert report.problem == "the lease table was deleted"
     (failure,) = driver.wait_for(Report, lambda report: report.failures).failures
     assert failure.error.startswith("LeaseTableNotFoundError")
+    driver.say(ShutDown(PATIENCE))
+    assert driver.wait_for(Ended) == Ended(True)
+    row.result(PATIENCE)
+
+
+@pytest.fixture
+def two_streams(
+    application: Callable[..., Application], monkeypatch: pytest.MonkeyPatch
+) -> tuple[Application, str]:
+    """An application of a stream of two shards and of a missing stream, whose name it returns."""
+    monkeypatch.setattr(several_streams, "_RETRY", (0.2, 0.4))
+    monkeypatch.setattr(several_streams, "_SOON", 0.1)
+    missing = f"late-{uuid.uuid4().hex[:8]}"
+    streams = [application().name, missing]
+    return application(stream=None, streams=streams), missing
+
+
+def test_streams_are_reported_when_they_change(
+    two_streams: tuple[Application, str], driver: Driver, server: LocalServer
+) -> None:
+    several, missing = two_streams
+    row = run_worker(spec(several, driver))
+    driver.wait_for(Hello)
+    driver.say(Start())
+    first = driver.wait_for(Report, lambda report: report.streams is not None)
+    (fine, late) = first.streams
+    assert (fine.stream, fine.problem) == (several.name, None)
+    assert fine.identifier.split(":")[1] == several.name
+    assert late.stream == missing
+    assert late.problem.startswith("StreamNotFoundError: ")
+    assert late.failing_for is not None
+    report = driver.wait_for(Report, has_all)
+    assert {shard.lease.rpartition(":")[0] for shard in report.shards} == {fine.identifier}
+    beats = [each for each in driver.told if isinstance(each, Report) and each.is_running]
+    assert [each.streams for each in beats if each is not first] == [None] * (len(beats) - 1)
+    driver.forget()
+    driver.control.drop(driver.worker_id)
+    again = driver.wait_for(Report, lambda report: report.streams is not None)
+    assert [one.stream for one in again.streams] == [several.name, missing], "on a new connection"
+    server.client("kinesis").create_stream(StreamName=missing, ShardCount=1)
+    found = driver.wait_for(
+        Report, lambda report: report.streams and report.streams[1].problem is None
+    )
+    assert found.streams[1].identifier.split(":")[1] == missing
+    driver.say(ShutDown(PATIENCE))
+    assert driver.wait_for(Ended) == Ended(True)
+    row.result(PATIENCE)
+
+
+def test_a_worker_of_one_stream_reports_no_streams(
+    application: Callable[..., Application], driver: Driver
+) -> None:
+    row = run_worker(spec(application(), driver))
+    driver.wait_for(Hello)
+    driver.say(Start())
+    driver.wait_for(Report, has_all)
+    driver.say(ShutDown(PATIENCE))
+    driver.wait_for(Ended)
+    row.result(PATIENCE)
+    assert {each.streams for each in driver.told if isinstance(each, Report)} == {None}
+
+
+def test_a_function_of_streams_that_hangs_keeps_no_lease_from_being_renewed(
+    application: Callable[..., Application],
+    driver: Driver,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is asked in other threads than those that renew leases and report."""
+    monkeypatch.setattr(several_streams, "ASK_EVERY", 0.1)
+    name, asked, hangs, is_over = application().name, [], threading.Event(), threading.Event()
+
+    def streams() -> list[str]:
+        asked.append(threading.current_thread().name)
+        if len(asked) > 1:
+            hangs.set()
+            is_over.wait(PATIENCE)
+        return [name]
+
+    several = application(stream=None, streams=streams)
+    row = run_worker(spec(several, driver))
+    driver.wait_for(Hello)
+    assert asked == [], "a worker that waits asks nothing"
+    driver.say(Start())
+    assert hangs.wait(PATIENCE)
+    counters = {lease.key: lease.counter for lease in several.table().leases()}
+    driver.forget()
+    driver.wait_for(Report, lambda report: len(report.shards) == 2)
+    until = time.monotonic() + PATIENCE
+    while any(lease.counter < counters[lease.key] + 2 for lease in several.table().leases()):
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    is_over.set()
     driver.say(ShutDown(PATIENCE))
     assert driver.wait_for(Ended) == Ended(True)
     row.result(PATIENCE)

@@ -23,6 +23,7 @@ from sparkinesis.fleet.channel.control_server import Disconnected
 from sparkinesis.fleet.channel.messages import Ended, Hello, Ping, Report
 from sparkinesis.fleet.fleet import Fleet
 from sparkinesis.fleet.status import FleetState, FleetStatus
+from sparkinesis.fleet.view import fleet_view
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.dead_letters.targets import DeadLetterDirectory
 from sparkinesis.worker.fleet_options import FleetOptions
@@ -30,7 +31,8 @@ from sparkinesis.worker.lifecycle.states import ShardState
 from sparkinesis.worker.on_error import DeadLetter, Retry
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processor import RecordProcessor
-from sparkinesis.worker.status import ShardStatus
+from sparkinesis.worker.status import ShardStatus, StreamStatus
+from sparkinesis.worker.stream_config import FormerStreams, StreamConfig
 from tests.unit.fleet.wire import PATIENCE, listening, port_of
 
 OPTIONS = FleetOptions(heartbeat_interval=0.1, lost_after=0.5, first_backoff=0.1)
@@ -66,7 +68,7 @@ class IdleSpark:
         return self.is_stopped
 
     def setJobGroup(self, group: str, description: str) -> None:
-        pass
+        self.description = description
 
     # the session
 
@@ -128,6 +130,18 @@ def spark() -> Iterator[Any]:
 
 def make(spark: Any, workers: int = 1, options: FleetOptions = OPTIONS, **given: Any) -> Fleet:
     return Fleet(application(**given), spark, workers, options)
+
+
+def make_several(spark: Any, streams: Any, **given: Any) -> Fleet:
+    several = Application(
+        "app",
+        processor=Processor,
+        streams=streams,
+        region="us-east-1",
+        options=WorkerOptions(shutdown_timeout=1.0),
+        **given,
+    )
+    return Fleet(several, spark, 1, OPTIONS)
 
 
 def threads() -> set[str]:
@@ -198,6 +212,18 @@ def test_a_local_directory_for_dead_letters_is_told_where_executors_are_elsewher
     assert (f"The dead-letter directory {path} is a local one" in caplog.text) == is_noted
 
 
+def test_a_local_directory_of_one_of_several_streams_is_told_once(spark: Any) -> None:
+    spark.master = "spark://host:7077"
+    local = DeadLetter(DeadLetterDirectory("/var/dead"))
+    fleet = make_several(
+        spark,
+        ["web", StreamConfig("app", on_error=local), StreamConfig("tv", on_error=local)],
+    )
+    notes = [note for note in fleet.status().notes if "dead-letter directory /var/dead" in note]
+    fleet.shutdown()
+    assert len(notes) == 1
+
+
 def test_a_processor_that_cannot_travel_is_an_error_before_anything_listens(spark: Any) -> None:
     with listening() as listener:
         port = port_of(listener)
@@ -208,6 +234,94 @@ def test_a_processor_that_cannot_travel_is_an_error_before_anything_listens(spar
     assert threads() <= before
     assert not spark.jobs
     make(spark, 1, FleetOptions(port=port, lost_after=5)).shutdown()  # the port is free
+
+
+@pytest.mark.parametrize("name", ["streams", "only of former_streams"])
+def test_a_function_of_streams_that_cannot_travel_is_an_error_before_anything_listens(
+    spark: Any, name: str
+) -> None:
+    lock = threading.Lock()
+
+    def locked() -> list[str]:
+        with lock:
+            return ["web"]
+
+    only = name != "streams"
+    before = threads()
+    with pytest.raises(OptionError, match=f"function {name} of.*'app'.*_thread.lock.*within it"):
+        make_several(
+            spark,
+            ["web"] if only else locked,
+            former_streams=FormerStreams(1.0, locked if only else None),
+        )
+    assert threads() <= before
+    assert not spark.jobs
+
+
+def test_a_streams_own_processor_that_cannot_travel_is_named(spark: Any) -> None:
+    lock = threading.Lock()
+    own = StreamConfig("mobile", processor=lambda: lock and Processor())
+    with pytest.raises(ProcessorError, match=r"the processor of stream 'mobile'.*initialize\(\)"):
+        make_several(spark, ["web", own])
+    assert not spark.jobs
+
+
+def test_a_function_of_streams_is_not_called_by_the_driver(spark: Any) -> None:
+    fleet = make_several(spark, lambda: 1 / 0)
+    assert fleet.status().stream == "several streams"
+    assert fleet.status().streams == ()
+    fleet.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("streams", "what"),
+    [
+        (["web"], "stream web"),
+        (["web", "arn:aws:kinesis:us-east-1:123456789012:stream/app"], "streams web, app"),
+        ([f"s{n}" for n in range(6)], "6 streams"),
+        (lambda: ["web"], "several streams"),
+    ],
+)
+def test_sparks_jobs_name_the_streams(spark: Any, streams: Any, what: str) -> None:
+    fleet = make_several(spark, streams)
+    spark.wait_for_jobs(1)
+    assert spark.description == f"app on {what}"
+    assert fleet_view(fleet.status()).title == f"app, {what}"
+    fleet.shutdown()
+
+
+def test_a_stream_that_cannot_be_read_is_noted_once(
+    spark: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    missing = StreamStatus("mobile", None, "StreamNotFoundError: no mobile", 1.0)
+    found = StreamStatus("mobile", "1:mobile:7")
+    fleet = make_several(spark, ["web", "mobile"])
+    spark.wait_for_jobs(1)
+    for worker in ("v", "w"):
+        hello = Hello(worker, 0, 1, 0, "host", 1, 0, 0, is_running=True)
+        for message in (hello, Report((), 0, True, streams=(missing,)), Report((), 0, True)):
+            fleet._events.put((worker, message))
+    with fleet._changed:
+        assert fleet._changed.wait_for(
+            lambda: [one.failing_on for one in fleet.status().streams] == [("v", "w")], PATIENCE
+        )
+    (mobile,) = fleet.status().streams
+    assert (mobile.stream, mobile.problem) == ("mobile", "StreamNotFoundError: no mobile")
+    assert mobile.failing_for is not None
+    assert mobile.failing_for >= 1.0
+    for worker in ("v", "w"):
+        fleet._events.put((worker, Report((), 0, True, streams=(found,))))
+    fleet.shutdown()
+    noted = [note for note in fleet.status().notes if "mobile" in note]
+    assert noted == [
+        (
+            "Worker v cannot read stream mobile now, and tries again; the other streams are not "
+            "affected: StreamNotFoundError: no mobile"
+        ),
+        "All workers can read stream mobile now",
+    ]
+    logged = [record for record in caplog.records if "mobile" in record.getMessage()]
+    assert [record.levelname for record in logged] == ["WARNING"]
 
 
 def test_a_processor_that_defers_its_work_is_refused_before_anything_is_submitted(

@@ -176,7 +176,7 @@ def test_the_status_tells_of_workers_by_slot_and_of_shards_by_name() -> None:
     assert [w.heard_ago for w in status.workers] == [4.0, 5.0, 5.0]
     shards = [(each.shard_id, each.worker_id) for each in status.shards]
     assert shards == [("s0", "a"), ("s1", "b"), ("s2", "a")]
-    assert status.unread == (UnreadShard("s9", "c", 10**9 + 3000),)
+    assert status.unread == (UnreadShard("s9", "c", 10**9 + 3000, "stream", "s9"),)
     assert status.millis_behind_latest == 10**9 + 3000
     assert status.records == 12
     assert replace(status, unread=()).millis_behind_latest == 900
@@ -205,7 +205,8 @@ def test_the_shards_of_a_killed_worker_age_until_another_reads_them() -> None:
         lags.append(status.millis_behind_latest)
         assert status.lost_workers == 1
     assert lags == [40 + 1000 * (second - 1) for second in range(2, 14)]
-    assert status.unread == (UnreadShard("s0", "a", 12_040),), "b reads the other one"
+    last = UnreadShard("s0", "a", 12_040, "stream", "s0")
+    assert status.unread == (last,), "b reads the other one"
     assert [each.shard_id for each in status.shards] == ["s1", "s2"]
 
 

@@ -29,7 +29,7 @@ def test_what_a_live_worker_lists_is_read_whatever_another_has_seen_in_the_table
 def test_a_shard_that_no_worker_of_the_fleet_has_read_ages_by_the_table() -> None:
     watch = ShardWatch().add_report("a", report(unread={"s": 4.0}), 1.0)
     watch = watch.add_report("b", report(unread={"s": 2.0}), 2.5)
-    assert watch.shards({"a", "b"}, 3.0) == (UnreadShard("s", None, 6_000),)
+    assert watch.shards({"a", "b"}, 3.0) == (UnreadShard("s", None, 6_000, lease="s"),)
     assert watch.shards(set(), 3.0) == (), "only the live ones' looks count"
     watch = watch.add_report("a", report(unread={}), 3.0).add_report("b", report(unread={}), 3.0)
     assert seen(watch, "a", "b", at=3.0) == {}
@@ -45,7 +45,7 @@ def test_a_released_shard_is_the_tables_business() -> None:
 def test_a_shard_that_was_handed_over_is_of_its_last_reader() -> None:
     watch = ShardWatch().add_report("a", report("s"), 1.0).add_report("b", report("s"), 2.0)
     watch = watch.add_report("a", report(), 3.0)
-    assert watch.shards({"a"}, 4.0) == (UnreadShard("s", "b", 2_000),)
+    assert watch.shards({"a"}, 4.0) == (UnreadShard("s", "b", 2_000, lease="s"),)
     watch = watch.add_report("b", report(), 5.0)
     assert seen(watch, "a", at=900.0) == {}, "what a said of it earlier is forgotten"
 

@@ -15,12 +15,13 @@ from sparkinesis.fleet.status import (
     FleetShard,
     FleetState,
     FleetStatus,
+    FleetStream,
     UnreadShard,
     WorkerState,
     WorkerStatus,
 )
 from sparkinesis.fleet.view import fleet_view, watch
-from sparkinesis.terminal.view import OwnerRow, ShardRow
+from sparkinesis.terminal.view import OwnerRow, ShardRow, render
 from sparkinesis.worker.lifecycle.states import ShardState
 from sparkinesis.worker.status import Failure
 
@@ -56,6 +57,28 @@ RUNNING = FleetStatus(
     (failure(1), failure(2, 3), failure(3), failure(4)),
     ("the worker x was lost", "the worker c took its place"),
 )
+
+
+ONE_STREAM = """\
+delays, stream flights  running, 3 of 3 workers
+3 shards (1 processing, 1 initializing, 1 unread)  3 owners  ! 12.3 s behind  25
+
+owner  shards    behind  records/s
+a           1     0.3 s       12.5
+b           0     0.3 s        0.0  starting
+c           1     0.3 s       12.5  leaving, no report for 7 s
+
+shard  owner  state           behind  records/s
+    2  -      unread        ! 12.3 s          -  last read by x
+    0  a      processing       0.3 s       12.5
+    1  c      initializing         -          -  in one call for 42 s
+
+once: ValueError: 4: process_records of shard 4
+once: ValueError: 3: process_records of shard 3
+3 times: ValueError: 2: process_records of shard 2
+the worker c took its place
+"""
+"""As before there were applications of several streams."""
 
 
 def test_a_fleet_that_ends_wants_no_workers() -> None:
@@ -108,6 +131,76 @@ def test_a_fleet() -> None:
     assert (view.rate, view.millis_behind) == (25.0, 300)
 
 
+def several(names: str = "web, app", **given: object) -> FleetStatus:
+    """A fleet of two streams, whose only shards have the same id."""
+    leases = {name: f"1:{name}:17:{FIRST}" for name in ("web", "app")}
+    status = replace(
+        RUNNING,
+        stream=names,
+        failures=(),
+        notes=(),
+        shards=(
+            FleetShard(FIRST, "a", ShardState.PROCESSING, 9, 1, 2.0, None, "web", leases["web"]),
+        ),
+        unread=(UnreadShard(FIRST, None, 700, "app", leases["app"]),),
+        streams=(
+            FleetStream("web", "1:web:17", 1, 0, 2.0, 9),
+            FleetStream("app", "1:app:17", 0, 1, 0.0, 700),
+        ),
+    )
+    return replace(status, **given)  # type: ignore[arg-type]
+
+
+def test_a_fleet_of_several_streams_shows_stream_and_shard() -> None:
+    view = fleet_view(several())
+    assert view.title == "delays, streams web, app"
+    assert [row.shard for row in view.shards] == [f"web:{FIRST}", f"app:{FIRST}"]
+    assert view.messages == (
+        "stream app: 1 shard, 1 of them unread, 0.7 s behind, 0.0 records/s",
+        "stream web: 1 shard, 0.0 s behind, 2.0 records/s",
+    )
+
+
+@pytest.mark.parametrize("streams", ["several streams", "60 streams"])
+def test_a_fleet_of_many_streams_has_their_number_in_its_title(streams: str) -> None:
+    assert fleet_view(several(streams)).title == f"delays, {streams}"
+
+
+def test_shards_of_streams_of_one_name_are_told_apart() -> None:
+    shards = tuple(
+        FleetShard(FIRST, "a", ShardState.PROCESSING, 9, 1, 2.0, None, "web", f"{n}:web:17:{FIRST}")
+        for n in (1, 2)
+    )
+    rows = fleet_view(several(shards=shards)).shards
+    assert [row.shard for row in rows] == [*(s.lease for s in shards), f"app:{FIRST}"]
+
+
+def test_streams_that_cannot_be_read_come_first_and_the_rest_is_counted() -> None:
+    streams = tuple(
+        FleetStream(f"s{n}", None, problem=f"Error: {n}", failing_for=10.0 * n, failing_on=("a",))
+        for n in range(1, 6)
+    )
+    streams += (replace(streams[0], stream="both", failing_for=90.4, failing_on=("a", "b")),)
+    view = fleet_view(several(streams=streams, failures=(failure(1),)))
+    assert view.messages[:5] == (
+        "stream both cannot be read for 90 s, on 2 workers: Error: 1",
+        "stream s5 cannot be read for 50 s, on 1 worker: Error: 5",
+        "stream s4 cannot be read for 40 s, on 1 worker: Error: 4",
+        "3 more streams cannot be read",
+        "once: ValueError: 1: process_records of shard 1",
+    )
+
+
+def test_the_text_of_a_fleet_of_one_stream() -> None:
+    console = pipe(80)
+    named = tuple(
+        replace(shard, stream="flights", lease=shard.shard_id) for shard in RUNNING.shards
+    )
+    unread = UnreadShard("shardId-000000000002", "x", 12_300, "flights", "shardId-000000000002")
+    console.print(render(fleet_view(replace(RUNNING, shards=named, unread=(unread,))), 80, 24))
+    assert written(console) == ONE_STREAM
+
+
 class Fleet:
     """Returns one status after the other, and then repeats the last one."""
 
@@ -128,8 +221,8 @@ def terminal(width: int = 80) -> Console:
     )
 
 
-def pipe() -> Console:
-    return Console(file=io.StringIO(), width=40, _environ={})
+def pipe(width: int = 40) -> Console:
+    return Console(file=io.StringIO(), width=width, _environ={})
 
 
 def written(console: Console) -> str:

@@ -6,7 +6,7 @@ from typing import TypeAlias, TypeVar
 
 import msgspec
 
-from sparkinesis.worker.status import Failure, ShardStatus
+from sparkinesis.worker.status import Failure, ShardStatus, StreamStatus
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
@@ -42,8 +42,11 @@ class Report(msgspec.Struct, frozen=True, tag="report"):
     problem: str | None = None
     """The reason why the worker can hold no leases now."""
     unread: dict[str, float] | None = None
-    """The shards that no live worker reads by the lease table, and for how many seconds; the
-    longest ones of many. None if the worker does not know."""
+    """The shards that no live worker reads by the lease table, and for how many seconds, by lease
+    key; the longest ones of many. None if the worker does not know."""
+    streams: tuple[StreamStatus, ...] | None = None
+    """The streams of an application of several; None if they are as the worker has reported them
+    before on this connection."""
 
 
 class Leaving(msgspec.Struct, frozen=True, tag="leaving"):
