@@ -386,7 +386,8 @@ def test_who_must_know_where_all_shards_stand_is_told_what_is_broken(
     edit(dynamodb, stream, row(IDS[0], checkpoint=None))
     table = LeaseTable(stream, "us-east-1", server.endpoint_url)
     says = f"{IDS[0]}.*checkpoint is missing.*Repair"
-    for look in (table.leases, lambda: table.leases_of(None), lambda: table.get(IDS[0])):
+    looks = (table.leases, lambda: table.sound(table.scan().of(None)), lambda: table.get(IDS[0]))
+    for look in looks:
         with pytest.raises(LeaseTableError, match=says):
             look()
     assert len(table.scan().leases) == SHARDS - 1

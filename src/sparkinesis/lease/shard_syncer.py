@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -31,6 +32,7 @@ from sparkinesis.lease.rules.shard_sync import (
     through_reshard,
 )
 from sparkinesis.lease.table.rows import TableScan
+from sparkinesis.lease.table.stream_leases import StreamLeases
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.vanished import require_not_vanished
 from sparkinesis.stream.calls.client import StreamClient
@@ -55,6 +57,8 @@ class ShardSyncSettings:
     """False: the children of a shard that is still read get leases at the start and each audit."""
 
 
+_LIST_AGAIN = 60
+"""Cleanups from one listing of the shards to the next, while finished leases are still needed."""
 _FRESH = 2.0
 """A listing made up to this many seconds before the end was seen may already show it."""
 _ASK_AGAIN = (1.0, 30.0)
@@ -75,6 +79,26 @@ class _Unlisted:
     """Seconds from that listing to the next."""
 
 
+class JavaNote:
+    """A note in the log for operators of Java workers, once for all streams of an application."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._is_logged = False
+
+    def log(self, table: LeaseTable) -> None:
+        with self._lock:
+            if self._is_logged:
+                return
+            self._is_logged = True
+        _log.info(
+            "The leases of the %s start at an instant (AT_TIMESTAMP). A Java KCL that shares "
+            "the table before each shard has a checkpoint must be configured to start at the "
+            "same instant. Or use `sparkinesis reset`, which stores no instants.",
+            table,
+        )
+
+
 class ShardSyncer:
     """Creates, audits and deletes an application's leases of one stream.
 
@@ -93,7 +117,16 @@ class ShardSyncer:
         clock: Callable[[], float],
         wait: Callable[[float], object],
         stream: StreamIdentifier | None = None,
+        phase: float = 0.0,
+        table_size: Callable[[], int] = lambda: 0,
+        java_note: JavaNote | None = None,
     ) -> None:
+        """``java_note``: shared by the streams of an application.
+
+        phase: from 0 to 1; puts off the audits and cleanups by this part of their intervals, so
+        that those of many streams do not come at the same time.
+        table_size: returns about how many rows the table has.
+        """
         self._stream = stream
         self._client = client
         self._table = table
@@ -108,10 +141,12 @@ class ShardSyncer:
         self._listing = ShardListing(client, clock)
         self._unlisted: dict[str, _Unlisted] = {}
         """The ended shards whose children are not known yet, by lease key."""
-        self._has_logged_java_note = False
-        """True once the log has the note for operators of Java workers."""
-        self._next_audit = clock() + settings.audit_interval
-        self._next_cleanup = clock() + settings.cleanup_interval
+        self._java_note = java_note or JavaNote()
+        self._leases = StreamLeases(table, stream, table_size)
+        self._next_audit = clock() + (1 + phase) * settings.audit_interval
+        self._next_cleanup = clock() + (1 + phase) * settings.cleanup_interval
+        self._next_listing = float("-inf")
+        """The time from which a cleanup lists the shards even if no lease can be deleted yet."""
 
     def sync(self, own: TableScan | None = None, table: TableScan | None = None) -> None:
         """Create the leases that an application needs to start; workers may do so concurrently.
@@ -128,6 +163,7 @@ class ShardSyncer:
         """
         whole = table or self._table.scan(consistent=True)
         rows = own or whole.of(self._stream)
+        self._leases.know(rows.leases)
         through_reshard(lambda: self._sync(rows, whole), self._wait)
 
     def _sync(self, scan: TableScan, table: TableScan) -> None:
@@ -170,28 +206,27 @@ class ShardSyncer:
         """
         require_not_vanished(self._table)
         shards, now_ms = self._client.list_shards(at=self._initial)
+        self._leases.know_shards(shards)
         leases = leases_for_empty_table(shards, self._initial, now_ms)
-        if leases and not self._create(leases[:1], table):
-            self._fill_holes()
-        else:
+        if not leases or self._create(leases[:1], table):
             self._create(leases[1:], table)
+        elif find_hole(self._leases.read()) is not None:
+            self._fill_holes()
 
     def _fill_holes(self) -> None:
-        leases = self._table.leases_of(self._stream, consistent=True)
-        begin, shards = self._lease_start(leases)
-        leases = self._table.leases_of(self._stream, consistent=True)
+        begin, shards = self._lease_start(self._leases.read())
+        leases = self._leases.read()
         for lease, hash_range in missing_hash_ranges(leases, shards):
             self._table.add_hash_range(lease, hash_range)
         self._create_late(orphaned_children(leases, shards, begin), leases, shards, begin)
-        leases = self._table.leases_of(self._stream, consistent=True)
+        leases = self._leases.read()
         missing = leases_for_partial_table(shards, leases, begin, self._initial)
         self._create_late(missing, leases, shards, begin)
 
     def _create_early_children(self) -> None:
         """Create the leases of shards whose parents are still to be read."""
-        begin, shards = self._lease_start(self._table.leases_of(self._stream, consistent=True))
-        leases = self._table.leases_of(self._stream, consistent=True)
-        self._create(early_children(leases, shards, begin))
+        begin, shards = self._lease_start(self._leases.read())
+        self._create(early_children(self._leases.read(), shards, begin))
 
     def _lease_start(self, leases: Sequence[Lease]) -> tuple[LeaseStart, list[Shard]]:
         """Return the start of shards without leases, and the shards to consider."""
@@ -202,6 +237,7 @@ class ShardSyncer:
         elif self._initial is LATEST and first_ms:
             since = AtTimestamp(first_ms)
         shards, now_ms = self._client.list_shards(since=since)
+        self._leases.know_shards(shards)
         return lease_start(leases, shards, self._initial, now_ms), shards
 
     def _create(self, leases: Iterable[Lease], table: TableScan | None = None) -> int:
@@ -268,15 +304,8 @@ class ShardSyncer:
                 )
                 for lease in leases
             ]
-        begins = any(lease.checkpoint.sequence_number == AT_TIMESTAMP for lease in leases)
-        if begins and not self._has_logged_java_note:
-            self._has_logged_java_note = True
-            _log.info(
-                "The leases of the %s start at an instant (AT_TIMESTAMP). A Java KCL that shares "
-                "the table before each shard has a checkpoint must be configured to start at the "
-                "same instant. Or use `sparkinesis reset`, which stores no instants.",
-                self._table,
-            )
+        if any(lease.checkpoint.sequence_number == AT_TIMESTAMP for lease in leases):
+            self._java_note.log(self._table)
         return leases
 
     def checkpoint_at(self, shard_id: str, instant_ms: int) -> ExtendedSequenceNumber:
@@ -291,6 +320,7 @@ class ShardSyncer:
         Returns the seconds until the next audit or cleanup. Raises service errors.
         """
         now = self._clock()
+        self._leases.know(leases)
         if now >= self._next_audit:
             self._next_audit = now + self._settings.audit_interval
             if leads and leases:
@@ -319,15 +349,26 @@ class ShardSyncer:
         self._fill_holes()
 
     def _clean_up(self, leases: Sequence[Lease]) -> None:
-        if not any(lease.is_finished for lease in leases):
+        finished = [lease for lease in leases if lease.is_finished]
+        now = self._clock()
+        if not finished or (
+            # Only the listing shows that a shard has expired, which takes a day or more.
+            now < self._next_listing
+            and all(lease.child_ids for lease in finished)
+            and not deletable(leases, None)
+        ):
             return
+        self._next_listing = now + _LIST_AGAIN * self._settings.cleanup_interval
         shards, _ = self._client.list_shards()
+        self._leases.know_shards(shards)
         lineage = Lineage.of(shards)
         for lease in leases:
             children = lineage.children(lease.shard_id)
             if lease.is_finished and not lease.child_ids and children:
                 self._table.add_children(lease, children)
-        remaining = self._table.leases_of(self._stream, consistent=True)
+        if not deletable(leases, shards):
+            return
+        remaining = self._leases.read()
         if audit_needs_them(remaining):
             return
         for lease in deletable(remaining, shards):
@@ -363,7 +404,7 @@ class ShardSyncer:
         begin, shards, scan = LeaseStart(TRIM_HORIZON), list[Shard](), TableScan()
         if is_merge:
             begin, shards = self._lease_start([parent.lease])
-            scan = self._table.scan(consistent=True).of(self._stream)
+            scan = self._leases.scan()
         first_ms = application_start_ms([parent.lease, *scan.leases])
         made_ms = begin.made_ms if is_merge else end.seen_ms
         begin = replace(begin, application_ms=first_ms, made_ms=made_ms)

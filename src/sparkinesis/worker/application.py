@@ -201,11 +201,11 @@ class Application:
         return self._plans(streams)
 
     def _plans(self, streams: Iterable[Stream]) -> list[StreamPlan]:
-        plans = [self._plan(one) for one in streams]
-        for number, plan in enumerate(plans):
-            if plan.address in (other.address for other in plans[:number]):
+        plans: dict[StreamAddress, StreamPlan] = {}
+        for plan in map(self._plan, streams):
+            if plans.setdefault(plan.address, plan) is not plan:
                 raise OptionError(f"streams has {plan.name!r} twice. Leave one out.")
-        return plans
+        return list(plans.values())
 
     def _plan(self, stream: Stream) -> StreamPlan:
         if not isinstance(stream, str | StreamConfig):
@@ -284,7 +284,6 @@ class Application:
         )
         table = self.table()
         table = replace(table, retry=timing.of(table.retry, rng))
-        opener = StreamOpener(settings, table, subscription_clock)
         renewer = LeaseRenewer(table, worker_id, options.failover_time, timing.clock, settings.tell)
         coordinator = LeaseCoordinator(
             table,
@@ -301,6 +300,9 @@ class Application:
             rng=rng,
             tell=settings.tell,
             several_streams=self.streams is not None,
+        )
+        opener = StreamOpener(
+            settings, table, subscription_clock, lambda: len(coordinator.snapshot.leases)
         )
         # The streams first: a typing error in a name must not create a lease table.
         streams = self._find_streams(opener, table, coordinator, settings)

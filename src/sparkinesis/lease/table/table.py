@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -20,7 +20,6 @@ from sparkinesis.lease.table.provisioning import Patience, ProvisionOptions, pro
 from sparkinesis.lease.table.rows import BrokenLease, TableScan, read_row, read_rows
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
 from sparkinesis.stream.calls.retry import Retry, error_code, is_in_doubt
-from sparkinesis.stream.identifier import StreamIdentifier
 
 _T = TypeVar("_T")
 
@@ -64,7 +63,7 @@ class LeaseTable(TableAddress):
         Without ``consistent``, at half the price, a row may be as of a moment ago. Also raises
         `LeaseTableError` if a row cannot be read: the position of its shard is then unknown.
         """
-        return self._sound(self.scan(retry, consistent=consistent))
+        return self.sound(self.scan(retry, consistent=consistent))
 
     def scan(self, retry: Retry | None = None, *, consistent: bool = True) -> TableScan:
         """Return all leases and, apart from them, the rows that cannot be read."""
@@ -77,14 +76,13 @@ class LeaseTable(TableAddress):
                 return read_rows(items)
             request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
 
-    def leases_of(self, stream: StreamIdentifier | None, *, consistent: bool = True) -> list[Lease]:
-        """Return the leases of one of several streams; None: the leases that name no stream.
+    def read(self, keys: Iterable[str]) -> TableScan:
+        """Return the rows of these keys that exist, by a consistent GetItem for each."""
+        items = (self._item(key, consistent=True) for key in keys)
+        return read_rows([item for item in items if item is not None])
 
-        Raises what `leases` raises.
-        """
-        return self._sound(self.scan(consistent=consistent).of(stream))
-
-    def _sound(self, scan: TableScan) -> list[Lease]:
+    def sound(self, scan: TableScan) -> list[Lease]:
+        """Return the leases of a scan. Raises `LeaseTableError` if it has rows that are broken."""
         if scan.broken:
             raise self._broken(*scan.broken)
         return list(scan.leases)
@@ -109,13 +107,18 @@ class LeaseTable(TableAddress):
         return row
 
     def _row(self, key: str, *, consistent: bool) -> Lease | BrokenLease | None:
+        item = self._item(key, consistent=consistent)
+        return None if item is None else read_row(item)
+
+    def _item(self, key: str, *, consistent: bool) -> Mapping[str, Any] | None:
         answer = self._call(
             "GetItem",
             lambda client: client.get_item(
                 TableName=self.name, Key={"leaseKey": {"S": key}}, ConsistentRead=consistent
             ),
         )
-        return read_row(answer["Item"]) if answer.get("Item") else None
+        item: Mapping[str, Any] | None = answer.get("Item")
+        return item or None
 
     def create(self, lease: Lease) -> bool:
         """Create a lease; return False, and write nothing, if a row with its key exists."""

@@ -291,6 +291,10 @@ class StreamClient:
             self._describe()
         return self._arn
 
+    def learn_arn(self, arn: str) -> None:
+        """Take over the stream's ARN, so that `stream_arn` calls nothing."""
+        self._arn = arn
+
     def put_records(self, entries: Sequence[PutEntry]) -> list[PutResult]:
         """Put 1 to 500 entries (PutRecords); return the result of each, in order.
 

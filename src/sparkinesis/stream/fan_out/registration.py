@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -11,6 +11,7 @@ from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.explain import explain
 from sparkinesis.stream.calls.retry import Retry, error_code, is_retryable
+from sparkinesis.stream.fan_out.account_pace import at_once
 from sparkinesis.stream.fan_out.consumers import (
     Consumer,
     deregister_consumer,
@@ -34,11 +35,13 @@ def register_consumer(
     client: StreamClient,
     name: str,
     retry: Retry = RETRY,
+    pace: Callable[[str], None] = at_once,
 ) -> str:
     """Return the ARN of the stream's ACTIVE consumer ``name``; register it if it does not exist.
 
     Workers that register at the same time get the same consumer. A consumer that is being deleted
-    is registered again once it is deleted. Waits ``retry.give_up_after`` seconds at most.
+    is registered again once it is deleted. Waits ``retry.give_up_after`` seconds at most. ``pace``
+    waits until this process may make a call of an operation.
 
     Raises `ConsumerLimitError` if the stream has the most consumers that it may have,
     `ServiceError` if the consumer is not ACTIVE in time, and the errors of `StreamClient`.
@@ -47,8 +50,10 @@ def register_consumer(
     deadline = retry.clock() + retry.give_up_after
     attempt = 0
     while True:
+        pace("DescribeStreamConsumer")
         consumer, said = describe_consumer(client, name, stream_arn), ""
         if consumer is None:
+            pace("RegisterStreamConsumer")
             consumer, said = _register(client, name, stream_arn, is_first=attempt == 0)
         if consumer is not None and consumer.is_active:
             return consumer.arn

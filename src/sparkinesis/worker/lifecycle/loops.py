@@ -156,8 +156,6 @@ class ShardSyncLoop:
         """Take the steps that are due; return the seconds until the next."""
         now = self._settings.clock()
         streams = {stream.id: stream for stream in self._streams.all()}
-        if len(streams) > 1:
-            self._spread(list(streams), now)
         due = [stream for key, stream in streams.items() if self._due.get(key, now) <= now]
         seen = self._coordinator.snapshot
         leads = leader(seen.leases, seen.expired) in {None, self._settings.worker_id}
@@ -175,13 +173,6 @@ class ShardSyncLoop:
         # Streams whose steps are due at about the same time share a look at the leases.
         pause = soonest - self._settings.clock()
         return max(pause, _TOGETHER if len(streams) > 1 else 0.0)
-
-    def _spread(self, streams: Sequence[StreamIdentifier | None], now: float) -> None:
-        """Spread the first steps of new streams over the time between two steps."""
-        new = [stream for stream in streams if stream not in self._due]
-        interval = self._settings.options.cleanup_interval
-        for number, stream in enumerate(new):
-            self._due[stream] = now + interval * number / len(new)
 
     def _step(
         self,

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
 
-from sparkinesis.lease.shard_syncer import ShardSyncer
+from sparkinesis.lease.shard_syncer import JavaNote, ShardSyncer
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient, StreamSummary
 from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.calls.stream_identity import StreamIdentity
+from sparkinesis.stream.fan_out.account_pace import AccountPace, at_once
 from sparkinesis.stream.identifier import StreamIdentifier
 from sparkinesis.stream.reading.service_clock import AnchoredClock, ServiceClock, shared_summary
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings, WorkerSettings
@@ -34,10 +36,16 @@ class StreamOpener:
         settings: WorkerSettings,
         table: LeaseTable,
         subscription_clock: Callable[[], float] | None = None,
+        leases_seen: Callable[[], int] = lambda: 0,
     ) -> None:
+        """``leases_seen``: returns the number of leases in the last scan of the table."""
         self._settings = settings
         self._table = table
         self._subscription_clock = subscription_clock or settings.clock
+        self._leases_seen = leases_seen
+        self._java_note = JavaNote()
+        self._paces: dict[object, AccountPace] = {}
+        self._opened = 0
 
     def client(self, address: StreamAddress) -> StreamClient:
         """Return a client for a stream. Nothing is called."""
@@ -56,6 +64,7 @@ class StreamOpener:
 
         Calls the service if ``hash_range_filter`` is on and the summary is not known.
         """
+        self._opened += 1
         shared, timing = self._settings, self._settings.timing
         summary = known if isinstance(known, StreamSummary) else None
         options = self._options_for(plan, client, summary)
@@ -71,12 +80,16 @@ class StreamOpener:
                 timing=timing,
                 rng=shared.rng,
                 subscription_clock=self._subscription_clock,
+                pace=self._pace(plan.address) if isinstance(known, StreamIdentity) else at_once,
             )
         describe = shared_summary(client, timing.clock)
         stream: StreamIdentifier | None = None
+        phase = 0.0
         service_time_ms: Callable[[], int] = ServiceClock(describe)
         if isinstance(known, StreamIdentity):
             stream = known.identifier
+            phase = _phase(stream)
+            client.learn_arn(known.arn)
             # An account may describe 20 streams a second, too few if hundreds begin at once.
             service_time_ms = AnchoredClock(known.service_time_ms, known.at, timing.clock)
         settings = ConsumerSettings(
@@ -106,8 +119,24 @@ class StreamOpener:
             clock=timing.clock,
             wait=timing.sleep,
             stream=stream,
+            phase=phase,
+            table_size=self._table_size,
+            java_note=self._java_note,
         )
-        return OpenStream(settings, syncer, retrieval, ClosedShards(client, timing.clock))
+        closed_shards = ClosedShards(client, timing.clock, phase)
+        return OpenStream(settings, syncer, retrieval, closed_shards)
+
+    def _pace(self, address: StreamAddress) -> AccountPace:
+        """Return the pace of calls whose limits the streams of an account share."""
+        timing = self._settings.timing
+        return self._paces.setdefault(
+            (address.region, address.endpoint, address.credentials),
+            AccountPace(timing.clock, timing.sleep),
+        )
+
+    def _table_size(self) -> int:
+        """Return about how many rows the lease table has, before the first scan too."""
+        return max(self._leases_seen(), self._opened)
 
     def _options_for(
         self, plan: StreamPlan, client: StreamClient, summary: StreamSummary | None
@@ -117,7 +146,10 @@ class StreamOpener:
             options = replace(
                 options, fan_out=replace(options.fan_out, consumer_arn=plan.consumer_arn)
             )
-        if options.hash_range_filter and (summary or client.describe()).distributes_records:
+        if options.hash_range_filter and summary is None:
+            self._pace(plan.address)("DescribeStreamSummary")
+            summary = client.describe()
+        if options.hash_range_filter and summary is not None and summary.distributes_records:
             _log.warning(
                 "hash_range_filter is switched off for %s: the stream distributes records itself "
                 "(RecordDistributionStrategy AUTO), so a record's hash key does not determine its "
@@ -126,3 +158,11 @@ class StreamOpener:
             )
             options = replace(options, hash_range_filter=False)
         return options
+
+
+def _phase(stream: StreamIdentifier) -> float:
+    """Return a number from 0 to 1 that differs between streams, the same in each worker.
+
+    It spreads what is done for each stream from time to time, such as audits.
+    """
+    return zlib.crc32(str(stream).encode()) / 2**32

@@ -25,7 +25,14 @@ class ClosedShards:
     user's own there may be another server: ListShards is called, once for all shards.
     """
 
-    def __init__(self, client: StreamClient, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, client: StreamClient, clock: Callable[[], float], phase: float = 0.0
+    ) -> None:
+        """``phase``: from 0 to 1; puts off the first call by this part of the pause.
+
+        So the calls for many streams do not come at the same time.
+        """
+        self._first = WARN_AFTER + phase * LOOK_AGAIN
         self._client = client
         self._clock = clock
         self._listing = ShardListing(client, clock)
@@ -67,4 +74,4 @@ class ClosedShards:
 
     def _due(self, shard_id: str, since: float) -> float:
         looked_at = self._looked_at.get(shard_id)
-        return since + WARN_AFTER if looked_at is None else looked_at + LOOK_AGAIN
+        return since + self._first if looked_at is None else looked_at + LOOK_AGAIN

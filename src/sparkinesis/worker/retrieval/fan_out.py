@@ -16,6 +16,7 @@ from sparkinesis.errors import (
 )
 from sparkinesis.stream.calls.client import Fetched, StreamClient
 from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.fan_out.account_pace import at_once
 from sparkinesis.stream.fan_out.consumers import ConsumerFinder
 from sparkinesis.stream.fan_out.cursor import RETRY as SUBSCRIPTION_RETRY
 from sparkinesis.stream.fan_out.cursor import FanOutCursor
@@ -57,11 +58,14 @@ class FanOut:
         timing: Timing,
         rng: random.Random,
         subscription_clock: Callable[[], float],
+        pace: Callable[[str], None] = at_once,
     ) -> None:
         """``polling``: the fallback, where the options allow one.
 
         subscription_clock: measures the age of subscriptions; must run as the service's clock does.
+        pace: waits until this process may call an operation that the account may call rarely.
         """
+        self._pace = pace
         self._application = application
         self._client = client
         self._options = options
@@ -144,7 +148,7 @@ class FanOut:
             if self._consumer_arn is None and not self._is_refused:
                 try:
                     self._consumer_arn = register_consumer(
-                        self._client, self._name, self._registration_retry
+                        self._client, self._name, self._registration_retry, self._pace
                     )
                 except (ConsumerLimitError, AccessDeniedError) as error:
                     if not self._options.fall_back_to_polling:

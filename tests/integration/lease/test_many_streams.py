@@ -1,0 +1,240 @@
+"""The leases of one stream among those of a thousand: what they cost."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
+from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.rules.lease_start import new_lease
+from sparkinesis.lease.shard_syncer import JavaNote, ShardSyncer, ShardSyncSettings
+from sparkinesis.lease.table import requests
+from sparkinesis.lease.table.rows import TableScan
+from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.local import Call, Fault, LocalServer
+from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.identifier import StreamIdentifier
+from sparkinesis.stream.position import TRIM_HORIZON, AtTimestamp, InitialPosition
+from tests.integration.lease.conftest import ManualTime
+
+SYNC = ShardSyncSettings(
+    audit_interval=120, audit_confidence=3, cleanup_interval=60, cleanup_leases=True
+)
+FIRST, LOW, HIGH = (f"shardId-{n:012d}" for n in range(3))
+
+
+@dataclass
+class Stream:
+    """One of a thousand streams, as far as its syncer is told."""
+
+    id: StreamIdentifier
+    client: StreamClient
+    kinesis: Any
+    make: Callable[..., ShardSyncer]
+
+    def split(self) -> None:
+        middle = str(2**127)
+        self.kinesis.split_shard(
+            StreamName=self.id.name, ShardToSplit=FIRST, NewStartingHashKey=middle
+        )
+
+    def lease(self, shard_id: str) -> Lease:
+        shards = {shard.id: shard for shard in self.client.list_shards()[0]}
+        return new_lease(shards[shard_id], TRIM_HORIZON).in_stream(self.id)
+
+
+@pytest.fixture
+def stream(server: LocalServer, table: LeaseTable, time: ManualTime) -> Stream:
+    name, kinesis = f"s-{uuid.uuid4().hex[:8]}", server.client("kinesis")
+    kinesis.create_stream(StreamName=name, ShardCount=1)
+    client = StreamClient(StreamAddress(name, None, "us-east-1", server.endpoint_url))
+    identifier = StreamIdentifier("123456789012", name, 1_790_000_000)
+
+    def make(
+        size: int = 1000,
+        initial: InitialPosition = TRIM_HORIZON,
+        settings: ShardSyncSettings = SYNC,
+        of: StreamIdentifier = identifier,
+        **given: Any,
+    ) -> ShardSyncer:
+        return ShardSyncer(
+            client,
+            table,
+            "me",
+            initial=initial,
+            settings=settings,
+            clock=time,
+            wait=lambda _: None,
+            stream=of,
+            table_size=lambda: size,
+            **given,
+        )
+
+    return Stream(identifier, client, kinesis, make)
+
+
+@pytest.fixture
+def calls(server: LocalServer, stream: Stream) -> Iterator[Counter[str]]:
+    """The calls since the stream was created."""
+    del stream
+    found: Counter[str] = Counter()
+
+    def count(call: Call) -> Fault | None:
+        found[call.operation] += 1
+        return None
+
+    server.kinesis.faults = count
+    yield found
+    server.kinesis.faults = None
+
+
+def test_a_new_stream_takes_one_listing_and_a_write_for_each_lease(
+    stream: Stream, calls: Counter[str]
+) -> None:
+    stream.make().sync(TableScan(), TableScan())
+    assert calls == {"ListShards": 1, "PutItem": 1}
+
+
+def test_a_stream_that_another_worker_is_faster_with_takes_no_scan(
+    stream: Stream, table: LeaseTable, calls: Counter[str]
+) -> None:
+    table.create(stream.lease(FIRST))
+    calls.clear()
+    stream.make().sync(TableScan(), TableScan())
+    assert calls == {"ListShards": 1, "PutItem": 1, "GetItem": 1}
+
+
+def test_the_rest_is_created_if_the_other_worker_has_died_after_its_first_lease(
+    stream: Stream, table: LeaseTable, calls: Counter[str]
+) -> None:
+    stream.split()
+    table.create(stream.lease(LOW))
+    calls.clear()
+    begin = AtTimestamp(stream.client.list_shards()[1])  # both children are open at that time
+    stream.make(initial=begin).sync(TableScan(), TableScan())
+    assert calls["Scan"] <= 1  # whether a Java KCL may read the table
+    assert {one.shard_id for one in table.leases()} >= {LOW, HIGH}
+
+
+def test_a_small_table_is_scanned(stream: Stream, table: LeaseTable, calls: Counter[str]) -> None:
+    table.create(stream.lease(FIRST))
+    calls.clear()
+    stream.make(size=3).sync(TableScan(), TableScan())
+    assert (calls["Scan"], calls["GetItem"]) == (1, 0)
+
+
+def finish(table: LeaseTable, lease: Lease) -> None:
+    taken = table.take(lease, "reader")
+    table.write(requests.checkpoint(taken, ExtendedSequenceNumber(SHARD_END)))
+
+
+def leases_of(table: LeaseTable, stream: Stream) -> tuple[Lease, ...]:
+    return table.scan().of(stream.id).leases
+
+
+def test_a_cleanup_reads_the_leases_of_its_stream_only(
+    stream: Stream, table: LeaseTable, time: ManualTime, calls: Counter[str]
+) -> None:
+    stream.split()
+    syncer = stream.make()
+    for one in (FIRST, LOW, HIGH):
+        table.create(stream.lease(one))
+    first, *children = sorted(leases_of(table, stream), key=lambda one: one.key)
+    finish(table, table.add_children(first, [LOW, HIGH]))
+    for child in children:
+        begun = requests.checkpoint(table.take(child, "reader"), ExtendedSequenceNumber("7"))
+        table.write(begun)
+    seen = leases_of(table, stream)
+    calls.clear()
+    time.now += SYNC.cleanup_interval
+    syncer.step(seen, leads=True)
+    assert calls == {"ListShards": 1, "GetItem": 3, "DeleteItem": 1}
+    assert {one.shard_id for one in leases_of(table, stream)} == {LOW, HIGH}
+
+
+def test_a_cleanup_that_can_delete_nothing_yet_lists_the_shards_once_an_hour(
+    stream: Stream, table: LeaseTable, time: ManualTime, calls: Counter[str]
+) -> None:
+    """The children of a quiet stream may not begin for days."""
+    stream.split()
+    syncer = stream.make()
+    for one in (FIRST, LOW, HIGH):
+        table.create(stream.lease(one))
+    first = min(leases_of(table, stream), key=lambda one: one.key)
+    finish(table, table.add_children(first, [LOW, HIGH]))
+    seen = leases_of(table, stream)
+    calls.clear()
+    for _ in range(119):
+        time.now += SYNC.cleanup_interval
+        syncer.step(seen, leads=True)
+    assert calls == {"ListShards": 2}
+
+
+def test_an_audit_of_children_that_begin_early_reads_no_more_than_its_stream(
+    stream: Stream, table: LeaseTable, time: ManualTime, calls: Counter[str]
+) -> None:
+    settings = ShardSyncSettings(120, 3, 60, cleanup_leases=True, parents_first=False)
+    syncer = stream.make(settings=settings)
+    table.create(stream.lease(FIRST))
+    stream.split()
+    seen = leases_of(table, stream)
+    calls.clear()
+    time.now += SYNC.audit_interval
+    syncer.step(seen, leads=True)
+    assert (calls["Scan"], calls["ListShards"]) == (0, 1)
+    assert {one.shard_id for one in leases_of(table, stream)} == {FIRST, LOW, HIGH}
+
+
+def test_audits_and_cleanups_of_healthy_streams_call_nothing(
+    stream: Stream, table: LeaseTable, time: ManualTime, calls: Counter[str]
+) -> None:
+    syncers = [stream.make(phase=n / 10) for n in range(10)]
+    table.create(stream.lease(FIRST))
+    seen = leases_of(table, stream)
+    calls.clear()
+    for _ in range(600):
+        time.now += 1
+        for syncer in syncers:
+            syncer.step(seen, leads=True)
+    assert not calls
+
+
+def test_audits_of_many_streams_are_spread_over_their_interval(
+    stream: Stream, table: LeaseTable, time: ManualTime, calls: Counter[str]
+) -> None:
+    """Each lists its stream's shards, as its lease is finished."""
+    syncers = [stream.make(phase=n / 100) for n in range(100)]
+    table.create(stream.lease(FIRST))
+    (lease,) = leases_of(table, stream)
+    finish(table, lease)
+    seen = leases_of(table, stream)
+    calls.clear()
+    by_second = []
+    for _ in range(180):
+        time.now += 1
+        before = calls["ListShards"]
+        for syncer in syncers:
+            syncer.step(seen, leads=True)
+        by_second.append(calls["ListShards"] - before)
+    assert sum(by_second[:59]) == 0
+    assert sum(by_second[:120]) >= 100
+    assert max(by_second) <= 6
+
+
+def test_the_note_for_operators_of_java_workers_comes_once_for_all_streams(
+    stream: Stream, table: LeaseTable, caplog: pytest.LogCaptureFixture
+) -> None:
+    del table
+    caplog.set_level("INFO")
+    note, begin = JavaNote(), AtTimestamp(1_790_000_000_000)
+    for number in range(3):
+        other = StreamIdentifier("123456789012", f"s{number}", 1_790_000_000)
+        stream.make(initial=begin, java_note=note, of=other).sync(TableScan(), TableScan())
+    assert sum("A Java KCL that shares" in record.message for record in caplog.records) == 1
