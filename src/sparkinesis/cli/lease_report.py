@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparkinesis.cli.options import checkpoint_object
 from sparkinesis.lease.lease import Lease
+from sparkinesis.monitor.streams import shown_names
 from sparkinesis.monitor.watched import (
     QUIET,
     SHORT_REASONS,
@@ -21,6 +22,9 @@ from sparkinesis.terminal.view import behind, rate_text
 
 if TYPE_CHECKING:
     from sparkinesis.monitor.lags import Lag
+
+
+_MOST_REASONS = 5
 
 
 def lag_millis(lag: Lag | None, unread: float | None) -> int | None:
@@ -44,6 +48,8 @@ def lease_object(
     ago = watched.renewed_ago(lease.key)
     return {
         "lease": lease.key,
+        "stream": lease.stream.name if lease.stream else None,
+        "identifier": str(lease.stream) if lease.stream else None,
         "shard": lease.shard_id,
         "state": state.value,
         "owner": lease.actual_owner,
@@ -63,6 +69,7 @@ def lease_rows(
 
     A column that few tables need is there only if a lease has a value for it.
     """
+    names = shown_names(watched.streams)
     states = lease_states(watched.leases)
     unread = unread_for(watched, quiet)
     has_rates = any(lease.throughput_kbps is not None for lease in watched.leases)
@@ -71,8 +78,9 @@ def lease_rows(
     rows = []
     for lease in watched.leases:
         state = states[lease.key]
-        row = {
-            "shard": lease.key,
+        row = {"stream": names[lease.stream] if lease.stream else "-"} if names else {}
+        row |= {
+            "shard": lease.shard_id,
             "owner": lease.actual_owner or "-",
             "state": f"handed over to {lease.owner}"
             if state is LeaseState.HANDED_OVER
@@ -119,5 +127,11 @@ def broken_lease_lines(watched: WatchedTable) -> list[str]:
 
 
 def lag_error_lines(lags: Mapping[str, Lag]) -> list[str]:
-    """Return the reasons too long for a column, each once: one problem often affects all shards."""
-    return sorted({lag.why for lag in lags.values()} - {"", *SHORT_REASONS})
+    """Return the reasons too long for a column, each once: one problem often affects all shards.
+
+    Of many, as of a thousand streams that may not be read, the first ones.
+    """
+    every = sorted({lag.why for lag in lags.values()} - {"", *SHORT_REASONS})
+    left = len(every) - _MOST_REASONS
+    more = [f"The lags of other shards are unknown for {left} more reasons."] if left > 0 else []
+    return every[:_MOST_REASONS] + more

@@ -21,25 +21,29 @@ from sparkinesis.cli.options import (
     AppName,
     DynamoDBEndpoint,
     Endpoint,
-    LagStream,
     Profile,
     Region,
+    Streams,
     checkpoint_object,
     errors_in_one_line,
-    find_stream_and_table,
 )
-from sparkinesis.lease.lease import Lease
-from sparkinesis.monitor.watched import LeaseState, WatchedTable, lease_states, unread_for
+from sparkinesis.cli.streams import CommandStreams
+from sparkinesis.cli.top_view import top_view
+from sparkinesis.monitor.streams import replaced_streams, stream_lines, unread_streams
+from sparkinesis.monitor.watched import WatchedTable, lease_states, unread_for
 from sparkinesis.terminal.table import print_table
+from sparkinesis.terminal.view import figures
 
 if TYPE_CHECKING:
+    from sparkinesis.lease.table.rows import TableScan
+    from sparkinesis.monitor.lag_streams import LagStreams
     from sparkinesis.monitor.lags import Lag
 
 
 def leases(
     *,
     app: AppName,
-    stream: LagStream = None,
+    stream: Streams = None,
     region: Region = None,
     endpoint: Endpoint = None,
     dynamodb_endpoint: DynamoDBEndpoint = None,
@@ -53,36 +57,45 @@ def leases(
     ] = False,
 ) -> None:
     """List the leases of an application. Writes nothing."""
-    from sparkinesis.monitor.lags import lag_client, lags, watch_table  # noqa: PLC0415 - slow to import
+    from sparkinesis.monitor.lags import watch_table  # noqa: PLC0415 - slow to import
 
     with errors_in_one_line("leases"):
-        address, table = find_stream_and_table(
-            stream,
-            app,
-            region=region,
-            endpoint=endpoint,
-            dynamodb_endpoint=dynamodb_endpoint,
-            profile=profile,
-        )
-        client = None
-        if address is not None:
-            client = lag_client(address)
-            client.describe()  # A misspelled stream fails before the wait, not after.
+        streams = CommandStreams.of(stream, region, endpoint, profile)
+        table = streams.table(app, dynamodb_endpoint)
+        lag_streams: LagStreams | None = None
+
+        def check(first: TableScan) -> None:
+            # A misspelled stream fails before the wait, not after.
+            nonlocal lag_streams
+            streams.of_table(first.leases, str(table))
+            lag_streams = streams.lag_streams(first.leases)
+
         with _progress(f"Watching {app} for {watch_for:g} s ..."):
-            watched = watch_table(table, watch_for)
-        found: dict[str, Lag] = {}
-        if client is not None:
-            with _progress(f"Reading the lag of {app} ..."):
-                found = lags(client, watched.leases)
+            whole = watch_table(table, watch_for, check=check)
+        watched = whole.of(streams.wanted(whole.streams))
+        assert lag_streams is not None
+        with _progress(f"Reading the lag of {app} ..."):
+            found = _lags(lag_streams, watched)
+        notes = stream_lines(watched.streams, unread_streams(whole) & watched.streams)
         if as_json:
-            states, unread = lease_states(watched.leases), unread_for(watched)
-            for lease in watched.leases:
-                lag = found.get(lease.key)
-                seconds = unread.get(lease.key)
-                typer.echo(json.dumps(_object(lease, states[lease.key], watched, lag, seconds)))
+            _print_objects(watched, found, whole)
         else:
             _show(watched, found)
+            _print_to_stderr(notes)
         _print_to_stderr(broken_lease_lines(watched))
+
+
+def _lags(streams: LagStreams, watched: WatchedTable) -> dict[str, Lag]:
+    from sparkinesis.monitor.lags import Lag, lags  # noqa: PLC0415 - slow to import
+
+    streams.find(watched.leases)
+    found = {lease.key: streams.of(lease) for lease in watched.leases}
+    read = lags(
+        (lease, client)
+        for lease in watched.leases
+        if (client := found[lease.key]) is not None and not isinstance(client, Lag)
+    )
+    return {**read, **{key: lag for key, lag in found.items() if isinstance(lag, Lag)}}
 
 
 def _progress(what: str) -> Any:
@@ -90,29 +103,36 @@ def _progress(what: str) -> Any:
     return console.status(what) if sys.stderr.isatty() else nullcontext()
 
 
-def _object(
-    lease: Lease,
-    state: LeaseState,
-    watched: WatchedTable,
-    lag: Lag | None,
-    unread: float | None,
-) -> dict[str, Any]:
-    return {
-        **lease_object(lease, state, watched, lag, unread),
-        "pending_checkpoint": lease.pending and checkpoint_object(lease.pending.at, None),
-        "watched_seconds": round(watched.seconds, 1),
-        "counter": lease.counter,
-        "owner_switches_since_checkpoint": lease.owner_switches,
-        "parents": list(lease.parent_ids),
-        "children": list(lease.child_ids),
-    }
+def _print_objects(watched: WatchedTable, found: Mapping[str, Lag], whole: WatchedTable) -> None:
+    states, unread = lease_states(watched.leases), unread_for(watched)
+    unread_names, replaced = unread_streams(whole), replaced_streams(whole.streams)
+    for lease in watched.leases:
+        seconds = unread.get(lease.key)
+        newer = replaced.get(lease.stream) if lease.stream else None
+        said = {
+            **lease_object(lease, states[lease.key], watched, found.get(lease.key), seconds),
+            "pending_checkpoint": lease.pending and checkpoint_object(lease.pending.at, None),
+            "watched_seconds": round(watched.seconds, 1),
+            "counter": lease.counter,
+            "owner_switches_since_checkpoint": lease.owner_switches,
+            "parents": list(lease.parent_ids),
+            "children": list(lease.child_ids),
+        }
+        if lease.stream is not None:
+            said["stream_is_read"] = lease.stream not in unread_names
+            said["made_anew_as"] = str(newer) if newer else None
+        typer.echo(json.dumps(said))
 
 
 def _show(watched: WatchedTable, found: Mapping[str, Lag]) -> None:
     if not watched.leases:
         typer.echo("The lease table has no leases.")
         return
-    print_table(lease_rows(watched, found), Console(highlight=False))
+    console = print_table(lease_rows(watched, found), Console(highlight=False))
+    if watched.streams:
+        view = top_view("", "", watched, found)
+        totals = f"{len(watched.streams)} stream{'s' * (len(watched.streams) != 1)}"
+        console.print(f"\n{totals}, {', '.join(figures(view))}", soft_wrap=True, markup=False)
     _print_to_stderr(lag_error_lines(found))
 
 

@@ -41,8 +41,15 @@ DynamoDBEndpoint: TypeAlias = Annotated[
         "--dynamodb-endpoint", metavar="URL", help="DynamoDB URL, if it differs from --endpoint."
     ),
 ]
-LagStream: TypeAlias = Annotated[
-    str | None, typer.Option(help="The stream that the application reads; shows its lag.")
+Streams: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--stream",
+        metavar="STREAM",
+        help="The stream that the application reads, to show its lag: a name or an ARN. Of an "
+        "application of several: shows only this stream; repeatable; a name, an ARN or "
+        "ACCOUNT:NAME:EPOCH. Default: all streams that the leases name.",
+    ),
 ]
 Profile: TypeAlias = Annotated[str | None, typer.Option(help="The AWS profile, from ~/.aws.")]
 
@@ -64,24 +71,6 @@ def find_table(
     from sparkinesis.lease.table.table import LeaseTable  # noqa: PLC0415
 
     return LeaseTable(name, region, endpoint, CredentialSource(profile))
-
-
-def find_stream_and_table(
-    stream: str | None,
-    name: str,
-    *,
-    region: str | None,
-    endpoint: str | None,
-    dynamodb_endpoint: str | None,
-    profile: str | None,
-) -> tuple[StreamAddress | None, LeaseTable]:
-    """Return the stream, if one is given, and the application's lease table in the same region.
-
-    Makes no call. Raises `OptionError`.
-    """
-    address = None if stream is None else find_stream(stream, region, endpoint, profile)
-    where = address.region if address else region
-    return address, find_table(name, where, dynamodb_endpoint or endpoint, profile)
 
 
 @contextmanager

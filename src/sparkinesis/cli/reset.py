@@ -18,11 +18,12 @@ from sparkinesis.cli.options import (
     Region,
     checkpoint_object,
     errors_in_one_line,
-    find_stream,
-    find_table,
 )
+from sparkinesis.cli.readable_streams import find_streams
+from sparkinesis.cli.streams import CommandStreams
 from sparkinesis.errors import OptionError, UnfinishedResetError
 from sparkinesis.lease.extended_sequence_number import AT_TIMESTAMP, ExtendedSequenceNumber
+from sparkinesis.monitor.streams import shown_names
 from sparkinesis.monitor.watched import short_checkpoint
 from sparkinesis.stream.position import AtTimestamp
 from sparkinesis.terminal.table import print_table
@@ -42,7 +43,16 @@ def reset(
             "SHARD=SEQUENCE_NUMBER[:SUB]: the last processed user record of one shard.",
         ),
     ],
-    stream: Annotated[str, typer.Option(help="The stream to reset in: a name or an ARN.")],
+    stream: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--stream",
+            metavar="STREAM",
+            help="The stream to reset in: a name or an ARN. Not needed for an application of "
+            "several streams: it is reset in all of them. There, --stream is repeatable, and may "
+            "be ACCOUNT:NAME:EPOCH.",
+        ),
+    ] = None,
     region: Region = None,
     endpoint: Endpoint = None,
     dynamodb_endpoint: DynamoDBEndpoint = None,
@@ -52,18 +62,17 @@ def reset(
         bool, typer.Option("--json", help="Print one JSON object for each lease at the end.")
     ] = False,
 ) -> None:
-    """Move an application to another position in its stream.
+    """Move an application to another position in its stream or streams.
 
     The application may run: workers lose their shards and take them again at the new position
     within seconds, without a restart. Records that were processed but not checkpointed before are
     processed again, or skipped, depending on the new position.
     """
     from sparkinesis.lease.application_reset import (  # noqa: PLC0415 - slow to import
-        plan_application_reset,
-        reset_application,
+        apply_resets,
+        plan_resets,
     )
     from sparkinesis.monitor.target import parse_target  # noqa: PLC0415
-    from sparkinesis.stream.calls.client import StreamClient  # noqa: PLC0415
 
     with errors_in_one_line("reset"):
         target = parse_target(to)
@@ -71,17 +80,21 @@ def reset(
             raise OptionError(
                 "There is no terminal to ask for confirmation. Pass --yes to go ahead without it."
             )
-        client = StreamClient(find_stream(stream, region, endpoint, profile))
-        table = find_table(app, client.address.region, dynamodb_endpoint or endpoint, profile)
+        options = CommandStreams.of(stream, region, endpoint, profile)
+        table = options.table(app, dynamodb_endpoint)
+        found = find_streams(options, table)
+        for note in found.notes:
+            _note(note, to_stderr=as_json)
+        planned: Sequence[LeaseReset] = plan_resets(found.streams, table, target)
         if not yes:
-            planned = plan_application_reset(client, table, target)
             _show(planned, to_stderr=as_json)
-            question = f"Move {_leases(planned)} of {app}, which reads the {client.address}?"
+            question = f"Move {_leases(planned)} of {app}, which reads {found.told}?"
             typer.confirm(question, abort=True, err=True)
-        left: Sequence[LeaseReset] = ()
+            planned = plan_resets(found.streams, table, target)  # the answer may take a while
+        written, left = planned, ()
         failure: UnfinishedResetError | None = None
         try:
-            written: Sequence[LeaseReset] = reset_application(client, table, target)
+            apply_resets(table, planned)
         except UnfinishedResetError as error:
             written, left, failure = error.written, error.left, error
         if as_json:
@@ -100,9 +113,11 @@ def _leases(moves: Sequence[LeaseReset]) -> str:
 
 
 def _show(moves: Sequence[LeaseReset], *, to_stderr: bool) -> None:
+    names = shown_names(move.row.stream for move in moves if move.row.stream is not None)
     rows = [
         {
-            "shard": move.key,
+            **({"stream": names[move.row.stream]} if move.row.stream else {}),
+            "shard": move.row.shard_id,
             "from": "no lease"
             if move.lease is None
             else _checkpoint_text(move.lease.checkpoint, move.lease.timestamp_ms),
@@ -110,10 +125,16 @@ def _show(moves: Sequence[LeaseReset], *, to_stderr: bool) -> None:
         }
         for move in moves
     ]
-    console = print_table(rows, Console(stderr=to_stderr, highlight=False))
+    print_table(rows, Console(stderr=to_stderr, highlight=False))
     for move in moves:
         if move.note:
-            console.print(f"Note: {move.note}", style="yellow", soft_wrap=True, markup=False)
+            where = f"{names[move.row.stream]}: " if move.row.stream else ""
+            _note(f"{where}{move.note}", to_stderr=to_stderr)
+
+
+def _note(text: str, *, to_stderr: bool) -> None:
+    console = Console(stderr=to_stderr, highlight=False)
+    console.print(f"Note: {text}", style="yellow", soft_wrap=True, markup=False)
 
 
 def _checkpoint_text(at: ExtendedSequenceNumber, timestamp_ms: int | None) -> str:
@@ -128,8 +149,12 @@ def _checkpoint_text(at: ExtendedSequenceNumber, timestamp_ms: int | None) -> st
 
 def _object(move: LeaseReset, *, is_written: bool) -> dict[str, Any]:
     before = move.lease and checkpoint_object(move.lease.checkpoint, move.lease.timestamp_ms)
+    row = move.row
     return {
-        "shard": move.key,
+        "lease": move.key,
+        "stream": row.stream.name if row.stream else None,
+        "identifier": str(row.stream) if row.stream else None,
+        "shard": row.shard_id,
         "from": before,
         "to": checkpoint_object(move.at, move.timestamp_ms),
         "written": is_written,

@@ -16,14 +16,15 @@ from sparkinesis.cli.options import (
     AppName,
     DynamoDBEndpoint,
     Endpoint,
-    LagStream,
     Profile,
     Region,
+    Streams,
     errors_in_one_line,
-    find_stream_and_table,
 )
+from sparkinesis.cli.streams import CommandStreams
 from sparkinesis.cli.top_view import top_object, top_view
 from sparkinesis.errors import LeaseTableUnavailableError
+from sparkinesis.monitor.streams import unread_streams
 from sparkinesis.monitor.watched import QUIET, WatchedTable
 from sparkinesis.terminal.names import printable
 from sparkinesis.terminal.table import print_table
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from sparkinesis.lease.table.table import LeaseTable
     from sparkinesis.monitor.lag_watch import LagWatch
     from sparkinesis.monitor.lags import Lag
+    from sparkinesis.stream.identifier import StreamIdentifier
 
 _LINES = 10.0
 """Seconds between two lines if the output is no terminal."""
@@ -43,7 +45,7 @@ _FIRST_LAGS = 2.0
 def top(
     *,
     app: AppName,
-    stream: LagStream = None,
+    stream: Streams = None,
     region: Region = None,
     endpoint: Endpoint = None,
     dynamodb_endpoint: DynamoDBEndpoint = None,
@@ -60,23 +62,15 @@ def top(
     try:
         with errors_in_one_line("top"), ExitStack() as stack:
             from sparkinesis.monitor.lag_watch import LagWatch  # noqa: PLC0415 - slow to import
-            from sparkinesis.monitor.lags import lag_client  # noqa: PLC0415
 
-            address, table = find_stream_and_table(
-                stream,
-                app,
-                region=region,
-                endpoint=endpoint,
-                dynamodb_endpoint=dynamodb_endpoint,
-                profile=profile,
-            )
-            lags = None
-            if address is not None:
-                # A failed call is repeated at the next turn. --once has only one, so it retries.
-                client = lag_client(address) if once else lag_client(address, give_up_after=1.0)
-                client.describe()
-                lags = stack.enter_context(LagWatch(client))
-            monitor = LeaseMonitor(table, address.name if address else None, lags, interval)
+            streams = CommandStreams.of(stream, region, endpoint, profile)
+            table = streams.table(app, dynamodb_endpoint)
+            first = table.scan(consistent=False)
+            streams.of_table(first.leases, str(table))
+            # A failed call is repeated at the next turn. --once has only one, so it retries.
+            lag_streams = streams.lag_streams(first.leases, 20.0 if once else 1.0)
+            lags = stack.enter_context(LagWatch(lag_streams))
+            monitor = LeaseMonitor(table, streams, lags, interval)
             if once:
                 monitor.refresh(timeout=None)
                 _print_once(monitor, as_json=as_json)
@@ -92,13 +86,13 @@ class LeaseMonitor:
     def __init__(
         self,
         table: LeaseTable,
-        stream: str | None,
-        lags: LagWatch | None,
+        streams: CommandStreams,
+        lags: LagWatch,
         interval: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._table = table
-        self._stream = stream
+        self._streams = streams
         self._lag_watch = lags
         self._interval = interval
         self._clock = clock
@@ -117,8 +111,7 @@ class LeaseMonitor:
         # The nearest turn counts, which may come a moment too early.
         is_due = self._clock() >= self._due - self._interval / 2
         looked = is_due and self._scan_table()
-        if self._lag_watch is not None:
-            self._lags = self._lag_watch.known(timeout)
+        self._lags = self._lag_watch.known(timeout)
         return looked
 
     def _scan_table(self) -> bool:
@@ -136,35 +129,61 @@ class LeaseMonitor:
             self._due = began + self._pause
         self._trouble = None
         self._watched = self._watched.after_scan(scan.leases, began, scan.broken)
-        if self._lag_watch is not None:
-            self._lag_watch.ask_for(self._watched.leases)
+        self._lag_watch.ask_for(self._shown.leases)
         return True
 
     @property
+    def _shown(self) -> WatchedTable:
+        """The leases of the streams that the operator wants to see."""
+        return self._watched.of(self._streams.wanted(self._watched.streams))
+
+    @property
+    def _unread(self) -> frozenset[StreamIdentifier]:
+        return unread_streams(self._watched, self._quiet) & self._shown.streams
+
+    @property
+    def _only_stream(self) -> str | None:
+        """The stream that the operator names for a table whose leases name none."""
+        selectors = self._streams.selectors
+        return selectors[0].name if len(selectors) == 1 and not self._watched.streams else None
+
+    @property
     def view(self) -> View:
-        title = self._table.name + (f", stream {self._stream}" if self._stream else "")
+        shown = self._shown
+        count = len(shown.streams)
+        what = f"stream {self._only_stream}" if self._only_stream else ""
+        if count:
+            what = f"{count} stream{'s' * (count != 1)}"
+        title = self._table.name + (f", {what}" if what else "")
         summary = f"updated every {self._pause:.3g} s"
         if self._trouble is not None:
             summary = f"last updated {self._clock() - self._watched.at:.0f} s ago"
         return top_view(
             title,
             summary,
-            self._watched,
+            shown,
             self._lags,
             messages=[self._trouble] if self._trouble else [],
+            unread_streams=self._unread,
             quiet=self._quiet,
         )
 
     @property
     def rows(self) -> list[dict[str, str]]:
         """The rows that `sparkinesis leases` shows, too."""
-        return lease_rows(self._watched, self._lags, self._quiet)
+        return lease_rows(self._shown, self._lags, self._quiet)
 
     @property
     def json(self) -> str:
-        return json.dumps(
-            top_object(self._table.name, self._stream, self._watched, self._lags, quiet=self._quiet)
+        found = top_object(
+            self._table.name,
+            self._only_stream,
+            self._shown,
+            self._lags,
+            unread_streams=self._unread,
+            quiet=self._quiet,
         )
+        return json.dumps(found)
 
     @property
     def _quiet(self) -> float:
@@ -190,7 +209,17 @@ def _print_once(monitor: LeaseMonitor, *, as_json: bool) -> None:
         }
         for row in view.owners
     ]
-    for rows in (owners, monitor.rows):
+    streams = [
+        {
+            "stream": row.stream,
+            "shards": str(row.shards),
+            "behind": behind(row.millis_behind),
+            view.rate_unit: rate_text(row.rate),
+            **({"": row.note} if any(one.note for one in view.streams) else {}),
+        }
+        for row in view.streams
+    ]
+    for rows in (owners, streams, monitor.rows):
         if rows:
             console.print()
             print_table(rows, console)

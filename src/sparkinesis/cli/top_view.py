@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sparkinesis.cli.lease_report import (
@@ -14,6 +14,8 @@ from sparkinesis.cli.lease_report import (
     short_reason,
 )
 from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.rules.audit import Hole
+from sparkinesis.monitor.streams import replaced_streams, shown_names, stream_lines
 from sparkinesis.monitor.watched import (
     AT_SHARD_END,
     QUIET,
@@ -24,7 +26,8 @@ from sparkinesis.monitor.watched import (
     unread_for,
     unread_hash_keys,
 )
-from sparkinesis.terminal.view import OwnerRow, ShardRow, View, largest, total
+from sparkinesis.stream.identifier import StreamIdentifier
+from sparkinesis.terminal.view import OwnerRow, ShardRow, StreamRow, View, largest, total
 
 if TYPE_CHECKING:
     from sparkinesis.monitor.lags import Lag
@@ -37,13 +40,15 @@ def top_view(
     lags: Mapping[str, Lag],
     *,
     messages: Sequence[str] = (),
+    unread_streams: Collection[StreamIdentifier] = (),
     quiet: float = QUIET,
 ) -> View:
     """Return the view of a lease table.
 
-    ``lags``: by lease key. ``quiet``: an owner without renewals for so many seconds is lost.
+    ``lags``: by lease key. ``unread_streams``: those that no live worker reads. ``quiet``: an
+    owner without renewals for so many seconds is lost.
     """
-    states = lease_states(watched.leases)
+    states, names = lease_states(watched.leases), shown_names(watched.streams)
     by_owner, ages = _by_owner(watched), unread_for(watched, quiet)
     silences = {owner: _silence(watched, leases) for owner, leases in by_owner.items()}
     lost = {owner for owner, silence in silences.items() if silence >= quiet}
@@ -54,6 +59,7 @@ def top_view(
             lags.get(lease.key),
             ages.get(lease.key),
             is_read=lease.actual_owner not in lost,
+            stream=names[lease.stream] if lease.stream else "",
         )
         for lease in watched.leases
     )
@@ -72,15 +78,32 @@ def top_view(
         )
         for owner, rows in sorted(mine.items())
     )
-    unread = unread_hash_keys(watched)
-    holes = [
+    replaced = replaced_streams(watched.streams)
+    holes = {one: hole for one, hole in unread_hash_keys(watched).items() if one not in replaced}
+    said = (
+        *messages,
+        *(_hole_line(hole, names[one] if one else "") for one, hole in holes.items()),
+        *stream_lines(watched.streams, unread_streams),
+        *broken_lease_lines(watched),
+        *lag_error_lines(lags),
+    )
+    rows_of: dict[str, list[ShardRow]] = defaultdict(list)
+    for row in shards:
+        rows_of[row.stream].append(row)
+    streams = tuple(
+        _stream_row(name, rows_of[name], _stream_note(one, replaced, unread_streams))
+        for one, name in names.items()
+    )
+    is_partial = bool(holes)
+    return View(title, summary, "KB/s", owners, shards, said, is_partial, streams)
+
+
+def _hole_line(hole: Hole, stream: str) -> str:
+    return (
         f"No unfinished lease covers the hash keys {hole.first} to {hole.last}"
         f"{f' of {stream}' if stream else ''}: their records wait until a worker creates the "
         "missing leases."
-        for stream, hole in sorted(unread.items())
-    ]
-    said = (*messages, *holes, *broken_lease_lines(watched), *lag_error_lines(lags))
-    return View(title, summary, "KB/s", owners, shards, said, is_partial=bool(unread))
+    )
 
 
 def top_object(
@@ -89,6 +112,7 @@ def top_object(
     watched: WatchedTable,
     lags: Mapping[str, Lag],
     *,
+    unread_streams: Collection[StreamIdentifier] = (),
     quiet: float = QUIET,
 ) -> dict[str, Any]:
     """Return the same as an object for JSON, with full names and numbers."""
@@ -109,16 +133,38 @@ def top_object(
             }
             for owner, leases in sorted(_by_owner(watched).items())
         ],
+        "streams": _stream_objects(watched, lags, ages, unread_streams),
         "shards": [
             _object(lease, states[lease.key], watched, lags.get(lease.key), ages.get(lease.key))
             for lease in watched.leases
         ],
         "unread_hash_keys": {
-            name or stream or "": [str(hole.first), str(hole.last)]
-            for name, hole in sorted(unread_hash_keys(watched).items())
+            str(one or stream or ""): [str(hole.first), str(hole.last)]
+            for one, hole in unread_hash_keys(watched).items()
         },
         "broken_leases": {row.key: row.why for row in watched.broken},
     }
+
+
+def _stream_note(
+    stream: StreamIdentifier,
+    replaced: Container[StreamIdentifier],
+    unread: Container[StreamIdentifier],
+) -> str:
+    if stream in replaced:
+        return "made anew since"
+    return "not read" if stream in unread else ""
+
+
+def _stream_row(name: str, rows: Sequence[ShardRow], note: str) -> StreamRow:
+    return StreamRow(
+        name,
+        sum(row.state != LeaseState.FINISHED.value for row in rows),
+        largest(row.millis_behind for row in rows),
+        total(row.rate for row in rows),
+        note,
+        is_amiss=bool(note),
+    )
 
 
 def _by_owner(watched: WatchedTable) -> dict[str, list[Lease]]:
@@ -135,7 +181,13 @@ def _silence(watched: WatchedTable, leases: Sequence[Lease]) -> float:
 
 
 def _shard(
-    lease: Lease, state: LeaseState, lag: Lag | None, unread: float | None, *, is_read: bool
+    lease: Lease,
+    state: LeaseState,
+    lag: Lag | None,
+    unread: float | None,
+    *,
+    is_read: bool,
+    stream: str,
 ) -> ShardRow:
     is_held = state in {LeaseState.HELD, LeaseState.HANDED_OVER}
     why = lag.why if lag else ""
@@ -155,7 +207,35 @@ def _shard(
         ", ".join(note for note in notes if note),
         # The shard is done; its children are read as soon as they have leases.
         is_amiss=bool(why) and why != AT_SHARD_END,
+        stream=stream,
     )
+
+
+def _stream_objects(
+    watched: WatchedTable,
+    lags: Mapping[str, Lag],
+    ages: Mapping[str, float],
+    unread: Container[StreamIdentifier],
+) -> list[dict[str, Any]]:
+    replaced = replaced_streams(watched.streams)
+    leases: dict[StreamIdentifier, list[Lease]] = {one: [] for one in shown_names(watched.streams)}
+    for lease in watched.leases:
+        if lease.stream is not None:
+            leases[lease.stream].append(lease)
+    return [
+        {
+            "stream": stream.name,
+            "identifier": str(stream),
+            "shards": sum(not one.is_finished for one in its),
+            "millis_behind_latest": largest(
+                lag_millis(lags.get(one.key), ages.get(one.key)) for one in its
+            ),
+            "kilobytes_per_second": total(one.throughput_kbps for one in its if one.actual_owner),
+            "is_read": stream not in unread,
+            "made_anew_as": str(replaced[stream]) if stream in replaced else None,
+        }
+        for stream, its in leases.items()
+    ]
 
 
 def _object(

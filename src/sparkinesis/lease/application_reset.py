@@ -1,4 +1,4 @@
-"""Moves an application to another position in its stream, running or not.
+"""Moves an application to another position in its stream or streams, running or not.
 
 Running workers are fenced: each lease loses its owner, and its counter goes up. The owner's next
 renewal or checkpoint is refused, ``lease_lost`` of its processor is called, and a worker takes the
@@ -10,8 +10,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
 
 from sparkinesis.errors import (
+    InconsistentShardsError,
     OptionError,
     PositionNotFoundError,
     SparkinesisError,
@@ -23,19 +26,40 @@ from sparkinesis.lease.rules.reset import (
     ShardCheckpoint,
     at_checkpoint,
     plan_reset,
+    require_one_stream,
     retried,
 )
 from sparkinesis.lease.rules.shard_sync import through_reshard
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
 from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.identifier import StreamIdentifier
 from sparkinesis.stream.position import AfterRecord, InitialPosition
+
+_E = TypeVar("_E", bound=SparkinesisError)
 
 _WRITES = 100
 """Tries of a write to a lease that its owner keeps changing. Owners write a few times a second at
 most, and milliseconds lie between a read and a write."""
 _AT_ONCE = 16
 """Shards that are searched for a record at the same time."""
+_STREAMS_AT_ONCE = 8
+"""Streams whose shards are listed at the same time."""
+
+
+@dataclass(frozen=True)
+class StreamToReset:
+    """A stream of the application to reset."""
+
+    client: StreamClient
+    stream: StreamIdentifier | None = None
+    """The stream that its leases name; None: the application reads only this one."""
+
+    def explained(self, error: _E) -> _E:
+        """Return an error of the plan, which says of which of several streams it is."""
+        if self.stream is None:
+            return error
+        return type(error)(f"In the {self.client.address}: {error}")
 
 
 def plan_application_reset(
@@ -44,24 +68,53 @@ def plan_application_reset(
     to: InitialPosition | ShardCheckpoint,
     wait: Callable[[float], object] = time.sleep,
 ) -> list[LeaseReset]:
-    """Return the resets that move the application now, in order. Writes nothing.
+    """Return the resets that move an application of a single stream; see `plan_resets`."""
+    return plan_resets([StreamToReset(client)], table, to, wait)
+
+
+def plan_resets(
+    streams: Sequence[StreamToReset],
+    table: LeaseTable,
+    to: InitialPosition | ShardCheckpoint,
+    wait: Callable[[float], object] = time.sleep,
+) -> list[LeaseReset]:
+    """Return the resets that move the application in these streams now, in order. Writes nothing.
 
     An instant or LATEST becomes a record's position in each shard, or TRIM_HORIZON if no record is
-    older. This takes a few GetShardIterator and GetRecords calls for each shard.
+    older. This takes a ListShards call for each stream, and a few GetShardIterator and GetRecords
+    calls for each shard.
 
     Raises `OptionError` (see `plan_reset`; also for a sequence number that the shard does not
-    know), `InconsistentShardsError`, and service errors.
+    know), `InconsistentShardsError`, and service errors, also if only one of several streams cannot
+    be read.
     """
+    require_one_stream(to, len(streams))
+    planned: dict[StreamIdentifier | None, list[LeaseReset]] = {}
 
-    def plan() -> list[LeaseReset]:
-        shards, now_ms = client.list_shards()
-        return plan_reset(table.leases(), shards, to, now_ms)
+    def plan() -> None:
+        rest = [one for one in streams if one.stream not in planned]
+        with ThreadPoolExecutor(_STREAMS_AT_ONCE, "list-shards") as pool:
+            listings = list(pool.map(lambda one: one.client.list_shards(), rest))
+        scan = table.scan()
+        trouble: InconsistentShardsError | None = None
+        for one, (shards, now_ms) in zip(rest, listings, strict=True):
+            leases = table.sound(scan.of(one.stream))
+            try:
+                planned[one.stream] = plan_reset(leases, shards, to, now_ms, one.stream)
+            except InconsistentShardsError as error:
+                trouble = trouble or one.explained(error)
+            except OptionError as error:
+                raise one.explained(error) from None
+        if trouble is not None:
+            raise trouble
 
-    moves = through_reshard(plan, wait)
+    through_reshard(plan, wait)
     if isinstance(to, ShardCheckpoint):
-        _require_known(client, to)
+        for one in streams:
+            _require_known(one.client, to)
+    moves = [(one.client, move) for one in streams for move in planned[one.stream]]
     with ThreadPoolExecutor(_AT_ONCE, "find-place") as pool:
-        return list(pool.map(lambda move: _found(client, move, wait), moves))
+        return list(pool.map(lambda pair: _found(pair[0], pair[1], wait), moves))
 
 
 def _found(client: StreamClient, move: LeaseReset, wait: Callable[[float], object]) -> LeaseReset:
@@ -72,13 +125,13 @@ def _found(client: StreamClient, move: LeaseReset, wait: Callable[[float], objec
     """
     if move.timestamp_ms is None:
         return move
-    return at_checkpoint(move, checkpoint_at(client, move.key, move.timestamp_ms, wait))
+    return at_checkpoint(move, checkpoint_at(client, move.row.shard_id, move.timestamp_ms, wait))
 
 
 def reset_application(
     client: StreamClient, table: LeaseTable, to: InitialPosition | ShardCheckpoint
 ) -> list[LeaseReset]:
-    """Reset the application; return the resets that were written, in order.
+    """Reset an application of a single stream; return the resets that were written, in order.
 
     Raises what `plan_application_reset` raises, before anything is written; then
     `UnfinishedResetError`.

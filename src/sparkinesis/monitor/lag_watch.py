@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 
 from sparkinesis.lease.lease import Lease
-from sparkinesis.monitor.lags import Lag, lag_of, of_stream
+from sparkinesis.monitor.lag_streams import LagStreams
+from sparkinesis.monitor.lags import Lag, lag_of
 from sparkinesis.monitor.watched import SHORT_REASONS
 from sparkinesis.stream.calls.client import StreamClient
 
@@ -18,28 +19,39 @@ _EVERY = 5.0
 """Least seconds between two reads of a shard's lag, each one of its five GetRecords a second."""
 _SHARDS_PER_SECOND = 40
 """The most lags that are read a second, for all shards together."""
+_LOOKS = 1.0
+"""Seconds between two looks for streams that are due to be found, or have been."""
 _KEPT_FOR = 30.0
 """Seconds for which the last known lag is returned while new reads fail, as by throttling."""
 
 
 class LagWatch:
-    """Keeps the lags of one stream's leases up to date; a context manager.
+    """Keeps the lags of an application's leases up to date; a context manager.
 
-    Any thread may call. The threads that read lags are daemons: the process does not wait for them.
+    Any thread may call. The threads that read lags, and the one that finds the leases' streams, are
+    daemons: the process does not wait for them.
     """
 
     def __init__(
         self,
-        client: StreamClient,
+        streams: LagStreams,
         clock: Callable[[], float] = time.monotonic,
         every: float = _EVERY,
     ) -> None:
-        self._client = client
+        self._streams = streams
         self._clock = clock
         self._every = every
+        self._is_asked = threading.Event()
         self._changed = threading.Condition()
         # Guarded by the condition:
-        self._leases: dict[str, Lease] = {}
+        self._asked: tuple[Lease, ...] = ()
+        """All leases whose lags are wanted."""
+        self._leases: dict[str, tuple[Lease, StreamClient]] = {}
+        """Those whose lags are read, with the client of each one's stream."""
+        self._unreadable: dict[str, Lag] = {}
+        """The reasons for the others, by lease key."""
+        self._unfound = 0
+        """The number of leases whose streams are still to be found."""
         self._due: deque[tuple[float, str]] = deque()
         """The time of each lease's next read, and its key; excludes leases that are being read."""
         self._busy: set[str] = set()
@@ -50,6 +62,7 @@ class LagWatch:
     def __enter__(self) -> LagWatch:
         for number in range(_THREADS):
             threading.Thread(target=self._run, name=f"lag-{number}", daemon=True).start()
+        threading.Thread(target=self._find, name="lag-streams", daemon=True).start()
         return self
 
     def __exit__(
@@ -61,47 +74,98 @@ class LagWatch:
         with self._changed:
             self._is_over = True
             self._changed.notify_all()
+        self._is_asked.set()
 
     def ask_for(self, leases: Iterable[Lease]) -> None:
         """Replace the leases whose lags are read; all other lags are dropped."""
-        mine = {lease.key: lease for lease in of_stream(leases, self._client.address.name)}
         with self._changed:
-            new = [key for key in mine if key not in self._leases and key not in self._busy]
-            self._leases = mine
-            self._known = {key: lag for key, lag in self._known.items() if key in mine}
-            known = ((due, key) for due, key in self._due if key in mine)
-            self._due = deque([*((self._clock(), key) for key in new), *known])
-            self._changed.notify_all()
+            self._asked = tuple(leases)
+            self._sort()
+        self._is_asked.set()
+
+    def _sort(self) -> None:
+        """Sort the leases by what is known of their streams. The caller holds the condition."""
+        mine: dict[str, tuple[Lease, StreamClient]] = {}
+        self._unreadable, self._unfound = {}, 0
+        for lease in self._asked:
+            found = self._streams.of(lease)
+            if isinstance(found, Lag):
+                self._unreadable[lease.key] = found
+            elif found is not None:
+                mine[lease.key] = lease, found
+            else:
+                self._unfound += not self._streams.is_known(lease)
+        new = [key for key in mine if key not in self._leases and key not in self._busy]
+        self._leases = mine
+        self._known = {key: lag for key, lag in self._known.items() if key in mine}
+        known = ((due, key) for due, key in self._due if key in mine)
+        self._due = deque([*((self._clock(), key) for key in new), *known])
+        self._changed.notify_all()
 
     def known(self, timeout: float | None = 0.0) -> Mapping[str, Lag]:
         """Return the lags by lease key, once all are known, or after ``timeout`` seconds.
 
-        Without a timeout (None), waits as long as it takes. Raises `StreamNotFoundError` and
-        `AccessDeniedError`.
+        Without a timeout (None), waits as long as it takes. Raises what `lag_of` raises.
         """
         with self._changed:
             self._changed.wait_for(
-                lambda: self._error is not None or self._known.keys() >= self._leases.keys(),
+                lambda: (
+                    self._error is not None
+                    or (not self._unfound and self._known.keys() >= self._leases.keys())
+                ),
                 timeout,
             )
             if self._error is not None:
                 raise self._error
-            return {key: lag for key, (lag, _) in self._known.items()}
+            known = {key: lag for key, (lag, _) in self._known.items()}
+            return {**known, **self._unreadable}
+
+    def _find(self) -> None:
+        """Find the streams of the leases, and find them again from time to time."""
+        while not self._is_over:
+            asked = self._asked
+            try:
+                if self._streams.is_due(asked):
+                    self._streams.find(asked, self._sort_soon())
+                    with self._changed:
+                        self._sort()
+            except Exception as error:  # noqa: BLE001 - raised by `known`
+                self._fail(error)
+                return
+            self._is_asked.wait(_LOOKS)
+            self._is_asked.clear()
+
+    def _sort_soon(self) -> Callable[[], None]:
+        """Return a function that makes streams known that were found, but not each by itself."""
+        last = self._clock()
+
+        def found() -> None:
+            nonlocal last
+            if self._clock() - last >= _LOOKS:
+                last = self._clock()
+                with self._changed:
+                    self._sort()
+
+        return found
+
+    def _fail(self, error: Exception) -> None:
+        with self._changed:
+            self._error = error
+            self._is_over = True
+            self._changed.notify_all()
 
     def _run(self) -> None:
-        while (lease := self._next()) is not None:
+        while (due := self._next()) is not None:
+            lease, client = due
             began = self._clock()
             try:
-                lag = lag_of(self._client, lease)
+                lag = lag_of(client, lease)
             except Exception as error:  # noqa: BLE001 - raised by `known`
-                with self._changed:
-                    self._error = error
-                    self._is_over = True
-                    self._changed.notify_all()
+                self._fail(error)
                 return
             self._learn(lease.key, lag, began)
 
-    def _next(self) -> Lease | None:
+    def _next(self) -> tuple[Lease, StreamClient] | None:
         """Wait for the next lease that is due, and return it; None at the end."""
         with self._changed:
             while not self._is_over:

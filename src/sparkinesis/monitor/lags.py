@@ -8,13 +8,21 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from sparkinesis.errors import (
+    AccessDeniedError,
     PositionNotFoundError,
     ServiceError,
     ShardNotFoundError,
 )
 from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.table.rows import TableScan
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.monitor.watched import AT_SHARD_END, EXPIRED, GONE, WatchedTable, lag_position
+from sparkinesis.monitor.watched import (
+    AT_SHARD_END,
+    EXPIRED,
+    GONE,
+    WatchedTable,
+    lag_position,
+)
 from sparkinesis.stream import position as pos
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
@@ -40,16 +48,22 @@ def watch_table(
     seconds: float,
     clock: Callable[[], float] = time.monotonic,
     wait: Callable[[float], object] = time.sleep,
+    check: Callable[[TableScan], object] = lambda _: None,
 ) -> WatchedTable:
     """Scan the table every second; the last scan begins ``seconds`` after the first one. 0: once.
 
-    Raises `LeaseTableError`, `AccessDeniedError` and `LeaseTableUnavailableError`.
+    ``check``: called with the first scan, before the wait.
+
+    Raises `LeaseTableError`, `AccessDeniedError`, `LeaseTableUnavailableError` and the errors of
+    ``check``.
     """
     began = clock()
     watched = WatchedTable()
     while True:
         looked = clock()
         scan = table.scan(consistent=False)
+        if watched.began is None:
+            check(scan)
         watched = watched.after_scan(scan.leases, looked, scan.broken)
         # The scan of a large table takes long, so it is repeated less often.
         pause = max(_LOOKS, 4 * (clock() - looked))
@@ -69,29 +83,27 @@ def lag_client(address: StreamAddress, give_up_after: float = 20.0) -> StreamCli
     )
 
 
-def lags(client: StreamClient, leases: Iterable[Lease]) -> dict[str, Lag]:
-    """Return the lags of the stream's leases by key, by GetShardIterator and GetRecords for each.
+def lags(leases: Iterable[tuple[Lease, StreamClient]]) -> dict[str, Lag]:
+    """Return the lags of leases by key, by GetShardIterator and GetRecords for each.
 
-    Raises `StreamNotFoundError` and `AccessDeniedError`.
+    Each lease comes with a client of its stream. Raises what `lag_of` raises.
     """
-    mine = of_stream(leases, client.address.name)
+    given = list(leases)
     with ThreadPoolExecutor(_THREADS, "lag") as pool:
-        found = pool.map(lambda lease: lag_of(client, lease), mine)
-        return {lease.key: lag for lease, lag in zip(mine, found, strict=True)}
-
-
-def of_stream(leases: Iterable[Lease], stream: str | None) -> list[Lease]:
-    """Return the leases of one stream's shards; the application may read several streams."""
-    return [one for one in leases if one.stream is None or one.stream.name == stream]
+        found = pool.map(lambda pair: lag_of(pair[1], pair[0]), given)
+        return {lease.key: lag for (lease, _), lag in zip(given, found, strict=True)}
 
 
 def lag_of(client: StreamClient, lease: Lease) -> Lag:
-    """Return the lag of a lease of the client's stream. Raises what `lags` raises.
+    """Return the lag of a lease of the client's stream.
 
     The lag counts whole records: the user records left in a partly processed aggregate do not
     count. The service reports 0 already with the page that holds the last record. That record is
     not processed yet, so its age is the lag. A closed shard may be processed to its end although
     its lease is not finished: the next records are in other shards, and the lag is unknown.
+
+    Raises `AccessDeniedError` for a lease that names no stream: it is the application's only one.
+    One of several that may not be read says so in its lag.
     """
     position = lag_position(lease)
     if position is None:
@@ -106,6 +118,10 @@ def lag_of(client: StreamClient, lease: Lease) -> Lag:
     except ShardNotFoundError:
         return Lag(why=GONE)
     except ServiceError as error:
+        return Lag(why=str(error))
+    except AccessDeniedError as error:
+        if lease.stream is None:
+            raise
         return Lag(why=str(error))
     page = fetched.page
     if not page.records and page.next_shard_iterator is None:

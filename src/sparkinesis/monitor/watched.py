@@ -6,7 +6,7 @@ An owner is alive if the counters of its leases move. Workers use the same rule.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
 
@@ -18,7 +18,8 @@ from sparkinesis.stream.identifier import StreamIdentifier
 from sparkinesis.stream.position import SHARD_END, AfterRecord, Position
 
 EXPIRED, GONE, AT_SHARD_END = "expired", "shard is gone", "at shard end"
-SHORT_REASONS = (EXPIRED, GONE, AT_SHARD_END)
+NO_STREAM, MADE_ANEW = "stream not found", "stream made anew"
+SHORT_REASONS = (EXPIRED, GONE, AT_SHARD_END, NO_STREAM, MADE_ANEW)
 """The reasons for an unknown lag that are short enough for the lag's column."""
 
 
@@ -86,13 +87,27 @@ class WatchedTable:
         self, leases: Iterable[Lease], now: float, broken: tuple[BrokenLease, ...] = ()
     ) -> WatchedTable:
         """Return the table after another scan."""
-        rows = tuple(sorted(leases, key=lambda lease: lease.key))
+        rows = tuple(sorted(leases, key=_order))
         counters = {lease.key: lease.counter for lease in self.leases}
         moved = {row.key: now for row in rows if counters.get(row.key, row.counter) != row.counter}
         before = {row.key: self.moved_at[row.key] for row in rows if row.key in self.moved_at}
         found = {row.key: self.found_at.get(row.key, now) for row in rows}
         began = now if self.began is None else self.began
         return WatchedTable(rows, began, now, {**before, **moved}, found, broken)
+
+    @property
+    def streams(self) -> frozenset[StreamIdentifier]:
+        """The streams that leases name."""
+        return frozenset(lease.stream for lease in self.leases if lease.stream is not None)
+
+    def of(self, streams: Collection[StreamIdentifier]) -> WatchedTable:
+        """Return only the leases of these streams, and those that name no stream."""
+        names = {"", *map(str, streams)}
+        return replace(
+            self,
+            leases=tuple(one for one in self.leases if one.stream is None or one.stream in streams),
+            broken=tuple(row for row in self.broken if row.stream_id in names),
+        )
 
     def renewed_ago(self, key: str) -> float | None:
         """Return the seconds from a counter's last move to the last scan; None if it never moved.
@@ -132,23 +147,31 @@ def counted_lag(measured: int | None, unread_seconds: float | None) -> int | Non
     return max(measured or 0, round(unread_seconds * 1000))
 
 
-def unread_hash_keys(watched: WatchedTable) -> dict[str, Hole]:
-    """Return hash keys that no unfinished lease covers, by stream; "" if the table has only one.
+def unread_hash_keys(watched: WatchedTable) -> dict[StreamIdentifier | None, Hole]:
+    """Return hash keys that no unfinished lease covers, by stream; None: the leases name none.
 
-    A stream is left out if one of its unfinished leases has no hash range, and all streams are left
-    out if a row cannot be read: that lease may cover the keys.
+    A stream is left out if one of its unfinished leases has no hash range, or if a row of its
+    leases cannot be read: that lease may cover the keys.
     """
-    by_stream: dict[str, list[Lease]] = {}
+    by_stream: dict[StreamIdentifier | None, list[Lease]] = {}
     for lease in watched.leases:
-        by_stream.setdefault(lease.stream.name if lease.stream else "", []).append(lease)
-    if watched.broken:
-        return {}
+        by_stream.setdefault(lease.stream, []).append(lease)
+    broken = {row.stream_id for row in watched.broken}
     return {
         stream: hole
         for stream, leases in by_stream.items()
-        if all(lease.is_finished or lease.hash_range is not None for lease in leases)
+        if str(stream or "") not in broken
+        and all(lease.is_finished or lease.hash_range is not None for lease in leases)
         and (hole := find_hole(leases)) is not None
     }
+
+
+def _order(lease: Lease) -> tuple[str, str, int, str]:
+    """Return the sort key of a lease: its stream's name comes before the account."""
+    stream = lease.stream
+    if stream is None:
+        return "", "", 0, lease.key
+    return stream.name, stream.account, stream.creation_epoch, lease.shard_id
 
 
 def lag_position(lease: Lease) -> Position | None:

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from sparkinesis.errors import OptionError
 from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
+from sparkinesis.stream.identifier import StreamIdentifier
 
 CONSUMER_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
 """The names that a registered consumer may have (API reference, ConsumerName)."""
@@ -65,6 +66,32 @@ def stream_address(
             "arn:aws:kinesis:<region>:<account>:stream/<name>."
         )
     return StreamAddress(found["name"], stream, region or found["region"], endpoint, credentials)
+
+
+def address_of(
+    stream: StreamIdentifier,
+    region: str | None = None,
+    endpoint: str | None = None,
+    credentials: CredentialSource = FOUND_BY_BOTO,
+) -> StreamAddress:
+    """Return the address of a stream that a lease names: an ARN, as another account may own it.
+
+    region: the region, which a lease does not name; None: the one that botocore finds in this
+    process. Makes no call. Raises `OptionError` if there is no region.
+    """
+    from sparkinesis.stream.calls.default_region import default_region, partition_of  # noqa: PLC0415 - slow to import
+
+    check_place(region, endpoint)
+    found, source = region, "given"
+    if found is None:
+        found, source = default_region(credentials.profile, is_local=is_loopback(endpoint))
+    if found is None:
+        raise OptionError(
+            f"The region of the stream {stream} is not known ({source}). Give the region, which "
+            "leases do not name."
+        )
+    arn = f"arn:{partition_of(found)}:kinesis:{found}:{stream.account}:stream/{stream.name}"
+    return StreamAddress(stream.name, arn, found, endpoint, credentials)
 
 
 def check_place(region: str | None, endpoint: str | None) -> None:

@@ -25,6 +25,8 @@ LATE_MS, VERY_LATE_MS = 10_000, 60_000
 _GAP = "  "
 _OWNER_CELL = 39
 """The least width of an owner that shares a line: two fit into 80 columns."""
+_NAME_CELL = 32
+"""The most characters of a stream's name that shares a line; an identifier has some 30."""
 _LAG, _RATE = 6, 8
 
 
@@ -43,6 +45,8 @@ class ShardRow:
     note: str = ""
     is_amiss: bool = False
     """True for a fault that the lag does not show; the row comes first if its lag is unknown."""
+    stream: str = ""
+    """The stream's name in a view of several streams; the shard is then the key of the lease."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,20 @@ class OwnerRow:
 
     owner: str
     shards: int
+    millis_behind: int | None
+    """The largest lag of its shards."""
+    rate: float | None
+    note: str = ""
+    is_amiss: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRow:
+    """One of several streams."""
+
+    stream: str
+    shards: int
+    """The number of shards that are not finished."""
     millis_behind: int | None
     """The largest lag of its shards."""
     rate: float | None
@@ -71,6 +89,8 @@ class View:
     """The messages, most important first; the last ones are left out if room is short."""
     is_partial: bool = False
     """True if shards that the view does not show have records: the overall lag may be larger."""
+    streams: tuple[StreamRow, ...] = ()
+    """The streams of an application of several; empty for one that reads a single stream."""
 
     @property
     def millis_behind(self) -> int | None:
@@ -221,34 +241,84 @@ class _Table(NamedTuple):
 
 
 def _tables(view: View, width: int, room: int, gap: list[Text]) -> list[Text]:
-    """Lay out both tables; if they do not fit, owners keep a quarter of the room."""
+    """Lay out the tables; if they do not fit, those above the shards keep a quarter each."""
     names = short_owners(
         {row.owner for row in view.owners} | {s.owner for s in view.shards if s.owner}
     )
     owners, shards = _owner_table(view, names, width), _shard_table(view, names, width)
-    if owners.lines and shards.lines:
-        room -= len(gap)
-    for wish in (owners.as_lines, owners.as_cells):
-        if any(wish + rows <= room for rows in (shards.as_lines, shards.as_cells)):
-            for_owners = wish
+    above = [table for table in (owners, _stream_table(view, width)) if table.lines]
+    room -= len(gap) * max(0, len(above) + bool(shards.lines) - 1)
+    for wishes in ([one.as_lines for one in above], [one.as_cells for one in above]):
+        if any(sum(wishes) + rows <= room for rows in (shards.as_lines, shards.as_cells)):
             break
     else:
-        for_owners = min(owners.as_cells, max(room - shards.as_cells, room // 4 + 1))
-    top = owners.fit(for_owners)
-    bottom = shards.fit(room - len(top))
-    return [*top, *(gap if top and bottom else []), *bottom]
+        spare = max(room - shards.as_cells, 0) // max(1, len(above))
+        wishes = [min(one.as_cells, max(spare, room // 4 + 1)) for one in above]
+    shown = [table.fit(wish) for table, wish in zip(above, wishes, strict=True)]
+    shown.append(shards.fit(room - sum(map(len, shown))))
+    lines: list[Text] = []
+    for table in shown:
+        lines += [*(gap if lines and table else []), *table]
+    return lines
+
+
+def _short_name(stream: str) -> str:
+    """Return a stream's name of at most `_NAME_CELL` characters: the start and the end."""
+    name = _plain(stream)
+    if len(name) <= _NAME_CELL:
+        return name
+    return f"{name[: _NAME_CELL // 2]}…{name[1 - _NAME_CELL // 2 :]}"
+
+
+def _stream_table(view: View, width: int) -> _Table:
+    name = min(_widest([*(row.stream for row in view.streams), "stream"]), max(20, width // 2))
+    count = max(_widest(str(row.shards) for row in view.streams), 6)
+
+    def line(row: StreamRow) -> _Cell:
+        return [
+            f"{_left(row.stream, name)}{_GAP}{row.shards:>{count}}",
+            _lag(row, _LAG + 1),
+            f"{rate_text(row.rate):>{_RATE + 3}}{_GAP}{_plain(row.note)}",
+        ]
+
+    narrow = min(name, _NAME_CELL)
+
+    def brief(row: StreamRow) -> _Cell:
+        return [
+            f"{_left(_short_name(row.stream), narrow)} {row.shards:>{count}}",
+            _lag(row, _LAG),
+            f" {rate_text(row.rate):>{_RATE}}",
+        ]
+
+    rows = sorted(view.streams, key=_worst_first)
+    cell = narrow + 1 + count + 3 + _LAG + 1 + _RATE
+    heading = (
+        f"{'stream':{name}}{_GAP}{'shards':>{count}}"
+        f"{'behind':>{_LAG + 4}}{view.rate_unit:>{_RATE + 3}}"
+    )
+    return _Table(
+        heading,
+        [line(row) for row in rows],
+        f"streams, worst lag first: shards, behind, {view.rate_unit}",
+        [brief(row) for row in rows],
+        [brief(row) for row in rows],
+        ["not read" if row.is_amiss else "" for row in rows],
+        max(1, (width + len(_GAP)) // (cell + len(_GAP))),
+    )
 
 
 def _shard_table(view: View, names: Mapping[str, str], width: int) -> _Table:
-    ids = short_shards([row.shard for row in view.shards])
+    ids = _shard_names(view)
+    has_streams = any(row.stream for row in view.shards)
     shard = _widest(ids.values())
     owner = _widest([*(names[row.owner] for row in view.shards if row.owner), "-"])
     state = _widest([*(row.state for row in view.shards), "state"])
     cell = shard + 1 + owner + _LAG + 3 + 1 + _RATE
+    place = _left if has_streams else _right  # numbers alone line up on the right
 
     def line(row: ShardRow) -> _Cell:
         return [
-            f"{_right(ids[row.shard], max(shard, 5))}{_GAP}",
+            f"{place(ids[row.shard], max(shard, 5))}{_GAP}",
             f"{_left(names[row.owner] if row.owner else '-', max(owner, 5))}{_GAP}",
             _left(row.state, state),
             _lag(row, _LAG + 1),
@@ -259,7 +329,7 @@ def _shard_table(view: View, names: Mapping[str, str], width: int) -> _Table:
         last = row.state[:_RATE] if row.rate is None else rate_text(row.rate)
         by = names[row.owner] if row.owner else "-"
         return [
-            f"{_right(ids[row.shard], shard)} {_left(by, owner)}",
+            f"{place(ids[row.shard], shard)} {_left(by, owner)}",
             _lag(row, _LAG),
             f" {last:>{_RATE}}",
         ]
@@ -267,7 +337,7 @@ def _shard_table(view: View, names: Mapping[str, str], width: int) -> _Table:
     worst = sorted(view.shards, key=_worst_first)
     rows = sorted(view.shards, key=_late_first)
     heading = (
-        f"{'shard':>{max(shard, 5)}}{_GAP}{'owner':{max(owner, 5)}}{_GAP}{'state':{state}}"
+        f"{place('shard', max(shard, 5))}{_GAP}{'owner':{max(owner, 5)}}{_GAP}{'state':{state}}"
         f"{'behind':>{_LAG + 4}}{view.rate_unit:>{_RATE + 3}}"
     )
     title = f"shards, worst lag first: shard, owner, behind, {view.rate_unit}"
@@ -281,6 +351,19 @@ def _shard_table(view: View, names: Mapping[str, str], width: int) -> _Table:
         [row.state for row in worst],
         across,
     )
+
+
+def _shard_names(view: View) -> Mapping[str, str]:
+    """Return a short name of each shard; of several streams, behind the stream's name."""
+    alone = short_shards([row.shard for row in view.shards if not row.stream])
+    ids = {row.shard: row.shard.rpartition(":")[2] for row in view.shards if row.stream}
+    numbers = short_shards(set(ids.values()))
+    several = {
+        row.shard: f"{_short_name(row.stream)}/{numbers[ids[row.shard]]}"
+        for row in view.shards
+        if row.stream
+    }
+    return {**alone, **several}
 
 
 def _owner_table(view: View, names: Mapping[str, str], width: int) -> _Table:
@@ -336,13 +419,16 @@ def _owner_table(view: View, names: Mapping[str, str], width: int) -> _Table:
 _Rank: TypeAlias = "tuple[bool, int, int, str]"
 
 
-def _worst_first(row: ShardRow | OwnerRow) -> _Rank:
+def _worst_first(row: ShardRow | OwnerRow | StreamRow) -> _Rank:
     """Return the sort key of a row; ties are sorted by name.
 
     Rows amiss without a lag come first, then rows by falling lag, then rows without a lag.
     """
     lag = -1 if row.millis_behind is None else row.millis_behind
-    name = row.shard if isinstance(row, ShardRow) else row.owner
+    if isinstance(row, ShardRow):
+        name = row.shard
+    else:
+        name = row.owner if isinstance(row, OwnerRow) else row.stream
     return (not (row.is_amiss and lag < 0), -lag, len(name), name)
 
 
@@ -356,7 +442,7 @@ def _number(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
-def _lag(row: ShardRow | OwnerRow, width: int) -> tuple[str, str]:
+def _lag(row: ShardRow | OwnerRow | StreamRow, width: int) -> tuple[str, str]:
     """Return the sign in three columns, then the lag in ``width`` columns; and their colour."""
     lag = row.millis_behind
     sign = "!!" if row.is_amiss and lag is None else _sign(lag)

@@ -212,7 +212,8 @@ def test_lag_leaves_calls_to_the_consumers_of_a_shard(
 
     server.kinesis.faults = throttle_twice
     try:
-        found = lags(lag_client(application().address()), application().table().leases())
+        client = lag_client(application().address())
+        found = lags((lease, client) for lease in application().table().leases())
     finally:
         server.kinesis.faults = None
     behind = found[FIRST].millis_behind_latest
@@ -320,12 +321,17 @@ def test_an_error_is_one_line_and_exit_1(
     ("command", "options"),
     [("leases", ["--stream", "nope"]), ("reset", ["--stream", "nope", "--to", "latest", "--yes"])],
 )
-def test_an_error_is_all_that_a_process_says(run: Run, *, command: str, options: list[str]) -> None:
-    check_error(run, command, options, "There is no stream 'nope'")
+def test_an_error_is_all_that_a_process_says(
+    application: Make, stream: str, *, run: Run, command: str, options: list[str]
+) -> None:
+    application().worker()._streams.all()[0].syncer.sync()
+    check_error(run, command, options, "There is no stream 'nope'", app=stream)
 
 
-def check_error(run: Run, command: str, options: list[str], text: str) -> None:
-    result = run(command, *options, app="no-such-application")
+def check_error(
+    run: Run, command: str, options: list[str], text: str, app: str = "no-such-application"
+) -> None:
+    result = run(command, *options, app=app)
     assert result.returncode == 1
     assert result.stdout == ""
     assert result.stderr.count("\n") == 1

@@ -29,8 +29,11 @@ from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.table import requests
 from sparkinesis.local import LocalServer
 from sparkinesis.local.faults import Call, Fault
+from sparkinesis.monitor.lag_streams import LagStreams
 from sparkinesis.monitor.lag_watch import LagWatch
 from sparkinesis.monitor.lags import Lag, lag_client
+from sparkinesis.stream.address import address_of
+from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.journal import PATIENCE, Journal
@@ -86,6 +89,11 @@ def open_process() -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 
 Open = Callable[..., "subprocess.Popen[str]"]
+
+
+def lags_of(client: StreamClient) -> LagStreams:
+    """For the leases of an application of a single stream."""
+    return LagStreams(client, address_of, StreamClient)
 
 
 def put_one(kinesis: Any, stream: str, data: bytes) -> None:
@@ -276,8 +284,9 @@ def test_an_error_is_one_line_and_exit_1(
     check_error(call(arguments(*options, app="no-such-application")), text)
 
 
-def test_an_error_is_all_that_a_process_says(arguments: Arguments) -> None:
-    result = run(arguments("--stream", "nope", app="no-such-application"))
+def test_an_error_is_all_that_a_process_says(application: Make, arguments: Arguments) -> None:
+    application().worker()._streams.all()[0].syncer.sync()
+    result = run(arguments("--stream", "nope"))
     check_error(result, "There is no stream 'nope'")
 
 
@@ -309,7 +318,7 @@ def test_each_shard_is_asked_about_at_its_pace_and_again_after_trouble(
         return calls.count("GetRecords", stream=stream, shard=FIRST)
 
     try:
-        with LagWatch(client, every=every) as watch:
+        with LagWatch(lags_of(client), every=every) as watch:
             watch.ask_for(leases)
             end = time.monotonic() + PATIENCE
             began = time.monotonic()
@@ -342,7 +351,7 @@ def test_each_shard_is_asked_about_at_its_pace_and_again_after_trouble(
 def test_a_lost_position_is_told_at_once(application: Make, stream: str) -> None:
     application().worker()._streams.all()[0].syncer.sync()
     table = application().table()
-    with LagWatch(lag_client(application().address()), every=0.2) as watch:
+    with LagWatch(lags_of(lag_client(application().address())), every=0.2) as watch:
         watch.ask_for(table.leases())
         assert watch.known(None) == {FIRST: Lag(0), SECOND: Lag(0)}
         table.write(requests.checkpoint(table.leases()[0], ExtendedSequenceNumber("12")))
@@ -360,7 +369,7 @@ def test_a_lease_that_is_gone_is_not_asked_about(
     leases = application().table().leases()
     died: list[Any] = []
     monkeypatch.setattr(threading, "excepthook", died.append)
-    watch = LagWatch(lag_client(application().address()), every=0.2)
+    watch = LagWatch(lags_of(lag_client(application().address())), every=0.2)
     watch.ask_for(leases)
     watch.ask_for(leases[:1])
     with watch:
@@ -380,7 +389,7 @@ def test_access_that_is_denied_ends_the_waiting_for_lags(
         Fault.error("AccessDeniedException", "not you") if call.stream == stream else None
     )
     try:
-        with LagWatch(lag_client(application().address())) as watch:
+        with LagWatch(lags_of(lag_client(application().address()))) as watch:
             watch.ask_for(leases)
             with pytest.raises(AccessDeniedError, match="not you"):
                 watch.known(PATIENCE)

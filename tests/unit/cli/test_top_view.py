@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sparkinesis.cli.lease_report import lease_rows
+from sparkinesis.cli.lease_report import lag_error_lines, lease_rows
 from sparkinesis.cli.top_view import top_object, top_view
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
-from sparkinesis.monitor.lags import Lag, of_stream
+from sparkinesis.monitor.lags import Lag
 from sparkinesis.monitor.watched import WatchedTable
 from sparkinesis.stream.identifier import StreamIdentifier
-from sparkinesis.terminal.view import OwnerRow, ShardRow, summary_line
+from sparkinesis.terminal.view import OwnerRow, ShardRow, StreamRow, summary_line
 
 
 def lease(key: str, at: str = "5", **given: object) -> Lease:
@@ -108,11 +108,105 @@ def test_an_owner_that_may_still_renew_does_not_count_as_dead() -> None:
     assert [row.millis_behind for row in top_view("t", "s", first_look, lags).shards[1:3]] == [0, 0]
 
 
-def test_only_leases_of_the_stream_are_asked_about() -> None:
-    """A table may be of an application that reads several; else the leases do not name it."""
-    one, other = StreamIdentifier("1", "one", 1), StreamIdentifier("1", "other", 1)
-    rows = [lease("1", stream=one), lease("2", stream=other), lease("3")]
-    assert [row.key for row in of_stream(rows, "one")] == ["1", "3"]
+WEB, APP = StreamIdentifier("1", "web", 1), StreamIdentifier("1", "app", 1)
+
+
+def of_streams() -> WatchedTable:
+    """Two streams, of which one is read; both have a shard of the same id."""
+    rows = [
+        lease("0").in_stream(WEB),
+        lease("1").in_stream(WEB),
+        lease("0", owner=None).in_stream(APP),
+        lease("2", "SHARD_END", owner=None).in_stream(APP),
+    ]
+    moved = [replace(row, counter=row.counter + bool(row.owner)) for row in rows]
+    return WatchedTable().after_scan(rows, 0.0).after_scan(moved, 2.0)
+
+
+def test_streams_have_totals_and_their_shards_stand_behind_their_names() -> None:
+    lags = {"1:web:1:0": Lag(50), "1:web:1:1": Lag(70), "1:app:1:0": Lag(20_000)}
+    view = top_view("t", "s", of_streams(), lags, unread_streams={APP})
+    assert view.streams == (
+        StreamRow("app", 1, 20_000, None, "not read", is_amiss=True),
+        StreamRow("web", 2, 70, 16.0),
+    )
+    assert [(row.shard, row.stream) for row in view.shards] == [
+        ("1:app:1:0", "app"),
+        ("1:app:1:2", "app"),
+        ("1:web:1:0", "web"),
+        ("1:web:1:1", "web"),
+    ]
+    assert any(line.startswith("No live worker reads app") for line in view.messages)
+    newer = of_streams().leases[2].in_stream(StreamIdentifier("1", "web", 2))
+    anew = WatchedTable().after_scan([*of_streams().leases, newer], 0.0)
+    assert [(row.stream, row.note) for row in top_view("t", "s", anew, {}).streams] == [
+        ("app", ""),
+        ("1:web:1", "made anew since"),
+        ("1:web:2", ""),
+    ]
+
+
+def test_streams_as_objects_and_rows() -> None:
+    lags = {"1:web:1:0": Lag(50), "1:web:1:1": Lag(70), "1:app:1:0": Lag(20_000)}
+    found = top_object("t", None, of_streams(), lags, unread_streams={APP})
+    assert found["streams"] == [
+        {
+            "stream": "app",
+            "identifier": "1:app:1",
+            "shards": 1,
+            "millis_behind_latest": 20_000,
+            "kilobytes_per_second": None,
+            "is_read": False,
+            "made_anew_as": None,
+        },
+        {
+            "stream": "web",
+            "identifier": "1:web:1",
+            "shards": 2,
+            "millis_behind_latest": 70,
+            "kilobytes_per_second": 16.0,
+            "is_read": True,
+            "made_anew_as": None,
+        },
+    ]
+    first = found["shards"][0]
+    assert (first["lease"], first["stream"], first["identifier"], first["shard"]) == (
+        "1:app:1:0",
+        "app",
+        "1:app:1",
+        "0",
+    )
+    assert [
+        (row["stream"], row["shard"], row["behind"]) for row in lease_rows(of_streams(), lags)
+    ] == [
+        ("app", "0", "20.0 s"),
+        ("app", "2", "-"),
+        ("web", "0", "0.1 s"),
+        ("web", "1", "0.1 s"),
+    ]
+    assert "stream" not in lease_rows(watched(0.0), {})[0], "the only stream is not named"
+
+
+def test_hash_keys_are_those_of_a_stream_that_was_not_made_anew() -> None:
+    newer, whole = StreamIdentifier("1", "web", 2), (0, 2**128 - 1)
+    rows = [
+        lease("0", "SHARD_END", hash_range=whole).in_stream(WEB),
+        lease("0", hash_range=whole).in_stream(newer),
+        lease("0", hash_range=(0, 7)).in_stream(APP),
+    ]
+    view = top_view("t", "s", WatchedTable().after_scan(rows, 0.0), {})
+    holes = [line for line in view.messages if line.startswith("No unfinished lease")]
+    assert len(holes) == 1
+    assert "of app: " in holes[0]
+
+
+def test_of_many_reasons_a_few_are_told() -> None:
+    lags = {str(n): Lag(why=f"Reason {n}.") for n in range(9)}
+    assert lag_error_lines(lags) == [
+        *(f"Reason {n}." for n in range(5)),
+        "The lags of other shards are unknown for 4 more reasons.",
+    ]
+    assert lag_error_lines({"1": Lag(why="a"), "2": Lag(why="a"), "3": Lag(why="expired")}) == ["a"]
 
 
 def test_as_an_object() -> None:
@@ -140,6 +234,8 @@ def test_as_an_object() -> None:
     ]
     assert found["shards"][1] == {
         "lease": "2",
+        "stream": None,
+        "identifier": None,
         "shard": "2",
         "state": "handed over",
         "owner": "dead",

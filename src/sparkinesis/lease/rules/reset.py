@@ -10,6 +10,7 @@ from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.lease_start import new_lease
 from sparkinesis.lease.rules.shard_sync import by_birth, require_tiling
+from sparkinesis.stream.identifier import StreamIdentifier
 from sparkinesis.stream.position import (
     LATEST,
     SHARD_END,
@@ -52,6 +53,13 @@ class LeaseReset:
     """True if ``at`` is a record found for LATEST: older records are not to be read again."""
 
     @property
+    def row(self) -> Lease:
+        """The new lease, or the last known row; neither its shard nor its stream ever changes."""
+        row = self.create or self.lease
+        assert row is not None
+        return row
+
+    @property
     def written_ms(self) -> int | None:
         """The instant to store; None unless ``at`` is a sentinel that needs an instant."""
         return self.timestamp_ms if self.at.is_at_instant else None
@@ -71,10 +79,13 @@ def plan_reset(
     shards: Iterable[Shard],
     to: InitialPosition | ShardCheckpoint,
     now_ms: int,
+    stream: StreamIdentifier | None = None,
 ) -> list[LeaseReset]:
-    """Return the steps that move an application, in the order to write them.
+    """Return the steps that move an application in one stream, in the order to write them.
 
-    ``shards``: all that ListShards returns; ``now_ms``: the service's clock before that call.
+    ``leases``: those of the stream. ``shards``: all that ListShards returns; ``now_ms``: the
+    service's clock before that call. ``stream``: one of several streams of the application; None:
+    its only one.
 
     - LATEST: open shards resume with new records, then closed shards are finished. In this order,
       a crash in between leaves no shard without a reader.
@@ -83,21 +94,21 @@ def plan_reset(
     - A checkpoint in one shard: only that lease changes.
 
     Raises OptionError (an instant in the future, an invalid position, an unknown shard, leases of
-    other streams) and InconsistentShardsError (the open shards do not tile the hash keys, or the
+    another stream) and InconsistentShardsError (the open shards do not tile the hash keys, or the
     listing is older than a lease).
     """
     lineage = Lineage.of(shards)
     leased = {lease.shard_id: lease for lease in leases}
-    _require_same_stream(leased.values(), lineage)
+    require_same_stream(leased.values(), lineage, stream)
     if isinstance(to, ShardCheckpoint):
-        return [_move_one(to, leased, lineage, now_ms)]
+        return [_of_stream(_move_one(to, leased, lineage, now_ms), stream)]
     if isinstance(to, AtTimestamp) and to.ms > now_ms:
         raise OptionError(
             f"{to} is in the future: the service's clock shows {now_ms}. To resume with new "
             "records, use LATEST."
         )
     require_tiling(shard for shard in lineage.shards.values() if shard.is_open)
-    _require_recent(leased, lineage)
+    require_recent(leased, lineage)
     listed = by_birth(lineage.shards.values())
     if to is LATEST:
         begin, done = [s for s in listed if s.is_open], [s for s in listed if not s.is_open]
@@ -112,7 +123,24 @@ def plan_reset(
             if (lease := leased.get(shard.id)) and not _is_done(lease, lineage)
         ),
     ]
-    return [replace(move, now_ms=now_ms) for move in moves]
+    return [_of_stream(replace(move, now_ms=now_ms), stream) for move in moves]
+
+
+def require_one_stream(to: InitialPosition | ShardCheckpoint, streams: int) -> None:
+    """Raise `OptionError` for a position in one shard, if several streams are to be moved."""
+    if isinstance(to, ShardCheckpoint) and streams > 1:
+        raise OptionError(
+            f"{to.shard_id}={to.at} is a position in one stream, and the table has leases of "
+            f"{streams}: name the stream, too (--stream)."
+        )
+
+
+def _of_stream(move: LeaseReset, stream: StreamIdentifier | None) -> LeaseReset:
+    """Return the step for a lease of one of several streams; None: of the only one."""
+    if move.create is None:
+        return move
+    new = move.create.in_stream(stream)
+    return replace(move, key=new.key, create=new)
 
 
 def at_checkpoint(move: LeaseReset, at: ExtendedSequenceNumber) -> LeaseReset:
@@ -144,6 +172,7 @@ def retried(move: LeaseReset, row: Lease | None) -> LeaseReset | None:
     new = Lease(
         key=move.key,
         shard_id=move.lease.shard_id,
+        stream=move.lease.stream,
         checkpoint=move.at,
         parent_ids=move.lease.parent_ids,
         hash_range=move.lease.hash_range,
@@ -154,18 +183,18 @@ def retried(move: LeaseReset, row: Lease | None) -> LeaseReset | None:
     return replace(move, lease=None, create=new)
 
 
-def _require_same_stream(leases: Iterable[Lease], lineage: Lineage) -> None:
-    """Raise OptionError for a table of several streams, or of another stream.
+def require_same_stream(
+    leases: Iterable[Lease], lineage: Lineage, stream: StreamIdentifier | None = None
+) -> None:
+    """Raise OptionError for leases of other streams.
 
     Shards of all streams have the same ids. Their hash ranges, which never change, differ unless
     the streams were resharded alike, so this finds most mistakes, but not all.
     """
     for lease in leases:
-        if lease.stream is not None:
-            raise OptionError(
-                f"The lease {lease.key} belongs to an application that reads several streams; only "
-                "applications that read a single stream can be reset."
-            )
+        if lease.stream != stream:
+            mine = f"{stream}" if stream else "the application's only stream"
+            raise OptionError(f"The lease {lease.key} is not one of {mine}.")
         shard = lineage.shards.get(lease.shard_id)
         if shard is None or None in {lease.hash_range, shard.hash_range}:
             continue
@@ -177,7 +206,7 @@ def _require_same_stream(leases: Iterable[Lease], lineage: Lineage) -> None:
             )
 
 
-def _require_recent(leased: Mapping[str, Lease], lineage: Lineage) -> None:
+def require_recent(leased: Mapping[str, Lease], lineage: Lineage) -> None:
     """Raise InconsistentShardsError for a listing that lacks newer shards that have leases.
 
     The listing is stale, or the leases were read after a reshard. These shards have not expired.

@@ -42,6 +42,11 @@ class BrokenLease:
         """The shard of the lease, by its key."""
         return self.key.rpartition(":")[2]
 
+    @property
+    def stream_id(self) -> str:
+        """The stream's identifier, by the key; empty if the key names no stream."""
+        return self.key.rpartition(":")[0]
+
     def __str__(self) -> str:
         return f"{self.key!r} ({self.why})"
 

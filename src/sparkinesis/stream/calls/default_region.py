@@ -6,7 +6,7 @@ import functools
 import os
 
 import botocore.session
-from botocore.exceptions import BotoCoreError
+from botocore.exceptions import BotoCoreError, UnknownRegionError
 
 LOCAL_REGION = "us-east-1"
 """The region of a local endpoint where no region is set at all."""
@@ -43,3 +43,12 @@ def _default_region(
         return region, f"from the environment variable {_REGION_VARIABLE}"
     file = session.get_config_variable("config_file")
     return region, f"from the profile {session.profile or 'default'!r} in {file}"
+
+
+@functools.lru_cache(maxsize=64)
+def partition_of(region: str) -> str:
+    """Return the partition of a region, which its ARNs name: ``aws``, ``aws-cn``, ..."""
+    try:
+        return str(botocore.session.Session().get_partition_for_region(region))
+    except UnknownRegionError:
+        return "aws"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from sparkinesis.errors import (
@@ -46,7 +46,16 @@ def identify(
     Many streams of one account and region take one ListStreams call for each thousand; otherwise,
     and for streams of other accounts, each takes one DescribeStreamSummary call.
     """
-    found: dict[StreamAddress, StreamIdentity | SparkinesisError] = {}
+    return dict(identify_each(addresses, client_of, clock, wait))
+
+
+def identify_each(
+    addresses: Iterable[StreamAddress],
+    client_of: Callable[[StreamAddress], StreamClient],
+    clock: Callable[[], float],
+    wait: Callable[[float], object],
+) -> Iterator[tuple[StreamAddress, StreamIdentity | SparkinesisError]]:
+    """Yield the same, each stream as soon as it is known."""
     by_place: dict[object, list[StreamAddress]] = defaultdict(list)
     for address in addresses:
         by_place[address.region, address.endpoint, address.credentials].append(address)
@@ -54,16 +63,17 @@ def identify(
         listed: Mapping[str, StreamIdentity] = {}
         if len(group) >= _WORTH_A_LIST:
             listed = _listed(client_of(group[0]), clock)
+        rest: list[StreamAddress] = []
         for address in group:
             one = listed.get(address.name)
             if one is not None and address.arn in {None, one.arn}:
-                found[address] = one
-        rest = [address for address in group if address not in found]
+                yield address, one
+            else:
+                rest.append(address)
         for number, address in enumerate(rest):
             if number:
                 wait(_BETWEEN_DESCRIBES)
-            found[address] = _described(client_of(address), clock)
-    return found
+            yield address, _described(client_of(address), clock)
 
 
 def _listed(client: StreamClient, clock: Callable[[], float]) -> dict[str, StreamIdentity]:

@@ -16,7 +16,13 @@ from sparkinesis.lease.extended_sequence_number import (
 )
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.lease_start import new_lease
-from sparkinesis.lease.rules.reset import LeaseReset, ShardCheckpoint, plan_reset, retried
+from sparkinesis.lease.rules.reset import (
+    LeaseReset,
+    ShardCheckpoint,
+    plan_reset,
+    require_one_stream,
+    retried,
+)
 from sparkinesis.stream import position as pos
 from sparkinesis.stream.identifier import StreamIdentifier
 from sparkinesis.stream.position import InitialPosition
@@ -32,6 +38,7 @@ CLOSED = Shard("1", ("0",), False, (0, MIDDLE), "200")
 OPEN = Shard("2", ("0",), True, (MIDDLE + 1, MAX_HASH_KEY), "201")
 LAST = Shard("3", ("1",), True, (0, MIDDLE), "300")
 SHARDS = [LAST, OPEN, CLOSED, ROOT]
+WEB, APP = StreamIdentifier("1", "web", 7), StreamIdentifier("1", "app", 7)
 
 
 def esn(text: str, sub: int = 0) -> ExtendedSequenceNumber:
@@ -175,6 +182,34 @@ def test_a_table_of_another_stream_or_of_several() -> None:
     other = replace(lease("2", "5"), hash_range=(0, 7))
     with pytest.raises(OptionError, match="The lease 2 is not of this stream"):
         plan_reset([other], SHARDS, pos.LATEST, NOW)
-    several = replace(lease("2", "5"), stream=StreamIdentifier("1", "s", 1))
-    with pytest.raises(OptionError, match="reads several streams"):
+    several = lease("2", "5").in_stream(WEB)
+    with pytest.raises(OptionError, match=f"{WEB}:2 is not one of the application's only stream"):
         plan_reset([several], SHARDS, pos.LATEST, NOW)
+    for stranger in (lease("2", "5"), lease("2", "5").in_stream(APP)):
+        with pytest.raises(OptionError, match=f"{stranger.key} is not one of {WEB}"):
+            plan_reset([stranger], SHARDS, pos.LATEST, NOW, WEB)
+
+
+def test_the_leases_of_one_of_several_streams() -> None:
+    """New and old rows have the stream's keys; shards and parents keep their own ids."""
+    closed = lease("1", SHARD_END, "3").in_stream(WEB)
+    moves = plan_reset([closed], SHARDS, pos.TRIM_HORIZON, NOW, WEB)
+    assert [move.key for move in moves] == [f"{WEB}:{shard}" for shard in "0123"]
+    assert [(move.row.shard_id, move.row.stream) for move in moves] == [(s, WEB) for s in "0123"]
+    assert moves[1].lease == closed
+    assert moves[2].create == new_lease(OPEN, pos.TRIM_HORIZON, made_ms=NOW).in_stream(WEB)
+    assert moves[2].create.parent_ids == ("0",)
+    (move,) = plan_reset([], SHARDS, ShardCheckpoint("2", esn("201", 4)), NOW, WEB)
+    assert move.key == f"{WEB}:2"
+    made = retried(LeaseReset(closed.key, esn(TRIM_HORIZON), lease=closed), None)
+    assert made is not None
+    assert made.create is not None
+    assert (made.create.key, made.create.stream) == (f"{WEB}:1", WEB)
+
+
+def test_a_place_in_one_shard_needs_one_stream() -> None:
+    there = ShardCheckpoint("2", esn("201", 4))
+    require_one_stream(there, 1)
+    require_one_stream(pos.LATEST, 3)
+    with pytest.raises(OptionError, match=r"2=201:4 is a position in one stream.*3: name"):
+        require_one_stream(there, 3)

@@ -1,0 +1,122 @@
+"""The streams that a command is about, by its options and by the leases of the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sparkinesis.cli.options import find_table
+from sparkinesis.errors import OptionError
+from sparkinesis.lease.lease import Lease
+from sparkinesis.monitor.streams import StreamSelector, selected
+from sparkinesis.stream.address import StreamAddress, address_of, check_place, stream_address
+from sparkinesis.stream.credentials import CredentialSource
+from sparkinesis.stream.identifier import StreamIdentifier
+
+if TYPE_CHECKING:
+    from sparkinesis.lease.table.table import LeaseTable
+    from sparkinesis.monitor.lag_streams import LagStreams
+
+
+@dataclass(frozen=True)
+class CommandStreams:
+    """The streams that ``--stream`` names, and where they and the lease table are."""
+
+    selectors: tuple[StreamSelector, ...]
+    region: str | None
+    endpoint: str | None
+    credentials: CredentialSource
+    _addresses: dict[StreamIdentifier, StreamAddress] = field(default_factory=dict, compare=False)
+
+    @classmethod
+    def of(
+        cls,
+        streams: Sequence[str] | None,
+        region: str | None,
+        endpoint: str | None,
+        profile: str | None,
+    ) -> CommandStreams:
+        """Read the options. Raises `OptionError`."""
+        check_place(region, endpoint)
+        selectors = tuple(map(StreamSelector.parse, streams or ()))
+        return cls(selectors, region, endpoint, CredentialSource(profile))
+
+    def table(self, name: str, dynamodb_endpoint: str | None) -> LeaseTable:
+        """Return the lease table: in ``--region``, or else in the region of the streams' ARNs."""
+        named = {one.region for one in self.selectors if one.region is not None}
+        region = self.region or (next(iter(named)) if len(named) == 1 else None)
+        endpoint = dynamodb_endpoint or self.endpoint
+        return find_table(name, region, endpoint, self.credentials.profile)
+
+    def only(self) -> StreamAddress | None:
+        """Return the address of the stream of a table whose leases name none; None: not given.
+
+        Raises `OptionError` if several streams are given, or an identifier.
+        """
+        if not self.selectors:
+            return None
+        if len(self.selectors) > 1:
+            names = ", ".join(one.text for one in self.selectors)
+            raise OptionError(
+                f"The leases are those of one stream, and --stream names several: {names}. Name "
+                "the stream that the application reads."
+            )
+        (one,) = self.selectors
+        if one.creation_epoch is not None:
+            raise OptionError(
+                f"The leases name no stream, so {one.text} cannot be told from other streams of "
+                "the name. Give --stream a name or an ARN."
+            )
+        return stream_address(one.text, self.region, self.endpoint, self.credentials)
+
+    def of_table(self, leases: Iterable[Lease], table: str) -> list[StreamIdentifier]:
+        """Return the streams that leases name, and the operator wants. Raises `OptionError`."""
+        streams = {lease.stream for lease in leases if lease.stream is not None}
+        return selected(streams, self.selectors, table) if streams else []
+
+    def wanted(self, streams: Iterable[StreamIdentifier]) -> frozenset[StreamIdentifier]:
+        """Return the streams that the operator wants; none of them may be there."""
+        every = frozenset(streams)
+        if not self.selectors:
+            return every
+        return frozenset(one for one in every if any(by.selects(one) for by in self.selectors))
+
+    def address_of(self, stream: StreamIdentifier) -> StreamAddress:
+        """Return the address of a stream that a lease names: by its ARN. Raises `OptionError`.
+
+        The region is that of the ARN which names the stream, or else ``--region``.
+        """
+        found = self._addresses.get(stream)
+        if found is None:
+            regions = [one.region for one in self.selectors if one.region and one.selects(stream)]
+            region = regions[0] if regions else self.region
+            found = address_of(stream, region, self.endpoint, self.credentials)
+            self._addresses[stream] = found
+        return found
+
+    def lag_streams(self, leases: Iterable[Lease], give_up_after: float = 20.0) -> LagStreams:
+        """Return the clients that read lags.
+
+        ``leases``: those of the table. If they name no stream, the given one is looked at, so that
+        a misspelled name fails at once. Raises `OptionError` and service errors.
+        """
+        from sparkinesis.monitor.lag_streams import LagStreams  # noqa: PLC0415 - slow to import
+        from sparkinesis.monitor.lags import lag_client  # noqa: PLC0415
+
+        address = self._only_of(list(leases))
+        only = None
+        if address is not None:
+            only = lag_client(address, give_up_after)
+            only.describe()
+        return LagStreams(only, self.address_of, lambda at: lag_client(at, give_up_after))
+
+    def _only_of(self, leases: Sequence[Lease]) -> StreamAddress | None:
+        """Return the address of the stream of leases that name none; None: none is to be read."""
+        kinds = {lease.stream is None for lease in leases}
+        if kinds == {True}:
+            return self.only()
+        # Rows of both kinds, or none yet: the given stream is that of rows without a name, if it
+        # can be.
+        is_one = len(self.selectors) == 1 and self.selectors[0].creation_epoch is None
+        return self.only() if kinds != {False} and is_one else None

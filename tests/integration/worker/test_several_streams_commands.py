@@ -1,0 +1,436 @@
+"""`sparkinesis leases`, `top` and `reset` for an application of several streams."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from sparkinesis.cli.app import app as cli
+from sparkinesis.lease.extended_sequence_number import SHARD_END, TRIM_HORIZON
+from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.table import requests
+from sparkinesis.local import LocalServer
+from sparkinesis.local.faults import Fault
+from sparkinesis.monitor.lag_streams import LagStreams
+from sparkinesis.monitor.lag_watch import LagWatch
+from sparkinesis.monitor.lags import Lag, lag_client
+from sparkinesis.stream.address import address_of
+from sparkinesis.stream.identifier import StreamIdentifier
+from sparkinesis.worker.application import Application
+from sparkinesis.worker.lifecycle.worker import Worker
+from tests.integration.worker.test_s1_several_streams import ByStream, eventually, identifier
+from tests.journal import PATIENCE, Journal
+from tests.streams import put, split
+
+Make = Callable[..., Application]
+Start = Callable[[Application], Worker]
+Result = subprocess.CompletedProcess[str]
+Call = Callable[..., Result]
+
+FIRST = "shardId-000000000000"
+
+
+@pytest.fixture
+def streams(kinesis: Any) -> list[str]:
+    """Three streams of one shard each, in alphabetical order."""
+    suffix = uuid.uuid4().hex[:6]
+    names = [f"{kind}-{suffix}" for kind in ("app", "mobile", "web")]
+    for name in names:
+        kinesis.create_stream(StreamName=name, ShardCount=1)
+    return names
+
+
+@pytest.fixture
+def call(server: LocalServer, stream: str) -> Call:
+    """Runs a command in this process on the application, which has another stream's name."""
+
+    def command(name: str, *options: str) -> Result:
+        place = ["--region", "us-east-1", "--endpoint", server.endpoint_url]
+        arguments = [name, stream, *options, *place]
+        result = CliRunner().invoke(cli, arguments)
+        error = result.exception
+        assert error is None or isinstance(error, SystemExit), result.exc_info
+        return Result(arguments, result.exit_code, result.stdout, result.stderr)
+
+    return command
+
+
+def create_leases(application: Application) -> dict[str, Lease]:
+    """Create the leases that a worker creates at its start; return them by stream and shard."""
+    application.worker()._streams.begin(lambda _: False)
+    return leases_of(application)
+
+
+def leases_of(application: Application) -> dict[str, Lease]:
+    rows = application.table().leases()
+    return {f"{row.stream.name}/{row.shard_id}" if row.stream else row.key: row for row in rows}
+
+
+def objects(result: Result) -> list[dict[str, Any]]:
+    assert result.returncode == 0, result.stderr
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_each_stream_has_its_own_lags_though_the_shards_have_the_same_ids(
+    application: Make, kinesis: Any, *, streams: list[str], call: Call, server: LocalServer
+) -> None:
+    create_leases(application(stream=None, streams=streams))
+    put(kinesis, streams[1], [b"x"], key="k")
+    result = call("leases", "--watch-for", "0")
+    assert result.stderr == ""
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert lines[0] == ["stream", "shard", "owner", "state", "checkpoint", "behind", "renewed"]
+    assert [line[:5] for line in lines[1:4]] == [
+        [name, FIRST, "-", "unowned", TRIM_HORIZON] for name in streams
+    ]
+    behind = {line[0]: line[5] for line in lines[1:4]}
+    assert behind[streams[0]] == behind[streams[2]] == "0.0"
+    assert float(behind[streams[1]]) > 0
+    assert lines[-1][:6] == ["3", "streams,", "3", "shards", "(3", "unowned),"]
+
+    found = objects(call("leases", "--watch-for", "0", "--json"))
+    assert [one["stream"] for one in found] == streams
+    for one in found:
+        assert one["identifier"] == identifier(kinesis, one["stream"])
+        assert one["lease"] == f"{one['identifier']}:{FIRST}"
+        assert one["shard"] == FIRST
+        assert one["made_anew_as"] is None
+        assert (one["millis_behind_latest"] > 0) == (one["stream"] == streams[1])
+
+
+def test_some_of_the_streams(
+    application: Make, kinesis: Any, *, streams: list[str], call: Call, server: LocalServer
+) -> None:
+    create_leases(application(stream=None, streams=streams))
+    arn = kinesis.describe_stream_summary(StreamName=streams[1])["StreamDescriptionSummary"]
+    names = (streams[0], arn["StreamARN"], identifier(kinesis, streams[2]))
+    for stream, name in zip(streams, names, strict=True):
+        before = server.kinesis.calls.count("GetRecords")
+        (one,) = objects(call("leases", "--watch-for", "0", "--json", "--stream", name))
+        assert (one["stream"], one["millis_behind_latest"]) == (stream, 0)
+        assert server.kinesis.calls.count("GetRecords") == before + 1
+    options = ("--stream", names[0], "--stream", names[2])
+    found = objects(call("leases", "--watch-for", "0", "--json", *options))
+    assert [one["stream"] for one in found] == [streams[0], streams[2]]
+    (look,) = objects(call("top", "--once", "--json", *options))
+    assert [one["stream"] for one in look["streams"]] == [streams[0], streams[2]]
+    for command in (("leases", "--watch-for", "60"), ("top", "--once")):
+        result = call(*command, "--stream", "nope")
+        assert (result.returncode, result.stdout) == (1, "")
+        assert "is of the stream 'nope'. The table has leases of " in result.stderr
+        assert ", ".join(streams) in result.stderr
+
+
+def test_several_names_for_a_table_of_one_stream_are_an_error(
+    application: Make, stream: str, call: Call
+) -> None:
+    application().worker()._streams.begin(lambda _: False)
+    for given, why in (
+        (["--stream", "a", "--stream", "b"], "those of one stream, and --stream names several"),
+        (["--stream", "1:a:2"], "The leases name no stream, so 1:a:2"),
+    ):
+        for command in (["leases"], ["top"], ["reset", "--to", "latest", "--yes"]):
+            result = call(*command, *given)
+            assert result.returncode == 1
+            assert why in result.stderr
+    result = call("reset", "--to", "latest", "--yes")
+    assert "Name it by --stream." in result.stderr
+    assert [row.counter for row in application().table().leases()] == [0, 0]
+
+
+def test_a_stream_that_cannot_be_read_says_so_and_the_others_have_their_lags(
+    application: Make, kinesis: Any, *, streams: list[str], call: Call, server: LocalServer
+) -> None:
+    gone, denied, fine = streams
+    create_leases(application(stream=None, streams=streams))
+    kinesis.delete_stream(StreamName=gone)
+    server.kinesis.faults = lambda one: (
+        Fault.error("AccessDeniedException", "not you") if one.stream == denied else None
+    )
+    try:
+        result = call("leases", "--watch-for", "0")
+        (look,) = objects(call("top", "--once", "--json"))
+    finally:
+        server.kinesis.faults = None
+    assert result.returncode == 0
+    rows = {line.split()[0]: line for line in result.stdout.splitlines()[1:4]}
+    assert "stream not found" in rows[gone]
+    assert "unknown" in rows[denied]
+    assert "0.0 s" in rows[fine]
+    assert result.stderr.count("\n") == 1
+    assert "not you" in result.stderr
+    why = {one["stream"]: one["lag_unknown_because"] for one in look["shards"]}
+    assert why[gone] == "stream not found"
+    assert "not you" in why[denied]
+    assert why[fine] is None
+
+
+def made_anew(kinesis: Any, stream: str) -> tuple[str, str]:
+    """Delete a stream and create it again; return the identifiers."""
+    before = identifier(kinesis, stream)
+    kinesis.delete_stream(StreamName=stream)
+    while True:
+        kinesis.create_stream(StreamName=stream, ShardCount=1)
+        if (after := identifier(kinesis, stream)) != before:
+            return before, after
+        kinesis.delete_stream(StreamName=stream)
+        time.sleep(0.2)  # the identifier counts whole seconds
+
+
+def test_a_stream_made_anew_is_told_from_the_old_one(
+    application: Make, kinesis: Any, *, streams: list[str], call: Call
+) -> None:
+    app = application(stream=None, streams=streams[:2])
+    create_leases(app)
+    old, new = made_anew(kinesis, streams[0])
+    (one, _) = objects(call("leases", "--watch-for", "0", "--json"))
+    assert (one["identifier"], one["lag_unknown_because"]) == (old, "stream made anew")
+    create_leases(app)
+    put(kinesis, streams[0], [b"x"], key="k")
+    result = call("leases", "--watch-for", "0")
+    rows = {line.split()[0]: line for line in result.stdout.splitlines()[1:4]}
+    assert rows.keys() == {old, new, streams[1]}
+    assert "stream made anew" in rows[old]
+    assert "stream made anew" not in rows[new]
+    assert result.stderr.startswith(f"Deleted and made anew: {old} (now {new}). ")
+    found = {
+        one["identifier"]: one for one in objects(call("leases", "--watch-for", "0", "--json"))
+    }
+    assert (found[old]["made_anew_as"], found[new]["made_anew_as"]) == (new, None)
+    assert found[new]["millis_behind_latest"] > 0
+    (look,) = objects(call("top", "--once", "--json"))
+    assert {one["identifier"]: one["made_anew_as"] for one in look["streams"]} == {
+        old: new,
+        new: None,
+        identifier(kinesis, streams[1]): None,
+    }
+
+
+def test_a_stream_that_has_left_the_application_shows(
+    application: Make,
+    start: Start,
+    kinesis: Any,
+    *,
+    streams: list[str],
+    journal: Journal,
+    call: Call,
+) -> None:
+    create_leases(application(stream=None, streams=streams))
+    start(application(stream=None, streams=streams[1:], processor=lambda: ByStream(journal)))
+    journal.wait(lambda: len(journal.calls("initialize")) == 2)
+    result = call("leases", "--watch-for", "0")
+    assert result.stderr.startswith(f"No live worker reads {streams[0]}, while workers read other")
+    (found,) = objects(call("top", "--once", "--json"))
+    assert {one["stream"]: one["is_read"] for one in found["streams"]} == {
+        streams[0]: False,
+        streams[1]: True,
+        streams[2]: True,
+    }
+    one = objects(call("leases", "--watch-for", "0", "--json", "--stream", streams[0]))
+    assert [row["stream_is_read"] for row in one] == [False]
+    shown = call("top", "--once").stdout.splitlines()
+    assert ", 3 streams: 3 shards (2 held, 1 unowned), " in shown[0]
+    assert [line.split()[0] for line in shown[6:9]] == streams
+    assert shown[6].endswith("not read")
+
+
+def test_many_streams_take_one_call_to_find_and_two_each_for_their_lags(
+    application: Make, kinesis: Any, *, call: Call, server: LocalServer
+) -> None:
+    names = [f"many-{n}-{uuid.uuid4().hex[:6]}" for n in range(30)]
+    for name in names:
+        kinesis.create_stream(StreamName=name, ShardCount=1)
+    create_leases(application(stream=None, streams=names))
+    counted = ("ListStreams", "DescribeStreamSummary", "GetShardIterator", "GetRecords")
+    before = {name: server.kinesis.calls.count(name) for name in counted}
+    found = objects(call("leases", "--watch-for", "0", "--json"))
+    calls = {name: server.kinesis.calls.count(name) - before[name] for name in counted}
+    assert [one["millis_behind_latest"] for one in found] == [0] * 30
+    assert calls["DescribeStreamSummary"] == 0
+    assert calls["ListStreams"] == 1
+    assert calls["GetShardIterator"] == calls["GetRecords"] == 30
+
+
+def test_a_stream_that_returns_has_a_lag_again(
+    application: Make, kinesis: Any, *, streams: list[str], server: LocalServer
+) -> None:
+    """`top` looks for a stream again, at first when its leases come, then from time to time."""
+    app = application(stream=None, streams=streams[:2])
+    old = create_leases(app)
+    now = 0.0
+    clients = LagStreams(
+        None,
+        lambda stream: address_of(stream, "us-east-1", server.endpoint_url),
+        lambda at: lag_client(at, 1.0),
+        clock=lambda: now,
+    )
+    with LagWatch(clients, every=0.1) as watch:
+        watch.ask_for(old.values())
+        assert set(watch.known(PATIENCE).values()) == {Lag(0)}
+        kinesis.delete_stream(StreamName=streams[0])
+        first = f"{streams[0]}/{FIRST}"
+        eventually(lambda: watch.known()[old[first].key] == Lag(why="shard is gone"))
+        now = 70.0
+        eventually(lambda: watch.known()[old[first].key] == Lag(why="stream not found"))
+        _, new = made_anew_from_nothing(kinesis, streams[0], str(old[first].stream))
+        now = 140.0
+        eventually(lambda: watch.known()[old[first].key] == Lag(why="stream made anew"))
+        newer = old[first].in_stream(StreamIdentifier.parse(new))
+        watch.ask_for([*old.values(), newer])
+        eventually(lambda: watch.known().get(newer.key) == Lag(0))
+        assert watch.known()[old[f"{streams[1]}/{FIRST}"].key] == Lag(0)
+
+
+def made_anew_from_nothing(kinesis: Any, stream: str, before: str) -> tuple[str, str]:
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    after = identifier(kinesis, stream)
+    return (before, after) if after != before else made_anew(kinesis, stream)
+
+
+# --- reset
+
+
+def checkpoints(application: Application) -> dict[str, str]:
+    return {key: row.checkpoint.sequence_number for key, row in leases_of(application).items()}
+
+
+def test_reset_moves_a_running_application_in_all_of_its_streams(
+    application: Make,
+    start: Start,
+    kinesis: Any,
+    *,
+    streams: list[str],
+    journal: Journal,
+    call: Call,
+) -> None:
+    app = application(stream=None, streams=streams, processor=lambda: ByStream(journal))
+    start(app)
+    for name in streams:
+        put(kinesis, name, [f"{name}-old".encode()], key="k")
+    journal.wait(lambda: len(journal.data()) == 3)
+    last = {record.data: record.sequence_number for record in journal.records()}
+    found = objects(call("reset", "--to", "latest", "--yes", "--json"))
+    assert [(one["stream"], one["shard"], one["written"]) for one in found] == [
+        (name, FIRST, True) for name in streams
+    ]
+    for one, name in zip(found, streams, strict=True):
+        assert one["identifier"] == identifier(kinesis, name)
+        assert one["lease"] == f"{one['identifier']}:{FIRST}"
+        assert one["to"]["sequence_number"] == last[f"{name}-old".encode()], "of its own stream"
+    journal.wait(lambda: len(journal.calls("initialize")) == 6)
+    for name in streams:
+        put(kinesis, name, [f"{name}-new".encode()], key="k")
+    journal.wait_for_data(*(f"{name}-new".encode() for name in streams))
+    assert len(journal.data()) == 6, "the old records do not come again"
+    assert len(journal.calls("lease_lost")) == 3
+
+
+def test_reset_of_one_stream_leaves_the_others(
+    application: Make, kinesis: Any, *, streams: list[str], call: Call
+) -> None:
+    app = application(stream=None, streams=streams)
+    before = create_leases(app)
+    parent = split(kinesis, streams[1])
+    put(kinesis, streams[1], [b"x"], key="k")
+    result = call("reset", "--to", "trim_horizon", "--stream", streams[1], "--yes")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines()[-1].startswith("Moved 3 leases of ")
+    after = leases_of(app)
+    moved = {key for key, row in after.items() if row != before.get(key)}
+    assert moved == {f"{streams[1]}/shardId-00000000000{n}" for n in range(3)}
+    for key in moved:
+        row = after[key]
+        assert row.stream == before[f"{streams[1]}/{parent}"].stream
+        assert row.key == f"{row.stream}:{row.shard_id}"
+    child = after[f"{streams[1]}/shardId-000000000001"]
+    assert child.parent_ids == (parent,)
+
+    number = kinesis.put_record(StreamName=streams[0], Data=b"y", PartitionKey="k")
+    place = f"{FIRST}={number['SequenceNumber']}:3"
+    result = call("reset", "--to", place, "--yes")
+    assert result.returncode == 1
+    assert "is a position in one stream, and the table has leases of 3: name" in result.stderr
+    assert call("reset", "--to", place, "--yes", "--stream", streams[0]).returncode == 0
+    row = leases_of(app)[f"{streams[0]}/{FIRST}"]
+    assert str(row.checkpoint) == f"{number['SequenceNumber']}:3"
+    assert leases_of(app)[f"{streams[2]}/{FIRST}"] == before[f"{streams[2]}/{FIRST}"]
+
+
+def test_reset_tells_which_stream_cannot_be_read_and_writes_nothing(
+    application: Make, kinesis: Any, *, streams: list[str], call: Call, server: LocalServer
+) -> None:
+    app = application(stream=None, streams=streams)
+    before = create_leases(app)
+    gone = identifier(kinesis, streams[1])
+    server.kinesis.faults = lambda one: (
+        Fault.error("AccessDeniedException", "not you") if one.stream == streams[1] else None
+    )
+    try:
+        result = call("reset", "--to", "latest", "--yes")
+        assert result.returncode == 1
+        assert result.stderr.count("\n") == 1
+        assert f"has leases of {gone}, which cannot be read: " in result.stderr
+        assert "not you" in result.stderr
+        assert "Nothing was written." in result.stderr
+    finally:
+        server.kinesis.faults = None
+    kinesis.delete_stream(StreamName=streams[1])
+    result = call("reset", "--to", "latest", "--yes")
+    assert f"has leases of {gone}, which cannot be read: There is no stream" in result.stderr
+    assert leases_of(app) == before
+    others = ("--stream", streams[0], "--stream", streams[2])
+    assert call("reset", "--to", "latest", "--yes", *others).returncode == 0
+    assert [row.counter for row in leases_of(app).values()] == [2, 0, 2]
+
+
+def test_reset_leaves_the_leases_of_a_stream_that_was_made_anew(
+    application: Make, kinesis: Any, *, streams: list[str], call: Call
+) -> None:
+    app = application(stream=None, streams=streams[:2])
+    create_leases(app)
+    old, new = made_anew(kinesis, streams[0])
+    for given in ((), ("--stream", old)):
+        result = call("reset", "--to", "latest", "--yes", *given)
+        assert result.returncode == 1
+        assert f"The leases of {old} are those of a deleted stream" in result.stderr
+        assert new in result.stderr
+    create_leases(app)
+    before = {row.key: row for row in app.table().leases()}
+    result = call("reset", "--to", "trim_horizon", "--yes")
+    assert result.returncode == 0
+    assert f"Note: {old} was deleted and made anew as {new}: its leases stay" in result.stdout
+    moved = {row.key for row in app.table().leases() if row != before[row.key]}
+    assert moved == {f"{new}:{FIRST}", f"{identifier(kinesis, streams[1])}:{FIRST}"}
+
+
+def test_reset_of_rows_of_both_kinds_is_refused(
+    application: Make, *, streams: list[str], stream: str, call: Call
+) -> None:
+    create_leases(application(stream=None, streams=streams))
+    rows = application().table().leases()
+    application().table().create(rows[0].in_stream(None))
+    result = call("reset", "--to", "latest", "--yes")
+    assert result.returncode == 1
+    assert "1 that name none, such as shardId-000000000000" in result.stderr
+    assert {row.counter for row in application().table().leases()} == {0}
+
+
+def test_a_finished_shard_of_one_stream_is_not_the_shard_of_another(
+    application: Make, *, streams: list[str], call: Call
+) -> None:
+    """To LATEST: the lease that is read to its end stays so, and the open one is moved."""
+    app = application(stream=None, streams=streams[:2])
+    rows = create_leases(app)
+    ended = rows[f"{streams[0]}/{FIRST}"]
+    app.table().write(requests.evict(ended))
+    result = call("reset", "--to", "latest", "--yes", "--stream", streams[1])
+    assert result.returncode == 0
+    assert checkpoints(app)[f"{streams[0]}/{FIRST}"] != SHARD_END
+    assert [row.counter for row in leases_of(app).values()] == [1, 2]

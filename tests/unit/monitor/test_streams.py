@@ -1,0 +1,142 @@
+"""The streams of a lease table: how an operator names them, and which of them nobody reads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sparkinesis.errors import OptionError
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.table.rows import BrokenLease
+from sparkinesis.monitor.streams import (
+    StreamSelector,
+    replaced_streams,
+    selected,
+    shown_names,
+    stream_lines,
+    unread_streams,
+)
+from sparkinesis.monitor.watched import WatchedTable, unread_hash_keys
+from sparkinesis.stream.identifier import StreamIdentifier
+
+MINE, OTHERS = "123456789012", "999999999999"
+APP = StreamIdentifier(MINE, "app", 30)
+WEB, OLD_WEB = StreamIdentifier(MINE, "web", 20), StreamIdentifier(MINE, "web", 10)
+FOREIGN_WEB = StreamIdentifier(OTHERS, "web", 5)
+
+
+def lease(stream: StreamIdentifier | None, shard: str = "shardId-1", **given: object) -> Lease:
+    row = Lease(shard, shard, ExtendedSequenceNumber("5"), owner="w", counter=3)
+    return replace(row.in_stream(stream), **given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "streams"),
+    [
+        ("web", [OLD_WEB, WEB, FOREIGN_WEB]),
+        (f"arn:aws:kinesis:eu-west-1:{OTHERS}:stream/web", [FOREIGN_WEB]),
+        (f"arn:aws:kinesis:eu-west-1:{MINE}:stream/web", [OLD_WEB, WEB]),
+        (str(OLD_WEB), [OLD_WEB]),
+        ("app", [APP]),
+    ],
+)
+def test_a_stream_is_named_by_its_name_its_arn_or_its_identifier(
+    text: str, streams: list[StreamIdentifier]
+) -> None:
+    every = [APP, WEB, OLD_WEB, FOREIGN_WEB]
+    assert selected(every, [StreamSelector.parse(text)], "table") == streams
+
+
+def test_several_names_select_more_and_none_selects_all_in_order() -> None:
+    every = [WEB, FOREIGN_WEB, APP, OLD_WEB]
+    several = [StreamSelector.parse(str(WEB)), StreamSelector.parse("app")]
+    assert selected(every, several, "table") == [APP, WEB]
+    assert selected(every, [], "table") == [APP, OLD_WEB, WEB, FOREIGN_WEB]
+
+
+def test_a_name_without_leases_is_an_error_that_says_which_have_some() -> None:
+    with pytest.raises(OptionError, match=r"No lease of the table T is of the stream 'we'.*app, w"):
+        selected([WEB, APP], [StreamSelector.parse("app"), StreamSelector.parse("we")], "table T")
+
+
+@pytest.mark.parametrize("text", ["a b", "", "arn:aws:s3:::x", f"{MINE}:web:0"])
+def test_what_names_no_stream_is_refused(text: str) -> None:
+    with pytest.raises(OptionError):
+        StreamSelector.parse(text)
+
+
+def test_an_arn_has_a_region_and_a_name_has_none() -> None:
+    arn = f"arn:aws-cn:kinesis:cn-north-1:{MINE}:stream/web"
+    assert StreamSelector.parse(arn).region == "cn-north-1"
+    assert StreamSelector.parse("web").region is None
+
+
+def test_a_name_is_shown_alone_unless_two_streams_have_it() -> None:
+    assert shown_names([WEB, APP]) == {APP: "app", WEB: "web"}
+    assert shown_names([WEB, APP, FOREIGN_WEB]) == {
+        APP: "app",
+        WEB: str(WEB),
+        FOREIGN_WEB: str(FOREIGN_WEB),
+    }
+
+
+def test_a_stream_is_replaced_by_the_newest_of_its_own_account() -> None:
+    older = StreamIdentifier(MINE, "web", 9)
+    assert replaced_streams([WEB, older, APP, OLD_WEB, FOREIGN_WEB]) == {older: WEB, OLD_WEB: WEB}
+
+
+def watched(*leases: Lease, seconds: float = 0.0) -> WatchedTable:
+    return WatchedTable().after_scan(leases, 0.0).after_scan(leases, seconds)
+
+
+def test_a_stream_is_unread_if_none_of_its_shards_has_a_live_owner() -> None:
+    rows = [
+        lease(APP),
+        lease(WEB, owner=None),
+        lease(WEB, "shardId-2", owner=None),
+        lease(FOREIGN_WEB, owner=None),
+        lease(FOREIGN_WEB, "shardId-2"),
+    ]
+    assert unread_streams(watched(*rows)) == {WEB}
+    dead = [lease(APP), lease(WEB)]
+    moving = WatchedTable().after_scan(dead, 0.0)
+    moving = moving.after_scan([replace(dead[0], counter=4), dead[1]], 8.0)
+    assert unread_streams(moving) == {WEB}
+    assert unread_streams(moving, quiet=9.0) == frozenset()
+
+
+def test_nothing_is_said_of_streams_if_no_worker_runs_at_all() -> None:
+    assert not unread_streams(watched(lease(APP, owner=None), lease(WEB, owner=None)))
+
+
+def test_lines_about_streams_name_a_few() -> None:
+    (line,) = stream_lines([APP, WEB], {WEB})
+    assert line.startswith("No live worker reads web, while workers read other streams: ")
+    (line,) = stream_lines([WEB, OLD_WEB], {OLD_WEB})
+    assert line.startswith(f"Deleted and made anew: {OLD_WEB} (now {WEB}). ")
+    many = [StreamIdentifier(MINE, f"s{n}", 1) for n in range(9)]
+    (line,) = stream_lines([APP, *many], many)
+    assert "s0, s1, s2, s3, s4 and 4 more, " in line
+    assert stream_lines([APP, WEB], ()) == []
+
+
+def test_leases_are_in_the_order_of_the_streams_names_and_of_some_streams_only() -> None:
+    rows = [lease(FOREIGN_WEB), lease(WEB), lease(APP), lease(OLD_WEB), lease(None)]
+    broken = (BrokenLease("shardId-9", "x"), BrokenLease(f"{APP}:shardId-9", "x"))
+    table = WatchedTable().after_scan(rows, 0.0, broken)
+    assert [one.stream for one in table.leases] == [None, APP, OLD_WEB, WEB, FOREIGN_WEB]
+    assert table.streams == {APP, OLD_WEB, WEB, FOREIGN_WEB}
+    some = table.of({WEB, FOREIGN_WEB})
+    assert [one.stream for one in some.leases] == [None, WEB, FOREIGN_WEB]
+    assert some.broken == broken[:1]
+    assert table.of({APP}).broken == broken
+
+
+def test_a_broken_row_hides_the_hash_keys_of_its_own_stream_only() -> None:
+    rows = [lease(APP, hash_range=(0, 9)), lease(WEB, hash_range=(0, 9))]
+    table = WatchedTable().after_scan(rows, 0.0, (BrokenLease(f"{APP}:shardId-9", "x"),))
+    assert list(unread_hash_keys(table)) == [WEB]
+    both = WatchedTable().after_scan([rows[1], lease(OLD_WEB, hash_range=(0, 9))], 0.0)
+    assert list(unread_hash_keys(both)) == [OLD_WEB, WEB], "of one name, and two streams"
