@@ -34,5 +34,14 @@ class StreamIdentifier:
         account, _, name = arn.split(":", 4)[4].partition(":stream/")
         return cls(account, name, created_ms // 1000)
 
+    @property
+    def file_label(self) -> str:
+        """The text for file names: ``<stream>@<account>.<creation epoch>``.
+
+        No stream's name has an ``@``, so the text is never the name of another stream. A colon, as
+        in the identifier, is not permitted in the paths of HDFS.
+        """
+        return f"{self.name}@{self.account}.{self.creation_epoch}"
+
     def __str__(self) -> str:
         return f"{self.account}:{self.name}:{self.creation_epoch}"

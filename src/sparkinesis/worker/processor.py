@@ -35,9 +35,6 @@ class ProcessorShard:
     worker_id: str
     checkpoint: ExtendedSequenceNumber
     """The shard's last checkpoint: delivery begins after it."""
-    stream_id: str | None = None
-    """``<account>:<stream>:<creation epoch>``, in an application of several streams; it tells apart
-    streams of one name, of two accounts or one made after the other."""
     pending_checkpoint: PendingCheckpoint | None = None
     """A checkpoint that was prepared and not committed: see `commit_pending` and `drop_pending`.
     The next checkpoint of any kind removes it."""
@@ -51,6 +48,9 @@ class ProcessorShard:
     delivered again. Raises the errors of `Checkpointer.drop_pending`."""
     sinks: ShardSinks = field(default_factory=ShardSinks, repr=False, compare=False)
     """The sinks that `sink` made."""
+    stream_id: str | None = None
+    """``<account>:<stream>:<creation epoch>``, in an application of several streams; it tells apart
+    streams of one name, of two accounts or one made after the other."""
 
     def sink(
         self,
@@ -87,6 +87,8 @@ class ProcessorShard:
             "shard": self.id,
             "worker": self.worker_id,
         }
+        if self.stream_id is not None:
+            labels["stream_id"] = self.stream_id
         return self.sinks.open(plan, open_storage(path, filesystem), labels)
 
 

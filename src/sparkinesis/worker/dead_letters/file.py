@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -12,11 +11,10 @@ import pyarrow as pa
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.stream.reading.arrow import USER_RECORD_SCHEMA
 from sparkinesis.worker.reporting.failures import describe, traceback_of
+from sparkinesis.worker.sink.names import shortened
 
 MAX_ERROR = 8_000
 """The most characters of an error's message: readers of Parquet refuse a long footer."""
-_LONGEST_NAME = 160
-"""Bytes of a name, without prefix and suffix; file systems allow 255 in all."""
 _PLACE = ("stream", "shardId", "sequenceNumber", "subSequenceNumber")
 
 
@@ -38,27 +36,32 @@ class DeadLetterFile:
     traceback: str | None
     failed_at: datetime | None
     """The time in UTC, by the clock of the worker's machine; None in older files."""
+    stream_id: str | None = None
+    """``<account>:<stream>:<creation epoch>``, where the application reads several streams."""
 
 
 def file_name(name: str) -> str:
     """Return the file name for a name of records. The same records always have the same file."""
-    encoded = name.encode()
-    if len(encoded) > _LONGEST_NAME:
-        # Streams and shards may have names of 128 characters, and sequence numbers as many digits.
-        digest = hashlib.blake2b(encoded, digest_size=16).hexdigest()
-        name = f"{encoded[: _LONGEST_NAME - len(digest) - 1].decode(errors='ignore')}-{digest}"
-    return f"{name}.parquet"
+    return f"{shortened(name)}.parquet"
 
 
 def to_table(
-    records: pa.RecordBatch, error: BaseException, application: str, failed_at: datetime
+    records: pa.RecordBatch,
+    error: BaseException,
+    application: str,
+    failed_at: datetime,
+    stream_id: str | None = None,
 ) -> pa.Table:
-    """Return the rows and metadata of a file. Texts that no file can hold are escaped, or cut."""
+    """Return the rows and metadata of a file. Texts that no file can hold are escaped, or cut.
+
+    ``stream_id``: the identifier of one of several streams of the application.
+    """
     metadata = {
         "error": describe(error, MAX_ERROR),
         "traceback": traceback_of(error),
         "application": application,
         "failed_at": failed_at.isoformat(timespec="milliseconds"),
+        **({} if stream_id is None else {"stream_id": stream_id}),
     }
     return pa.Table.from_batches([records]).replace_schema_metadata(metadata)
 
@@ -90,6 +93,7 @@ def summary(table: pa.Table) -> DeadLetterFile:
         _text(known, "error"),
         _text(known, "traceback"),
         _instant(_text(known, "failed_at")),
+        _text(known, "stream_id"),
     )
 
 

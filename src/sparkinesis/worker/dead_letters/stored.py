@@ -41,14 +41,15 @@ class Letter:
     about: DeadLetterFile
 
     @property
-    def order(self) -> tuple[str, int, int]:
+    def order(self) -> tuple[str, str, int, int]:
         """The sort key: stream, then the order in which the records were put.
 
         A parent shard's records come before its children's: sequence numbers grow with time, over
         all shards of a stream.
         """
         first = self.about.first
-        return self.about.stream, int(first.sequence_number), first.sub_sequence_number
+        stream = self.about.stream, self.about.stream_id or ""
+        return *stream, int(first.sequence_number), first.sub_sequence_number
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from sparkinesis.stream.putting.putter import PutPlan, Putter
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.dead_letters.file import file_name, to_table
 from sparkinesis.worker.reporting.failures import cut
+from sparkinesis.worker.sink.names import stream_label
 from sparkinesis.worker.sink.storage import check_place, is_local, open_storage
 from sparkinesis.worker.user_methods import asynchronous, discard, unfinished
 
@@ -34,13 +35,20 @@ class FailedRecords:
     application: str
     stream: str
     shard_id: str
+    stream_id: str | None = None
+    """``<account>:<stream>:<creation epoch>``, in an application of several streams; None: the
+    application reads one stream."""
 
     @property
     def name(self) -> str:
-        """A name made of stream, shard and positions: the same for the same records."""
+        """A name made of stream, shard and positions: the same for the same records.
+
+        With several streams, it holds the stream's account and creation epoch as well.
+        """
         first, last = self.batch.records[0].position, self.batch.last
         places = [f"{place.sequence_number}-{place.sub_sequence_number}" for place in (first, last)]
-        return f"{self.stream}-{self.shard_id}-{'-to-'.join(places)}"
+        stream = stream_label(self.stream, self.stream_id)
+        return f"{stream}-{self.shard_id}-{'-to-'.join(places)}"
 
 
 @public
@@ -127,7 +135,9 @@ class DeadLetterDirectory:
         """
         storage = open_storage(self.path, self.filesystem)
         now = datetime.fromtimestamp(self.clock(), timezone.utc)
-        table = to_table(failed.batch.to_arrow(), failed.error, failed.application, now)
+        table = to_table(
+            failed.batch.to_arrow(), failed.error, failed.application, now, failed.stream_id
+        )
         try:
             storage.put(file_name(failed.name), table, uuid.uuid4().hex)
         except Exception as error:

@@ -277,7 +277,12 @@ class Deliverer:
     def _failed_records(self, batch: RecordBatch, error: BaseException) -> FailedRecords:
         settings = self._settings
         return FailedRecords(
-            batch, error, settings.application, settings.client.address.name, self._shard_id
+            batch,
+            error,
+            settings.application,
+            settings.client.address.name,
+            self._shard_id,
+            None if settings.stream is None else str(settings.stream),
         )
 
 

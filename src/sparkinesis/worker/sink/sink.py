@@ -21,6 +21,7 @@ import pyarrow as pa
 from sparkinesis.errors import LeaseLostError, SinkUnavailableError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.public import public
+from sparkinesis.worker.sink.names import shortened, stream_label
 from sparkinesis.worker.sink.plan import Rows, SinkPlan
 from sparkinesis.worker.sink.storage import Storage
 
@@ -63,6 +64,11 @@ class ParquetSink:
         self._labels = labels
         self._sinks = sinks
         self._pieces: list[_Piece] = []
+        stream_id = labels.get("stream_id")
+        self._place = labels["shard"]
+        if stream_id is not None:
+            stream = stream_label(labels["stream"], stream_id)
+            self._place = shortened(f"{stream}-{labels['shard']}")
 
     @property
     def path(self) -> str:
@@ -135,7 +141,7 @@ class ParquetSink:
             # A single write may exceed max_bytes many times.
             step = math.ceil(len(rows) / max(1, math.ceil(rows.nbytes / self._plan.max_bytes)))
             for start in range(0, len(rows), step):
-                name = f"part-{self._labels['shard']}-{unique()}.parquet"
+                name = f"part-{self._place}-{unique()}.parquet"
                 files.append(_File(f"{place}/{name}".lstrip("/"), rows.slice(start, step)))
         return files
 
@@ -186,7 +192,10 @@ class ShardSinks:
         self._sinks: list[ParquetSink] = []
 
     def open(self, plan: SinkPlan, storage: Storage, labels: Mapping[str, str]) -> ParquetSink:
-        """Make a sink. ``labels`` go into each file's metadata; "shard" also into its name."""
+        """Make a sink. ``labels`` go into each file's metadata.
+
+        "shard" also goes into its name; so does "stream_id", in an application of several streams.
+        """
         with self.lock:
             self._sinks.append(ParquetSink(plan, storage, labels, self))
             return self._sinks[-1]
@@ -256,4 +265,5 @@ class ShardSinks:
 
 
 def _describe(labels: Mapping[str, str]) -> str:
-    return "shard {shard} of stream {stream} (application {application!r})".format_map(labels)
+    stream = labels.get("stream_id", labels["stream"])
+    return f"shard {labels['shard']} of stream {stream} (application {labels['application']!r})"

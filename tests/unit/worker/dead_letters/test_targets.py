@@ -16,6 +16,7 @@ from sparkinesis.errors import OptionError, SinkUnavailableError
 from sparkinesis.stream.page import Record
 from sparkinesis.worker.batches.batch import make_batch
 from sparkinesis.worker.dead_letters.file import NotADeadLetterError, summary
+from sparkinesis.worker.dead_letters.stored import DeadLetters
 from sparkinesis.worker.dead_letters.targets import (
     DeadLetterDirectory,
     DeadLetterStream,
@@ -34,10 +35,11 @@ def failed(
     stream: str = "s",
     shard: str = SHARD,
     data: bytes = b"data",
+    stream_id: str | None = None,
 ) -> FailedRecords:
     record = Record(data=data, partition_key="k", sequence_number=NUMBER)
     batch, _ = make_batch([record], stream=stream, shard_id=shard, millis_behind_latest=0)
-    return FailedRecords(batch, error, "app", stream, shard)
+    return FailedRecords(batch, error, "app", stream, shard, stream_id)
 
 
 def stored(folder: Path) -> pa.Table:
@@ -138,6 +140,68 @@ def test_the_longest_names_make_a_file_name_that_file_systems_take(tmp_path: Pat
     names = sorted(path.name for path in tmp_path.iterdir())
     assert len(names) == 2, "one for the records of each stream, the same each time"
     assert all(name.startswith("a" * 100) for name in names)
+
+
+def test_the_file_of_an_application_of_one_stream_is_named_and_filled_as_ever(
+    tmp_path: Path,
+) -> None:
+    DeadLetterDirectory(tmp_path, clock=lambda: 0.0)(failed(stream="flights"))
+    (path,) = tmp_path.iterdir()
+    assert path.name == f"flights-{SHARD}-{NUMBER}-0-to-{NUMBER}-0.parquet"
+    assert pq.read_schema(path).metadata.keys() == {
+        *(b"error", b"traceback", b"application", b"failed_at")
+    }
+
+
+ID = "123456789012:flights:1763700000"
+OTHERS = [
+    "999999999999:flights:1763700000",  # of another account
+    "123456789012:flights:1763700001",  # made anew
+    "123456789012:orders:1763700000",
+]
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_records_of_two_streams_at_the_same_place_are_two_files(tmp_path: Path, other: str) -> None:
+    """Their shards have the same ids, and nothing keeps their sequence numbers apart."""
+    target = DeadLetterDirectory(tmp_path)
+    for stream_id in (ID, other):
+        target(failed(stream=stream_id.split(":")[1], stream_id=stream_id))
+    found = [summary(pq.read_table(path)) for path in tmp_path.iterdir()]
+    assert {one.stream_id for one in found} == {ID, other}
+    target(failed(ValueError("again"), stream="flights", stream_id=ID))
+    again = [summary(pq.read_table(path)) for path in tmp_path.iterdir()]
+    assert {one.stream_id: one.error for one in again} == {
+        ID: "ValueError: again",
+        other: "ValueError: no",
+    }
+
+
+def test_the_file_of_one_of_several_streams_is_none_of_an_application_of_one(
+    tmp_path: Path,
+) -> None:
+    target = DeadLetterDirectory(tmp_path)
+    target(failed(stream="flights"))
+    target(failed(stream="flights", stream_id=ID))
+    label = "flights@123456789012.1763700000"
+    assert sorted(path.name.partition("-shardId")[0] for path in tmp_path.iterdir()) == [
+        "flights",
+        label,
+    ]
+
+
+def test_letters_are_in_order_of_each_stream_and_an_older_stream_comes_first(
+    tmp_path: Path,
+) -> None:
+    target = DeadLetterDirectory(tmp_path)
+    for stream_id in ("123456789012:flights:1763700001", ID):
+        for shard in ("shardId-000000000001", SHARD):
+            target(failed(stream="flights", shard=shard, stream_id=stream_id))
+    letters = DeadLetters.at(str(tmp_path)).contents().letters
+    assert [letter.about.stream_id for letter in letters] == [
+        *[ID] * 2,
+        *["123456789012:flights:1763700001"] * 2,
+    ]
 
 
 def test_a_file_and_its_directories_survive_a_power_failure(

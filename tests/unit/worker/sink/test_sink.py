@@ -62,6 +62,85 @@ def numbers(folder: Path) -> list[int]:
     return [row["n"] for row in visible_rows(folder)]
 
 
+# --- several streams
+
+ID = "123456789012:flights:1763700000"
+OTHERS = [
+    "999999999999:flights:1763700000",  # of another account
+    "123456789012:flights:1763700001",  # made anew
+    "123456789012:orders:1763700000",
+]
+
+
+def of_stream(stream_id: str | None, unique: str = "u", shard_id: str = SHARD) -> ProcessorShard:
+    stream = "flights" if stream_id is None else stream_id.split(":")[1]
+    return ProcessorShard(
+        shard_id,
+        "app",
+        stream,
+        "w",
+        ExtendedSequenceNumber("TRIM_HORIZON"),
+        stream_id=stream_id,
+        sinks=ShardSinks(unique=lambda: unique),
+    )
+
+
+def store(shard: ProcessorShard, folder: Path, number: int) -> None:
+    shard.sink(folder, N).write([{"n": number}])
+    flush(shard.sinks)
+
+
+def test_the_files_of_an_application_of_one_stream_are_named_and_labelled_as_ever(
+    tmp_path: Path,
+) -> None:
+    store(of_stream(None), tmp_path, 7)
+    (file,) = visible_files(tmp_path)
+    assert file == f"part-{SHARD}-00001-u.parquet"
+    assert pq.read_schema(tmp_path / file).metadata == {
+        b"sparkinesis.application": b"app",
+        b"sparkinesis.stream": b"flights",
+        b"sparkinesis.shard": SHARD.encode(),
+        b"sparkinesis.worker": b"w",
+        b"sparkinesis.after": b"1:0",
+        b"sparkinesis.until": b"9:0",
+    }
+
+
+def test_the_files_of_one_of_several_streams_name_it_as_a_whole(tmp_path: Path) -> None:
+    store(of_stream(ID), tmp_path, 7)
+    (file,) = visible_files(tmp_path)
+    assert file == f"part-flights@123456789012.1763700000-{SHARD}-00001-u.parquet"
+    labels = pq.read_schema(tmp_path / file).metadata
+    assert labels[b"sparkinesis.stream"] == b"flights"
+    assert labels[b"sparkinesis.stream_id"] == ID.encode()
+
+
+@pytest.mark.parametrize("other", [*OTHERS, None])
+def test_files_of_two_streams_never_have_one_name(tmp_path: Path, other: str | None) -> None:
+    """Shard, number, positions and even the random part are the same."""
+    store(of_stream(ID), tmp_path, 1)
+    store(of_stream(other), tmp_path, 2)
+    assert sorted(numbers(tmp_path)) == [1, 2]
+
+
+def test_the_longest_names_are_names_that_file_systems_take(tmp_path: Path) -> None:
+    shards = [f"{'s' * 127}{n}" for n in range(2)]
+    for number, shard_id in enumerate(shards):
+        stream_id = f"123456789012:{'x' * 128}:1763700000"
+        store(of_stream(stream_id, unique="u" * 32, shard_id=shard_id), tmp_path, number)
+    files = visible_files(tmp_path)
+    assert len(files) == 2
+    assert max(len(f".{file}") for file in files) <= 255
+
+
+def test_errors_of_a_sink_name_the_stream_as_a_whole(tmp_path: Path) -> None:
+    shard = of_stream(ID)
+    sink = shard.sink(tmp_path, N)
+    shard.sinks.close()
+    with pytest.raises(LeaseLostError, match=f"shard {SHARD} of stream {ID} "):
+        sink.write([{"n": 1}])
+
+
 # --- arguments
 
 
