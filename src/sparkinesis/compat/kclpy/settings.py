@@ -17,6 +17,7 @@ from typing import Any, Literal
 from sparkinesis.compat.kclpy import property_values as values
 from sparkinesis.compat.kclpy import retrieval_mode
 from sparkinesis.compat.kclpy.credential_provider import credential_provider
+from sparkinesis.compat.kclpy.one_stream import require_one_stream
 from sparkinesis.compat.kclpy.properties import Entry, decode, parse
 from sparkinesis.errors import OptionError
 from sparkinesis.stream.address import is_loopback
@@ -196,7 +197,9 @@ def _text(file: Path) -> str:
 
 def parse_settings(text: str, file: str) -> Settings:
     """Parse the text of a properties file; ``file``: its name, for errors."""
-    entries = _known({entry.key.strip(): entry for entry in parse(text, file)}, file)
+    lines = list(parse(text, file))
+    require_one_stream(lines, file)
+    entries = _known({entry.key.strip(): entry for entry in lines}, file)
     given = {key: _read(entry, key, file) for key, entry in entries.items()}
 
     def refuse(key: str, why: str) -> OptionError:

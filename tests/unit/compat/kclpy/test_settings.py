@@ -111,6 +111,42 @@ def test_the_arn_names_the_stream_and_its_region(caplog: pytest.LogCaptureFixtur
     assert settings("regionName=us-west-2").region == "us-west-2"
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("streamName=a,b", "line 3: streamName is 'a,b', which is not one stream"),
+        ("streamName=a b", "line 3: streamName is 'a b', which is not one stream"),
+        ("streamName=a;b", "line 3: streamName is 'a;b', which is not one stream"),
+        (f"streamArn={ARN}, {ARN}2", "which is not one stream"),
+        ("streamName=orders", "line 3: streamName is 'orders', and in line 2 it is 'flights'"),
+        (f"streamArn={ARN}\nstreamArn={ARN}2", "and in line 3 it is 'arn:"),
+        ("streamNames=a", "line 3: streamNames is not a key of the MultiLangDaemon"),
+        ("streamArns=a", "streamArns is not a key"),
+        ("streams=a", "streams is not a key"),
+        ("stream_names=a", "stream_names is not a key"),
+        ("streamNameList=a", "streamNameList is not a key"),
+        ("streamTracker=com.example.Tracker", "streamTracker is not a key"),
+        ("multiStreamTracker=com.example.Tracker", "multiStreamTracker is not a key"),
+        ("MultiStreamMode=true", "MultiStreamMode is not a key"),
+        ("formerStreamsLeasesDeletionStrategy=x", "formerStreamsLeasesDeletionStrategy is not"),
+    ],
+)
+def test_several_streams_are_refused_with_the_way_to_read_them(text: str, told: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        settings(text)
+    assert told in str(caught.value)
+    assert str(caught.value).startswith("my.properties, line ")
+    assert "Application(name, streams=[...], processor=...)" in str(caught.value)
+    assert "applicationName of its own" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["streamName=flights", "streamname=a,b", "streamInfoMode=DISABLED"]
+)
+def test_one_stream_stays_one_stream(text: str) -> None:
+    assert settings(text + "\nworkerId=w").worker_id == "w"
+
+
 def test_a_local_kinesis_is_dynamodb_as_well() -> None:
     found = settings("kinesisEndpoint=http://127.0.0.1:4566")
     assert found.dynamodb_endpoint == "http://127.0.0.1:4566"
