@@ -382,7 +382,7 @@ class HeldLease:
 
     def _refused_error(self, doing: str) -> LeaseTableError:
         return LeaseTableError(
-            f"Cannot {doing} for shard {self.shard_id} in the {self._table}: the server "
+            f"Cannot {doing} for shard {self._lease.shard_name} in the {self._table}: the server "
             "refuses the write, although the row meets the write's condition. Nothing was "
             "written. Check which server answers there, and that its conditional writes work."
         )
@@ -390,9 +390,9 @@ class HeldLease:
     def _lost_error(self, doing: str) -> LeaseLostError:
         why = self.lost_because or self._why_expired
         return LeaseLostError(
-            f"Cannot {doing} for shard {self.shard_id} in the {self._table}: this worker no longer "
-            f"holds the lease; {why}. Nothing was written. Stop processing the shard: the next "
-            "owner of the lease resumes from its last checkpoint."
+            f"Cannot {doing} for shard {self._lease.shard_name} in the {self._table}: this worker "
+            f"no longer holds the lease; {why}. Nothing was written. Stop processing the shard: "
+            "the next owner of the lease resumes from its last checkpoint."
         )
 
 

@@ -87,6 +87,11 @@ class Lease:
         return replace(self, key=lease_key(stream, self.shard_id), stream=stream)
 
     @property
+    def shard_name(self) -> str:
+        """The shard's name in errors and log lines; with several streams it names the stream."""
+        return self.shard_id if self.stream is None else f"{self.shard_id} of {self.stream}"
+
+    @property
     def parent_keys(self) -> tuple[str, ...]:
         """The lease keys of the parents."""
         return tuple(lease_key(self.stream, parent) for parent in self.parent_ids)

@@ -147,6 +147,7 @@ class ShardSyncer:
         self._next_cleanup = clock() + (1 + phase) * settings.cleanup_interval
         self._next_listing = float("-inf")
         """The time from which a cleanup lists the shards even if no lease can be deleted yet."""
+        self._in_stream = "" if stream is None else f" in stream {stream}"
 
     def sync(self, own: TableScan | None = None, table: TableScan | None = None) -> None:
         """Create the leases that an application needs to start; workers may do so concurrently.
@@ -341,9 +342,10 @@ class ShardSyncer:
         if self._confidence.audits < self._settings.audit_confidence:
             return
         _log.warning(
-            "No lease of the %s covers the hash keys %s: creating the missing leases",
+            "No lease of the %s covers the hash keys %s%s: creating the missing leases",
             self._table,
             hole,
+            self._in_stream,
         )
         self._confidence = Confidence()
         self._fill_holes()
@@ -428,7 +430,7 @@ class ShardSyncer:
             self._waits[parent.key] = (self._clock(), plan.wait_for)
             _log.info(
                 "%s has ended; its children wait for the leases of %s",
-                parent.shard_id,
+                parent.lease.shard_name,
                 ", ".join(plan.wait_for),
             )
             return False

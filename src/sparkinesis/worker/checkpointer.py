@@ -231,8 +231,8 @@ class Checkpointer:
             pending = self._held.lease.pending
             if pending is None:
                 raise CheckpointError(
-                    f"No checkpoint of {self._held.shard_id} is prepared: none was, or it was "
-                    "committed, dropped, or replaced by another checkpoint."
+                    f"No checkpoint of {self._held.lease.shard_name} is prepared: none was, or it "
+                    "was committed, dropped, or replaced by another checkpoint."
                 )
             self.checkpoint(pending.at.sequence_number, pending.at.sub_sequence_number)
 

@@ -224,7 +224,12 @@ class FanOutCursor:
                 if iterator is None or fetched.page.records or is_empty_at_tip(found.page):
                     break
         except AccessDeniedError as error:
-            _log.info("Cannot check whether shard %s has ended: %s", self.shard_id, error)
+            _log.info(
+                "Cannot check whether shard %s of %s has ended: %s",
+                self.shard_id,
+                self._client.address,
+                error,
+            )
             return None
         if iterator is not None:
             return None

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from sparkinesis.lease.events import Listener, ignore
 from sparkinesis.lease.lease import lease_key
+from sparkinesis.stream.address import place_of
 from sparkinesis.stream.calls.client import StreamClient, StreamSummary
 from sparkinesis.stream.identifier import StreamIdentifier
 from sparkinesis.stream.position import Position
@@ -80,5 +81,13 @@ class ConsumerSettings(WorkerSettings):
         return lease_key(self.stream, shard_id)
 
     def describe_shard(self, shard_id: str) -> str:
-        """Return the shard's name as logs and errors give it."""
-        return f"shard {shard_id} of {self.client.address} (application {self.application!r})"
+        """Return the shard's name as logs and errors give it.
+
+        With several streams it has the stream's identifier, because names may be equal.
+        """
+        stream = f"{self.client.address}"
+        if self.stream is not None:
+            address = self.client.address
+            place = place_of(address.region, address.endpoint, address.credentials.profile)
+            stream = f"stream {str(self.stream)!r} in {place}"
+        return f"shard {shard_id} of {stream} (application {self.application!r})"

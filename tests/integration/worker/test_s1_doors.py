@@ -1,0 +1,310 @@
+"""S1 beyond the worker: files, dead letters, log lines and queries keep several streams apart."""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sparkinesis import Application, DeadLetter, ParquetSink, ProcessorShard, RecordProcessor
+from sparkinesis.errors import CheckpointError, DataLossError, LeaseLostError
+from sparkinesis.local import LocalServer
+from sparkinesis.stream.kpl.pack import aggregate
+from sparkinesis.worker.batches.batch import RecordBatch
+from sparkinesis.worker.checkpointer import Checkpointer
+from sparkinesis.worker.dead_letters.stored import DeadLetters
+from sparkinesis.worker.dead_letters.targets import DeadLetterDirectory
+from sparkinesis.worker.lifecycle import several_streams
+from sparkinesis.worker.lifecycle.worker import Worker
+from tests.engine import Query
+from tests.journal import PATIENCE, Journal, Journaling
+from tests.lake import visible_files
+from tests.streams import put
+
+Make = Callable[..., Application]
+Start = Callable[[Application], Worker]
+
+SHARD = "shardId-000000000000"
+ROWS = pa.schema([("stream", pa.string()), ("data", pa.binary())])
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looks at the streams and retries them often."""
+    monkeypatch.setattr(several_streams, "ASK_EVERY", 0.2)
+    monkeypatch.setattr(several_streams, "_RETRY", (0.2, 0.4))
+    monkeypatch.setattr(several_streams, "_SOON", 0.1)
+
+
+@pytest.fixture
+def streams(kinesis: Any) -> list[str]:
+    """Two streams of one shard each: the ids of their shards are the same."""
+    names = [f"s-{kind}-{uuid.uuid4().hex[:6]}" for kind in ("mobile", "web")]
+    for name in names:
+        kinesis.create_stream(StreamName=name, ShardCount=1)
+    return names
+
+
+@pytest.fixture
+def query(server: LocalServer) -> Callable[..., Query]:
+    def make(table: str, streams: list[str], **options: str) -> Query:
+        return Query(
+            streamName=",".join(streams),
+            endpoint=server.endpoint_url,
+            region="us-east-1",
+            initialPosition=f"application:{table}",
+            **options,
+        )
+
+    return make
+
+
+def identifier(kinesis: Any, stream: str) -> str:
+    summary = kinesis.describe_stream_summary(StreamName=stream)["StreamDescriptionSummary"]
+    created = int(summary["StreamCreationTimestamp"].timestamp())
+    return f"{summary['StreamARN'].split(':')[4]}:{stream}:{created}"
+
+
+def make_anew(kinesis: Any, stream: str) -> None:
+    """Delete the stream, and create another one of its name, with another creation time."""
+    before = identifier(kinesis, stream)
+    kinesis.delete_stream(StreamName=stream)
+    while True:
+        kinesis.create_stream(StreamName=stream, ShardCount=1)
+        if identifier(kinesis, stream) != before:
+            return
+        kinesis.delete_stream(StreamName=stream)
+        time.sleep(0.1)  # the creation time counts whole seconds
+
+
+def data_of(running: Query) -> dict[str, list[bytes]]:
+    found: defaultdict[str, list[bytes]] = defaultdict(list)
+    for batch in running.drain():
+        for row in batch.rows:
+            found[row["stream"]].append(row["data"])
+    return dict(found)
+
+
+# --- a query goes on where the workers stood
+
+
+def test_a_query_goes_on_in_each_stream_where_the_workers_stood_inside_an_aggregate(
+    application: Make,
+    start: Start,
+    query: Callable[..., Query],
+    *,
+    kinesis: Any,
+    streams: list[str],
+    journal: Journal,
+) -> None:
+    done = {streams[0]: 1, streams[1]: 3}
+    """The user records of each stream's aggregate up to which the application checkpoints."""
+
+    def checkpoint(stream: str) -> Callable[[RecordBatch, Checkpointer], None]:
+        return lambda batch, checkpointer: checkpointer.checkpoint(batch.records[done[stream]])
+
+    class Each(Journaling):
+        def __init__(self) -> None:
+            super().__init__(journal)
+
+        def initialize(self, shard: ProcessorShard) -> None:
+            self._on_records = checkpoint(shard.stream)
+            super().initialize(shard)
+
+    for name in streams:
+        users = [("k", None, f"{name} {n}".encode()) for n in range(5)]
+        (blob,) = aggregate(users)
+        kinesis.put_record(StreamName=name, Data=blob.data, PartitionKey="k")
+    app = application(stream=None, streams=streams, processor=Each)
+    worker = start(app)
+    journal.wait(lambda: len(journal.data()) == 10)
+    worker.shutdown(10)
+    for name in streams:
+        put(kinesis, name, [f"{name} later".encode()], key="k")
+
+    left = {
+        name: [
+            *(f"{name} {n}".encode() for n in range(done[name] + 1, 5)),
+            f"{name} later".encode(),
+        ]
+        for name in streams
+    }
+    running = query(app.name, streams)
+    assert data_of(running) == left
+    running = query(app.name, streams[1:])
+    assert data_of(running) == {streams[1]: left[streams[1]]}
+
+
+def test_a_query_does_not_take_the_checkpoints_of_a_stream_that_was_deleted_since(
+    application: Make,
+    start: Start,
+    query: Callable[..., Query],
+    *,
+    kinesis: Any,
+    streams: list[str],
+    journal: Journal,
+) -> None:
+    """The next worker has checkpoints in the present stream, beside those of the deleted one."""
+
+    def checkpointing() -> Journaling:
+        return Journaling(journal, on_records=lambda _, checkpointer: checkpointer.checkpoint())
+
+    app = application(stream=None, streams=streams, processor=checkpointing)
+    for name in streams:
+        put(kinesis, name, [f"{name} old".encode()], key="k")
+    worker = start(app)
+    journal.wait(lambda: len(journal.data()) == 2)
+    worker.shutdown(10)
+    make_anew(kinesis, streams[0])
+    put(kinesis, streams[0], [b"1"], key="k")
+    put(kinesis, streams[1], [b"other"], key="k")
+
+    with pytest.raises(DataLossError, match=f"{streams[0]}.*was deleted and made anew"):
+        query(app.name, streams).plan()
+    accepting = query(app.name, streams, failOnDataLoss="false")
+    assert data_of(accepting) == {streams[0]: [b"1"], streams[1]: [b"other"]}
+
+    worker = start(app)
+    journal.wait_for_data(b"1", b"other")
+    worker.shutdown(10)
+    put(kinesis, streams[0], [b"2"], key="k")
+    assert data_of(query(app.name, streams)) == {streams[0]: [b"2"]}
+
+
+# --- files
+
+
+class Storing(RecordProcessor):
+    """Stores each record, and checkpoints each batch."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.sink: ParquetSink
+        self.stream = ""
+
+    def initialize(self, shard: ProcessorShard) -> None:
+        self.stream = shard.stream
+        self.sink = shard.sink(self.folder, ROWS)
+
+    def process_records(self, batch: RecordBatch, checkpointer: Checkpointer) -> None:
+        self.sink.write([{"stream": self.stream, "data": one.data} for one in batch.records])
+        checkpointer.checkpoint()
+
+
+def stored(folder: Path) -> dict[tuple[str, str], list[bytes]]:
+    """The data of all files, by the stream that the file's labels and rows name."""
+    found: defaultdict[tuple[str, str], list[bytes]] = defaultdict(list)
+    for file in visible_files(folder):
+        table = pq.read_table(folder / file)
+        labels = table.schema.metadata
+        for row in table.to_pylist():
+            stream_id = labels[b"sparkinesis.stream_id"].decode()
+            assert stream_id.split(":")[1] == labels[b"sparkinesis.stream"].decode()
+            found[stream_id, row["stream"]].append(row["data"])
+    return dict(found)
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_files_of_several_streams_in_one_folder_are_told_apart_when_one_is_made_anew(
+    application: Make, start: Start, kinesis: Any, streams: list[str], tmp_path: Path
+) -> None:
+    for name in streams:
+        put(kinesis, name, [b"old"], key="k")
+    before = {name: identifier(kinesis, name) for name in streams}
+    start(application(stream=None, streams=streams, processor=lambda: Storing(tmp_path)))
+    eventually(lambda: len(stored(tmp_path)) == 2)
+    first = {file: (tmp_path / file).read_bytes() for file in visible_files(tmp_path)}
+    make_anew(kinesis, streams[0])
+    put(kinesis, streams[0], [b"new"], key="k")
+    eventually(lambda: len(stored(tmp_path)) == 3)
+    assert stored(tmp_path) == {
+        **{(stream_id, name): [b"old"] for name, stream_id in before.items()},
+        (identifier(kinesis, streams[0]), streams[0]): [b"new"],
+    }
+    assert all((tmp_path / file).read_bytes() == content for file, content in first.items())
+
+
+# --- dead letters and log lines
+
+
+def test_a_record_that_fails_is_told_and_kept_with_its_stream(
+    application: Make,
+    start: Start,
+    *,
+    kinesis: Any,
+    streams: list[str],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Failing(RecordProcessor):
+        def process_records(self, batch: RecordBatch, checkpointer: Checkpointer) -> None:
+            if any(one.data == b"bad" for one in batch.records):
+                raise ValueError("no")
+            checkpointer.checkpoint()
+
+    caplog.set_level(logging.INFO, "sparkinesis")
+    app = application(
+        stream=None,
+        streams=streams,
+        processor=Failing,
+        on_error=DeadLetter(DeadLetterDirectory(tmp_path)),
+    )
+    worker = start(app)
+    for name in streams:
+        put(kinesis, name, [b"bad"], key="k")
+    eventually(lambda: len(visible_files(tmp_path)) == 2)
+    names = {identifier(kinesis, name) for name in streams}
+    letters = DeadLetters.at(str(tmp_path)).contents().letters
+    assert {letter.about.stream_id for letter in letters} == names
+    (failure,) = worker.failures()
+    assert set(failure.shard_ids) == {f"{name}:{SHARD}" for name in names}
+    worker.shutdown(10)
+    lines = [one.getMessage() for one in caplog.records]
+    for name in names:
+        shard = f"shard {SHARD} of stream '{name}' in us-east-1"
+        assert any(line.startswith("process_records raised on") and shard in line for line in lines)
+        assert any(line.startswith("Stored record") and shard in line for line in lines)
+        assert any(line.startswith(f"Took {name}:{SHARD}, ") for line in lines)
+
+
+def test_errors_of_a_checkpointer_name_the_stream(
+    application: Make, start: Start, kinesis: Any, streams: list[str], journal: Journal
+) -> None:
+    kept: dict[str, Checkpointer] = {}
+    texts: dict[str, str] = {}
+
+    class Keeping(Journaling):
+        def process_records(self, batch: RecordBatch, checkpointer: Checkpointer) -> None:
+            try:
+                checkpointer.commit_pending()
+            except CheckpointError as error:
+                texts[self.shard.stream_id or ""] = str(error)
+            kept[self.shard.stream_id or ""] = checkpointer
+            super().process_records(batch, checkpointer)
+
+    app = application(stream=None, streams=streams, processor=lambda: Keeping(journal))
+    worker = start(app)
+    for name in streams:
+        put(kinesis, name, [name.encode()], key="k")
+    journal.wait_for_data(*(name.encode() for name in streams))
+    worker.shutdown(10)
+    names = {identifier(kinesis, name) for name in streams}
+    assert kept.keys() == names
+    for name, checkpointer in kept.items():
+        assert texts[name].startswith(f"No checkpoint of {SHARD} of {name} is prepared")
+        with pytest.raises(LeaseLostError, match=f"for shard {SHARD} of {name} in the lease table"):
+            checkpointer.checkpoint()
