@@ -8,7 +8,6 @@ the answer's body and leave a small document to the parser. Pages are read in on
 
 from __future__ import annotations
 
-import functools
 import os
 import struct
 import threading
@@ -22,6 +21,10 @@ from sparkinesis.stream.calls.session import open_client
 from sparkinesis.stream.calls.whole_body import read_whole_bodies
 from sparkinesis.stream.credentials import CredentialSource
 from sparkinesis.stream.page import Page
+
+MOST_CLIENTS = 4096
+"""The most clients to keep. An application may read each of its streams by a role of its own; a
+client that is not kept assumes its role anew, by each call."""
 
 MOST_CONNECTIONS = 256
 """The most idle connections to keep: each shard has a call or a subscription of its own."""
@@ -43,19 +46,37 @@ def call_client(address: StreamAddress) -> Any:
     There is one client, with one pool of connections, per process, region, endpoint and role. The
     threads of many shards ask for it at once: one of them opens it, and the others wait.
     """
-    with _opening:
-        return _client(address.region, address.endpoint, address.credentials)
+    key = address.region, address.endpoint, address.credentials
+    client = _clients.get(key)
+    if client is None:
+        with _opening:
+            client = _clients.get(key)
+            if client is None:
+                client = _open(*key)
+                while len(_clients) >= MOST_CLIENTS:
+                    del _clients[next(iter(_clients))]
+                _clients[key] = client
+    return client
 
 
-@functools.lru_cache(maxsize=64)
-def _client(region: str | None, endpoint: str | None, credentials: CredentialSource) -> Any:
+_clients: dict[tuple[str | None, str | None, CredentialSource], Any] = {}
+"""The clients of this process, the oldest first. Threads read it without a lock: who only uses a
+client need not wait while the client of another stream's role is opened."""
+
+
+def _open(region: str | None, endpoint: str | None, credentials: CredentialSource) -> Any:
     client = open_client(
         "kinesis", credentials, region, endpoint, max_pool_connections=MOST_CONNECTIONS
     )
+    prepare(client)
+    return client
+
+
+def prepare(client: Any) -> None:
+    """Have a botocore client of Kinesis decode records by this module's decoders."""
     read_whole_bodies(client, "GetRecords")
     client.meta.events.register("before-parse.kinesis.GetRecords", _decode_get_records)
     client.meta.events.register("before-parse.kinesis.SubscribeToShard", _take_event_stream)
-    return client
 
 
 def _decode_get_records(

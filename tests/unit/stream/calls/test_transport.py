@@ -13,6 +13,7 @@ from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls import transport
 from sparkinesis.stream.calls.session import open_client
 from sparkinesis.stream.calls.transport import call_client
+from sparkinesis.stream.credentials import CredentialSource
 
 THREADS = 8
 
@@ -43,6 +44,44 @@ def test_clients_of_other_regions_are_others() -> None:
         call_client(StreamAddress("s", None, region, "http://127.0.0.1:9")) for region in regions
     ]
     assert [client.meta.region_name for client in clients] == list(regions)
+
+
+def test_the_client_of_each_of_many_roles_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Streams of one application may each have a role, and each client assumes its role anew."""
+    opened: list[str] = []
+
+    def open_client(service: str, source: CredentialSource, *_: Any, **__: Any) -> object:
+        opened.append(source.session_name)
+        return object()
+
+    monkeypatch.setattr(transport, "open_client", open_client)
+    monkeypatch.setattr(transport, "prepare", lambda _: None)
+    monkeypatch.setattr(transport, "_clients", {})
+    streams = [
+        StreamAddress(f"s{n}", credentials=CredentialSource(session_name=f"r{n}"))
+        for n in range(200)
+    ]
+    clients = [call_client(stream) for stream in streams]
+    assert [call_client(stream) for stream in streams] == clients
+    assert opened == [f"r{n}" for n in range(200)]
+
+
+def test_the_clients_that_are_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "open_client", lambda *_, **__: object())
+    monkeypatch.setattr(transport, "prepare", lambda _: None)
+    monkeypatch.setattr(transport, "_clients", {})
+    monkeypatch.setattr(transport, "MOST_CLIENTS", 3)
+    streams = [StreamAddress("s", region=f"eu-west-{n}") for n in range(5)]
+    clients = [call_client(stream) for stream in streams]
+    assert len(transport._clients) == 3
+    assert [call_client(stream) for stream in streams[2:]] == clients[2:]
+
+
+def test_who_uses_a_client_waits_for_no_other_that_is_opened() -> None:
+    address = StreamAddress("s", None, "us-east-1", "http://127.0.0.1:9")
+    client = call_client(address)
+    with transport._opening, ThreadPoolExecutor(1) as threads:
+        assert threads.submit(call_client, address).result(30) is client
 
 
 def test_a_process_that_is_forked_while_a_client_is_opened_opens_its_own() -> None:
