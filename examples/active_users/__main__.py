@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from examples.active_users.demo import REGION, STREAM, Demo, DemoFailedError, Start
+from examples.active_users.demo import REGION, Demo, DemoFailedError, Start
 from examples.active_users.display import Display
+from examples.active_users.users import STREAMS
 from sparkinesis import SparkinesisError
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ SHORTEST_MINUTE = 0.5
 def processor(minute: float, _: Path) -> Iterator[Start]:
     from examples.active_users.processor import start_processor  # noqa: PLC0415
 
-    yield functools.partial(start_processor, stream=STREAM, region=REGION, minute=minute)
+    yield functools.partial(start_processor, streams=STREAMS, region=REGION, minute=minute)
 
 
 @contextlib.contextmanager
@@ -43,7 +44,7 @@ def query(minute: float, folder: Path) -> Iterator[Start]:
     with session() as spark:
         spark.conf.set("spark.sql.shuffle.partitions", "1")  # there are few users
         start = functools.partial(start_query, spark, folder / "checkpoint")
-        yield functools.partial(start, stream=STREAM, region=REGION, minute=minute)
+        yield functools.partial(start, streams=STREAMS, region=REGION, minute=minute)
 
 
 @contextlib.contextmanager
@@ -52,7 +53,7 @@ def fleet(minute: float, _: Path) -> Iterator[Start]:
 
     with session(f"local[{WORKERS}]") as spark:
         start = functools.partial(start_fleet, spark)
-        yield functools.partial(start, stream=STREAM, region=REGION, minute=minute)
+        yield functools.partial(start, streams=STREAMS, region=REGION, minute=minute)
 
 
 @contextlib.contextmanager
@@ -71,8 +72,9 @@ def session(master: str = "local[2]") -> Iterator[SparkSession]:
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m examples.active_users",
-        description="Shows the active users of a local stream of heartbeats. A record processor "
-        "is stopped and started again, the stream is resharded, and the result is checked.",
+        description="Shows the active users of two local streams of heartbeats, web and mobile. A "
+        "record processor is stopped and started again, the streams are resharded, and the result "
+        "is checked.",
     )
     kinds = parser.add_mutually_exclusive_group()
     kinds.add_argument("--spark", action="store_true", help="use a Spark query instead")

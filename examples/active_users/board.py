@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -48,39 +49,47 @@ class Board:
     """
 
     def __init__(self, silence: float, clock: Callable[[], float] = time.time) -> None:
-        self.heartbeats = 0
         self.old = 0
         self._silence = silence
         self._clock = clock
         self.started = clock()
         self._heard: dict[str, float] = {}
+        self._heartbeats: Counter[str] = Counter()
         self._evictions: list[Eviction] = []
         self._lock = threading.Lock()
 
-    def hear(self, user: str, arrived: float, planned: float = math.inf) -> None:
-        """Count a heartbeat that arrived at Kinesis at ``arrived`` (epoch seconds).
+    def hear(self, user: str, arrived: float, stream: str, planned: float = math.inf) -> None:
+        """Count a heartbeat that arrived in a stream at ``arrived`` (epoch seconds).
+
+        A user is active by the heartbeats of any stream.
 
         planned: the time at which its batch was planned. What an earlier run planned and did not
         finish is no delivery of old heartbeats, however long that run's batches took.
         """
         with self._lock:
-            self.heartbeats += 1
+            self._heartbeats[stream] += 1
             if planned >= self.started:
                 self.old += is_old(arrived, self.started, self._silence)
-            # Heartbeats of different shards are in no order, and a reshard moves users.
+            # Heartbeats of different shards and streams are in no order; a reshard moves users.
             self._heard[user] = max(arrived, self._heard.get(user, 0.0))
 
-    def copy(self, heard: Mapping[str, float], heartbeats: int, old: int) -> None:
+    def copy(self, heard: Mapping[str, float], heartbeats: Mapping[str, int], old: int) -> None:
         """Take over state from elsewhere: each active user's last heartbeat, and the counts."""
         with self._lock:
             self._heard = dict(heard)
-            self.heartbeats = heartbeats
+            self._heartbeats = Counter(heartbeats)
             self.old = old
 
     def evict(self, user: str, heard: float) -> None:
         with self._lock:
             self._heard.pop(user, None)
             self._evictions.append(Eviction(user, heard, self._clock()))
+
+    @property
+    def heartbeats(self) -> Counter[str]:
+        """The number of heartbeats, by stream."""
+        with self._lock:
+            return self._heartbeats.copy()
 
     @property
     def active(self) -> dict[str, float]:

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from contextlib import ExitStack
 from typing import Any, Protocol
 
 from examples.active_users.board import Board, Running
 from examples.active_users.display import Display
-from examples.active_users.users import HOURS, Crowd, PastClock, put_past, was_silent
+from examples.active_users.users import (
+    HOURS,
+    MOBILE,
+    STREAMS,
+    WEB,
+    Crowd,
+    PastClock,
+    put_past,
+    was_silent,
+)
 from examples.flights.shards import merge_two, open_shards, short, split_one
 from sparkinesis.local import LocalServer
 
-STREAM = "heartbeats"
 REGION = "eu-west-1"
 SHARDS = 2
+"""Shards of each stream at first."""
 HEARTBEATS_AN_HOUR = 1_000
+"""Heartbeats of both streams together."""
 SHORT_HEARTBEATS_AN_HOUR = 100
 STALLED_SECONDS = 240.0
 """The demo fails if an awaited event takes longer than this and four minutes of the users.
@@ -58,7 +69,7 @@ class Demo:
         """Raises `DemoFailedError`."""
         with self._server:
             kinesis = self._server.client("kinesis", REGION)
-            self._crowd = Crowd(kinesis, STREAM, self._minute)
+            self._crowd = Crowd(kinesis, self._minute)
             with ExitStack() as ending:
                 ending.callback(self._crowd.stop)
                 ending.callback(self._stop_application)
@@ -67,29 +78,29 @@ class Demo:
     def _course(self, kinesis: Any) -> None:
         note, crowd = self._display.note, self._crowd
         self._clock.hours_ago = HOURS
-        kinesis.create_stream(StreamName=STREAM, ShardCount=SHARDS)
-        self._display.note("filling a stream with old heartbeats")
+        for stream in STREAMS:
+            kinesis.create_stream(StreamName=stream, ShardCount=SHARDS)
+        note(f"filling the streams {WEB} and {MOBILE} with old heartbeats")
         an_hour = SHORT_HEARTBEATS_AN_HOUR if self._short else HEARTBEATS_AN_HOUR
-        past = put_past(kinesis, STREAM, self._clock, an_hour)
-        note(f"{past:,} heartbeats of the last {HOURS} hours and a reshard are in the stream")
+        past = put_past(kinesis, self._clock, an_hour)
+        note(f"{past:,} heartbeats of the last {HOURS} hours and reshards are in the streams")
         crowd.come(_users(1, 20))
         crowd.start()
 
         self._start_application()
         self._until_right("the board is correct")
-        note(f"shard {split_one(kinesis, STREAM)} split; 5 users leave, 5 arrive")
+        note(f"shard {split_one(kinesis, WEB)} of {WEB} split; 5 users leave, 5 arrive")
         crowd.go(_users(1, 5))
         crowd.come(_users(21, 25))
         self._until_right("the users who left are evicted, and no others")
         if not self._short:
-            note(f"shards {merge_two(kinesis, STREAM)} merged")
+            note(f"shards {merge_two(kinesis, MOBILE)} of {MOBILE} merged")
             self._pause(self._silence)
             self._until_right("no user was evicted")
 
         self._stop_application()
-        note(
-            f"application stopped, shard {split_one(kinesis, STREAM)} split; 5 users leave, 5 come"
-        )
+        split = split_one(kinesis, MOBILE)
+        note(f"application stopped, shard {split} of {MOBILE} split; 5 users leave, 5 come")
         crowd.go(_users(6, 10))
         crowd.come(_users(26, 30))
         self._pause(1.5 * self._silence)
@@ -98,8 +109,9 @@ class Demo:
         if not self._short:
             self._pause(self._silence)
             self._until_right("the board stays correct")
-        shards = ", ".join(short(shard) for shard in open_shards(kinesis, STREAM))
-        note(f"open shards: {shards}")
+        for stream in STREAMS:
+            shards = ", ".join(short(shard) for shard in open_shards(kinesis, stream))
+            note(f"open shards of {stream}: {shards}")
 
     def _start_application(self) -> None:
         self._board = Board(self._silence)
@@ -115,7 +127,9 @@ class Demo:
     def verify(self) -> None:
         """Check the whole run. Raises `DemoFailedError`."""
         print_ = self._display.console.print
-        given = sum(board.heartbeats for board in self._boards)
+        by_stream = Counter[str]()
+        for board in self._boards:
+            by_stream.update(board.heartbeats)
         old = sum(board.old for board in self._boards)
         evictions = [eviction for board in self._boards for eviction in board.evictions]
         wrong = [
@@ -123,8 +137,12 @@ class Demo:
             for eviction in evictions
             if not was_silent(self._crowd.sent_by(eviction.user), eviction, self._silence)
         ]
-        print_(f"{given:,} heartbeats processed, {old} of them old")
+        counts = " and ".join(f"{by_stream[stream]:,} of {stream}" for stream in STREAMS)
+        print_(f"{by_stream.total():,} heartbeats processed, {old} of them old")
+        print_(f"they are {counts}")
         print_(f"{len(evictions)} evictions, {len(wrong)} of them wrong")
+        if not all(by_stream[stream] for stream in STREAMS):
+            raise DemoFailedError("No heartbeat of one of the streams was processed.")
         if old:
             raise DemoFailedError(f"{old} old heartbeats were processed.")
         if wrong:

@@ -60,7 +60,11 @@ class Display:
     def show(self, board: Board, there: Collection[str], minute: float) -> None:
         """Show the present state. May be called at any rate."""
         active, now = board.active, time.time()
-        counts = f"{len(active)} active, {len(there)} there, {len(board.evictions)} evicted"
+        given = ", ".join(f"{n:,} of {stream}" for stream, n in sorted(board.heartbeats.items()))
+        counts = (
+            f"{len(active)} active, {len(there)} there, {len(board.evictions)} evicted, "
+            f"heartbeats: {given or 'none'}"
+        )
         if self.console.is_terminal:
             ages = {user: (now - heard) / minute for user, heard in sorted(active.items())}
             users = [

@@ -1,8 +1,9 @@
 """Active users, as a fleet: the workers are Spark tasks, and a table holds what they hear.
 
-A reshard moves a user to another shard, and perhaps to a worker on another machine. All workers
-write heartbeats into a DynamoDB table of the example's own. The driver reads the table and evicts
-users. The table outlasts the fleet: active users stay active when the fleet is started again.
+A user's heartbeats come from two streams, and a reshard moves them to another shard: they reach
+several workers, perhaps on several machines. All workers write heartbeats into a DynamoDB table of
+the example's own. The driver reads the table and evicts users. The table outlasts the fleet: active
+users stay active when the fleet is started again.
 """
 
 from __future__ import annotations
@@ -12,14 +13,15 @@ import functools
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import boto3
 
 from examples.active_users.board import Board, Running, is_old
-from examples.active_users.listening import Listening
+from examples.active_users.listening import Listening, ShardName
 from examples.active_users.processor import application, heartbeats, read_until
 from sparkinesis import Checkpointer, FleetOptions, ProcessorShard, RecordBatch, RecordProcessor
 
@@ -44,7 +46,7 @@ class ShardHeard:
 
 
 class Table:
-    """The table of all heartbeats: an item for each user, and one for each shard.
+    """The table of all heartbeats: an item for each user, and one for each shard of each stream.
 
     Threads may share an instance; each process makes its own.
     """
@@ -71,36 +73,36 @@ class Table:
             )
         self._dynamodb.get_waiter("table_exists").wait(TableName=TABLE)
         for shard in self.shards():
-            self._dynamodb.delete_item(TableName=TABLE, Key=_key("shard", shard))
+            self._dynamodb.delete_item(TableName=TABLE, Key=_shard_key(shard))
 
     # --- for record processors
 
-    def listen(self, shard: str, reader: str) -> None:
+    def listen(self, shard: ShardName, reader: str) -> None:
         """Store that a reader has begun with a shard. Nobody is silent before its first batch."""
         values = {":reader": {"S": reader}, ":never": _number(0.0)}
-        self._update("shard", shard, "SET reader = :reader, read_until = :never", values)
+        self._update(_shard_key(shard), "SET reader = :reader, read_until = :never", values)
 
-    def stop_listening(self, shard: str, reader: str) -> None:
+    def stop_listening(self, shard: ShardName, reader: str) -> None:
         """Store that a reader has ended, unless another reader has begun since."""
         mine = {":reader": {"S": reader}}
-        self._update("shard", shard, "REMOVE reader", mine, only_if="reader = :reader")
+        self._update(_shard_key(shard), "REMOVE reader", mine, only_if="reader = :reader")
 
     def hear(self, user: str, arrived: float) -> None:
         """Store a user's heartbeat, unless a later one is stored: shards are in no order."""
         later = "attribute_not_exists(heard) OR heard < :at"
-        self._update("user", user, "SET heard = :at", {":at": _number(arrived)}, only_if=later)
+        self._update(_user_key(user), "SET heard = :at", {":at": _number(arrived)}, only_if=later)
 
-    def read(self, shard: str, until: float, beats: int, old: int) -> None:
+    def read(self, shard: ShardName, until: float, beats: int, old: int) -> None:
         """Store how far a shard was read. Call this after `hear`."""
         values = {":until": _number(until), ":beats": _number(beats), ":old": _number(old)}
         change = "SET read_until = :until ADD heartbeats :beats, old_ones :old"
-        self._update("shard", shard, change, values)
+        self._update(_shard_key(shard), change, values)
 
     # --- for the driver
 
-    def shards(self) -> dict[str, ShardHeard]:
+    def shards(self) -> dict[ShardName, ShardHeard]:
         return {
-            item["name"]["S"]: ShardHeard(
+            ShardName(*item["name"]["S"].split("/")): ShardHeard(
                 item["reader"]["S"] if "reader" in item else None,
                 float(item["read_until"]["N"]),
                 int(item["heartbeats"]["N"]) if "heartbeats" in item else 0,
@@ -118,7 +120,7 @@ class Table:
         try:
             self._dynamodb.delete_item(
                 TableName=TABLE,
-                Key=_key("user", user),
+                Key=_user_key(user),
                 ConditionExpression="heard = :heard",
                 ExpressionAttributeValues={":heard": _number(heard)},
             )
@@ -137,22 +139,31 @@ class Table:
             yield from page["Items"]
 
     def _update(
-        self, kind: str, name: str, change: str, values: dict[str, Any], only_if: str | None = None
+        self,
+        key: dict[str, Any],
+        change: str,
+        values: dict[str, Any],
+        only_if: str | None = None,
     ) -> None:
         """Change an item if the condition holds."""
         condition = {} if only_if is None else {"ConditionExpression": only_if}
         with contextlib.suppress(self._dynamodb.exceptions.ConditionalCheckFailedException):
             self._dynamodb.update_item(
                 TableName=TABLE,
-                Key=_key(kind, name),
+                Key=key,
                 UpdateExpression=change,
                 ExpressionAttributeValues=values,
                 **condition,
             )
 
 
-def _key(kind: str, name: str) -> dict[str, Any]:
-    return {"kind": {"S": kind}, "name": {"S": name}}
+def _user_key(user: str) -> dict[str, Any]:
+    return {"kind": {"S": "user"}, "name": {"S": user}}
+
+
+def _shard_key(shard: ShardName) -> dict[str, Any]:
+    # The ids of two streams' shards are the same.
+    return {"kind": {"S": "shard"}, "name": {"S": "/".join(shard)}}
 
 
 def _number(value: float) -> dict[str, str]:
@@ -170,7 +181,7 @@ class Heartbeats(RecordProcessor):
         self._is_old = functools.partial(is_old, started=started, silence=silence)
 
     def initialize(self, shard: ProcessorShard) -> None:
-        self._shard = shard.id
+        self._shard = ShardName(shard.stream, shard.id)
         self._reader = f"{shard.worker_id} {uuid.uuid4()}"  # a worker may acquire a shard again
         self._read_until = 0.0
         self._table = Table(*self._where)
@@ -214,7 +225,7 @@ class Watcher(threading.Thread):
         self._table = table
         self._board = board
         self._listening = Listening(silence, clock)
-        self._readers: dict[str, str] = {}
+        self._readers: dict[ShardName, str] = {}
         self._interval = interval
         self._stopping = threading.Event()
 
@@ -223,13 +234,15 @@ class Watcher(threading.Thread):
         shards = self._table.shards()
         heard = self._table.users()
         self._listen(shards)
-        given = sum(shard.heartbeats for shard in shards.values())
+        given: Counter[str] = Counter()
+        for name, shard in shards.items():
+            given[name.stream] += shard.heartbeats
         self._board.copy(heard, given, sum(shard.old for shard in shards.values()))
         for user in self._listening.silent(heard):
             if self._table.forget(user, heard[user]):
                 self._board.evict(user, heard[user])
 
-    def _listen(self, shards: dict[str, ShardHeard]) -> None:
+    def _listen(self, shards: dict[ShardName, ShardHeard]) -> None:
         """Take over a shard's position. A shard that has a new reader was not read in between."""
         readers = {name: shard.reader for name, shard in shards.items() if shard.reader is not None}
         for shard in self._readers.keys() - readers.keys():
@@ -254,14 +267,20 @@ class Watcher(threading.Thread):
 
 
 def start_fleet(
-    spark: SparkSession, *, stream: str, region: str, endpoint: str, minute: float, board: Board
+    spark: SparkSession,
+    *,
+    streams: Sequence[str],
+    region: str,
+    endpoint: str,
+    minute: float,
+    board: Board,
 ) -> Running:
     """Start a fleet of workers, and on the driver a thread that keeps ``board``."""
     silence = 2 * minute
     table = Table(region, endpoint)
     table.prepare()
     processor = functools.partial(Heartbeats, region, endpoint, board.started, silence)
-    fleet = application(stream, region, endpoint, minute, processor).run(
+    fleet = application(streams, region, endpoint, minute, processor).run(
         spark, workers=WORKERS, fleet=FleetOptions(log_level="ERROR")
     )
     watcher = Watcher(table, board, silence, interval=min(1.0, minute / 5))

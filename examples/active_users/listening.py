@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from examples.active_users.board import evicted_at
+
+
+class ShardName(NamedTuple):
+    """The shard of a stream."""
+
+    stream: str
+    id: str
 
 
 class Listening:
@@ -17,19 +25,19 @@ class Listening:
         self._silence = silence
         self._clock = clock
         self._since = clock()
-        self._read_until: dict[str, float] = {}
+        self._read_until: dict[ShardName, float] = {}
         """By shard. A user is not silent while a shard is unread."""
 
-    def begin(self, shard: str) -> None:
+    def begin(self, shard: ShardName) -> None:
         self._since = self._clock()
         self._read_until[shard] = self._since
 
-    def end(self, shard: str) -> None:
+    def end(self, shard: ShardName) -> None:
         """Forget a shard: its users continue in another shard, or at another worker."""
         self._read_until.pop(shard, None)
         self._since = self._clock()
 
-    def read(self, shard: str, until: float) -> None:
+    def read(self, shard: ShardName, until: float) -> None:
         self._read_until[shard] = until
 
     def silent(self, heard: Mapping[str, float]) -> list[str]:

@@ -1,7 +1,8 @@
 """Active users, as a record processor: plain Python processes, no Spark.
 
-After a reshard, a user's heartbeats are in another shard, and reach another record processor. The
-state therefore belongs to the application, and all record processors share it.
+A user's heartbeats come from two streams and, after a reshard, from another shard; so they reach
+several record processors. The state therefore belongs to the application, and all record processors
+share it. It tells shards apart by stream and shard: the ids of two streams' shards are the same.
 
 Only a shard's end is checkpointed. The state is in memory, so a worker starts with the last 2
 minutes of every shard: ``skip_older_than`` makes it begin there.
@@ -11,10 +12,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from examples.active_users.board import Board, Running
-from examples.active_users.listening import Listening
+from examples.active_users.listening import Listening, ShardName
 from sparkinesis import (
     Application,
     Checkpointer,
@@ -35,19 +36,19 @@ class ActiveUsers:
         self._listening = Listening(silence, clock)
         self._lock = threading.Lock()
 
-    def listen(self, shard: str) -> None:
+    def listen(self, shard: ShardName) -> None:
         with self._lock:
             self._listening.begin(shard)
 
-    def stop_listening(self, shard: str) -> None:
+    def stop_listening(self, shard: ShardName) -> None:
         with self._lock:
             self._listening.end(shard)
 
-    def hear(self, shard: str, batch: RecordBatch) -> None:
+    def hear(self, shard: ShardName, batch: RecordBatch) -> None:
         """Count the heartbeats of a batch, which may be empty, and evict silent users."""
         with self._lock:
             for user, arrived in heartbeats(batch):
-                self._board.hear(user, arrived)
+                self._board.hear(user, arrived, shard.stream)
             until = read_until(batch)
             if until is not None:
                 self._listening.read(shard, until)
@@ -78,8 +79,8 @@ class Heartbeats(RecordProcessor):
         self._users = users
 
     def initialize(self, shard: ProcessorShard) -> None:
-        self._shard = shard.id
-        self._users.listen(shard.id)
+        self._shard = ShardName(shard.stream, shard.id)
+        self._users.listen(self._shard)
 
     def process_records(self, batch: RecordBatch, checkpointer: Checkpointer) -> None:  # noqa: ARG002
         self._users.hear(self._shard, batch)
@@ -93,13 +94,17 @@ class Heartbeats(RecordProcessor):
 
 
 def application(
-    stream: str, region: str, endpoint: str, minute: float, processor: Callable[[], RecordProcessor]
+    streams: Sequence[str],
+    region: str,
+    endpoint: str,
+    minute: float,
+    processor: Callable[[], RecordProcessor],
 ) -> Application:
     """The application, for one worker or many. ``minute``: its length in seconds."""
     return Application(
         "active-users",
-        stream,
-        processor,
+        processor=processor,
+        streams=streams,
         region=region,
         endpoint=endpoint,
         initial_position="trim_horizon",  # skip_older_than skips what is older than the silence
@@ -113,11 +118,11 @@ def application(
 
 
 def start_processor(
-    *, stream: str, region: str, endpoint: str, minute: float, board: Board
+    *, streams: Sequence[str], region: str, endpoint: str, minute: float, board: Board
 ) -> Running:
     """Start a worker that keeps ``board``. A separate process would call ``run()``."""
     users = ActiveUsers(board, silence=2 * minute)
-    active_users = application(stream, region, endpoint, minute, lambda: Heartbeats(users))
+    active_users = application(streams, region, endpoint, minute, lambda: Heartbeats(users))
     worker = active_users.worker().start()
 
     def stop() -> None:

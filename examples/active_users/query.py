@@ -1,6 +1,7 @@
 """Active users, as a Spark query: every heartbeat resets the timer of its user.
 
-The state is in Spark's checkpoint, by user, so reshards do not affect it. With ``skipOlderThan``, a
+One query reads both streams, and the state is in Spark's checkpoint, by user: neither the stream of
+a heartbeat nor a reshard matters. With ``skipOlderThan``, a
 query that was stopped does not process old heartbeats.
 
 Silence is counted by the heartbeats that the query has read: a user is silent once others have
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,9 +29,10 @@ if TYPE_CHECKING:
 
 STATE = "arrived LONG"
 """A user's last heartbeat: the time of its arrival at Kinesis."""
-OUTPUT = "user STRING, active BOOLEAN, arrivals ARRAY<LONG>, planned LONG"
+OUTPUT = "user STRING, active BOOLEAN, arrivals ARRAY<LONG>, streams ARRAY<STRING>, planned LONG"
 """``arrivals``: arrival times of the heartbeats in this batch, or of an evicted user's last one;
-``planned``: the time at which Spark planned the batch. All in epoch milliseconds."""
+``planned``: the time at which Spark planned the batch; all in epoch milliseconds. ``streams``: the
+streams of these heartbeats, or none."""
 
 AMID_A_BATCH = ("Processing new data", "No new data but cleaning up state")
 """What Spark's status of a query says while a batch runs. On a busy machine, Spark plans the next
@@ -44,7 +46,7 @@ def active_users(records: DataFrame, silence_ms: int) -> DataFrame:
     together, so this need only cover the disorder of arrival times, which AWS does not bound.
     """
     return (
-        records.select("partitionKey", "approximateArrivalTimestamp")
+        records.select("stream", "partitionKey", "approximateArrivalTimestamp")
         .withWatermark("approximateArrivalTimestamp", f"{silence_ms // 4} milliseconds")
         .groupBy("partitionKey")
         .applyInPandasWithState(
@@ -68,25 +70,33 @@ def update_user(
     if state.hasTimedOut:
         (arrived,) = state.get
         state.remove()
-        yield _row(key[0], False, [arrived], now)
+        yield _row(key[0], False, [arrived], [], now)
         return
-    arrivals = [
-        int(ms)
-        for batch in batches
-        for ms in batch["approximateArrivalTimestamp"].astype("datetime64[ms]").astype("int64")
-    ]
+    arrivals: list[int] = []
+    streams: list[str] = []
+    for batch in batches:
+        times = batch["approximateArrivalTimestamp"].astype("datetime64[ms]")
+        arrivals.extend(map(int, times.astype("int64")))
+        streams.extend(batch["stream"])
     last = max(*arrivals, *(state.get if state.exists else ()), 0)
     state.update((last,))
     state.setTimeoutTimestamp(last + silence_ms)
-    yield _row(key[0], True, arrivals, now)
+    yield _row(key[0], True, arrivals, streams, now)
 
 
-def _row(user: str, active: bool, arrivals: list[int], planned: int) -> pd.DataFrame:
+def _row(
+    user: str, active: bool, arrivals: list[int], streams: list[str], planned: int
+) -> pd.DataFrame:
     import pandas as pd  # noqa: PLC0415 - only Spark workers need it
 
-    return pd.DataFrame(
-        {"user": [user], "active": [active], "arrivals": [arrivals], "planned": [planned]}
-    )
+    row = {
+        "user": user,
+        "active": active,
+        "arrivals": arrivals,
+        "streams": streams,
+        "planned": planned,
+    }
+    return pd.DataFrame({name: [value] for name, value in row.items()})
 
 
 def note_on(board: Board, row: Row) -> None:
@@ -94,16 +104,16 @@ def note_on(board: Board, row: Row) -> None:
     if not row.active:
         board.evict(row.user, row.arrivals[0] / 1000)
         return
-    for arrived in row.arrivals:
+    for arrived, stream in zip(row.arrivals, row.streams, strict=True):
         # Spark runs a batch that it planned before a stop as it was planned.
-        board.hear(row.user, arrived / 1000, row.planned / 1000)
+        board.hear(row.user, arrived / 1000, stream, row.planned / 1000)
 
 
 def start_query(
     spark: SparkSession,
     checkpoint: Path,
     *,
-    stream: str,
+    streams: Sequence[str],
     region: str,
     endpoint: str,
     minute: float,
@@ -113,7 +123,7 @@ def start_query(
     silence_ms = round(2 * minute * 1000)
     records = (
         spark.readStream.format("kinesis")
-        .option("streamName", stream)
+        .option("streamName", ",".join(streams))
         .option("region", region)
         .option("endpoint", endpoint)
         .option("initialPosition", "trim_horizon")

@@ -1,4 +1,8 @@
-"""The users: each present user sends a heartbeat every minute; and heartbeats of 23 past hours."""
+"""The users: each present user sends a heartbeat every minute; and heartbeats of 23 past hours.
+
+A user has a browser, a phone, or both. Who has both uses them by turns, and so is silent for two
+minutes in each of the two streams, but not in both together.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,15 @@ AT_A_TIME = 500
 """Records of one PutRecords call; Kinesis allows no more."""
 SLOTS = 10
 """Parts of a minute. Each user has one of them."""
+
+
+WEB, MOBILE = "heartbeats-web", "heartbeats-mobile"
+STREAMS = (WEB, MOBILE)
+
+
+def stream_of(user: str, minute: int) -> str:
+    """The stream of a user's heartbeat in a minute, counted from any start."""
+    return (WEB, MOBILE, STREAMS[minute % 2])[sum(user.encode()) % 3]
 
 
 class Sent(NamedTuple):
@@ -49,13 +62,15 @@ class PastClock:
         return system_clock() - self.hours_ago * 3_600_000
 
 
-def put_past(kinesis: Any, stream: str, clock: PastClock, an_hour: int) -> int:
-    """Put heartbeats of users who left long ago, before and after a reshard; return the count."""
+def put_past(kinesis: Any, clock: PastClock, an_hour: int) -> int:
+    """Put heartbeats of users who left long ago, before and after reshards; return the count."""
+    users = [f"gone-{n:04}" for n in range(an_hour)]
     for hour in range(HOURS, 0, -1):
         clock.hours_ago = hour
-        if hour == HOURS // 2:
-            split_one(kinesis, stream)
-        put(kinesis, stream, [f"gone-{n:04}" for n in range(an_hour)])
+        for stream in STREAMS:
+            if hour == HOURS // 2:
+                split_one(kinesis, stream)
+            put(kinesis, stream, [user for user in users if stream_of(user, hour) == stream])
     clock.hours_ago = 0
     return HOURS * an_hour
 
@@ -75,11 +90,10 @@ def put(kinesis: Any, stream: str, users: Sequence[str]) -> None:
 class Crowd(threading.Thread):
     """The present users, and a record of every heartbeat that they sent."""
 
-    def __init__(self, kinesis: Any, stream: str, minute: float) -> None:
+    def __init__(self, kinesis: Any, minute: float) -> None:
         super().__init__(name="users", daemon=True)
         self.failure: Exception | None = None
         self._kinesis = kinesis
-        self._stream = stream
         self._minute = minute
         self._lock = threading.Lock()
         self._beating: frozenset[str] = frozenset()
@@ -107,17 +121,19 @@ class Crowd(threading.Thread):
             self.join()
 
     def run(self) -> None:
-        due, slot = time.monotonic(), 0
+        due, beat = time.monotonic(), 0
         try:
             while not self._stopping.wait(max(0.0, due - time.monotonic())):
+                minute, slot = divmod(beat, SLOTS)
                 users = [
                     user for user in sorted(self._beating) if sum(user.encode()) % SLOTS == slot
                 ]
                 before = system_clock()
-                put(self._kinesis, self._stream, users)
+                for stream in STREAMS:
+                    put(self._kinesis, stream, [u for u in users if stream_of(u, minute) == stream])
                 with self._lock:
                     for user in users:
                         self._sent.setdefault(user, []).append(Sent(before, system_clock()))
-                due, slot = due + self._minute / SLOTS, (slot + 1) % SLOTS
+                due, beat = due + self._minute / SLOTS, beat + 1
         except Exception as error:  # noqa: BLE001 - the demo raises it
             self.failure = error

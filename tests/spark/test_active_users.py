@@ -6,9 +6,11 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from pyspark.sql import Row
 
 from examples.active_users.board import Board
-from examples.active_users.query import update_user
+from examples.active_users.query import note_on, update_user
+from examples.active_users.users import STREAMS
 from tests.active_users import run_active_users
 
 SILENCE_MS = 120_000
@@ -45,7 +47,12 @@ class State:
 
 
 def update(state: Any, *arrivals: int) -> list[dict[str, Any]]:
-    batch = pd.DataFrame({"approximateArrivalTimestamp": pd.to_datetime(list(arrivals), unit="ms")})
+    batch = pd.DataFrame(
+        {
+            "approximateArrivalTimestamp": pd.to_datetime(list(arrivals), unit="ms"),
+            "stream": STREAMS[: len(arrivals)],
+        }
+    )
     rows = update_user(("ann",), iter([batch]), state, silence_ms=SILENCE_MS)
     return [row for frame in rows for row in frame.to_dict("records")]
 
@@ -55,7 +62,13 @@ def test_heartbeats_set_the_timer_anew(before: tuple[int] | None) -> None:
     state = State(before)
     arrivals = [NOW_MS - 900, NOW_MS - 300]
     (row,) = update(state, *arrivals)
-    assert row == {"user": "ann", "active": True, "arrivals": arrivals, "planned": NOW_MS}
+    assert row == {
+        "user": "ann",
+        "active": True,
+        "arrivals": arrivals,
+        "streams": list(STREAMS),
+        "planned": NOW_MS,
+    }
     last = max(*arrivals, *(before or ()))
     assert state.stored == (last,)
     assert state.timeout == last + SILENCE_MS
@@ -65,7 +78,22 @@ def test_the_timer_evicts() -> None:
     state = State((NOW_MS - SILENCE_MS,), timed_out=True)
     (row,) = update(state)
     assert (row["active"], row["arrivals"]) == (False, [NOW_MS - SILENCE_MS])
+    assert row["streams"] == []
     assert state.stored is None
+
+
+def test_a_row_is_noted_with_the_stream_of_each_heartbeat() -> None:
+    board = Board(silence=120.0, clock=lambda: 1000.0)
+    row = Row(
+        user="ann",
+        active=True,
+        arrivals=[999_000, 998_000, 800_000],
+        streams=["web", "mobile", "web"],
+        planned=1_000_000,
+    )
+    note_on(board, row)
+    assert board.heartbeats == {"web": 2, "mobile": 1}
+    assert (board.active, board.old) == ({"ann": 999.0}, 1)
 
 
 @pytest.mark.parametrize(("planned", "old"), [(990.0, 0), (1000.0, 1)])
@@ -74,8 +102,8 @@ def test_heartbeats_of_a_batch_that_an_earlier_run_planned_are_not_old(
 ) -> None:
     """That run's batches took long, and Spark runs its last one again as it was planned."""
     board = Board(silence=120.0, clock=lambda: 1000.0)
-    board.hear("ann", arrived=800.0, planned=planned)
-    assert (board.heartbeats, board.old) == (1, old)
+    board.hear("ann", 800.0, "web", planned)
+    assert (board.heartbeats, board.old) == ({"web": 1}, old)
 
 
 @pytest.mark.parametrize("course", [["--short"], pytest.param([], marks=pytest.mark.long)])

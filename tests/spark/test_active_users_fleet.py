@@ -9,6 +9,7 @@ import pytest
 
 from examples.active_users.board import Board, Eviction
 from examples.active_users.fleet import TABLE, Heartbeats, Table, Watcher
+from examples.active_users.listening import ShardName
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.local import LocalServer
 from sparkinesis.stream.page import Record
@@ -18,6 +19,8 @@ from tests.active_users import run_active_users
 
 REGION = "eu-west-1"
 SILENCE = 120.0
+A, B = ShardName("web", "0"), ShardName("mobile", "0")
+"""Two shards of one id."""
 BEGAN = datetime(2026, 11, 21, tzinfo=timezone.utc).timestamp()
 
 
@@ -50,10 +53,10 @@ def table(endpoint: str) -> Table:
     return Table(REGION, endpoint)
 
 
-def listener(endpoint: str, shard: str, worker: str = "one") -> Heartbeats:
+def listener(endpoint: str, shard: ShardName, worker: str = "one") -> Heartbeats:
     heartbeats = Heartbeats(REGION, endpoint, BEGAN, SILENCE)
     start = ExtendedSequenceNumber("TRIM_HORIZON")
-    heartbeats.initialize(ProcessorShard(shard, "active-users", "s", worker, start))
+    heartbeats.initialize(ProcessorShard(shard.id, "active-users", shard.stream, worker, start))
     return heartbeats
 
 
@@ -81,7 +84,7 @@ def process(heartbeats: Heartbeats, *beats: tuple[str, float], at: float) -> Non
 def test_the_latest_heartbeat_counts_whichever_worker_tells_of_it_first(
     endpoint: str, table: Table
 ) -> None:
-    one, two = listener(endpoint, "a", "one"), listener(endpoint, "b", "two")
+    one, two = listener(endpoint, A, "one"), listener(endpoint, B, "two")
     process(one, ("ann", BEGAN + 5), ("ann", BEGAN + 65), at=BEGAN + 70)
     process(two, ("ann", BEGAN + 30), ("bob", BEGAN + 31), at=BEGAN + 71)
     assert table.users() == {"ann": BEGAN + 65, "bob": BEGAN + 31}
@@ -90,26 +93,26 @@ def test_the_latest_heartbeat_counts_whichever_worker_tells_of_it_first(
 def test_a_shard_item_counts_what_was_processed_and_what_of_it_was_old(
     endpoint: str, table: Table
 ) -> None:
-    one = listener(endpoint, "a")
+    one = listener(endpoint, A)
     process(one, ("ann", BEGAN - SILENCE - 1), ("ann", BEGAN - SILENCE), at=BEGAN + 1)
     process(one, ("bob", BEGAN + 2), at=BEGAN + 3)
     (heard,) = table.shards().values()
     assert (heard.heartbeats, heard.old, heard.read_until) == (3, 1, BEGAN + 3)
     board = Board(SILENCE)
     Watcher(table, board, SILENCE, 1.0).look()
-    assert (board.heartbeats, board.old) == (3, 1)
+    assert (board.heartbeats, board.old) == ({"web": 3}, 1)
     table.prepare()
     assert table.shards() == {}, "the next run counts for itself"
     assert table.users().keys() == {"ann", "bob"}, "but it knows who was active"
 
 
 def test_who_lost_a_shard_does_not_silence_who_has_it_now(endpoint: str, table: Table) -> None:
-    one = listener(endpoint, "a", "one")
-    two = listener(endpoint, "a", "two")
+    one = listener(endpoint, A, "one")
+    two = listener(endpoint, A, "two")
     one.lease_lost()
-    assert str(table.shards()["a"].reader).startswith("two ")
+    assert str(table.shards()[A].reader).startswith("two ")
     two.lease_lost()
-    assert table.shards()["a"].reader is None
+    assert table.shards()[A].reader is None
 
 
 def test_a_user_is_evicted_after_the_silence_by_what_all_workers_read(
@@ -118,7 +121,7 @@ def test_a_user_is_evicted_after_the_silence_by_what_all_workers_read(
     clock = Time()
     board = Board(SILENCE, clock)
     watcher = Watcher(table, board, SILENCE, 1.0, clock)
-    one, two = listener(endpoint, "a", "one"), listener(endpoint, "b", "two")
+    one, two = listener(endpoint, A, "one"), listener(endpoint, B, "two")
     process(one, ("ann", BEGAN), ("bob", BEGAN + 100), at=BEGAN)
     process(two, at=BEGAN)
     watcher.look()
@@ -138,10 +141,10 @@ def test_a_shard_that_changes_hands_begins_the_silence_anew(endpoint: str, table
     clock = Time()
     board = Board(SILENCE, clock)
     watcher = Watcher(table, board, SILENCE, 1.0, clock)
-    process(listener(endpoint, "a", "one"), ("ann", BEGAN), at=BEGAN)
+    process(listener(endpoint, A, "one"), ("ann", BEGAN), at=BEGAN)
     watcher.look()
     clock.now += SILENCE - 1
-    two = listener(endpoint, "a", "two")
+    two = listener(endpoint, A, "two")
     watcher.look()
     clock.now += SILENCE - 1
     process(two, at=clock.now)

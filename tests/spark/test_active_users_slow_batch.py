@@ -32,10 +32,10 @@ class SlowBoard(Board):
         self.is_reached = threading.Event()
         self.may_go_on = threading.Event()
 
-    def hear(self, user: str, arrived: float, planned: float = math.inf) -> None:
+    def hear(self, user: str, arrived: float, stream: str, planned: float = math.inf) -> None:
         self.is_reached.set()
         self.may_go_on.wait()
-        super().hear(user, arrived, planned)
+        super().hear(user, arrived, stream, planned)
 
 
 def test_nobody_is_evicted_because_the_first_batch_takes_longer_than_the_silence(
@@ -57,7 +57,7 @@ def test_nobody_is_evicted_because_the_first_batch_takes_longer_than_the_silence
         running = start_query(
             spark,
             tmp_path / "checkpoint",
-            stream="heartbeats",
+            streams=["heartbeats"],
             region=REGION,
             endpoint=server.endpoint_url,
             minute=MINUTE,

@@ -7,13 +7,15 @@ from datetime import datetime, timezone
 import pytest
 
 from examples.active_users.board import Board, Eviction, evicted_at
+from examples.active_users.listening import ShardName
 from examples.active_users.processor import ActiveUsers
-from examples.active_users.users import Sent, was_silent
+from examples.active_users.users import MOBILE, STREAMS, WEB, Sent, stream_of, was_silent
 from sparkinesis.stream.page import Record
 from sparkinesis.worker.batches.batch import make_batch
 from tests.active_users import run_active_users
 
 SILENCE = 120.0
+A, B, C = ShardName("web", "0"), ShardName("mobile", "0"), ShardName("web", "1")
 
 
 class Time:
@@ -27,7 +29,7 @@ class Time:
 
 
 def hear(
-    users: ActiveUsers, shard: str, *beats: tuple[str, float], at: float, behind: float = 0.0
+    users: ActiveUsers, shard: ShardName, *beats: tuple[str, float], at: float, behind: float = 0.0
 ) -> None:
     """A batch of heartbeats (who, and when it arrived) that was fetched then."""
     records = [
@@ -41,8 +43,8 @@ def hear(
     ]
     batch, _ = make_batch(
         records,
-        stream="s",
-        shard_id=shard,
+        stream=shard.stream,
+        shard_id=shard.id,
         millis_behind_latest=round(behind * 1000),
         fetched_ms=round(at * 1000),
     )
@@ -61,10 +63,10 @@ def board(time: Time) -> Board:
 
 @pytest.fixture
 def users(board: Board, time: Time) -> ActiveUsers:
-    """Of an application that listens to two shards."""
+    """Of an application that listens to two shards of one id, of two streams."""
     users = ActiveUsers(board, SILENCE, time)
-    users.listen("a")
-    users.listen("b")
+    users.listen(A)
+    users.listen(B)
     return users
 
 
@@ -79,29 +81,49 @@ def test_a_user_is_evicted_after_the_silence_though_no_records_come(
     users: ActiveUsers, board: Board, time: Time
 ) -> None:
     began = time.now
-    hear(users, "a", ("ann", began), at=time.now)
-    for shard in ("a", "b"):
+    hear(users, A, ("ann", began), at=time.now)
+    for shard in (A, B):
         time.now = began + SILENCE
         hear(users, shard, at=time.now)
     assert board.active == {"ann": began}
     time.now = began + SILENCE + 1
-    hear(users, "a", at=time.now)
-    hear(users, "b", at=time.now)
+    hear(users, A, at=time.now)
+    hear(users, B, at=time.now)
     assert board.active == {}
     assert board.evictions == [Eviction("ann", began, time.now)]
+
+
+def test_a_heartbeat_of_either_stream_keeps_a_user_active(
+    users: ActiveUsers, board: Board, time: Time
+) -> None:
+    began = time.now
+    for minute in range(8):
+        time.now = began + 60 * minute
+        hear(users, (A, B)[minute % 2], ("ann", time.now), at=time.now)
+        hear(users, (B, A)[minute % 2], at=time.now)
+    assert board.active == {"ann": time.now}
+    assert board.evictions == []
+    assert board.heartbeats == {"web": 4, "mobile": 4}
+
+
+def test_users_have_a_browser_a_phone_or_both() -> None:
+    by_user = {
+        frozenset(stream_of(f"user-{n:02}", minute) for minute in range(6)) for n in range(1, 31)
+    }
+    assert by_user == {frozenset({WEB}), frozenset({MOBILE}), frozenset(STREAMS)}
 
 
 def test_nobody_is_silent_because_a_shard_was_not_read(
     users: ActiveUsers, board: Board, time: Time
 ) -> None:
     began = time.now
-    hear(users, "b", ("bob", began), at=time.now)
+    hear(users, B, ("bob", began), at=time.now)
     time.now += 300
-    hear(users, "a", at=time.now)
+    hear(users, A, at=time.now)
     assert board.active == {"bob": began}, "b was not read for as long"
-    hear(users, "b", ("bob", began + 60), behind=200, at=time.now)
+    hear(users, B, ("bob", began + 60), behind=200, at=time.now)
     assert board.active == {"bob": began + 60}, "b was read up to 100 s only"
-    hear(users, "b", at=time.now)
+    hear(users, B, at=time.now)
     assert board.active == {}
 
 
@@ -109,31 +131,31 @@ def test_nobody_is_silent_because_batches_came_late(
     users: ActiveUsers, board: Board, time: Time
 ) -> None:
     began = time.now
-    hear(users, "a", ("ann", began), at=time.now)
+    hear(users, A, ("ann", began), at=time.now)
     time.now += 180
-    hear(users, "b", at=time.now)
+    hear(users, B, at=time.now)
     for minute in range(1, 4):  # fetched in time, and delivered at once
-        hear(users, "a", at=began + 60 * minute - 1)
-        hear(users, "a", ("ann", began + 60 * minute), at=began + 60 * minute)
+        hear(users, A, at=began + 60 * minute - 1)
+        hear(users, A, ("ann", began + 60 * minute), at=began + 60 * minute)
     assert board.evictions == []
 
 
 def test_a_shard_that_changes_hands_begins_the_silence_anew(
     users: ActiveUsers, board: Board, time: Time
 ) -> None:
-    hear(users, "a", ("ann", time.now), at=time.now)
+    hear(users, A, ("ann", time.now), at=time.now)
     time.now += SILENCE - 1
-    users.stop_listening("a")
+    users.stop_listening(A)
     time.now += 10
-    hear(users, "b", at=time.now)
-    users.listen("c")
+    hear(users, B, at=time.now)
+    users.listen(C)
     time.now += SILENCE - 1
-    hear(users, "b", at=time.now)
-    hear(users, "c", at=time.now)
+    hear(users, B, at=time.now)
+    hear(users, C, at=time.now)
     assert board.active.keys() == {"ann"}
     time.now += 2
-    hear(users, "b", at=time.now)
-    hear(users, "c", at=time.now)
+    hear(users, B, at=time.now)
+    hear(users, C, at=time.now)
     assert board.active.keys() == set()
 
 
@@ -141,8 +163,8 @@ def test_heartbeats_from_before_the_silence_are_counted_as_old(
     users: ActiveUsers, board: Board, time: Time
 ) -> None:
     started = time.now
-    hear(users, "a", ("ann", started - SILENCE - 1), ("ann", started - SILENCE), at=time.now)
-    assert (board.heartbeats, board.old) == (2, 1)
+    hear(users, A, ("ann", started - SILENCE - 1), ("ann", started - SILENCE), at=time.now)
+    assert (board.heartbeats, board.old) == ({"web": 2}, 1)
 
 
 @pytest.mark.parametrize(
