@@ -130,6 +130,11 @@ class FleetStream:
     failing_on: tuple[str, ...] = ()
     """The ids of the workers that cannot read the stream now."""
 
+    @property
+    def name(self) -> str:
+        """The stream's name, without the ARN around it."""
+        return self.stream.rpartition("/")[2]
+
 
 @public
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from sparkinesis.fleet.status import (
     WorkerStatus,
 )
 from sparkinesis.terminal.live import LiveView, can_update, print_line
-from sparkinesis.terminal.view import OwnerRow, ShardRow, View, behind, rate_text
+from sparkinesis.terminal.view import OwnerRow, ShardRow, StreamRow, View
 from sparkinesis.worker.lifecycle.states import ShardState
 from sparkinesis.worker.status import Failure
 
@@ -36,11 +36,10 @@ _LINE_EVERY = 10
 def fleet_view(status: FleetStatus) -> View:
     """Convert a status to a view. Pure.
 
-    Its messages are the streams that cannot be read, the latest failures, the totals of the streams
-    that are furthest behind, then notes.
+    Its messages are the streams that cannot be read, the latest failures, then notes.
     """
     failures = map(_failure, reversed(status.failures[-_MESSAGES:]))
-    names = _shard_names(status)
+    names = _stream_names(status)
     return View(
         f"{status.application}, {reads(status.stream)}",
         f"{status.state.value}, {_workers(status)}",
@@ -53,9 +52,9 @@ def fleet_view(status: FleetStatus) -> View:
         (
             *_unreadable(status.streams),
             *failures,
-            *_totals(status.streams),
             *reversed(status.notes[-_MESSAGES:]),
         ),
+        streams=tuple(_stream(stream, names) for stream in status.streams),
     )
 
 
@@ -125,20 +124,38 @@ def _owner(worker: WorkerStatus) -> OwnerRow:
     )
 
 
-def _shard_names(status: FleetStatus) -> Mapping[str, str]:
-    """Return a name for each shard, by lease key: its id, or with several streams STREAM:ID."""
+def _stream_names(status: FleetStatus) -> Mapping[str, str]:
+    """Return the names of the streams that status and shards have, by identifier.
+
+    Streams of one name, of two accounts or one made after the other, have their identifiers.
+    """
+    found = {one.identifier: one.name for one in status.streams if one.identifier is not None}
     shards: tuple[FleetShard | UnreadShard, ...] = (*status.shards, *status.unread)
-    names = {}
     for shard in shards:
-        is_of_several = shard.lease not in {"", shard.shard_id}
-        names[_key(shard)] = f"{shard.stream}:{shard.shard_id}" if is_of_several else shard.shard_id
-    # Streams of one name, of two accounts or one made after the other, are told apart by the key.
-    count = Counter(names.values())
-    return {lease: name if count[name] == 1 else lease for lease, name in names.items()}
+        if identifier := _identifier(shard):
+            found.setdefault(identifier, shard.stream)
+    count = Counter(found.values())
+    return {one: name if count[name] == 1 else one for one, name in found.items()}
 
 
-def _key(shard: FleetShard | UnreadShard) -> str:
-    return shard.lease or shard.shard_id
+def _identifier(shard: FleetShard | UnreadShard) -> str:
+    """Return the identifier of the shard's stream; "" for the only stream."""
+    return shard.lease.rpartition(":")[0]
+
+
+def _stream(stream: FleetStream, names: Mapping[str, str]) -> StreamRow:
+    notes = [
+        f"{stream.unread} unread" if stream.unread else "",
+        "cannot be read" if stream.problem is not None else "",
+    ]
+    return StreamRow(
+        names.get(stream.identifier or "", stream.name),
+        stream.shards + stream.unread,
+        stream.millis_behind_latest,
+        stream.records_per_second,
+        ", ".join(filter(None, notes)),
+        is_amiss=any(notes),
+    )
 
 
 def _unreadable(streams: Sequence[FleetStream]) -> Iterator[str]:
@@ -156,46 +173,30 @@ def _unreadable(streams: Sequence[FleetStream]) -> Iterator[str]:
         yield f"{len(failing) - _MESSAGES} more streams cannot be read"
 
 
-def _totals(streams: Sequence[FleetStream]) -> Iterator[str]:
-    def lag(one: FleetStream) -> int:
-        return -1 if one.millis_behind_latest is None else one.millis_behind_latest
-
-    readable = [one for one in streams if one.shards or one.unread]
-    worst = sorted(readable, key=lag, reverse=True)
-    for one in worst[:_MESSAGES]:
-        unread = f", {one.unread} of them unread" if one.unread else ""
-        shards = one.shards + one.unread
-        yield (
-            f"stream {one.stream}: {shards} shard{'' if shards == 1 else 's'}{unread}, "
-            f"{behind(one.millis_behind_latest)} behind, "
-            f"{rate_text(one.records_per_second)} records/s"
-        )
-    if len(worst) > _MESSAGES:
-        yield f"{len(worst) - _MESSAGES} more streams are less far behind"
-
-
 def _shard(shard: FleetShard, names: Mapping[str, str]) -> ShardRow:
     seconds = shard.processing_for or 0.0
     return ShardRow(
-        names[_key(shard)],
+        shard.lease or shard.shard_id,
         shard.worker_id,
         shard.state.value,
         shard.millis_behind_latest,
         shard.records_per_second if shard.state is ShardState.PROCESSING else None,
         f"in one call for {seconds:.0f} s" if seconds >= _LONG_CALL else "",
+        stream=names.get(_identifier(shard), ""),
     )
 
 
 def _unread(shard: UnreadShard, names: Mapping[str, str]) -> ShardRow:
     by = shard.last_worker_id
     return ShardRow(
-        names[_key(shard)],
+        shard.lease or shard.shard_id,
         None,
         "unread",
         shard.millis_behind_latest,
         None,
         f"last read by {by}" if by is not None else "no live owner",
         is_amiss=True,
+        stream=names.get(_identifier(shard), ""),
     )
 
 

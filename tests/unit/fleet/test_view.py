@@ -21,7 +21,7 @@ from sparkinesis.fleet.status import (
     WorkerStatus,
 )
 from sparkinesis.fleet.view import fleet_view, watch
-from sparkinesis.terminal.view import OwnerRow, ShardRow, render
+from sparkinesis.terminal.view import OwnerRow, ShardRow, StreamRow, render
 from sparkinesis.worker.lifecycle.states import ShardState
 from sparkinesis.worker.status import Failure
 
@@ -151,14 +151,39 @@ def several(names: str = "web, app", **given: object) -> FleetStatus:
     return replace(status, **given)  # type: ignore[arg-type]
 
 
+SEVERAL_STREAMS = """\
+delays, streams web, app  running, 3 of 3 workers
+2 shards (1 processing, 1 unread)  3 owners  0.7 s behind  25.0 records/s
+
+owner  shards    behind  records/s
+a           1     0.3 s       12.5
+b           0     0.3 s        0.0  starting
+c           1     0.3 s       12.5  leaving, no report for 7 s
+
+stream  shards    behind  records/s
+app          1     0.7 s        0.0  1 unread
+web          1     0.0 s        2.0
+
+shard  owner  state         behind  records/s
+app/0  -      unread         0.7 s          -  no live owner
+web/0  a      processing     0.0 s        2.0
+"""
+
+
 def test_a_fleet_of_several_streams_shows_stream_and_shard() -> None:
     view = fleet_view(several())
     assert view.title == "delays, streams web, app"
-    assert [row.shard for row in view.shards] == [f"web:{FIRST}", f"app:{FIRST}"]
-    assert view.messages == (
-        "stream app: 1 shard, 1 of them unread, 0.7 s behind, 0.0 records/s",
-        "stream web: 1 shard, 0.0 s behind, 2.0 records/s",
+    assert [(row.shard, row.stream) for row in view.shards] == [
+        (f"1:web:17:{FIRST}", "web"),
+        (f"1:app:17:{FIRST}", "app"),
+    ]
+    assert view.streams == (
+        StreamRow("web", 1, 9, 2.0),
+        StreamRow("app", 1, 700, 0.0, "1 unread", is_amiss=True),
     )
+    console = pipe(80)
+    console.print(render(view, 80, 24))
+    assert written(console) == SEVERAL_STREAMS
 
 
 @pytest.mark.parametrize("streams", ["several streams", "60 streams"])
@@ -171,8 +196,9 @@ def test_shards_of_streams_of_one_name_are_told_apart() -> None:
         FleetShard(FIRST, "a", ShardState.PROCESSING, 9, 1, 2.0, None, "web", f"{n}:web:17:{FIRST}")
         for n in (1, 2)
     )
-    rows = fleet_view(several(shards=shards)).shards
-    assert [row.shard for row in rows] == [*(s.lease for s in shards), f"app:{FIRST}"]
+    view = fleet_view(several(shards=shards))
+    assert [row.stream for row in view.shards] == ["1:web:17", "2:web:17", "app"]
+    assert [row.stream for row in view.streams] == ["1:web:17", "app"]
 
 
 def test_streams_that_cannot_be_read_come_first_and_the_rest_is_counted() -> None:
@@ -182,6 +208,7 @@ def test_streams_that_cannot_be_read_come_first_and_the_rest_is_counted() -> Non
     )
     streams += (replace(streams[0], stream="both", failing_for=90.4, failing_on=("a", "b")),)
     view = fleet_view(several(streams=streams, failures=(failure(1),)))
+    assert view.streams[0] == StreamRow("s1", 0, None, 0.0, "cannot be read", is_amiss=True)
     assert view.messages[:5] == (
         "stream both cannot be read for 90 s, on 2 workers: Error: 1",
         "stream s5 cannot be read for 50 s, on 1 worker: Error: 5",
