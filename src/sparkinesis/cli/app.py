@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from sparkinesis.cli.compile_pyspark import compile_pyspark
+from sparkinesis.cli.convert_leases import convert_leases
 from sparkinesis.cli.dead_letters import dead_letters
 from sparkinesis.cli.kclpy import kclpy
 from sparkinesis.cli.leases import leases
@@ -47,5 +48,6 @@ app.command("kclpy")(kclpy)
 app.command("leases")(leases)
 app.command("reset")(reset)
 app.command("top")(top)
+app.command("convert-leases")(convert_leases)
 app.command("dead-letters")(dead_letters)
 app.command("compile-pyspark")(compile_pyspark)

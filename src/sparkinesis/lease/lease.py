@@ -1,6 +1,6 @@
 """A lease: the row of a lease table with the owner of a shard and its checkpoint.
 
-The attributes are those of the KCL's ``DynamoDBLeaseSerializer`` (Java, 1.x to 3.x), and four of
+The attributes are those of the KCL's ``DynamoDBLeaseSerializer`` (Java, 1.x to 3.x), and five of
 ours, which the KCL keeps and ignores:
 
 ========================  ==========================================================================
@@ -9,6 +9,7 @@ ours, which the KCL keeps and ignores:
                           with the known arrival times
 ``applicationTimestamp``  the instant at which the application began at LATEST; 0: unknown
 ``leaseTimestamp``        the instant at which the row was created or reset
+``convertedTo``           during `sparkinesis convert-leases`, the key of the row that replaces it
 ========================  ==========================================================================
 
 Instants are in epoch milliseconds, by the service's clock.

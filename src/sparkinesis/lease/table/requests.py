@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, PendingCheckpoint
+from sparkinesis.lease.table.rows import CONVERTED_TO
 from sparkinesis.stream.position import AfterRecord, AtTimestamp
 
 AttributeValue: TypeAlias = Mapping[str, Any]
@@ -355,6 +356,24 @@ def reset(
         },
         remove=("leaseOwner", "checkpointOwner", *_PENDING, *removed),
     )
+
+
+def mark_converted(lease: Lease, new_key: str) -> Update:
+    """Note that another row takes the place of this one. It ends the ownership of any worker.
+
+    The counter rises by two, as in `reset`.
+    """
+    return Update(
+        replace(lease, counter=lease.counter + 2, owner=None, checkpoint_owner=None),
+        {"leaseCounter": _number(lease.counter)},
+        {"leaseCounter": _number(lease.counter + 2), CONVERTED_TO: {"S": new_key}},
+        remove=("leaseOwner", "checkpointOwner"),
+    )
+
+
+def keep_converted(lease: Lease) -> Update:
+    """Remove the note of `mark_converted`: this row is to stay."""
+    return Update(lease, {"leaseCounter": _number(lease.counter)}, {}, remove=(CONVERTED_TO,))
 
 
 def probe(lease: Lease) -> Update | None:

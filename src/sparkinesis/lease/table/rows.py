@@ -21,6 +21,8 @@ from sparkinesis.stream.position import END_OF_TIME_MS
 
 _SHARD_ID = re.compile(r"(?:.*:)?shardId-[0-9]+", re.DOTALL)
 _SEQUENCE_NUMBER = re.compile(r"[0-9]{1,128}")
+CONVERTED_TO = "convertedTo"
+"""The attribute of a row that is being converted: the key of the row that takes its place."""
 _MOST = 2**62
 """The bound of valid numbers: no counter gets there, and Java's ``long`` ends at 2**63."""
 
@@ -59,6 +61,8 @@ class TableScan:
     broken: tuple[BrokenLease, ...] = ()
     has_entities: bool = False
     """True if a row has an ``entityType``: only a KCL 3.5 or later writes that."""
+    is_converting: bool = False
+    """True if a conversion to rows of the other kind has begun, and has not ended."""
 
     @property
     def single_stream(self) -> TableScan:
@@ -94,7 +98,12 @@ def read_rows(items: Iterable[Mapping[str, Any]]) -> TableScan:
         why = "its parents (parentShardId) form a circle, so that it would wait forever"
         broken += [BrokenLease(one.key, why) for one in leases if one.key in in_circles]
         leases = [one for one in leases if one.key not in in_circles]
-    return TableScan(tuple(leases), tuple(broken), any("entityType" in item for item in items))
+    return TableScan(
+        tuple(leases),
+        tuple(broken),
+        any("entityType" in item for item in items),
+        any(CONVERTED_TO in item for item in items),
+    )
 
 
 def read_row(item: Mapping[str, Any]) -> Lease | BrokenLease | None:

@@ -67,13 +67,19 @@ class LeaseTable(TableAddress):
 
     def scan(self, retry: Retry | None = None, *, consistent: bool = True) -> TableScan:
         """Return all leases and, apart from them, the rows that cannot be read."""
+        return read_rows(self.items(retry, consistent=consistent))
+
+    def items(
+        self, retry: Retry | None = None, *, consistent: bool = True
+    ) -> list[Mapping[str, Any]]:
+        """Return all rows as DynamoDB's API returns them, also those that are not leases."""
         items: list[Mapping[str, Any]] = []
         request: dict[str, Any] = {"TableName": self.name, "ConsistentRead": consistent}
         while True:
             answer = self._call("Scan", lambda client: client.scan(**request), retry)
             items += answer["Items"]
             if not answer.get("LastEvaluatedKey"):
-                return read_rows(items)
+                return items
             request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
 
     def read(self, keys: Iterable[str]) -> TableScan:
@@ -122,12 +128,16 @@ class LeaseTable(TableAddress):
 
     def create(self, lease: Lease) -> bool:
         """Create a lease; return False, and write nothing, if a row with its key exists."""
+        return self.create_item(encode_lease(lease))
+
+    def create_item(self, item: Mapping[str, Any]) -> bool:
+        """Create a row as DynamoDB's API accepts it; return False if a row with its key exists."""
         try:
             self._call(
                 "PutItem",
                 lambda client: client.put_item(
                     TableName=self.name,
-                    Item=encode_lease(lease),
+                    Item=item,
                     ConditionExpression="attribute_not_exists(leaseKey)",
                 ),
             )

@@ -1,0 +1,417 @@
+"""`sparkinesis convert-leases`: an application of one stream becomes one of several, and back."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from sparkinesis.cli.app import app as cli
+from sparkinesis.errors import LeaseTableError
+from sparkinesis.lease import table_conversion
+from sparkinesis.lease.conversion import Conversion, is_same
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.lease.lease import Lease, PendingCheckpoint
+from sparkinesis.lease.table import requests
+from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.local import LocalServer
+from sparkinesis.stream.identifier import StreamIdentifier
+from sparkinesis.stream.kpl.pack import aggregate
+from sparkinesis.worker.application import Application
+from sparkinesis.worker.lifecycle.worker import Worker
+from tests.integration.worker.conftest import FAILOVER_TIME
+from tests.integration.worker.test_s1_several_streams import identifier, rows
+from tests.integration.worker.test_several_streams_commands import made_anew
+from tests.journal import Journal, Journaling
+from tests.streams import put, put_at, split
+
+Make = Callable[..., Application]
+Start = Callable[[Application], Worker]
+Result = subprocess.CompletedProcess[str]
+Call = Callable[..., Result]
+
+FIRST, SECOND = "shardId-000000000001", "shardId-000000000002"
+"""The first of the open shards, after a split."""
+
+
+@pytest.fixture
+def call(server: LocalServer, stream: str) -> Call:
+    """Converts the leases of the application, which has its stream's name."""
+
+    def command(to: str, *options: str, yes: bool = True) -> Result:
+        place = ["--region", "us-east-1", "--endpoint", server.endpoint_url]
+        arguments = ["convert-leases", stream, "--to", to, *options, *place]
+        arguments += [] if "--failover-time" in options else ["--failover-time", "0.1"]
+        arguments += ["--yes"] if yes else []
+        result = CliRunner().invoke(cli, arguments)
+        error = result.exception
+        assert error is None or isinstance(error, SystemExit), result.exc_info
+        return Result(arguments, result.exit_code, result.stdout, result.stderr)
+
+    return command
+
+
+def objects(result: Result) -> list[dict[str, Any]]:
+    assert result.returncode == 0, result.stderr
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def failed(result: Result) -> str:
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.count("\n") == 1
+    assert result.stderr.startswith("sparkinesis convert-leases: ")
+    return result.stderr
+
+
+def without_kind(item: dict[str, Any]) -> dict[str, Any]:
+    """A row without that in which the kinds differ, and without the fence of its writes."""
+    kind = ("leaseKey", "streamName", "shardId", "leaseOwner", "leaseCounter")
+    return {name: value for name, value in item.items() if name not in kind}
+
+
+@pytest.fixture
+def table(application: Make, kinesis: Any, stream: str) -> LeaseTable:
+    """The leases of a split shard, with all that a row may hold."""
+    split(kinesis, stream)
+    application(initial_position="latest").worker()._streams.begin(lambda _: False)
+    table = application().table()
+    first, *others = table.leases()
+    held = table.take(first, "gone")
+    at = ExtendedSequenceNumber("12345678901234567890", 7)
+    held = table.write(requests.with_throughput(requests.checkpoint(held, at), 1.5))
+    pending = PendingCheckpoint(ExtendedSequenceNumber("12345678901234567899", 2), b"\x00state")
+    table.write(requests.prepare(held, pending))
+    table.add_children(others[0], ["shardId-000000000008", "shardId-000000000009"])
+    return table
+
+
+@pytest.mark.parametrize("several_first", [False, True])
+def test_an_application_goes_on_inside_an_aggregate_and_back(
+    application: Make,
+    start: Start,
+    *,
+    kinesis: Any,
+    stream: str,
+    call: Call,
+    several_first: bool,
+) -> None:
+    """Stopped twice within the same aggregated record: nothing is lost, nothing comes again."""
+    users = [b"%d" % n for n in range(9)]
+    (packed,) = aggregate([("k", "0", data) for data in users])
+    put_at(kinesis, stream, packed.data)
+    seen: list[bytes] = []
+
+    def run(stops_at: bytes, *, several: bool) -> None:
+        journal = Journal()
+
+        def stop_there(batch: Any, checkpointer: Any) -> None:
+            for record in batch.records:
+                if record.data > stops_at:
+                    raise InterruptedError
+                seen.append(record.data)
+                checkpointer.checkpoint(record)
+
+        given = {"stream": None, "streams": [stream]} if several else {}
+        processor = lambda: Journaling(journal, on_records=stop_there)  # noqa: E731
+        worker = start(application(processor=processor, **given))
+        journal.wait(
+            lambda: (
+                bool(seen)
+                and seen[-1] == stops_at
+                and bool(journal.calls("failed") or stops_at == b"9")
+            )
+        )
+        worker.shutdown(20)
+
+    kinds = (several_first, not several_first, several_first)
+    for number, several in enumerate(kinds):
+        if number:
+            to = "several" if several else "single"
+            result = call(to, "--stream", stream)
+            assert result.returncode == 0, result.stderr
+        if number == 2:
+            put_at(kinesis, stream, b"9")
+        run((b"3", b"6", b"9")[number], several=several)
+    assert seen == [*users, b"9"]
+
+
+def test_all_that_a_row_holds_is_kept_but_its_owner(
+    table: LeaseTable, dynamodb: Any, kinesis: Any, stream: str, call: Call
+) -> None:
+    dynamodb.update_item(
+        TableName=stream,
+        Key={"leaseKey": {"S": FIRST}},
+        UpdateExpression="SET note = :note",
+        ExpressionAttributeValues={":note": {"S": "somebody else's"}},
+    )
+    before = rows(dynamodb, stream)
+    assert len(before) == 3
+    assert before[FIRST]["leaseOwner"] == {"S": "gone"}
+    name = identifier(kinesis, stream)
+    result = call("several", "--stream", stream)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines()[-1] == (
+        f"Converted 3 leases of {stream}: start it with streams=['{stream}', ...] now."
+    )
+    several = rows(dynamodb, stream)
+    assert several.keys() == {f"{name}:{shard}" for shard in before}
+    for shard, item in before.items():
+        new = several[f"{name}:{shard}"]
+        assert without_kind(new) == without_kind(item)
+        assert (new["streamName"], new["shardId"]) == ({"S": name}, {"S": shard})
+        assert "leaseOwner" not in new
+    first = several[f"{name}:{FIRST}"]
+    assert first["pendingCheckpointState"] == {"B": b"\x00state"}
+    assert first["note"] == {"S": "somebody else's"}
+
+    assert call("single").returncode == 0, "the rows name the stream"
+    after = rows(dynamodb, stream)
+    assert after.keys() == before.keys()
+    for shard, item in before.items():
+        assert without_kind(after[shard]) == without_kind(item)
+        assert not {"streamName", "shardId", "leaseOwner"} & after[shard].keys()
+
+
+def test_a_table_of_the_wanted_kind_is_left_alone(
+    table: LeaseTable, dynamodb: Any, stream: str, call: Call
+) -> None:
+    before = rows(dynamodb, stream)
+    result = call("single")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "has no leases to convert to single." in result.stdout
+    assert rows(dynamodb, stream) == before
+    assert call("several", "--stream", stream).returncode == 0
+    before = rows(dynamodb, stream)
+    result = call("several", "--stream", stream)
+    assert "has no leases to convert to several." in result.stdout
+    assert rows(dynamodb, stream) == before
+
+
+def test_a_dry_run_and_a_missing_terminal_write_nothing(
+    table: LeaseTable, dynamodb: Any, kinesis: Any, stream: str, call: Call
+) -> None:
+    before, name = rows(dynamodb, stream), identifier(kinesis, stream)
+    assert "no terminal" in failed(call("several", "--stream", stream, yes=False))
+    result = call("several", "--stream", stream, "--dry-run", yes=False)
+    lines = result.stdout.splitlines()
+    assert lines[0].split() == ["lease", "becomes", "checkpoint", "pending"]
+    assert lines[1].split() == [FIRST, f"{name}:{FIRST}", "…1234567890:7", "…1234567899:2"]
+    assert lines[-1] == f"3 leases of {stream} would be converted. Nothing was written."
+    found = objects(call("several", "--stream", stream, "--dry-run", "--json", yes=False))
+    assert [one["written"] for one in found] == [False] * 3
+    assert rows(dynamodb, stream) == before
+    found = objects(call("several", "--stream", stream, "--json"))
+    assert found[0] == {
+        "lease": FIRST,
+        "becomes": f"{name}:{FIRST}",
+        "stream": stream,
+        "identifier": name,
+        "shard": FIRST,
+        "checkpoint": {"sequence_number": "12345678901234567890", "sub_sequence_number": 7},
+        "pending_checkpoint": {
+            "sequence_number": "12345678901234567899",
+            "sub_sequence_number": 2,
+        },
+        "written": True,
+    }
+
+
+def test_a_worker_that_runs_is_told_and_keeps_its_leases(
+    application: Make,
+    start: Start,
+    dynamodb: Any,
+    stream: str,
+    *,
+    journal: Journal,
+    call: Call,
+    server: LocalServer,
+) -> None:
+    start(application(worker_id="alive"))
+    journal.wait(lambda: len(journal.calls("initialize")) == 2)
+    # A renewal is due in each third of the failover time.
+    result = call("several", "--stream", stream, "--failover-time", str(FAILOVER_TIME))
+    assert "Workers of the application run: shardId-" in failed(result)
+    assert "by alive. Nothing was written. Stop all workers" in result.stderr
+    for item in rows(dynamodb, stream).values():
+        assert item["leaseOwner"] == {"S": "alive"}
+        assert "convertedTo" not in item
+    assert journal.calls("lease_lost") == []
+
+
+def plan_of(table: LeaseTable, name: str, *, to_several: bool = True) -> Conversion:
+    leases = table.scan().several_streams.leases or tuple(table.leases())
+    ordered = tuple(sorted(leases, key=lambda lease: lease.key))
+    return Conversion(StreamIdentifier.parse(name), to_several, ordered)
+
+
+def test_a_worker_that_renews_in_the_last_moment_wins(
+    table: LeaseTable, dynamodb: Any, kinesis: Any, stream: str
+) -> None:
+    plan = plan_of(table, identifier(kinesis, stream))
+    taken = table.take(plan.leases[1], "late")
+    with pytest.raises(LeaseTableError, match=rf"{plan.leases[1].key} was changed.*a worker runs"):
+        table_conversion.convert(table, plan)
+    found = rows(dynamodb, stream)
+    assert len(found) == 3
+    assert found[taken.key]["leaseOwner"] == {"S": "late"}
+
+
+class CutShortError(Exception):
+    pass
+
+
+def cut_short(monkeypatch: pytest.MonkeyPatch, method: str, times: int) -> None:
+    """Let so many calls of a method of the table through; the next one fails."""
+    whole, left = getattr(LeaseTable, method), [times]
+
+    def fails(self: LeaseTable, *given: Any, **named: Any) -> Any:
+        left[0] -= 1
+        if left[0] < 0:
+            raise CutShortError
+        return whole(self, *given, **named)
+
+    monkeypatch.setattr(table_conversion, "_AT_ONCE", 1)
+    monkeypatch.setattr(LeaseTable, method, fails)
+
+
+@pytest.mark.parametrize("to_several", [True, False])
+@pytest.mark.parametrize(
+    ("method", "times"), [("write", 1), ("create_item", 0), ("create_item", 2), ("delete", 1)]
+)
+def test_a_conversion_that_was_cut_short_is_completed_and_no_worker_starts_before(
+    table: LeaseTable,
+    application: Make,
+    *,
+    dynamodb: Any,
+    kinesis: Any,
+    stream: str,
+    call: Call,
+    method: str,
+    times: int,
+    to_several: bool,
+) -> None:
+    if not to_several:
+        assert call("several", "--stream", stream).returncode == 0
+    before = {key.rpartition(":")[2]: item for key, item in rows(dynamodb, stream).items()}
+    to = "several" if to_several else "single"
+    plan = plan_of(table, identifier(kinesis, stream), to_several=to_several)
+    with pytest.MonkeyPatch.context() as patch:
+        cut_short(patch, method, times)
+        with pytest.raises(CutShortError):
+            table_conversion.convert(table, plan)
+    half = rows(dynamodb, stream)
+    assert any("convertedTo" in item for item in half.values())
+    for given in ({}, {"stream": None, "streams": [stream]}):
+        with pytest.raises(LeaseTableError, match=r"is being converted.*Run the command again"):
+            application(**given).worker().start()
+    assert rows(dynamodb, stream) == half
+    result = call(to, "--stream", stream)
+    assert result.returncode == 0, result.stderr
+    after = rows(dynamodb, stream)
+    prefix = f"{identifier(kinesis, stream)}:" if to_several else ""
+    assert after.keys() == {f"{prefix}{shard}" for shard in before}
+    for shard, item in before.items():
+        assert without_kind(after[f"{prefix}{shard}"]) == without_kind(item)
+
+
+@pytest.mark.parametrize(
+    ("method", "times"), [("write", 1), ("create_item", 0), ("create_item", 2), ("delete", 1)]
+)
+def test_a_conversion_that_was_cut_short_can_be_taken_back(
+    table: LeaseTable,
+    *,
+    dynamodb: Any,
+    kinesis: Any,
+    stream: str,
+    call: Call,
+    method: str,
+    times: int,
+) -> None:
+    before = rows(dynamodb, stream)
+    plan = plan_of(table, identifier(kinesis, stream))
+    with pytest.MonkeyPatch.context() as patch:
+        cut_short(patch, method, times)
+        with pytest.raises(CutShortError):
+            table_conversion.convert(table, plan)
+    result = call("single", "--stream", stream)
+    assert result.returncode == 0, result.stderr
+    after = rows(dynamodb, stream)
+    assert after.keys() == before.keys()
+    for shard, item in before.items():
+        assert without_kind(after[shard]) == without_kind(item)
+
+
+def test_rows_of_both_kinds_that_differ_are_told_before_anything_is_written(
+    table: LeaseTable, dynamodb: Any, kinesis: Any, stream: str, call: Call
+) -> None:
+    name = identifier(kinesis, stream)
+    second = table.get(SECOND)
+    assert second is not None
+    other = second.in_stream(StreamIdentifier.parse(name))
+    table.create(Lease(other.key, SECOND, ExtendedSequenceNumber("77"), other.stream))
+    before = rows(dynamodb, stream)
+    said = failed(call("several", "--stream", stream))
+    assert f"has a lease twice, and the rows differ: {SECOND} is at LATEST" in said
+    assert f"{other.key} is at 77" in said
+    assert rows(dynamodb, stream) == before
+
+
+def test_leases_of_another_stream_are_refused(
+    table: LeaseTable, dynamodb: Any, kinesis: Any, stream: str, call: Call
+) -> None:
+    wider = f"{stream}-wider"
+    kinesis.create_stream(StreamName=wider, ShardCount=5)
+    before = rows(dynamodb, stream)
+    assert "is not of this stream" in failed(call("several", "--stream", wider))
+    assert "There is no stream 'nope'" in failed(call("several", "--stream", "nope"))
+    assert "name it by --stream" in failed(call("several"))
+    assert rows(dynamodb, stream) == before
+    kinesis.delete_stream(StreamName=wider)
+
+
+def test_leases_of_a_deleted_stream_are_refused(
+    application: Make, dynamodb: Any, kinesis: Any, stream: str, call: Call
+) -> None:
+    several = application(stream=None, streams=[stream])
+    several.worker()._streams.begin(lambda _: False)
+    old, new = made_anew(kinesis, stream)
+    before = rows(dynamodb, stream)
+    assert f"The leases of {old} are those of a deleted stream" in failed(call("single"))
+    assert rows(dynamodb, stream) == before
+    several.worker()._streams.begin(lambda _: False)
+    assert "has leases of 2 streams: " in failed(call("single"))
+    assert "deleted stream" in failed(call("single", "--stream", old))
+    assert call("single", "--stream", new).returncode == 0
+    found = rows(dynamodb, stream)
+    assert len([key for key in found if key.startswith(old)]) == len(before), "they stay"
+    assert len([key for key in found if ":" not in key]) == 1
+
+
+def test_one_of_several_streams_is_taken_out(
+    application: Make, start: Start, *, kinesis: Any, stream: str, journal: Journal, call: Call
+) -> None:
+    other = f"other-{uuid.uuid4().hex[:6]}"
+    kinesis.create_stream(StreamName=other, ShardCount=1)
+    application(stream=None, streams=[stream, other]).worker()._streams.begin(lambda _: False)
+    said = failed(call("single"))
+    assert "has leases of 2 streams: " in said
+    assert identifier(kinesis, other) in said
+    put(kinesis, stream, [b"x"], key="k")
+    assert call("single", "--stream", stream).returncode == 0
+    start(application())
+    journal.wait_for_data(b"x")
+    kinds = {row.stream and row.stream.name for row in application().table().leases()}
+    assert kinds == {None, other}
+
+
+def test_rows_are_the_same_whoever_owned_them() -> None:
+    item = {"leaseKey": {"S": "x"}, "parentShardId": {"SS": ["a", "b"]}, "checkpoint": {"S": "5"}}
+    owned = {**item, "parentShardId": {"SS": ["b", "a"]}, "leaseOwner": {"S": "w"}}
+    assert is_same(item, {**owned, "leaseCounter": {"N": "7"}})
+    assert not is_same(item, {**owned, "checkpoint": {"S": "6"}})
+    assert not is_same(item, {**owned, "pendingCheckpoint": {"S": "6"}})
