@@ -233,6 +233,7 @@ class Intake:
                         inclusive=self._progress.start_check is not None,
                         memory=self._accounts.pages,
                         on_page=self._on_page,
+                        lease=self._settings.lease_key(self._shard_id),
                     )
                 )
             return self._retrieval
