@@ -7,6 +7,7 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from types import MappingProxyType
 
 from sparkinesis.errors import (
@@ -33,6 +34,8 @@ from sparkinesis.lease.rules.java import java_kcl_may_read
 from sparkinesis.lease.rules.legacy_workers import WorkerVersions, observe_renewals
 from sparkinesis.lease.rules.taker import Observation, TakeSettings, is_expired, observe, plan_takes
 from sparkinesis.lease.rules.unread import unread_since
+from sparkinesis.lease.table import requests
+from sparkinesis.lease.table.batch import BATCH
 from sparkinesis.lease.table.rows import TableScan
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.vanished import note_vanished
@@ -229,13 +232,12 @@ class LeaseCoordinator:
                 if row.key not in busy:
                     yield row
 
-        for row in free([*takes.adopt, *takes.overdue, *takes.seize]):
-            self._take(row)
-        got = 0
-        for row in free(takes.take):
-            if got >= takes.need:
-                break
-            got += self._take(row)
+        wanted = [*takes.adopt, *takes.overdue, *takes.seize]
+        size = 1
+        if not is_leaving() and (wanted or takes.take):
+            size = self._renewer.batching.size([*wanted, *takes.take][:BATCH])
+        self._take_some(free(wanted), len(wanted), size)
+        self._take_some(free(takes.take), takes.need, size)
         for row in free(takes.steal):
             self._request(row)
         mine = self._renewer.held()
@@ -274,22 +276,48 @@ class LeaseCoordinator:
             self._tell(OwnerSilent(owner, tuple(row.key for row in rows), now - since))
         self._silent = frozenset(silent)
 
-    def _take(self, row: Lease) -> bool:
+    def _take_some(self, rows: Iterator[Lease], need: int, size: int) -> None:
+        """Take rows until ``need`` of them are held, at most ``size`` in a call.
+
+        A worker that starts takes a thousand leases while it begins to read those that it has: one
+        by one, each would wait for the threads that read.
+        """
+        while need > 0 and (batch := list(islice(rows, min(need, size)))):
+            need -= self._take_batch(batch)
+
+    def _take_batch(self, rows: Sequence[Lease]) -> int:
+        """Take these leases; return the number of those that no other worker was faster to take."""
         since = self._clock()
-        origin, previous, waited = self._origin(row, since)
-        taken = self._write(row, self._table.take)
-        if taken is None:
-            return False
-        self._asked.pop(row.key, None)
-        self._renewer.hold(taken, since)
-        self._tell(
-            LeaseTaken(row.key, row.shard_id, origin, previous, waited, str(taken.checkpoint))
-        )
-        return True
+        origins = [self._origin(row, since) for row in rows]
+        were_asked = [row.key in self._asked for row in rows]
+        for row in rows:
+            self._note_request(row)
+        updates = [requests.take(row, self._worker_id) for row in rows]
+        results = self._renewer.batching.write(updates)
+        taken = 0
+        trouble: SparkinesisError | None = None
+        for row, result, origin, was_asked in zip(rows, results, origins, were_asked, strict=True):
+            if isinstance(result, Lease):
+                taken += 1
+                del self._asked[row.key]
+                self._renewer.hold(result, since)
+                told = LeaseTaken(row.key, row.shard_id, *origin, str(result.checkpoint))
+                self._tell(told)
+            else:
+                trouble = self._note_failure(row, result, was_asked=was_asked) or trouble
+        if trouble is not None:
+            raise trouble
+        return taken
 
     def _request(self, row: Lease) -> None:
-        if self._write(row, self._table.initiate_handoff) is not None:
+        """Request a lease. If its row cannot be written, this worker goes on with the others."""
+        was_asked = row.key in self._asked
+        self._note_request(row)
+        result = self._table.try_write(requests.initiate_handoff(row, self._worker_id))
+        if isinstance(result, Lease):
             self._tell(HandoffRequested(row.key, row.shard_id, str(row.owner)))
+        elif trouble := self._note_failure(row, result, was_asked=was_asked):
+            raise trouble
 
     def _origin(self, row: Lease, now: float) -> tuple[LeaseOrigin, str | None, float | None]:
         """Return where a lease comes from: its previous owner, and for how long that one waited."""
@@ -307,35 +335,28 @@ class LeaseCoordinator:
             return LeaseOrigin.LEGACY_OWNER, owner, None
         return LeaseOrigin.LATE_HANDOVER, owner, now - seen.owners_since
 
-    def _write(self, row: Lease, write: Callable[[Lease, str], Lease]) -> Lease | None:
-        """Write a row; return it, or None if another worker was faster or the write is refused.
+    def _note_request(self, row: Lease) -> None:
+        # Before the write: if the answer is lost, the table may name this worker as owner, and
+        # without the note the lease would be left to expire.
+        self._asked.setdefault(row.key, row.owner)
+
+    def _note_failure(
+        self, row: Lease, error: SparkinesisError, *, was_asked: bool
+    ) -> SparkinesisError | None:
+        """Note that a row was not written; return the error if it is no matter of this row alone.
 
         A problem with one row, such as its size, does not keep this worker from the others.
         """
-        try:
-            return self._write_request(row, write)
-        except LeaseChangedError:
-            _log.debug("The lease %s changed before it could be written", row.key)
-        except LeaseTableUnavailableError:
-            raise
-        except ServiceError as error:
-            self._row_problems.report_refusal(row.key, error)
-        return None
-
-    def _write_request(self, row: Lease, write: Callable[[Lease, str], Lease]) -> Lease:
-        # Note the request before the write: if the answer is lost, the table may name this worker
-        # as owner, and without the note the lease would be left to expire.
-        was_asked = row.key in self._asked
-        self._asked.setdefault(row.key, row.owner)
-        try:
-            return write(row, self._worker_id)
-        except LeaseChangedError:
+        if isinstance(error, LeaseChangedError):
             if not was_asked:
                 del self._asked[row.key]
-            raise
-        except SparkinesisError:
-            self._is_in_doubt = True
-            raise
+            _log.debug("The lease %s changed before it could be written", row.key)
+            return None
+        self._is_in_doubt = True
+        if isinstance(error, ServiceError) and not isinstance(error, LeaseTableUnavailableError):
+            self._row_problems.report_refusal(row.key, error)
+            return None
+        return error
 
     def withdraw_requests(self) -> None:
         """Withdraw this worker's requests for leases that it does not hold yet, before it ends.

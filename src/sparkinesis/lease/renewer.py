@@ -45,7 +45,8 @@ class LeaseRenewer:
         self._lock = threading.Lock()
         self._held: dict[str, HeldLease] = {}
         self._duplicate_worker_leases: set[str] = set()
-        self._batching = Batching(table, clock)
+        self.batching = Batching(table, clock)
+        """For all writes of the worker that may share a call."""
 
     def hold(self, lease: Lease, since: float | None = None) -> HeldLease:
         """Start to renew a lease that this worker owns by its row ``lease``.
@@ -97,7 +98,7 @@ class LeaseRenewer:
         self._lose_expired(all_held)
         # Leases with the oldest renewals come first, since a round may take long.
         due = sorted((one for one in all_held if one.is_held()), key=lambda one: one.renewed_at)
-        batches = list(batches_of(due, self._batching.size([one.lease for one in due])))
+        batches = list(batches_of(due, self.batching.size([one.lease for one in due])))
         failures: Counter[str] = Counter()
         if len(batches) == 1:
             failures += self._renew(batches[0])
@@ -141,7 +142,7 @@ class LeaseRenewer:
         return failures
 
     def _send(self, updates: Sequence[Update]) -> list[Lease | SparkinesisError]:
-        return self._batching.write(updates)
+        return self.batching.write(updates)
 
     def _lose_expired(self, all_held: Sequence[HeldLease]) -> None:
         for held in all_held:

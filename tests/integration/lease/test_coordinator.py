@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.rules.taker import TakeSettings
 from sparkinesis.lease.table import requests
+from sparkinesis.lease.table.batch import BATCH
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import Call, Fault, LocalServer
 from tests.integration.lease.conftest import ManualTime, lease
@@ -87,28 +89,40 @@ def test_who_has_no_room_does_not_look_again_soon(
     assert not me.take()
 
 
-@pytest.mark.parametrize("owner", [None, "old"])
+@pytest.mark.parametrize(("owner", "most"), [(None, BATCH), ("old", 1)])
 def test_who_is_told_to_leave_while_it_takes_many_leases_takes_and_requests_no_more(
-    table: LeaseTable, time: ManualTime, monkeypatch: pytest.MonkeyPatch, *, owner: str | None
+    table: LeaseTable,
+    time: ManualTime,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    owner: str | None,
+    most: int,
 ) -> None:
-    """A worker that ends waits for its taker only for a while."""
-    for n in range(8):
+    """A worker that ends waits for its taker only for a while, and then for one call at most."""
+    for n in range(60):
         table.create(lease(f"s{n}", owner=owner))
     told = threading.Event()
-    write = LeaseTable.write
+    write, write_batch = LeaseTable.write, LeaseTable.write_batch
 
     def write_and_tell(at: LeaseTable, update: requests.Update, *, in_doubt: bool = False) -> Lease:
         written = write(at, update, in_doubt=in_doubt)
         told.set()
         return written
 
+    def write_batch_and_tell(at: LeaseTable, updates: Sequence[requests.Update]) -> Any:
+        results = write_batch(at, updates)
+        if len(updates) > 1:  # no probe
+            told.set()
+        return results
+
     monkeypatch.setattr(LeaseTable, "write", write_and_tell)
+    monkeypatch.setattr(LeaseTable, "write_batch", write_batch_and_tell)
     me = coordinator(table, time, "me")
     time.now += 5
     me.take((), told.is_set)
-    assert [row.owner for row in table.leases()].count("me") == 1
+    assert [row.owner for row in table.leases()].count("me") == most
     me.take((), told.is_set)
-    assert [row.owner for row in table.leases()].count("me") == 1
+    assert [row.owner for row in table.leases()].count("me") == most
 
 
 def test_what_was_given_to_a_worker_that_leaves_is_not_left_to_expire(
@@ -321,3 +335,49 @@ def test_no_worker_of_ours_is_taken_for_one_that_knows_no_handoffs(
         assert [row.throughput_kbps for row in rows] == [1.0 + n] * 3
         (asked,) = [row for row in rows if row.owner == "new"]
         assert asked.actual_owner == "old", "it is waited for"
+
+
+def test_a_worker_that_starts_takes_many_leases_in_a_call(
+    server: LocalServer, table: LeaseTable, time: ManualTime
+) -> None:
+    for n in range(60):
+        table.create(lease(f"s{n}", owner="dead" if n % 2 else None))
+    me = coordinator(table, time, "me")
+    calls: list[str] = []
+
+    def note(call: Call) -> Fault | None:
+        calls.append(call.operation)
+        return None
+
+    server.kinesis.faults = note
+    for _ in range(4):
+        me.take()
+        me.renew()
+        time.now += 6
+    assert len(me.held()) == 60
+    assert calls.count("UpdateItem") == 0
+    assert calls.count("BatchExecuteStatement") <= 16
+    rows = {row.key: row for row in table.leases()}
+    assert {row.owner_switches for key, row in rows.items() if key in {"s1", "s3"}} == {1}
+
+
+def test_of_many_leases_taken_in_a_call_those_that_another_worker_took_are_not_held(
+    table: LeaseTable, time: ManualTime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(12):
+        table.create(lease(f"s{n}"))
+    me = coordinator(table, time, "me")
+    write_batch = LeaseTable.write_batch
+
+    def too_late(at: LeaseTable, updates: Sequence[requests.Update]) -> Any:
+        if len(updates) > 1:
+            monkeypatch.undo()
+            for update in updates[:2]:
+                table.take(lease(update.key), "other")
+        return write_batch(at, updates)
+
+    monkeypatch.setattr(LeaseTable, "write_batch", too_late)
+    me.take()
+    assert {row.key for row in table.leases() if row.owner == "me"} == me.held().keys()
+    assert len(me.held()) == 6
+    assert len([row for row in table.leases() if row.owner == "other"]) == 2

@@ -124,9 +124,12 @@ def test_the_rest_is_created_if_the_other_worker_has_died_after_its_first_lease(
 
 
 def test_a_small_table_is_scanned(stream: Stream, table: LeaseTable, calls: Counter[str]) -> None:
-    table.create(stream.lease(FIRST))
+    stream.split()
+    table.create(stream.lease(LOW))
+    table.create(stream.lease(HIGH))
     calls.clear()
-    stream.make(size=3).sync(TableScan(), TableScan())
+    begin = AtTimestamp(stream.client.list_shards()[1])
+    stream.make(size=3, initial=begin).sync(TableScan(), TableScan())
     assert (calls["Scan"], calls["GetItem"]) == (1, 0)
 
 

@@ -83,13 +83,15 @@ def _is_servers(error: ClientError | BotoCoreError) -> bool:
 class Batching:
     """The writes of one worker to its lease table.
 
-    ``clock`` is monotonic. Call `size` from one thread; `write` is safe from any.
+    ``clock`` is monotonic. For any thread.
     """
 
     def __init__(self, table: LeaseTable, clock: Callable[[], float]) -> None:
         self._table = table
         self._clock = clock
         self._lock = threading.Lock()
+        self._probing = threading.Lock()
+        """Held during a probe: the threads that renew and take leases may ask at the same time."""
         self._is_proven = False
         """True once the server has refused a statement whose condition does not hold."""
         self._is_over = False
@@ -106,8 +108,9 @@ class Batching:
         """
         if not self._are_tried():
             return 1
-        if not self._is_proven and len(leases) > 1:
-            self._probe(leases)
+        with self._probing:
+            if not self._is_proven and len(leases) > 1:
+                self._probe(leases)
         return BATCH if self._is_proven else 1
 
     def write(self, updates: Sequence[Update]) -> list[Lease | SparkinesisError]:

@@ -80,13 +80,14 @@ class Update:
     def statement(self, table: str) -> dict[str, Any]:
         """Return the same write as a statement of BatchExecuteStatement (PartiQL).
 
-        Updates that raise a number have no statement: PartiQL needs the number's value for that.
+        A number to raise is set to its next value, which the row's counter makes certain. So an
+        update that raises a number, and does not expect the counter, has no statement.
         """
-        assert not self.add
+        changes = {**self.set, **self._raised()}
         # PartiQL's UPDATE creates no row: for a missing row, its condition fails.
-        words = [f'UPDATE "{table}"', *(f"SET {name}=?" for name in self.set)]
+        words = [f'UPDATE "{table}"', *(f"SET {name}=?" for name in changes)]
         words += [f"REMOVE {name}" for name in self.remove]
-        parameters = [*self.set.values(), {"S": self.key}]
+        parameters = [*changes.values(), {"S": self.key}]
         conditions = ["leaseKey=?"]
         for name, value in self.expected.items():
             if value is None:
@@ -99,6 +100,11 @@ class Update:
             "Parameters": parameters,
             "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
         }
+
+    def _raised(self) -> dict[str, AttributeValue]:
+        assert not self.add or "leaseCounter" in self.expected
+        known = {"ownerSwitchesSinceCheckpoint": self.after.owner_switches}
+        return {name: _number(known[name]) for name in self.add}
 
 
 def renew(lease: Lease, known: AfterRecord | AtTimestamp | None = None) -> Update:

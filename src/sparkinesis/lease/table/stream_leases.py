@@ -54,7 +54,7 @@ class StreamLeases:
     def scan(self) -> TableScan:
         """Return the leases and, apart from them, the rows that cannot be read."""
         shards = self._listed | self._seen
-        is_few = len(shards) * _ROWS_FOR_A_CALL <= self._table_size()
+        is_few = len(shards) <= max(1, self._table_size() // _ROWS_FOR_A_CALL)
         if self._stream is None or not shards or not is_few:
             return self._table.scan(consistent=True).of(self._stream)
         return self._table.read(lease_key(self._stream, shard) for shard in sorted(shards))

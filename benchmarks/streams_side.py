@@ -1,0 +1,64 @@
+"""A worker of an application of many streams; tells its shards and the records it has, as JSON.
+
+python -m benchmarks.streams_side ENDPOINT APPLICATION STREAMS RETRIEVAL
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import threading
+import time
+
+from sparkinesis import Application, Checkpointer, RecordBatch, RecordProcessor, WorkerOptions
+from sparkinesis.worker.lifecycle.signals import graceful_on_signals
+
+REGION = "us-east-1"
+_telling = threading.Lock()
+
+
+def tell(**what: object) -> None:
+    with _telling:
+        print(json.dumps(what), flush=True)
+
+
+class Telling(RecordProcessor):
+    """Tells each record, and checkpoints it."""
+
+    stream = ""
+
+    def initialize(self, shard: object) -> None:
+        self.stream = shard.stream  # type: ignore[attr-defined]
+
+    def process_records(self, batch: RecordBatch, checkpointer: Checkpointer) -> None:
+        checkpointer.checkpoint()
+        for record in batch.records:
+            tell(stream=self.stream, data=record.data.decode())
+
+
+def name_of(number: int) -> str:
+    return f"stream-{number:04}"
+
+
+def main(endpoint: str, application: str, streams: int, retrieval: str) -> None:
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(process)d %(name)s %(message)s")
+    app = Application(
+        application,
+        processor=Telling,
+        region=REGION,
+        endpoint=endpoint,
+        initial_position="trim_horizon",
+        streams=[name_of(number) for number in range(streams)],
+        options=WorkerOptions(retrieval="efo" if retrieval == "efo" else "polling"),
+    )
+    worker = app.worker()
+    with graceful_on_signals(worker):
+        worker.start()
+        tell(started=time.monotonic())
+        while not worker.wait(1.0):
+            tell(shards=len(worker.status()))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4])
