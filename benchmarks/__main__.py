@@ -1,5 +1,6 @@
 """Runs all benchmarks, or those named: decode, deaggregate, objects, source, source_cpu, backlog,
-skewed, planning, consumer_mode, local_server, leases, fleet, latency, spark_latency, memory."""
+skewed, planning, consumer_mode, local_server, leases, fleet, latency, spark_latency, memory,
+streams."""
 
 from __future__ import annotations
 
@@ -27,6 +28,7 @@ from benchmarks import (
     source,
     source_cpu,
     spark_latency,
+    streams,
 )
 from benchmarks.report import Result, print_table, write_json
 
@@ -46,6 +48,7 @@ BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
     "latency": latency.run,
     "spark_latency": spark_latency.run,
     "memory": memory.run,
+    "streams": streams.run,
 }
 OUTPUT = Path("build/benchmarks.json")
 

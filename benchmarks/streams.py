@@ -173,7 +173,7 @@ def is_balanced(sides: list[Side], streams: int) -> Callable[[], bool]:
     return check
 
 
-def idle(server: Server, sides: list[Side], streams: int) -> list[Result]:
+def idle(server: Server, sides: list[Side]) -> list[Result]:
     server.calls()
     before, began = sum(side.cpu for side in sides), time.monotonic()
     time.sleep(IDLE)
@@ -216,7 +216,7 @@ def run(streams: int = STREAMS, retrieval: str = "polling") -> list[Result]:
             return sides
 
         alone = start("start, one worker", "alone", "first", 1)
-        found.extend(idle(server, alone, streams))
+        found.extend(idle(server, alone))
         alone[0].end()
         server.calls()
         again = start("restart, one worker", "alone", "second", 1)
@@ -225,7 +225,7 @@ def run(streams: int = STREAMS, retrieval: str = "polling") -> list[Result]:
         three = start("start, three workers", "three", "third", WORKERS)
         took = seconds_until(is_balanced(three, streams), three, "balance")
         found.append(Result("until each has a third", took, "s", note=share(three)))
-        found.extend(idle(server, three, streams))
+        found.extend(idle(server, three))
         three.pop().end(signal.SIGKILL)
         server.calls()
         server.put("fourth")

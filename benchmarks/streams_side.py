@@ -42,7 +42,7 @@ def name_of(number: int) -> str:
 
 
 def main(endpoint: str, application: str, streams: int, retrieval: str) -> None:
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(process)d %(name)s %(message)s")
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
     app = Application(
         application,
         processor=Telling,

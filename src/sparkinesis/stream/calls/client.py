@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -40,6 +40,10 @@ from sparkinesis.stream.shard import Shard
 _T = TypeVar("_T")
 
 _NO_BUDGET: AbstractContextManager[object] = nullcontext()
+_STREAMS_OF_A_PAGE = 100
+"""The most streams that an answer of ListStreams holds (API reference)."""
+BETWEEN_STREAM_PAGES = 0.25
+"""Seconds: an account may call ListStreams 5 times a second (API reference)."""
 _SHARD_ID = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
 """The shard ids that the service accepts. An offset that a user edited may hold any text."""
 
@@ -139,27 +143,32 @@ class StreamClient:
             _created_ms(summary),
         )
 
-    def list_streams(self, page: int) -> list[tuple[str, int, int]]:
-        """Call ListStreams for all pages of ``page`` streams of the account and region.
+    def list_streams(self, wanted: Collection[str], most_pages: int) -> list[tuple[str, int, int]]:
+        """Call ListStreams until all ``wanted`` names are found; call it for at most so many pages.
 
-        Returns the ARN and creation time (epoch ms; 0: unknown) of each stream that can be read,
-        with the service's clock (epoch ms) at the answer.
+        A page has 100 streams, of the account and region. Returns the ARN and creation time (epoch
+        ms; 0: unknown) of each listed stream that can be read, with the service's clock (epoch ms)
+        at the answer.
         """
-        request: dict[str, Any] = {"Limit": page}
+        request: dict[str, Any] = {"Limit": _STREAMS_OF_A_PAGE}
         found: list[tuple[str, int, int]] = []
+        missing = set(wanted)
         while True:
             sent_ms = self._wall_clock_ms()
             answer = self.call("ListStreams", lambda c: c.list_streams(**request))  # noqa: B023
             now_ms = self._service_time(answer, sent_ms)
-            found += [
-                (str(stream["StreamARN"]), _created_ms(stream), now_ms)
+            streams = [
+                stream
                 for stream in answer.get("StreamSummaries", ())
                 if stream.get("StreamStatus") not in {"CREATING", "DELETING"}
             ]
-            token = answer.get("NextToken")
-            if not token:
+            found += [(str(one["StreamARN"]), _created_ms(one), now_ms) for one in streams]
+            missing.difference_update(one["StreamName"] for one in streams)
+            token, most_pages = answer.get("NextToken"), most_pages - 1
+            if not token or not missing or most_pages <= 0:
                 return found
-            request = {"Limit": page, "NextToken": token}
+            request = {"Limit": _STREAMS_OF_A_PAGE, "NextToken": token}
+            self._retry.sleep(BETWEEN_STREAM_PAGES)
 
     def list_shards(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sparkinesis.errors import (
@@ -12,7 +12,7 @@ from sparkinesis.errors import (
     SparkinesisError,
 )
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.calls.client import BETWEEN_STREAM_PAGES, StreamClient
 from sparkinesis.stream.identifier import StreamIdentifier
 
 _WORTH_A_LIST = 10
@@ -20,7 +20,6 @@ _WORTH_A_LIST = 10
 _BETWEEN_DESCRIBES = 0.1
 """Seconds: an account may call DescribeStreamSummary 20 times a second (API reference), and other
 workers ask, too."""
-_PAGE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ def identify(
 ) -> dict[StreamAddress, StreamIdentity | SparkinesisError]:
     """Return the identity of each stream, or the error of the call that asked for it.
 
-    Many streams of one account and region take one ListStreams call for each thousand; otherwise,
+    Many streams of one account and region take one ListStreams call for each hundred; otherwise,
     and for streams of other accounts, each takes one DescribeStreamSummary call.
     """
     return dict(identify_each(addresses, client_of, clock, wait))
@@ -62,7 +61,7 @@ def identify_each(
     for group in by_place.values():
         listed: Mapping[str, StreamIdentity] = {}
         if len(group) >= _WORTH_A_LIST:
-            listed = _listed(client_of(group[0]), clock)
+            listed = _listed(client_of(group[0]), group, clock)
         rest: list[StreamAddress] = []
         for address in group:
             one = listed.get(address.name)
@@ -76,14 +75,22 @@ def identify_each(
             yield address, _described(client_of(address), clock)
 
 
-def _listed(client: StreamClient, clock: Callable[[], float]) -> dict[str, StreamIdentity]:
-    """Return the streams of the client's account and region; none if it may not list them."""
+def _listed(
+    client: StreamClient, wanted: Sequence[StreamAddress], clock: Callable[[], float]
+) -> dict[str, StreamIdentity]:
+    """Return streams of the client's account and region; none if it may not list them.
+
+    An account may have far more streams than are wanted: the listing ends with the last wanted
+    stream, or when describing each of them would have taken no longer.
+    """
+    most_pages = max(1, round(len(wanted) * _BETWEEN_DESCRIBES / BETWEEN_STREAM_PAGES))
+    names = {address.name for address in wanted}
     try:
         return {
             identity.identifier.name: identity
             for identity in (
                 StreamIdentity(arn, StreamIdentifier.of(arn, created_ms), now_ms, clock())
-                for arn, created_ms, now_ms in client.list_streams(_PAGE)
+                for arn, created_ms, now_ms in client.list_streams(names, most_pages)
                 if created_ms
             )
         }
