@@ -220,3 +220,11 @@ def test_the_notes_name_the_streams_and_the_reason() -> None:
 def test_the_note_of_a_lost_worker_names_stream_and_shard() -> None:
     reports = with_reports(("a", 1.0, Report((shard(WEB, 0, 0),), 0, True)))
     assert f"listed {SHARD} of web: other workers" in notes.lost(reports.workers["a"], 2.0)
+
+
+def test_the_streams_of_a_worker_that_has_left_are_forgotten() -> None:
+    report = Report((), 0, True, streams=(failing("web"),))
+    reports = with_reports(("a", 1.0, report), ("b", 1.0, report)).retain(["b"])
+    (web,) = status(reports, 2.0, "b").streams
+    assert web.failing_on == ("b",)
+    assert status(reports.retain([]), 2.0).streams == ()
