@@ -69,6 +69,55 @@ def test_a_conditional_put_succeeds_once(shared: LocalServer, table: Any) -> Non
     assert errors == [None, "ConditionalCheckFailedException"]
 
 
+def test_an_update_in_the_older_form_keeps_the_types_of_its_values(table: Any) -> None:
+    """A Java KCL updates leases so; the state beside a prepared checkpoint is bytes."""
+    put_new(table, "one")
+    values: dict[str, Any] = {
+        "state": {"B": b"half \xff done"},
+        "states": {"BS": [b"a\x00", b"b"]},
+        "flag": {"BOOL": True},
+        "text": {"S": "t"},
+        "number": {"N": "7"},
+        "names": {"SS": ["a"]},
+    }
+    puts = {name: {"Action": "PUT", "Value": value} for name, value in values.items()}
+    del puts["state"]["Action"]  # the default
+    table.update_item(
+        TableName="leases",
+        Key={"leaseKey": {"S": "a"}},
+        AttributeUpdates={**puts, "owner": {"Action": "DELETE"}},
+    )
+    item = table.get_item(TableName="leases", Key={"leaseKey": {"S": "a"}})["Item"]
+    assert item == {"leaseKey": {"S": "a"}, **values}
+
+
+def test_an_index_that_exists_is_refused_and_stays(table: Any) -> None:
+    """Two Java workers that start at the same time both create the index of the lease table."""
+    index = {
+        "IndexName": "LeaseOwnerToLeaseKeyIndex",
+        "KeySchema": [{"AttributeName": "leaseOwner", "KeyType": "HASH"}],
+        "Projection": {"ProjectionType": "KEYS_ONLY"},
+    }
+    definitions = [
+        {"AttributeName": name, "AttributeType": "S"} for name in ("leaseKey", "leaseOwner")
+    ]
+
+    def create() -> None:
+        table.update_table(
+            TableName="leases",
+            AttributeDefinitions=definitions,
+            GlobalSecondaryIndexUpdates=[{"Create": index}],
+        )
+
+    create()
+    with pytest.raises(ClientError) as caught:
+        create()
+    assert caught.value.response["Error"]["Code"] == "ValidationException"
+    assert "already exists" in caught.value.response["Error"]["Message"]
+    (found,) = table.describe_table(TableName="leases")["Table"]["GlobalSecondaryIndexes"]
+    assert found["IndexName"] == index["IndexName"]
+
+
 def test_of_many_conditional_puts_at_once_one_succeeds(table: Any) -> None:
     with ThreadPoolExecutor(8) as pool:
         won = list(pool.map(lambda i: put_new(table, str(i)), range(32)))

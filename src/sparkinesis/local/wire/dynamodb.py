@@ -209,10 +209,11 @@ def main() -> None:
     from moto.server import create_backend_app  # noqa: PLC0415
     from werkzeug.serving import make_server  # noqa: PLC0415
 
-    from sparkinesis.local.wire import partiql  # noqa: PLC0415
+    from sparkinesis.local.wire import moto_gaps, partiql  # noqa: PLC0415
 
     stop_recording_models()
     partiql.install()
+    moto_gaps.install()
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     app: Any = _Services(create_backend_app, secret)
     server = make_server("127.0.0.1", 0, app, threaded=False)
