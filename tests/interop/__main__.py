@@ -15,7 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.interop.judge import UnequalReplayError, Verdict
-from tests.interop.scenarios import SCENARIOS, Scenario, ScenarioError, stage
+from tests.interop.processes import ScenarioError
+from tests.interop.report import FIGURES, figures, print_table
+from tests.interop.scenarios import SCENARIOS, Scenario, stage
 from tests.interop.servers import (
     DYNALITE,
     DYNAMODB_LOCAL,
@@ -25,9 +27,7 @@ from tests.interop.servers import (
     require_tools,
 )
 
-_HEADING = (
-    "servers", "scenario", "put", "read", "lost", "out of order", "repeated", "explained", "seconds"
-)  # fmt: skip
+_HEADING = ("servers", "scenario", *FIGURES, "seconds")
 
 
 def _arguments() -> argparse.Namespace:
@@ -73,8 +73,8 @@ def main() -> int:
         verdict = _play(scenario, table, folder / str(number))
         is_good = is_good and verdict is not None and verdict.is_good
         seconds = f"{time.monotonic() - began:.0f}"
-        rows.append((servers, scenario.name, *_figures(verdict), seconds))
-    _print([_HEADING, *rows])
+        rows.append((servers, scenario.name, *figures(verdict), seconds))
+    print_table([_HEADING, *rows], texts=2)
     if not is_good:
         print(f"A scenario failed. The logs are in {folder}", file=sys.stderr)
     return 0 if is_good else 1
@@ -87,31 +87,6 @@ def _play(scenario: Scenario, table: str | None, folder: Path) -> Verdict | None
     except (ScenarioError, UnequalReplayError) as error:
         print(f"  {error}", file=sys.stderr, flush=True)
         return None
-
-
-def _figures(verdict: Verdict | None) -> Sequence[str]:
-    if verdict is None:
-        return ["-"] * 6
-    figures = (
-        verdict.put,
-        verdict.read,
-        verdict.lost,
-        verdict.out_of_order,
-        verdict.repeated,
-        verdict.explained,
-    )
-    return [f"{figure:,}" for figure in figures]
-
-
-def _print(rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    print()
-    for row in rows:
-        cells = (
-            text.ljust(width) if at < 2 else text.rjust(width)
-            for at, (text, width) in enumerate(zip(row, widths, strict=True))
-        )
-        print("  ".join(cells).rstrip())
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
 import threading
 import time
@@ -11,9 +10,8 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from subprocess import Popen
 from typing import Any
 
 from tests.interop.judge import (
@@ -24,8 +22,8 @@ from tests.interop.judge import (
     deliveries_of_batches,
     judge,
 )
+from tests.interop.processes import Processes, settled
 from tests.interop.servers import client, dynamodb, kinesis_mock
-from tests.spark.query_process import group_process, kill
 from tests.streams import merge_neighbours, split
 
 KEYS = 30
@@ -37,28 +35,17 @@ RESHARDS: dict[int, Callable[[Any, str], object]] = {25: split, 55: merge_neighb
 """The reshards, by turn."""
 KILL_AFTER = 40
 """The turn after which a process is killed."""
-_PATIENCE = 240.0
-_SETTLED = 3.0
-"""Seconds without a new record after which no repeat is to come any more."""
 
 
-class ScenarioError(Exception):
-    """A scenario could not be played: what happened, and where the logs are."""
-
-
-@dataclass
-class Stage:
+@dataclass(kw_only=True)
+class Stage(Processes):
     """The place of a scenario: the servers, the stream, and a folder for output."""
 
-    folder: Path
     kinesis: str
     dynamodb: str
     stream: str
     turn: int = 0
     """The number of turns that were put."""
-    killed: set[str] = field(default_factory=set)
-    processes: dict[str, Popen[bytes]] = field(default_factory=dict)
-    _stack: ExitStack = field(default_factory=ExitStack)
 
     @property
     def put(self) -> Counter[str]:
@@ -66,41 +53,13 @@ class Stage:
 
     def start(self, module: str, name: str, *places: str) -> None:
         command = [sys.executable, "-m", module, name, *places, self.stream, str(self.folder)]
-        log = self.folder / f"{name}.log"
-        self.processes[name] = self._stack.enter_context(group_process(command, log))
+        self.start_process(name, command)
 
     def start_worker(self, name: str) -> None:
         self.start("tests.interop.worker", name, self.kinesis, self.dynamodb)
 
     def start_query(self, name: str) -> None:
         self.start("tests.interop.query", name, self.kinesis)
-
-    def kill(self, name: str) -> None:
-        self.killed.add(name)
-        kill(self.processes[name])
-
-    def end(self, name: str) -> None:
-        """Gracefully."""
-        self.processes[name].send_signal(signal.SIGTERM)
-        self.processes[name].wait(60)
-
-    def wait_until(self, what: str, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + _PATIENCE
-        while not condition():
-            for name, process in self.processes.items():
-                if process.poll() not in {None, 0} and name not in self.killed:
-                    raise ScenarioError(f"{name} has ended by itself; see {self.folder}")
-            if time.monotonic() > deadline:
-                raise ScenarioError(f"{what} has not come; see {self.folder}")
-            time.sleep(0.2)
-
-    def lines(self) -> list[dict[str, Any]]:
-        """The lines that workers have written so far."""
-        return [
-            json.loads(line)
-            for path in self.folder.glob("*.jsonl")
-            for line in path.read_text(encoding="utf-8").splitlines()
-        ]
 
     def batches(self) -> list[tuple[int, str, list[Record]]]:
         """The batches that queries have written so far."""
@@ -110,17 +69,6 @@ class Stage:
             rows = [(key, n) for key, n in json.loads(path.read_text(encoding="utf-8"))]
             found.append((int(number), reader, rows))
         return found
-
-    def has_more_than_checkpointed(self, reader: str) -> bool:
-        """True if the last line of a worker is one of records."""
-        mine = [line for line in self.lines() if line["reader"] == reader]
-        return bool(mine) and "records" in mine[-1]
-
-    def readers(self) -> set[str]:
-        return {line["reader"] for line in self.lines() if "records" in line}
-
-    def close(self) -> None:
-        self._stack.close()
 
 
 @contextmanager
@@ -136,7 +84,7 @@ def stage(dynamodb_name: str | None, folder: Path) -> Iterator[Stage]:
         api.get_waiter("stream_exists").wait(
             StreamName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 30}
         )
-        found = Stage(folder, kinesis, table, name)
+        found = Stage(folder=folder, kinesis=kinesis, dynamodb=table, stream=name)
         stack.callback(found.close)
         yield found
 
@@ -184,18 +132,7 @@ def producing(on: Stage) -> Iterator[threading.Thread]:
 
 def settle(on: Stage, deliveries: Callable[[], list[Delivery]]) -> Verdict:
     """The verdict, once all was read and nothing comes any more."""
-
-    def verdict() -> Verdict:
-        return judge(on.put, deliveries(), on.killed)
-
-    last, since = verdict(), time.monotonic()
-    deadline = since + _PATIENCE
-    while time.monotonic() < deadline and (last.lost or time.monotonic() - since < _SETTLED):
-        time.sleep(0.3)
-        now = verdict()
-        if now != last:
-            last, since = now, time.monotonic()
-    return last
+    return settled(lambda: judge(on.put, deliveries(), on.killed))
 
 
 def query_with_kill(on: Stage) -> Verdict:

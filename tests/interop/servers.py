@@ -34,12 +34,13 @@ class MissingToolError(Exception):
 
 def require_tools(dynamodbs: Sequence[str]) -> None:
     """Raise `MissingToolError` unless the servers can be installed and run here."""
-    _require("Node.js 18 or newer, for kinesis-mock and dynalite", "node", "npm")
+    require("Node.js 18 or newer, for kinesis-mock and dynalite", "node", "npm")
     if DYNAMODB_LOCAL in dynamodbs:
-        _require("Java 17 or newer and Maven, for DynamoDB Local", "java", "mvn")
+        require("Java 17 or newer and Maven, for DynamoDB Local", "java", "mvn")
 
 
-def _require(what: str, *programs: str) -> None:
+def require(what: str, *programs: str) -> None:
+    """Raise `MissingToolError` unless the programs are there. ``what``: what they come with."""
     missing = [program for program in programs if shutil.which(program) is None]
     if missing:
         raise MissingToolError(
@@ -53,23 +54,24 @@ def install(dynamodbs: Sequence[str]) -> None:
     CACHE.mkdir(parents=True, exist_ok=True)
     for name in ("package.json", "package-lock.json"):
         shutil.copy(HERE / name, CACHE / name)
-    if _is_stale(CACHE / "node_modules" / ".package-lock.json", HERE / "package-lock.json"):
+    if is_stale(CACHE / "node_modules" / ".package-lock.json", HERE / "package-lock.json"):
         print("Installing kinesis-mock and dynalite (once) ...", flush=True)
-        _run("npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error")
+        run("npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error")
     libraries = CACHE / "dynamodb-local"
-    if DYNAMODB_LOCAL in dynamodbs and _is_stale(libraries, HERE / "pom.xml"):
+    if DYNAMODB_LOCAL in dynamodbs and is_stale(libraries, HERE / "pom.xml"):
         print("Installing DynamoDB Local (once) ...", flush=True)
         shutil.rmtree(libraries, ignore_errors=True)
         where = ["-f", str(HERE / "pom.xml"), f"-DoutputDirectory={libraries}"]
-        _run("mvn", "-q", "-B", "dependency:copy-dependencies", *where)
+        run("mvn", "-q", "-B", "dependency:copy-dependencies", *where)
         libraries.touch()
 
 
-def _is_stale(made: Path, by: Path) -> bool:
+def is_stale(made: Path, by: Path) -> bool:
     return not made.exists() or made.stat().st_mtime < by.stat().st_mtime
 
 
-def _run(*command: str) -> None:
+def run(*command: str) -> None:
+    """Run a command that installs something; end this process with its output if it fails."""
     done = subprocess.run(command, cwd=CACHE, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")

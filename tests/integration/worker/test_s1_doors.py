@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 import uuid
 from collections import defaultdict
@@ -309,17 +308,3 @@ def test_errors_of_a_checkpointer_name_the_stream(
         assert texts[name].startswith(f"No checkpoint of {SHARD} of {name} is prepared")
         with pytest.raises(LeaseLostError, match=f"for shard {SHARD} of {name} in the lease table"):
             checkpointer.checkpoint()
-
-
-@pytest.mark.parametrize("retrieval", ["polling", "efo"])
-def test_the_threads_of_a_shard_are_named_by_its_lease(
-    application: Make, start: Start, *, kinesis: Any, streams: list[str], journal: Journal
-) -> None:
-    app = application(stream=None, streams=streams)
-    start(app)
-    for name in streams:
-        put(kinesis, name, [name.encode()], key="k")
-    journal.wait_for_data(*(name.encode() for name in streams))
-    keys = {f"{identifier(kinesis, name)}:{SHARD}" for name in streams}
-    names = {thread.name for thread in threading.enumerate() if thread.name.startswith(app.name)}
-    assert {f"{app.name}-{key}{what}" for key in keys for what in ("", "-fetch")} <= names

@@ -233,7 +233,6 @@ class Intake:
                         inclusive=self._progress.start_check is not None,
                         memory=self._accounts.pages,
                         on_page=self._on_page,
-                        lease=self._settings.lease_key(self._shard_id),
                     )
                 )
             return self._retrieval

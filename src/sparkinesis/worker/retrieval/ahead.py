@@ -65,15 +65,6 @@ class FetchRequest:
     """The memory account for the pages."""
     on_page: Callable[[], None]
     """Called from the fetching thread when a page, an error or the end can be taken."""
-    lease: str = ""
-    """The key of the shard's lease, for the name of the fetching thread."""
-
-    def thread_name(self, application: str) -> str:
-        """Return the name of the fetching thread: that of the consumer's thread, and what it does.
-
-        With several streams, the key names the stream: their shards have the same ids.
-        """
-        return f"{application}-{self.lease or self.shard_id}-fetch"
 
 
 class Retrieval(Protocol):

@@ -118,7 +118,7 @@ class FanOut:
             on_page=request.on_page,
             memory=request.memory,
             limits=self._limits,
-            name=request.thread_name(self._application),
+            name=f"{self._application}-{request.shard_id}-fetch",
             clock=self._clock,
             next_after=0.0 if self._is_refused else BETWEEN_SUBSCRIPTIONS,
         ).start()

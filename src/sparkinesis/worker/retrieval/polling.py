@@ -56,7 +56,7 @@ class Polling:
             on_page=request.on_page,
             memory=request.memory,
             limits=self._options.ahead,
-            name=request.thread_name(self._application),
+            name=f"{self._application}-{request.shard_id}-fetch",
             clock=self._timing.clock,
         ).start()
 

@@ -1,0 +1,108 @@
+"""Plays scenarios with a Java KCL 3.5 and with workers of this library, and prints a table.
+
+Three streams on the local server, one application. Needs Maven and a JDK. Exits with 1 if a
+scenario fails, with 2 if a tool is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.interop.kcl.java import build, require_java
+from tests.interop.kcl.rows import Comparison
+from tests.interop.kcl.scenarios import SCENARIOS, Outcome, Scenario
+from tests.interop.kcl.stage import stage
+from tests.interop.processes import ScenarioError
+from tests.interop.report import FIGURES, figures, print_table
+from tests.interop.servers import MissingToolError
+
+FIXTURE = Path(__file__).parents[2] / "fixtures" / "kcl-3.5.1-several-streams.json"
+_HEADING = ("scenario", *FIGURES, "seconds")
+_ROWS_HEADING = (
+    "attribute", "ours", "Java's", "why they differ",
+    "same", "value", "type", "only ours", "only Java's",
+)  # fmt: skip
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make interop", description=__doc__)
+    parser.add_argument(
+        "--scenario",
+        type=int,
+        choices=range(1, len(SCENARIOS) + 1),
+        help="play only this one; default: all",
+    )
+    parser.add_argument(
+        "--record", action="store_true", help=f"write Java's rows to {FIXTURE.name}, for tests"
+    )
+    return parser.parse_args()
+
+
+def main() -> int:
+    given = _arguments()
+    try:
+        require_java()
+    except MissingToolError as error:
+        print(f"No scenario was played: {error}", file=sys.stderr)
+        return 2
+    build()
+    folder = Path(tempfile.mkdtemp(prefix="sparkinesis-interop-"))
+    rows: list[Sequence[str]] = []
+    comparisons: list[Comparison] = []
+    is_good = True
+    for number, scenario in enumerate(SCENARIOS, 1):
+        if given.scenario not in {None, number}:
+            continue
+        print(f"{scenario.name} ...", flush=True)
+        began = time.monotonic()
+        outcome = _play(scenario, folder / str(number))
+        is_good = is_good and outcome is not None and outcome.is_good
+        found = figures(None if outcome is None else outcome.verdict)
+        rows.append((scenario.name, *found, f"{time.monotonic() - began:.0f}"))
+        if outcome is not None:
+            comparisons += outcome.comparisons
+            if given.record and outcome.recorded:
+                FIXTURE.write_text(_json(outcome.recorded), encoding="utf-8")
+    if comparisons:
+        print_table([_ROWS_HEADING, *map(_cells, comparisons)], texts=4)
+    print_table([_HEADING, *rows], texts=1)
+    if not is_good:
+        print(f"A scenario failed. The logs are in {folder}", file=sys.stderr)
+    return 0 if is_good else 1
+
+
+def _play(scenario: Scenario, folder: Path) -> Outcome | None:
+    try:
+        with stage(folder) as on:
+            outcome = scenario.play(on)
+    except ScenarioError as error:
+        print(f"  {error}", file=sys.stderr, flush=True)
+        return None
+    for problem in outcome.problems:
+        print(f"  {problem}", file=sys.stderr, flush=True)
+    return outcome
+
+
+def _cells(one: Comparison) -> Sequence[str]:
+    why = "NOT EXPLAINED" if one.why is None else one.why
+    counts = (one.same, one.other_value, one.other_type, one.only_ours, one.only_java)
+    return (one.attribute, *one.example, why, *map(str, counts))
+
+
+def _json(recorded: dict[str, Any]) -> str:
+    def text(value: Any) -> str:
+        return base64.b64encode(value).decode()
+
+    return json.dumps(recorded, indent=1, sort_keys=True, default=text) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,40 @@
+"""The Java KCL: from Maven Central, with a worker of ours, compiled once."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.interop.servers import CACHE, is_stale, require, run
+
+_SOURCE = Path(__file__).parent / "java"
+_BUILT = CACHE / "java-kcl"
+
+
+def require_java() -> None:
+    """Raise `MissingToolError` unless the worker can be compiled and run here."""
+    require("a JDK of Java 17 or newer and Maven, for the Java KCL", "java", "javac", "mvn")
+
+
+def build() -> None:
+    """Compile the worker and copy its libraries, unless that was done for these sources."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    sources = [_SOURCE / "pom.xml", *_SOURCE.rglob("*.java")]
+    stamp = _BUILT / "stamp"
+    if not any(is_stale(stamp, source) for source in sources):
+        return
+    print("Building the Java worker, with the KCL from Maven Central (once) ...", flush=True)
+    shutil.rmtree(_BUILT, ignore_errors=True)
+    where = [f"-Doutput={_BUILT}", f"-DoutputDirectory={_BUILT / 'libraries'}"]
+    pom = str(_SOURCE / "pom.xml")
+    run("mvn", "-q", "-B", "-f", pom, "compile", "dependency:copy-dependencies", *where)
+    stamp.touch()
+
+
+def command(*arguments: str) -> Sequence[str]:
+    """Return the command that runs one Java worker."""
+    quick = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+    logs = ["-Dorg.slf4j.simpleLogger.showDateTime=true"]
+    path = f"{_BUILT / 'classes'}:{_BUILT / 'libraries'}/*"
+    return ["java", *quick, *logs, "-cp", path, "interop.JavaWorker", *arguments]

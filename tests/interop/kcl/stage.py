@@ -1,0 +1,198 @@
+"""The place of a scenario: the local server, three streams, and workers of both kinds."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from sparkinesis.local import LocalServer
+from sparkinesis.stream.kpl.pack import aggregate
+from sparkinesis.stream.routing import hash_key
+from tests.interop.judge import Record, Verdict, deliveries_of, judge
+from tests.interop.kcl import java
+from tests.interop.kcl.tenures import Place, problems_of
+from tests.interop.processes import Processes, settled
+from tests.streams import active_shards
+
+Stop: TypeAlias = tuple[str, Place]
+"""A stream's name, and a place in it: shards of two streams may have the same sequence numbers."""
+
+FAILOVER_MILLIS = 5000
+NO_STOP = "-"
+"""Of a record."""
+_NEVER = "never"
+"""Of a worker: it stops at no record."""
+
+
+@dataclass(kw_only=True)
+class Stage(Processes):
+    kinesis: Any
+    dynamodb: Any
+    endpoint: str
+    streams: list[str]
+    put: Counter[str] = field(default_factory=Counter)
+    """The number of user records of each key."""
+    places: dict[Record, Place] = field(default_factory=dict)
+    stops: dict[str, set[Stop]] = field(default_factory=dict)
+    """By the name of the stop."""
+
+    # --- streams
+
+    def identifier(self, stream: str) -> str:
+        """Return ``<account>:<stream>:<creation epoch>``."""
+        found = self.kinesis.describe_stream_summary(StreamName=stream)["StreamDescriptionSummary"]
+        created = int(found["StreamCreationTimestamp"].timestamp())
+        return f"{found['StreamARN'].split(':')[4]}:{stream}:{created}"
+
+    def tell_streams(self) -> None:
+        """Write the file that the Java tracker and our function read."""
+        part = self.folder / "streams.part"
+        part.write_text("".join(f"{self.identifier(one)}\n" for one in self.streams), "utf-8")
+        part.rename(self.folder / "streams")
+
+    def keys(self, stream: str) -> list[str]:
+        """Return a key of each open shard, which no record has yet."""
+        found = []
+        for shard in active_shards(self.kinesis, stream):
+            first, last = (
+                int(shard["HashKeyRange"][f"{end}HashKey"]) for end in ("Starting", "Ending")
+            )
+            found.append(
+                next(
+                    key
+                    for number in range(100_000)
+                    if first <= hash_key(key := f"{stream}/{number}", None) <= last
+                    and key not in self.put
+                    and key not in found
+                )
+            )
+        return found
+
+    def put_packed(self, key: str, count: int = 10, stops: dict[int, str] | None = None) -> None:
+        """Put an aggregated record. ``stops``: names of stops, by sub-sequence number."""
+        (blob,) = aggregate((key, None, data) for data in self._datas(key, count, stops or {}))
+        self._put(key, blob.data, count, stops or {})
+
+    def put_plain(self, key: str, stop: str = NO_STOP) -> None:
+        stops = {0: stop} if stop != NO_STOP else {}
+        (data,) = self._datas(key, 1, stops)
+        self._put(key, data, 1, stops)
+
+    def _datas(self, key: str, count: int, stops: dict[int, str]) -> list[bytes]:
+        first = self.put[key]
+        return [f"{key} {first + at} {stops.get(at, NO_STOP)}".encode() for at in range(count)]
+
+    def _put(self, key: str, data: bytes, count: int, stops: dict[int, str]) -> None:
+        stream = key.partition("/")[0]
+        answer = self.kinesis.put_record(StreamName=stream, Data=data, PartitionKey=key)
+        for at in range(count):
+            place = Place(answer["SequenceNumber"], at)
+            self.places[key, self.put[key] + at] = place
+            if at in stops:
+                self.stops.setdefault(stops[at], set()).add((stream, place))
+        self.put[key] += count
+
+    # --- workers
+
+    def start_java(
+        self,
+        name: str,
+        application: str,
+        *,
+        mode: str = "3X",
+        former: str = "keep",
+        stop: str = _NEVER,
+    ) -> None:
+        places = (self.endpoint, application, str(self.folder), str(FAILOVER_MILLIS))
+        self.start_process(name, java.command(name, *places, mode, former, stop))
+
+    def start_ours(
+        self, name: str, application: str, *, stop: str = _NEVER, cleanup: str = "clean"
+    ) -> None:
+        places = (self.endpoint, application, str(self.folder), str(FAILOVER_MILLIS))
+        module = [sys.executable, "-m", "tests.interop.kcl.worker"]
+        self.start_process(name, [*module, name, *places, stop, cleanup])
+
+    def rows(self, application: str) -> dict[str, dict[str, Any]]:
+        """Return all rows of a lease table, by key."""
+        pages = self.dynamodb.get_paginator("scan").paginate(
+            TableName=application, ConsistentRead=True
+        )
+        items = [item for page in pages for item in page["Items"]]
+        return {item["leaseKey"]["S"]: item for item in items}
+
+    # --- conclusions
+
+    def has_read(self, reader: str, keys: set[str] | None = None) -> bool:
+        """True if the reader was given records, of these keys if any are named."""
+        given = {
+            key
+            for line in self.lines()
+            if line["reader"] == reader
+            for key, _ in line.get("records", ())
+        }
+        return bool(given) if keys is None else keys <= given
+
+    def put_until(self, *stops: str) -> Counter[str]:
+        """Return the number of user records of each key up to its first stop, that included."""
+        places: set[Stop] = set().union(*(self.stops.get(stop, set()) for stop in stops))
+        found = Counter(self.put)
+        for (key, number), place in self.places.items():
+            if (key.partition("/")[0], place) in places:
+                found[key] = min(found[key], number + 1)
+        return found
+
+    def verdict(self, reader: str | None = None, put: Counter[str] | None = None) -> Verdict:
+        """Return the verdict on all records, once nothing comes any more.
+
+        ``reader``: the only one whose lines count. ``put``: what it is to be given, if not all.
+        """
+
+        def now() -> Verdict:
+            lines = (line for line in self.lines() if reader in {None, line["reader"]})
+            return judge(put or self.put, deliveries_of(lines), self.killed)
+
+        return settled(now)
+
+    def problems(self, reader: str | None = None) -> list[str]:
+        """Return what readers, or the only one that counts, have done wrong."""
+        lines = (line for line in self.lines() if reader in {None, line["reader"]})
+        return problems_of(lines, self.places)
+
+
+@contextmanager
+def stage(folder: Path) -> Iterator[Stage]:
+    """Three streams of two shards, on a server of their own."""
+    folder.mkdir(parents=True)
+    with LocalServer(dynamodb=True) as server:
+        kinesis = server.client("kinesis")
+        streams = ["web", "mobile", "tv"]
+        for stream in streams:
+            kinesis.create_stream(StreamName=stream, ShardCount=2)
+        found = Stage(
+            folder=folder,
+            kinesis=kinesis,
+            dynamodb=server.client("dynamodb"),
+            endpoint=server.endpoint_url,
+            streams=streams,
+        )
+        found.tell_streams()
+        try:
+            yield found
+        finally:
+            found.close()
+
+
+def remake(on: Stage, stream: str) -> str:
+    """Delete a stream and make it anew; return its former identifier."""
+    before = on.identifier(stream)
+    on.kinesis.delete_stream(StreamName=stream)
+    time.sleep(1.0)  # the identifier counts whole seconds
+    on.kinesis.create_stream(StreamName=stream, ShardCount=2)
+    return before
