@@ -12,15 +12,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from sparkinesis.cli.dead_letter_streams import (
+    Delivery,
+    into_one,
+    into_their_own,
+    names_of,
+    only_from,
+)
 from sparkinesis.cli.options import Profile, checkpoint_object, errors_in_one_line, find_stream
+from sparkinesis.cli.streams import CommandStreams
 from sparkinesis.errors import DeadLetterError, OptionError
 from sparkinesis.monitor.watched import short_checkpoint
 from sparkinesis.terminal.table import print_table
 
 if TYPE_CHECKING:
-    from sparkinesis.stream.address import StreamAddress
     from sparkinesis.worker.dead_letters.stored import Contents, DeadLetters, Letter, PutBack
 
+_NO_TERMINAL = "There is no terminal to ask for confirmation. Pass --yes to go ahead without it."
 _SHORT_ERROR = 100
 """Characters of an error in the table."""
 
@@ -37,10 +45,26 @@ def dead_letters(
         bool, typer.Option("--show", help="Show the records, their errors and tracebacks.")
     ] = False,
     put_back: Annotated[
-        bool, typer.Option("--put-back", help="Put the records into --stream.")
+        bool,
+        typer.Option(
+            "--put-back",
+            help="Put the records into --stream, or each back into the stream it comes from.",
+        ),
     ] = False,
     stream: Annotated[
-        str | None, typer.Option(help="With --put-back: the name or ARN of the stream.")
+        str | None,
+        typer.Option(
+            help="With --put-back: the name or ARN of the stream. Not needed for records of an "
+            "application of several streams, whose files name their own."
+        ),
+    ] = None,
+    sources: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--from",
+            metavar="STREAM",
+            help="Only records from this stream: a name, an ARN or ACCOUNT:NAME:EPOCH; repeatable.",
+        ),
     ] = None,
     delete: Annotated[
         bool,
@@ -70,18 +94,20 @@ def dead_letters(
     from sparkinesis.worker.dead_letters.stored import DeadLetters  # noqa: PLC0415 - slow to import
 
     with errors_in_one_line("dead-letters"):
-        address = _checked(
+        options = _checked(
             stream, (region, endpoint, profile), show=show, put_back=put_back, delete=delete
         )
-        if put_back and not yes and not sys.stdin.isatty():
-            raise OptionError(
-                "There is no terminal to ask for confirmation. Pass --yes to go ahead without it."
-            )
+        may_ask = yes or sys.stdin.isatty()
+        if stream is not None and not may_ask:
+            raise OptionError(_NO_TERMINAL)
         letters = DeadLetters.at(path)
-        look = letters.contents()
+        look = only_from(letters.contents(), sources or (), letters.storage.name)
         unread: list[str] = []
-        if address is not None:
-            _put_back(letters, look, address, delete=delete, yes=yes, as_json=as_json)
+        if put_back:
+            deliveries, left = _deliveries(look, options, is_chosen=bool(sources))
+            if not may_ask:
+                raise OptionError(_NO_TERMINAL)
+            _put_back(letters, look, deliveries, left=left, delete=delete, yes=yes, as_json=as_json)
         elif show:
             unread = _show(letters, look, as_json=as_json)
         elif as_json:
@@ -99,55 +125,76 @@ def _checked(
     show: bool,
     put_back: bool,
     delete: bool,
-) -> StreamAddress | None:
-    """Check that the options fit together; return the stream to put into, if any.
+) -> CommandStreams:
+    """Check that the options fit together; return the stream to put into, if one is named.
 
     Raises `OptionError`.
     """
     if put_back and show:
         raise OptionError("--show and --put-back exclude each other. Pass one of them.")
-    if put_back and stream is None:
-        raise OptionError("--put-back needs --stream, the stream to put the records into.")
     if not put_back and (stream is not None or delete):
         given = "--delete" if delete else "--stream"
         raise OptionError(f"{given} needs --put-back. Nothing was done.")
-    return None if stream is None else find_stream(stream, *place_of_stream)
+    if stream is not None:
+        find_stream(stream, *place_of_stream)
+    return CommandStreams.of([] if stream is None else [stream], *place_of_stream)
+
+
+def _deliveries(
+    look: Contents, options: CommandStreams, *, is_chosen: bool
+) -> tuple[Sequence[Delivery], Mapping[str, str]]:
+    """Return what goes into which stream, and what cannot go; see `into_their_own`."""
+    if options.selectors:
+        return [into_one(look.letters, options, is_chosen=is_chosen)], {}
+    return into_their_own(look.letters, options)
 
 
 def _put_back(
     letters: DeadLetters,
     look: Contents,
-    address: StreamAddress,
+    deliveries: Sequence[Delivery],
     *,
+    left: Mapping[str, str],
     delete: bool,
     yes: bool,
     as_json: bool,
 ) -> None:
-    from sparkinesis.stream.calls.client import StreamClient  # noqa: PLC0415 - slow to import
-    from sparkinesis.worker.dead_letters.stored import put_back  # noqa: PLC0415
+    from sparkinesis.worker.dead_letters.stored import PutBack, put_back  # noqa: PLC0415 - slow to import
 
-    summary = StreamClient(address).describe()  # A misspelled stream fails before the question.
     if not look.letters:
         if not as_json:
             _list(look, letters.storage.name)
         return
     if not yes:
         _list(look, letters.storage.name, to_stderr=as_json)
-        streams = sorted({letter.about.stream for letter in look.letters})
-        source = f", of stream{'s' * (len(streams) > 1)} {', '.join(streams)},"
-        question = f"Put {_count(look.letters)}{source} into the {address}?"
-        typer.confirm(question, abort=True, err=True)
-    needs_keys = not summary.distributes_records
-    found = put_back(letters, look.letters, address, delete=delete, needs_keys=needs_keys)
+        typer.confirm(_question(look, deliveries), abort=True, err=True)
+    found = PutBack(left=dict(left))
+    for one in deliveries:
+        made = put_back(letters, one.letters, one.address, delete=delete, needs_keys=one.needs_keys)
+        found.done += made.done
+        found.left |= made.left
+        found.error = found.error or made.error
+        if not as_json:
+            where = "deleted" if delete else f"now in {letters.storage.name.rstrip('/')}/put-back"
+            typer.echo(f"Put {_count(made.done)} into the {one.address}. The files are {where}.")
     if as_json:
         for letter in look.letters:
             why = found.left.get(letter.file)
             said = {**_object(letter), "put_back": letter in found.done, "why_not": why}
             typer.echo(json.dumps(said))
-    else:
-        where = "deleted" if delete else f"now in {letters.storage.name.rstrip('/')}/put-back"
-        typer.echo(f"Put {_count(found.done)} into the {address}. The files are {where}.")
     _fail_if_left(found, as_json=as_json)
+
+
+def _question(look: Contents, deliveries: Sequence[Delivery]) -> str:
+    names = names_of(look.letters)
+    streams = sorted(set(names.values()))
+    source = f", of stream{'s' * (len(streams) > 1)} {', '.join(streams)},"
+    targets = [f"the {one.address}" for one in deliveries]
+    if len(targets) > 1:
+        targets = [f"{_count(one.letters)} into the {one.address}" for one in deliveries]
+        return f"Put {_count(look.letters)}{source} back: {', '.join(targets)}?"
+    into = targets[0] if targets else "no stream"
+    return f"Put {_count(look.letters)}{source} into {into}?"
 
 
 def _fail_if_left(found: PutBack, *, as_json: bool) -> None:
@@ -176,12 +223,13 @@ def _list(look: Contents, name: str, *, to_stderr: bool = False) -> None:
     if not look.letters:
         typer.echo(f"There are no dead letters in {name}.", err=to_stderr)
         return
-    has_streams = len({letter.about.stream for letter in look.letters}) > 1
+    names = names_of(look.letters)
+    has_streams = len(set(names.values())) > 1
     rows = []
     for letter in look.letters:
         about = letter.about
         places = dict.fromkeys(short_checkpoint(each) for each in (about.first, about.last))
-        row = {"stream": _printable(about.stream)} if has_streams else {}
+        row = {"stream": _printable(names[letter.file])} if has_streams else {}
         row |= {
             "shard": _printable(about.shard_id),
             "records": str(about.records),
@@ -246,6 +294,8 @@ def _letter_lines(letter: Letter, rows: Iterable[Mapping[str, Any]]) -> Iterator
     about = letter.about
     yield f"{_printable(letter.file)}"
     yield f"  application  {_printable(about.application or '-')}"
+    if about.stream_id is not None:
+        yield f"  stream       {_printable(about.stream_id)}"
     yield f"  failed       {_instant(about.failed_at) or 'not known'}"
     yield f"  error        {_printable(about.error or 'not known')}"
     for line in (about.traceback or "").splitlines():
@@ -266,6 +316,7 @@ def _object(letter: Letter) -> dict[str, Any]:
     return {
         "file": letter.file,
         "stream": about.stream,
+        "identifier": about.stream_id,
         "shard": about.shard_id,
         "first": checkpoint_object(about.first, None),
         "last": checkpoint_object(about.last, None),
