@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
 from sparkinesis.errors import OptionError
 from sparkinesis.lease.table.address import TableAddress
-from sparkinesis.stream.address import check_endpoint, place_of, stream_address, without_secrets
+from sparkinesis.stream.address import (
+    StreamAddress,
+    address_of,
+    check_endpoint,
+    place_of,
+    stream_address,
+    without_secrets,
+)
 from sparkinesis.stream.calls.explain import words
+from sparkinesis.stream.credentials import CredentialSource
+from sparkinesis.stream.identifier import StreamIdentifier
 
 SECRET = "https://host:4566/path?X-Signature=hunter2&b=1#hunter2"
 
@@ -60,3 +71,27 @@ def test_an_endpoint_that_is_refused_shows_no_secret(endpoint: str) -> None:
         check_endpoint("The option endpoint", endpoint)
     assert "hunter2" not in str(caught.value)
     assert "The option endpoint" in str(caught.value)
+
+
+def test_a_stream_that_a_lease_names_has_an_arn_of_the_region() -> None:
+    stream = StreamIdentifier("123456789012", "web", 1)
+    at = address_of(stream, "eu-west-1", "http://127.0.0.1:1", CredentialSource("me"))
+    arn = "arn:aws:kinesis:eu-west-1:123456789012:stream/web"
+    assert at == StreamAddress(
+        "web", arn, "eu-west-1", "http://127.0.0.1:1", CredentialSource("me")
+    )
+    assert address_of(stream, "cn-north-1").arn == arn.replace("aws:", "aws-cn:").replace(
+        "eu-west-1", "cn-north-1"
+    )
+
+
+def test_the_region_of_a_lease_is_that_of_the_environment_or_an_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    stream = StreamIdentifier("123456789012", "web", 1)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-north-1")
+    assert address_of(stream).region == "eu-north-1"
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    with pytest.raises(OptionError, match=r"The region of the stream 123456789012:web:1 is not kn"):
+        address_of(stream)

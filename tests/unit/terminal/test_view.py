@@ -9,7 +9,15 @@ import pytest
 from rich.console import Console
 
 from sparkinesis.terminal.names import short_owners, short_shards
-from sparkinesis.terminal.view import OwnerRow, ShardRow, View, behind, render, summary_line
+from sparkinesis.terminal.view import (
+    OwnerRow,
+    ShardRow,
+    StreamRow,
+    View,
+    behind,
+    render,
+    summary_line,
+)
 
 SIZES = [(80, 24), (120, 40), (200, 50)]
 UUID = "4f7c1e52-9b1d-4c5e-8d0a-{:012d}"
@@ -88,6 +96,59 @@ def test_it_fits(
     assert max(map(len, lines)) <= width
     assert all(line.isascii() and (not line or line.isprintable()) for line in lines)
     assert lines[0] == "delays, stream flights  updated every 2 s"[:width].rstrip()
+
+
+def of_streams(count: int, names: Sequence[str] = ()) -> View:
+    """A shard of each stream; the shards have the same id, and the last stream is the latest."""
+    names = names or [f"stream-{n}" for n in range(count)]
+    rows = tuple(
+        ShardRow(f"1:{name}:7:{shard_id(0)}", "host-1", "held", n * 1000, 5.0, stream=name)
+        for n, name in enumerate(names)
+    )
+    streams = tuple(StreamRow(name, 1, n * 1000, 5.0) for n, name in enumerate(names))
+    owners = (OwnerRow("host-1", count, (count - 1) * 1000, 5.0 * count),)
+    return View("app, many", "now", "KB/s", owners, rows, streams=streams)
+
+
+@pytest.mark.parametrize(("width", "height"), [*SIZES, (20, 6), (3, 2), (1, 1)])
+@pytest.mark.parametrize("count", [1, 3, 30, 1000])
+def test_streams_fit(width: int, height: int, count: int) -> None:
+    lines = shown(of_streams(count), width, height)
+    assert 0 < len(lines) <= height
+    assert max(map(len, lines)) <= width
+
+
+def test_streams_have_a_line_each_and_their_shards_stand_behind_their_names() -> None:
+    lines = [line.split() for line in shown(of_streams(3), 80, 24)[3:]]
+    assert lines == [
+        ["owner", "shards", "behind", "KB/s"],
+        ["host-1", "3", "2.0", "s", "15.0"],
+        [],
+        ["stream", "shards", "behind", "KB/s"],
+        ["stream-2", "1", "2.0", "s", "5.0"],
+        ["stream-1", "1", "1.0", "s", "5.0"],
+        ["stream-0", "1", "0.0", "s", "5.0"],
+        [],
+        ["shard", "owner", "state", "behind", "KB/s"],
+        *([f"stream-{n}/0", "host-1", "held", f"{n}.0", "s", "5.0"] for n in range(3)),
+    ]
+
+
+def test_of_a_thousand_streams_the_latest_are_shown_and_the_rest_is_counted() -> None:
+    lines = shown(of_streams(1000), 80, 24)
+    start = lines.index("streams, worst lag first: shards, behind, KB/s")
+    assert lines[start + 1].split()[0] == "stream-999"
+    counts = [line for line in lines if line.startswith("... ")]
+    assert len(counts) == 2
+    assert counts[1].endswith(" held")
+    shards = next(n for n, line in enumerate(lines) if line.startswith("shards, worst lag first"))
+    assert lines[shards + 1].split()[:3] == ["stream-999/0", "host-1", "!!17"]
+
+
+def test_a_long_name_of_a_stream_leaves_room_for_the_rest() -> None:
+    names = ["a" * 64 + "b" * 64, "c" * 64 + "d" * 64]
+    line = next(line for line in shown(of_streams(2, names), 100, 24) if "/0" in line)
+    assert line.startswith("a" * 16 + "…" + "b" * 15 + "/0  host-1  held")
 
 
 @pytest.mark.parametrize("owners", [1, 8, 60])
