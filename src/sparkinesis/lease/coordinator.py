@@ -207,7 +207,7 @@ class LeaseCoordinator:
             and (owners[key] == self._worker_id or (owners[key] == victim and not is_consistent))
         }
         takes = plan_takes(
-            [row for row in leases if reads(row.stream)],
+            leases,
             self._observations,
             self._worker_id,
             now,
@@ -217,6 +217,7 @@ class LeaseCoordinator:
             asked=self._asked,
             busy=busy,
             legacy=self._worker_versions.legacy,
+            can_read=lambda row: reads(row.stream),
         )
         self.duplicate_worker_leases = tuple(
             sorted(

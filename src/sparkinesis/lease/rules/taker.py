@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from sparkinesis.lease.lease import Lease
@@ -121,6 +121,7 @@ def plan_takes(
     asked: Collection[str] = frozenset(),
     busy: Collection[str] = frozenset(),
     legacy: Collection[str] = frozenset(),
+    can_read: Callable[[Lease], bool] = lambda _: True,
 ) -> TakePlan:
     """Return the plan for one scan, given `observe` of the same leases. Ignores finished leases.
 
@@ -128,13 +129,25 @@ def plan_takes(
     requested (``TakePlan.steal``) but does not hold yet. ``busy``: keys of leases that this worker
     must not take now; such a lease without an owner does not keep the worker from stealing others.
     ``legacy``: workers that do not support handoffs (`sparkinesis.lease.rules.legacy_workers`).
+    ``can_read``: returns False for a lease that this worker must leave alone, because it cannot
+    read the stream. Such a lease counts only in the load of a live worker that reads it.
     Each lease needs an observation.
     """
-    rows = [lease for lease in leases if not lease.is_finished]
+    unfinished = [lease for lease in leases if not lease.is_finished]
+    rows = [row for row in unfinished if can_read(row)]
+    out_of_reach = [
+        row
+        for row in unfinished
+        if not can_read(row)
+        and row.owner not in {None, worker_id}
+        and not is_expired(observations[row.key], now, settings.failover_time)
+    ]
     stray = [row for row in rows if row.actual_owner == worker_id and row.key not in held]
     if duplicates := [row for row in stray if observations[row.key].foreign_renewals > 1]:
         return TakePlan(duplicate_worker_leases=tuple(duplicates))
-    snapshot = _Snapshot(rows, observations, worker_id, now, settings, held, asked, legacy)
+    snapshot = _Snapshot(
+        rows, out_of_reach, observations, worker_id, now, settings, held, asked, legacy
+    )
     adopt = [row for row in stray if snapshot.is_adoptable(row)]
     room = max(0, settings.max_leases - len(held))
     if len(adopt) < sum(row.checkpoint_owner is None for row in stray):
@@ -161,6 +174,9 @@ class _Snapshot:
     """One scan of the table, as one worker sees it."""
 
     rows: list[Lease]
+    """The leases that this worker may read."""
+    out_of_reach: list[Lease]
+    """Leases of other live workers that this worker cannot read."""
     observations: Mapping[str, Observation]
     worker_id: str
     now: float
@@ -221,7 +237,13 @@ class _Snapshot:
         """Count the leases by owner; a lease in handoff counts for its new owner."""
         counts = Counter({self.worker_id: 0})
         counts.update(row.owner for row in self.rows if row.owner and not self.is_available(row))
+        counts.update(row.owner for row in self.out_of_reach if row.owner)
         return counts
+
+    @property
+    def load(self) -> int:
+        """The number of leases that the workers share."""
+        return len(self.rows) + len(self.out_of_reach)
 
 
 def _plan_available(
@@ -235,7 +257,7 @@ def _plan_available(
     """
     have = counts[snapshot.worker_id]
     room = max(0, snapshot.settings.max_leases - have)
-    target = -(-len(snapshot.rows) // len(counts))
+    target = -(-snapshot.load // len(counts))
     need = min(room, max(0, target - have), len(available))
     new = sum(map(snapshot.is_new, available))
     sure = min(need, len(available) - new)
@@ -259,7 +281,7 @@ def _plan_steals(snapshot: _Snapshot, counts: Counter[str], rng: random.Random) 
     the others: it chooses at random, and only half of its share at first, as there may be more
     workers without leases.
     """
-    shares = _fair_shares(counts, len(snapshot.rows))
+    shares = _fair_shares(counts, snapshot.load)
     surplus = _surplus(snapshot, counts, shares)
     me = snapshot.worker_id
     missing = min(shares[me], snapshot.settings.max_leases) - counts[me]
@@ -268,7 +290,9 @@ def _plan_steals(snapshot: _Snapshot, counts: Counter[str], rng: random.Random) 
         half = min(limit, -(-missing // 2))
         return rng.sample(surplus, min(half, len(surplus)))
     before = sum(max(0, shares[who] - counts[who]) for who in counts if who < me)
-    return surplus[before : before + limit]
+    # The workers before this one may be unable to take what is meant for them: their streams may
+    # be others, or they have the most leases that they may have.
+    return surplus[before : before + limit] or surplus[-limit:] if limit else []
 
 
 def _fair_shares(counts: Counter[str], leases: int) -> dict[str, int]:

@@ -347,6 +347,8 @@ class Fleet:
         self.known: dict[str, dict[str, Observation]] = {who: {} for who in self.workers}
         self.rng, self.now = rng, 0.0
         self.hands_over_at_once = False
+        self.unreadable: dict[str, Collection[str]] = {}
+        """Keys of leases that a worker cannot read, by worker."""
 
     def round(self, *, stale: bool) -> int:
         """Everybody looks and acts once; how many leases were stolen."""
@@ -363,9 +365,18 @@ class Fleet:
                 self.write(replace(row, checkpoint_owner=None))
         held = {row.key for row in self.table.values() if row.actual_owner == who}
         self.known[who] = observe(self.known[who], snapshot.values(), self.now, who, held)
+        out_of_reach = self.unreadable.get(who, ())
         takes = plan_takes(
-            snapshot.values(), self.known[who], who, self.now, SETTINGS, rng=self.rng, held=held
+            snapshot.values(),
+            self.known[who],
+            who,
+            self.now,
+            SETTINGS,
+            rng=self.rng,
+            held=held,
+            can_read=lambda row: row.key not in out_of_reach,
         )
+        assert not keys([*takes.take, *takes.steal, *takes.adopt]).intersection(out_of_reach)
         assert takes.duplicate_worker_leases == ()
         got = 0
         for row in takes.take:
@@ -389,10 +400,14 @@ class Fleet:
     def write(self, row: Lease) -> None:
         self.table[row.key] = replace(row, counter=row.counter + 1)
 
-    def spread(self) -> int:
+    def counts(self) -> dict[str, int]:
         counts = Counter(dict.fromkeys(self.workers, 0))
         counts.update(row.owner for row in self.table.values() if row.owner)
-        return max(counts.values()) - min(counts.values())
+        return dict(counts)
+
+    def spread(self) -> int:
+        counts = self.counts().values()
+        return max(counts) - min(counts)
 
 
 @st.composite
@@ -436,6 +451,67 @@ def test_nothing_moves_in_a_balanced_fleet(fleet: Fleet) -> None:
     for i, row in enumerate(fleet.table.values()):
         fleet.table[row.key] = replace(row, owner=fleet.workers[i % len(fleet.workers)])
     assert [fleet.round(stale=False) for _ in range(3)] == [0, 0, 0]
+
+
+# Streams that a worker cannot read: a lease each
+
+
+def streams(count: int, seed: int = 1) -> Fleet:
+    rows = [lease(f"s{i:02d}", counter=0) for i in range(count)]
+    return Fleet(rows, 3, random.Random(seed))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_streams_that_nobody_can_read_count_in_nobodys_share(seed: int) -> None:
+    fleet = streams(24, seed)
+    gone = {f"s{i:02d}" for i in range(0, 24, 2)}
+    fleet.unreadable = dict.fromkeys(fleet.workers, gone)
+    for _ in range(8):
+        fleet.round(stale=False)
+    assert fleet.counts() == {"w0": 4, "w1": 4, "w2": 4}
+    assert {row.key for row in fleet.table.values() if row.owner is None} == gone
+    assert fleet.round(stale=False) == 0
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("denied", ["w0", "w1", "w2"])
+def test_a_worker_that_is_denied_some_streams_reads_more_of_the_others(
+    denied: str, seed: int
+) -> None:
+    fleet = streams(24, seed)
+    fleet.unreadable = {denied: {f"s{i:02d}" for i in range(12)}}
+    for _ in range(12):
+        fleet.round(stale=False)
+    assert fleet.counts() == {"w0": 8, "w1": 8, "w2": 8}
+    assert [fleet.round(stale=False) for _ in range(3)] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("denied", ["w0", "w1", "w2"])
+def test_nobody_waits_for_a_worker_that_can_read_less_than_its_share(
+    denied: str, seed: int
+) -> None:
+    fleet = streams(24, seed)
+    fleet.unreadable = {denied: {f"s{i:02d}" for i in range(22)}}
+    for _ in range(20):
+        fleet.round(stale=False)
+    counts = fleet.counts()
+    assert all(row.owner for row in fleet.table.values())
+    assert counts.pop(denied) == 2
+    assert min(counts.values()) >= 8
+    assert [fleet.round(stale=False) for _ in range(3)] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_dead_workers_streams_that_this_one_cannot_read_are_no_load(seed: int) -> None:
+    fleet = streams(24, seed)
+    for key in list(fleet.table)[:12]:
+        fleet.table[key] = replace(fleet.table[key], owner="dead", counter=1)
+    lost = frozenset(list(fleet.table)[:12])
+    fleet.unreadable = dict.fromkeys(fleet.workers, lost)
+    for _ in range(20):
+        fleet.round(stale=False)
+    assert {fleet.counts()[who] for who in fleet.workers} == {4}
 
 
 def test_new_leases_are_shared_by_workers_that_start_together() -> None:

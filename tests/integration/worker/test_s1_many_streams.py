@@ -1,0 +1,133 @@
+"""An application of many streams calls no more than it needs, within an account's limits."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from sparkinesis.local import LocalServer
+from sparkinesis.worker.application import Application
+from sparkinesis.worker.lifecycle.worker import Worker
+from sparkinesis.worker.options import WorkerOptions
+from tests.integration.worker.conftest import FAILOVER_TIME
+from tests.journal import Journal, Journaling
+
+MANY = 30
+KEEPS = ("ListShards", "PutItem", "DescribeStreamSummary", "DescribeStream", "GetItem")
+"""The calls of a start that would grow with the streams, and are not renewals or scans."""
+
+
+@pytest.fixture(scope="module")
+def limited() -> Iterator[LocalServer]:
+    """An account of 30 streams, with the service's limits."""
+    with LocalServer(dynamodb=True, limits=False) as running:
+        for number in range(MANY):
+            running.kinesis.call("CreateStream", StreamName=f"s-{number:02}", ShardCount=1)
+        running.kinesis.limits = True
+        yield running
+
+
+@pytest.fixture
+def server(limited: LocalServer) -> LocalServer:
+    for number in range(MANY):
+        limited.kinesis.call("PutRecord", StreamName=f"s-{number:02}", Data=b"r", PartitionKey="k")
+    limited.kinesis.calls.clear()
+    return limited
+
+
+@pytest.fixture
+def make(server: LocalServer, journal: Journal) -> Callable[..., Application]:
+    name = f"app-{uuid.uuid4().hex[:8]}"
+
+    def make(**options: Any) -> Application:
+        return Application(
+            name,
+            processor=lambda: Journaling(journal),
+            region="us-east-1",
+            endpoint=server.endpoint_url,
+            initial_position="trim_horizon",
+            streams=[f"s-{number:02}" for number in range(MANY)],
+            options=WorkerOptions(failover_time=5 * FAILOVER_TIME, **options),
+        )
+
+    return make
+
+
+def calls_of(server: LocalServer) -> Counter[str]:
+    return Counter(call.operation for call in server.kinesis.calls)
+
+
+def refused(server: LocalServer) -> set[str]:
+    """The operations that a limit has refused."""
+    return {
+        call.operation
+        for call in server.kinesis.calls
+        if call.error in {"LimitExceededException", "ProvisionedThroughputExceededException"}
+    }
+
+
+def test_a_start_asks_for_each_stream_once_and_a_restart_for_none(
+    server: LocalServer,
+    make: Callable[..., Application],
+    start: Callable[[Application], Worker],
+    journal: Journal,
+) -> None:
+    first = start(make())
+    calls = calls_of(server)
+    assert {name: calls[name] for name in KEEPS} == {
+        "ListShards": MANY,
+        "PutItem": MANY,
+        "DescribeStreamSummary": 0,
+        "DescribeStream": 0,
+        "GetItem": 0,
+    }
+    assert calls["ListStreams"] == 1
+    assert calls["Scan"] <= 3  # the third is that of the thread that takes leases
+    journal.wait(lambda: len(journal.calls("process_records")) >= MANY)
+    calls = calls_of(server)
+    assert calls["UpdateItem"] < MANY
+    assert {name: calls[name] for name in KEEPS}["DescribeStreamSummary"] == 0
+    assert refused(server) == set()
+    first.shutdown(10)
+    server.kinesis.calls.clear()
+    start(make())
+    calls = calls_of(server)
+    assert sum(calls[name] for name in KEEPS) == 0
+    assert calls["ListStreams"] == 1
+    assert calls["Scan"] <= 3
+
+
+def test_workers_that_start_together_scan_the_table_no_more_often_for_it(
+    server: LocalServer, make: Callable[..., Application], start: Callable[[Application], Worker]
+) -> None:
+    with ThreadPoolExecutor(3) as threads:
+        workers = list(threads.map(start, [make() for _ in range(3)]))
+    calls = calls_of(server)
+    assert all(worker.streams() for worker in workers)
+    created = [call for call in server.kinesis.calls if call.operation == "PutItem"]
+    assert sum(call.error is None for call in created) == MANY
+    assert calls["ListShards"] <= 3 * MANY
+    assert calls["GetItem"] <= 2 * MANY
+    assert calls["Scan"] <= 30
+    assert calls["DescribeStreamSummary"] == 0
+    assert refused(server) == set()
+
+
+def test_a_start_within_the_limits_says_nothing_in_the_log(
+    make: Callable[..., Application],
+    start: Callable[[Application], Worker],
+    journal: Journal,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING, logger="sparkinesis")
+    worker = start(make())
+    journal.wait(lambda: len(journal.calls("process_records")) >= MANY)
+    assert [record.message for record in caplog.records if record.name.startswith("spark")] == []
+    assert all(one.problem is None for one in worker.streams())
+    assert len(worker.streams()) == MANY
