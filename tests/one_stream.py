@@ -158,6 +158,8 @@ class Progress:
     def __init__(self) -> None:
         self.given: dict[str, list[str]] = {}
         self.ended: set[str] = set()
+        self.prepared: dict[str, list[str]] = {}
+        """The checkpoints that an earlier worker had prepared, with their states."""
         self._changed = threading.Condition()
 
     def note(self, shard: str, batch: RecordBatch | None) -> None:
@@ -299,7 +301,8 @@ class GoingOn(RecordProcessor):
 
     def initialize(self, shard: ProcessorShard) -> None:
         self.shard = shard
-        if shard.pending_checkpoint is not None:
+        if (pending := shard.pending_checkpoint) is not None:
+            self.progress.prepared[shard.id] = [str(pending.at), repr(pending.state)]
             shard.commit_pending()
 
     def process_records(self, batch: RecordBatch, checkpointer: Checkpointer) -> None:
@@ -328,7 +331,11 @@ def go_on(at: Services, kind: str, rows: list[Row]) -> dict[str, Any]:
         {attribute: value for attribute, value in row.items() if attribute not in VARYING}
         for row in at.rows(name)
     ]
-    return {"rows": after, "records": dict(sorted(progress.given.items()))}
+    return {
+        "rows": after,
+        "records": dict(sorted(progress.given.items())),
+        "prepared": dict(sorted(progress.prepared.items())),
+    }
 
 
 def take_over(at: Services, kind: str, rows: list[Row]) -> dict[str, Any]:

@@ -51,6 +51,7 @@ def test_a_worker_goes_on_in_the_table_of_0_1_0_as_0_1_0_did(at: Services, kind:
     """The same records, and the same rows afterwards, attribute by attribute."""
     found = go_on(at, kind, decoded(GOLDEN[kind]["before"]))
     assert found["records"] == GOLDEN[kind]["after"]["records"]
+    assert found["prepared"] == GOLDEN[kind]["after"]["prepared"]
     assert found["rows"] == decoded(GOLDEN[kind]["after"]["rows"])
 
 

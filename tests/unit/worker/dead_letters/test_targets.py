@@ -36,8 +36,9 @@ def failed(
     shard: str = SHARD,
     data: bytes = b"data",
     stream_id: str | None = None,
+    number: str = NUMBER,
 ) -> FailedRecords:
-    record = Record(data=data, partition_key="k", sequence_number=NUMBER)
+    record = Record(data=data, partition_key="k", sequence_number=number)
     batch, _ = make_batch([record], stream=stream, shard_id=shard, millis_behind_latest=0)
     return FailedRecords(batch, error, "app", stream, shard, stream_id)
 
@@ -194,14 +195,12 @@ def test_letters_are_in_order_of_each_stream_and_an_older_stream_comes_first(
     tmp_path: Path,
 ) -> None:
     target = DeadLetterDirectory(tmp_path)
-    for stream_id in ("123456789012:flights:1763700001", ID):
-        for shard in ("shardId-000000000001", SHARD):
-            target(failed(stream="flights", shard=shard, stream_id=stream_id))
+    later = "123456789012:flights:1763700001"
+    for number, stream_id in (("4", ID), ("3", later), ("2", ID), ("1", later)):
+        target(failed(stream="flights", stream_id=stream_id, number=number))
     letters = DeadLetters.at(str(tmp_path)).contents().letters
-    assert [letter.about.stream_id for letter in letters] == [
-        *[ID] * 2,
-        *["123456789012:flights:1763700001"] * 2,
-    ]
+    found = [(one.about.stream_id, one.about.first.sequence_number) for one in letters]
+    assert found == [(ID, "2"), (ID, "4"), (later, "1"), (later, "3")]
 
 
 def test_a_file_and_its_directories_survive_a_power_failure(
