@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from sparkinesis.errors import InconsistentShardsError
 from sparkinesis.lease.checkpoint_search import checkpoint_at
 from sparkinesis.lease.extended_sequence_number import AT_TIMESTAMP, ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
@@ -320,6 +321,15 @@ class ShardSyncer:
 
         Returns the seconds until the next audit or cleanup. Raises service errors.
         """
+        try:
+            return self._step(leases, leads=leads)
+        except InconsistentShardsError as error:
+            if self._stream is None:
+                raise
+            # The rules know shards only, and those of all streams have the same ids.
+            raise InconsistentShardsError(f"Stream {self._stream}: {error}") from None
+
+    def _step(self, leases: Sequence[Lease], *, leads: bool) -> float:
         now = self._clock()
         self._leases.know(leases)
         if now >= self._next_audit:

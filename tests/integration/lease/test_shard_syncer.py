@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from sparkinesis.errors import InconsistentShardsError
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import Lease
@@ -21,6 +22,7 @@ from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.identifier import StreamIdentifier
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, InitialPosition
 from sparkinesis.stream.shard import Shard
 from tests.integration.lease.conftest import ManualTime
@@ -315,3 +317,71 @@ def test_the_leases_of_a_new_application_hold_the_instant_and_java_is_told_of(
     assert made == [("AT_TIMESTAMP", instant.ms)] * 2
     (told,) = [line for line in caplog.messages if "Java" in line]
     assert "sparkinesis reset" in told
+
+
+class Holed(StreamClient):
+    """A client that does not see the first shard: the listed shards leave a hole."""
+
+    def list_shards(self, *given: Any, **more: Any) -> tuple[list[Shard], int]:
+        shards, now_ms = super().list_shards(*given, **more)
+        return shards[1:], now_ms
+
+
+@pytest.mark.parametrize(
+    ("stream", "begin"),
+    [
+        (None, "The listed shards do not tile"),
+        (
+            StreamIdentifier("123456789012", "flights", 1_763_700_000),
+            "Stream 123456789012:flights:1763700000: The listed shards do not tile",
+        ),
+    ],
+)
+def test_with_several_streams_an_error_of_the_listing_names_the_stream(
+    server: LocalServer,
+    table: LeaseTable,
+    time: ManualTime,
+    stream: StreamIdentifier | None,
+    begin: str,
+) -> None:
+    name = f"s-{uuid.uuid4().hex[:8]}"
+    server.client("kinesis").create_stream(StreamName=name, ShardCount=2)
+    syncer = ShardSyncer(
+        Holed(StreamAddress(name, None, "us-east-1", server.endpoint_url)),
+        table,
+        "me",
+        initial=TRIM_HORIZON,
+        settings=SYNC,
+        clock=time,
+        wait=lambda _: None,
+        stream=stream,
+    )
+    time.now += 2 * SYNC.audit_interval
+    with pytest.raises(InconsistentShardsError, match=f"^{begin}"):
+        syncer.step([], leads=True)
+
+
+def test_with_several_streams_a_missing_lease_is_told_with_its_stream(
+    server: LocalServer, table: LeaseTable, time: ManualTime, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = f"s-{uuid.uuid4().hex[:8]}"
+    server.client("kinesis").create_stream(StreamName=name, ShardCount=2)
+    stream = StreamIdentifier("123456789012", name, 1_763_700_000)
+    client = StreamClient(StreamAddress(name, None, "us-east-1", server.endpoint_url))
+    syncer = ShardSyncer(
+        client,
+        table,
+        "me",
+        initial=TRIM_HORIZON,
+        settings=SYNC,
+        clock=time,
+        wait=lambda _: None,
+        stream=stream,
+    )
+    known = new_lease(client.list_shards()[0][0], TRIM_HORIZON).in_stream(stream)
+    table.create(known)
+    for _ in range(SYNC.audit_confidence + 1):
+        time.now += 2 * SYNC.audit_interval
+        syncer.step([known], leads=True)
+    assert f"in stream {stream}: creating the missing leases" in caplog.text
+    assert table.get(f"{stream}:shardId-000000000001") is not None
