@@ -34,19 +34,17 @@ class MissingToolError(Exception):
 
 def require_tools(dynamodbs: Sequence[str]) -> None:
     """Raise `MissingToolError` unless the servers can be installed and run here."""
-    require("Node.js 18 or newer, for kinesis-mock and dynalite", "node", "npm")
+    instead = "is needed here: install it, or leave out what needs it (see --help)"
+    require(f"Node.js 18 or newer, for kinesis-mock and dynalite, {instead}", "node", "npm")
     if DYNAMODB_LOCAL in dynamodbs:
-        require("Java 17 or newer and Maven, for DynamoDB Local", "java", "mvn")
+        require(f"Java 17 or newer and Maven, for DynamoDB Local, {instead}", "java", "mvn")
 
 
-def require(what: str, *programs: str) -> None:
-    """Raise `MissingToolError` unless the programs are there. ``what``: what they come with."""
+def require(why: str, *programs: str) -> None:
+    """Raise `MissingToolError` unless the programs are there. ``why``: what follows the names."""
     missing = [program for program in programs if shutil.which(program) is None]
     if missing:
-        raise MissingToolError(
-            f"{' and '.join(missing)} cannot be found, and {what} is needed here: install it, or "
-            "leave out what needs it (see --help)."
-        )
+        raise MissingToolError(f"{' and '.join(missing)} cannot be found, and {why}.")
 
 
 def install(dynamodbs: Sequence[str]) -> None:

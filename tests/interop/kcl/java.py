@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.interop.servers import CACHE, is_stale, require, run
+from tests.interop.servers import CACHE, MissingToolError, is_stale, require, run
 
 _SOURCE = Path(__file__).parent / "java"
 _BUILT = CACHE / "java-kcl"
 
 
+_OLDEST = 17
+_NEEDED = "the Java KCL needs a JDK of Java 17 or newer and Maven: install both"
+
+
 def require_java() -> None:
     """Raise `MissingToolError` unless the worker can be compiled and run here."""
-    require("a JDK of Java 17 or newer and Maven, for the Java KCL", "java", "javac", "mvn")
+    require(_NEEDED, "java", "javac", "mvn")
+    asked = subprocess.run(["javac", "-version"], capture_output=True, text=True, check=False)
+    version = (asked.stdout + asked.stderr).strip()
+    if not is_new_enough(version):
+        raise MissingToolError(f"{version or 'javac'} is too old, and {_NEEDED}.")
+
+
+def is_new_enough(version: str) -> bool:
+    """Read what ``javac -version`` prints, such as "javac 17.0.15"; Java 8 calls itself 1.8."""
+    found = re.search(r"javac (\d+)", version)
+    return found is not None and int(found[1]) >= _OLDEST
 
 
 def build() -> None:

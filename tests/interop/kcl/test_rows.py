@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.interop.kcl.java import require_java
 from tests.interop.kcl.rows import compare, leases_of, row_problems, state_of
-from tests.interop.servers import MissingToolError
 
 ROW: dict[str, Any] = {
     "leaseKey": {"S": "1:web:2:shardId-0"},
@@ -84,9 +82,3 @@ def test_rows_of_coordination_are_no_leases() -> None:
 def test_the_state_of_a_row_does_not_depend_on_the_order_of_a_set() -> None:
     other = {**ROW, "childShardIds": {"SS": ["a", "b"]}, "leaseCounter": {"N": "7"}}
     assert state_of(ROW) == state_of(other) == ("49", "4", None, ["a", "b"])
-
-
-def test_a_machine_without_a_jdk_is_told_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shutil.which", lambda name: None if name == "javac" else name)
-    with pytest.raises(MissingToolError, match=r"javac cannot be found, and a JDK.*Maven"):
-        require_java()
