@@ -98,6 +98,11 @@ def plan_resets(
         scan = table.scan()
         trouble: InconsistentShardsError | None = None
         for one, (shards, now_ms) in zip(rest, listings, strict=True):
+            if one.stream is None and scan.several_streams.leases:
+                raise OptionError(
+                    f"The leases of the {table} name their streams: the application reads several. "
+                    "Name the stream to reset in. Nothing was written."
+                )
             leases = table.sound(scan.of(one.stream))
             try:
                 planned[one.stream] = plan_reset(leases, shards, to, now_ms, one.stream)

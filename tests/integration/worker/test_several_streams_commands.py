@@ -13,6 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 from sparkinesis.cli.app import app as cli
+from sparkinesis.errors import OptionError
+from sparkinesis.lease.application_reset import plan_application_reset
 from sparkinesis.lease.extended_sequence_number import SHARD_END, TRIM_HORIZON
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table import requests
@@ -22,7 +24,9 @@ from sparkinesis.monitor.lag_streams import LagStreams
 from sparkinesis.monitor.lag_watch import LagWatch
 from sparkinesis.monitor.lags import Lag, lag_client
 from sparkinesis.stream.address import address_of
+from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.identifier import StreamIdentifier
+from sparkinesis.stream.position import LATEST
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.integration.worker.test_s1_several_streams import ByStream, eventually, identifier
@@ -420,6 +424,17 @@ def test_reset_of_rows_of_both_kinds_is_refused(
     assert result.returncode == 1
     assert "1 that name none, such as shardId-000000000000" in result.stderr
     assert {row.counter for row in application().table().leases()} == {0}
+
+
+def test_a_table_of_several_streams_is_not_reset_as_one_of_a_single_stream(
+    application: Make, *, streams: list[str]
+) -> None:
+    app = application(stream=None, streams=streams)
+    before = create_leases(app)
+    client = StreamClient(application(stream=streams[0]).address())
+    with pytest.raises(OptionError, match=r"The leases of the .* name their streams"):
+        plan_application_reset(client, app.table(), LATEST)
+    assert leases_of(app) == before
 
 
 def test_a_finished_shard_of_one_stream_is_not_the_shard_of_another(
