@@ -11,7 +11,14 @@ import sys
 import threading
 import time
 
-from sparkinesis import Application, Checkpointer, RecordBatch, RecordProcessor, WorkerOptions
+from sparkinesis import (
+    Application,
+    Checkpointer,
+    ProcessorShard,
+    RecordBatch,
+    RecordProcessor,
+    WorkerOptions,
+)
 from sparkinesis.worker.lifecycle.signals import graceful_on_signals
 
 REGION = "us-east-1"
@@ -24,15 +31,15 @@ def tell(**what: object) -> None:
 
 
 class Telling(RecordProcessor):
-    """Tells each record, and checkpoints it."""
+    """Tells each record. Checkpoints none: the local DynamoDB is slow, and not to be measured."""
 
     stream = ""
 
-    def initialize(self, shard: object) -> None:
-        self.stream = shard.stream  # type: ignore[attr-defined]
+    def initialize(self, shard: ProcessorShard) -> None:
+        self.stream = shard.stream
 
     def process_records(self, batch: RecordBatch, checkpointer: Checkpointer) -> None:
-        checkpointer.checkpoint()
+        del checkpointer
         for record in batch.records:
             tell(stream=self.stream, data=record.data.decode())
 

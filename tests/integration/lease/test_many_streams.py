@@ -16,12 +16,14 @@ from sparkinesis.lease.rules.lease_start import new_lease
 from sparkinesis.lease.shard_syncer import JavaNote, ShardSyncer, ShardSyncSettings
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.rows import TableScan
+from sparkinesis.lease.table.stream_leases import StreamLeases
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.identifier import StreamIdentifier
 from sparkinesis.stream.position import TRIM_HORIZON, AtTimestamp, InitialPosition
+from sparkinesis.stream.shard import Shard
 from tests.integration.lease.conftest import ManualTime
 
 SYNC = ShardSyncSettings(
@@ -131,6 +133,18 @@ def test_a_small_table_is_scanned(stream: Stream, table: LeaseTable, calls: Coun
     begin = AtTimestamp(stream.client.list_shards()[1])
     stream.make(size=3, initial=begin).sync(TableScan(), TableScan())
     assert (calls["Scan"], calls["GetItem"]) == (1, 0)
+
+
+def test_the_lease_of_a_parent_that_has_expired_is_read_too(
+    stream: Stream, table: LeaseTable, calls: Counter[str]
+) -> None:
+    """It tells that its children are not new."""
+    leases = StreamLeases(table, stream.id, lambda: 1000)
+    table.create(stream.lease(FIRST))
+    calls.clear()
+    leases.know_shards([Shard(LOW, (FIRST,)), Shard(HIGH, (FIRST,))])
+    assert [one.shard_id for one in leases.read()] == [FIRST]
+    assert calls == {"GetItem": 3}
 
 
 def finish(table: LeaseTable, lease: Lease) -> None:

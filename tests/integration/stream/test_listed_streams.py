@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.local import LocalServer
+from sparkinesis.local import Limits, LocalServer
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.calls.client import BETWEEN_STREAM_PAGES, StreamClient
+from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.calls.stream_identity import StreamIdentity, identify
 
 
@@ -63,8 +64,12 @@ def test_streams_are_listed_a_hundred_in_a_call_as_far_as_they_are_wanted(
 def test_an_account_of_far_more_streams_than_are_wanted_is_not_listed_to_its_end(
     server: LocalServer,
 ) -> None:
-    client = StreamClient(StreamAddress("s-000", None, "us-east-1", server.endpoint_url))
+    slept: list[float] = []
+    address = StreamAddress("s-000", None, "us-east-1", server.endpoint_url)
+    client = StreamClient(address, Retry(sleep=slept.append))
     server.kinesis.calls.clear()
     found = client.list_streams({"s-229"}, 2)
     assert len(found) == 200
+    assert slept == [BETWEEN_STREAM_PAGES]
+    assert Limits().account_calls["ListStreams"] > 1 / BETWEEN_STREAM_PAGES
     assert len([call for call in server.kinesis.calls if call.operation == "ListStreams"]) == 2

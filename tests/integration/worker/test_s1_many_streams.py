@@ -89,6 +89,8 @@ def test_a_start_asks_for_each_stream_once_and_a_restart_for_none(
     }
     assert calls["ListStreams"] == 1
     assert calls["Scan"] <= 3  # the third is that of the thread that takes leases
+    audits = [one.syncer._next_audit for one in first._streams.all()]
+    assert max(audits) - min(audits) > 60, "they are spread over two minutes"
     journal.wait(lambda: len(journal.calls("process_records")) >= MANY)
     calls = calls_of(server)
     assert calls["UpdateItem"] < MANY
@@ -131,3 +133,14 @@ def test_a_start_within_the_limits_says_nothing_in_the_log(
     assert [record.message for record in caplog.records if record.name.startswith("spark")] == []
     assert all(one.problem is None for one in worker.streams())
     assert len(worker.streams()) == MANY
+
+
+def test_the_consumers_of_many_streams_are_registered_in_the_accounts_pace(
+    server: LocalServer, make: Callable[..., Application], start: Callable[[Application], Worker]
+) -> None:
+    start(make(retrieval="efo"))
+    calls = calls_of(server)
+    assert calls["RegisterStreamConsumer"] == MANY
+    assert calls["DescribeStreamConsumer"] <= 2 * MANY
+    assert calls["DescribeStreamSummary"] == 0
+    assert refused(server) == set()

@@ -1,0 +1,40 @@
+"""Looks for closed shards of many streams."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.reading.missing_end import WARN_AFTER
+from sparkinesis.stream.shard import Shard
+from sparkinesis.worker.retrieval.closed_shards import LOOK_AGAIN, ClosedShards
+
+SHARD = "shardId-000000000000"
+
+
+class Listing:
+    """Counts the listings of a stream with one open shard."""
+
+    address = StreamAddress("s", None, "us-east-1", "http://kinesis.test")
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def list_shards(self) -> tuple[list[Shard], int]:
+        self.count += 1
+        return [Shard(SHARD)], 0
+
+
+def test_streams_that_reached_their_tips_together_are_looked_at_one_after_the_other() -> None:
+    listing: Any = Listing()
+    now = 0.0
+    streams = [ClosedShards(listing, lambda: now, number / 100) for number in range(100)]
+    by_second = []
+    for second in range(int(WARN_AFTER + 2 * LOOK_AGAIN)):
+        now, before = float(second), listing.count
+        for stream in streams:
+            stream.look({SHARD: 0.0})
+        by_second.append(listing.count - before)
+    assert sum(by_second[: int(WARN_AFTER)]) == 0
+    assert 190 <= listing.count <= 210
+    assert max(by_second) <= 2
