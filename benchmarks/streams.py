@@ -17,7 +17,8 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -174,6 +175,7 @@ def is_balanced(sides: list[Side], streams: int) -> Callable[[], bool]:
 
 
 def idle(server: Server, sides: list[Side]) -> list[Result]:
+    """The cost of an application whose streams have no records for a while."""
     server.calls()
     before, began = sum(side.cpu for side in sides), time.monotonic()
     time.sleep(IDLE)
@@ -196,45 +198,75 @@ def idle(server: Server, sides: list[Side]) -> list[Result]:
     ]
 
 
+@dataclass
+class Application:
+    """Worker processes of one application, on a server of their own."""
+
+    server: Server
+    streams: int
+    retrieval: str
+    sides: list[Side] = field(default_factory=list)
+
+    def start(self, what: str, data: str, workers: int) -> Iterator[Result]:
+        """Start workers, and wait until each stream's record was processed."""
+        self.server.put(data)
+        self.server.calls()
+        self.sides = [
+            Side(self.server, f"workers-{workers}", self.streams, self.retrieval)
+            for _ in range(workers)
+        ]
+        took = seconds_until(have_all(self.sides, data, self.streams), self.sides, what)
+        calls, cpu = told(self.server.calls()), sum(side.cpu for side in self.sides)
+        yield Result(f"{what}: to the records of all", took, "s", note=calls)
+        yield Result(f"{what}: CPU of the workers", cpu, "s")
+
+    def balance(self, what: str) -> Iterator[Result]:
+        took = seconds_until(is_balanced(self.sides, self.streams), self.sides, what)
+        yield Result(what, took, "s", note=share(self.sides))
+
+    def fail_over(self, data: str) -> Iterator[Result]:
+        """Kill a worker, and wait until each stream's next record was processed by the others."""
+        self.sides.pop().end(signal.SIGKILL)
+        self.server.calls()
+        self.server.put(data)
+        took = seconds_until(have_all(self.sides, data, self.streams), self.sides, "failover")
+        calls = told(self.server.calls())
+        yield Result("failover of one of three", took, "s", note=calls)
+
+    def end(self) -> None:
+        for side in self.sides:
+            side.end()
+
+
+@contextmanager
+def application(streams: int, retrieval: str) -> Iterator[Application]:
+    with serving(streams) as server:
+        found = Application(server, streams, retrieval)
+        try:
+            yield found
+        finally:
+            found.end()
+
+
+def one_worker(streams: int, retrieval: str) -> Iterator[Result]:
+    with application(streams, retrieval) as alone:
+        yield from alone.start("start, one worker", "first", 1)
+        yield from idle(alone.server, alone.sides)
+        alone.end()
+        yield from alone.start("restart, one worker", "second", 1)
+
+
+def three_workers(streams: int, retrieval: str) -> Iterator[Result]:
+    with application(streams, retrieval) as three:
+        yield from three.start("start, three workers", "first", WORKERS)
+        yield from three.balance("until each has a third")
+        yield from idle(three.server, three.sides)
+        yield from three.fail_over("second")
+        yield from three.balance("until each of the other two has half")
+
+
 def run(streams: int = STREAMS, retrieval: str = "polling") -> list[Result]:
-    found = []
-    with serving(streams) as server, ExitStack() as ending:
-
-        def begin(application: str) -> Side:
-            side = Side(server, application, streams, retrieval)
-            ending.callback(side.end)
-            return side
-
-        def start(what: str, application: str, data: str, workers: int) -> list[Side]:
-            server.put(data)
-            sides = [begin(application) for _ in range(workers)]
-            took = seconds_until(have_all(sides, data, streams), sides, what)
-            calls = server.calls()
-            cpu = sum(side.cpu for side in sides)
-            found.append(Result(f"{what}: to the records of all", took, "s", note=told(calls)))
-            found.append(Result(f"{what}: CPU of the workers", cpu, "s"))
-            return sides
-
-        alone = start("start, one worker", "alone", "first", 1)
-        found.extend(idle(server, alone))
-        alone[0].end()
-        server.calls()
-        again = start("restart, one worker", "alone", "second", 1)
-        again[0].end()
-        server.calls()
-        three = start("start, three workers", "three", "third", WORKERS)
-        took = seconds_until(is_balanced(three, streams), three, "balance")
-        found.append(Result("until each has a third", took, "s", note=share(three)))
-        found.extend(idle(server, three))
-        three.pop().end(signal.SIGKILL)
-        server.calls()
-        server.put("fourth")
-        took = seconds_until(have_all(three, "fourth", streams), three, "failover")
-        calls = told(server.calls())
-        found.append(Result("failover of one of three", took, "s", note=calls))
-        seconds_until(is_balanced(three, streams), three, "balance")
-        found.append(Result("leases of the other two", three[0].shards, "", note=share(three)))
-    return found
+    return [*one_worker(streams, retrieval), *three_workers(streams, retrieval)]
 
 
 def main() -> None:
