@@ -60,6 +60,7 @@ def plan(
     asked: Collection[str] = (),
     foreign_renewals: Collection[str] = (),
     legacy: Collection[str] = (),
+    unreadable: Collection[str] = (),
 ) -> TakePlan:
     """A plan at time 1000; ``ages``: seconds since counter and owners changed, by key."""
     rows, ages = list(rows), ages or {}
@@ -77,7 +78,16 @@ def plan(
         held = {row.key for row in rows if row.actual_owner == ME}
     rng = random.Random(1)
     return plan_takes(
-        rows, seen, ME, 1000, with_settings, rng=rng, held=held, asked=asked, legacy=legacy
+        rows,
+        seen,
+        ME,
+        1000,
+        with_settings,
+        rng=rng,
+        held=held,
+        asked=asked,
+        legacy=legacy,
+        can_read=lambda row: row.key not in unreadable,
     )
 
 
@@ -500,6 +510,13 @@ def test_nobody_waits_for_a_worker_that_can_read_less_than_its_share(
     assert counts.pop(denied) == 2
     assert min(counts.values()) >= 8
     assert [fleet.round(stale=False) for _ in range(3)] == [0, 0, 0]
+
+
+def test_what_is_meant_for_another_worker_is_asked_for_if_there_is_no_more_to_read() -> None:
+    """The other one may be unable to read it, too."""
+    rows = leases(big=10, aa=1, **{ME: 1})
+    unreadable = {f"big-{i:02d}" for i in range(3, 10)}
+    assert keys(plan(rows, unreadable=unreadable).steal) == {"big-00", "big-01", "big-02"}
 
 
 @pytest.mark.parametrize("seed", range(3))
