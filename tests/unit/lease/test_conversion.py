@@ -1,0 +1,85 @@
+"""Rows of one stream become rows of several: what is kept, and which leases are refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sparkinesis.errors import InconsistentShardsError, LeaseTableError, OptionError
+from sparkinesis.lease.conversion import Conversion, plan_conversion, require_unmoved
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.lease.lease import Lease, encode_lease
+from sparkinesis.stream.identifier import StreamIdentifier
+from sparkinesis.stream.routing import MAX_HASH_KEY
+from sparkinesis.stream.shard import Shard
+
+WEB = StreamIdentifier("123456789012", "web", 1_790_000_000)
+CREATED_MS = WEB.creation_epoch * 1000
+SHARDS = [Shard(f"shardId-{n}", (), True, (n * 10, n * 10 + 9), str(n)) for n in (1, 2)]
+ROWS = [
+    Lease(
+        shard.id,
+        shard.id,
+        ExtendedSequenceNumber("5", 3),
+        owner="w",
+        counter=3,
+        hash_range=shard.hash_range,
+        made_ms=CREATED_MS,
+    )
+    for shard in SHARDS
+]
+
+
+def plan(*leases: Lease, to_several: bool = True) -> Conversion:
+    return plan_conversion(leases, WEB, SHARDS, CREATED_MS, to_several=to_several)
+
+
+def test_a_new_row_has_the_other_key_and_no_owner() -> None:
+    first, second = ROWS
+    found = plan(second, first)
+    assert found.leases == (first, second)
+    item = {**encode_lease(first), "checkpointOwner": {"S": "v"}, "note": {"S": "x"}}
+    new = found.new_item(item, first)
+    assert new["leaseKey"] == {"S": f"{WEB}:shardId-1"}
+    assert (new["streamName"], new["shardId"]) == ({"S": str(WEB)}, {"S": "shardId-1"})
+    assert not {"leaseOwner", "checkpointOwner"} & new.keys()
+    kept = {
+        "checkpoint",
+        "checkpointSubSequenceNumber",
+        "startingHashKey",
+        "note",
+        "leaseTimestamp",
+    }
+    assert {name: new[name] for name in kept} == {name: item[name] for name in kept}
+    back = plan(first.in_stream(WEB), to_several=False)
+    again = back.new_item({**new, "convertedTo": {"S": "x"}}, back.leases[0])
+    assert again == {
+        name: item[name] for name in item if name not in {"leaseOwner", "checkpointOwner"}
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "why"),
+    [
+        ({"hash_range": (0, MAX_HASH_KEY)}, OptionError, "is not of this stream"),
+        ({"made_ms": CREATED_MS - 3_600_000}, OptionError, "is older than the stream"),
+        ({"shard_id": "shardId-9"}, InconsistentShardsError, "newer than all listed shards"),
+        ({"stream": WEB}, OptionError, "is not one of the application's only stream"),
+    ],
+)
+def test_leases_of_another_stream_are_refused(
+    change: dict[str, object], kind: type[Exception], why: str
+) -> None:
+    with pytest.raises(kind, match=why):
+        plan(ROWS[0], replace(ROWS[1], **change))  # type: ignore[arg-type]
+
+
+def test_a_lease_that_moves_between_two_scans_has_a_worker() -> None:
+    require_unmoved(ROWS, ROWS)
+    require_unmoved(ROWS, ROWS[:1])
+    moved = replace(ROWS[1], counter=4, checkpoint_owner="alive")
+    with pytest.raises(LeaseTableError, match=r"run: shardId-2 was renewed or created by alive\."):
+        require_unmoved(ROWS, [ROWS[0], moved])
+    with pytest.raises(LeaseTableError, match=r"run: shardId-2 was renewed or created\."):
+        require_unmoved(ROWS[:1], [ROWS[0], replace(ROWS[1], owner=None)])
