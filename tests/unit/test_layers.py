@@ -61,6 +61,7 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
         "dead_letters": {"batches", "reporting", "sink"},
         "lifecycle": {"batches", "reporting", "sink", "retrieval", "dead_letters"},
     },
+    "worker/lifecycle": {"streams": set()},
     "fleet": {"channel": set()},
     "source": {
         "options": set(),

@@ -163,12 +163,14 @@ class LeaseCoordinator:
         busy: Collection[str] = (),
         is_leaving: Callable[[], bool] = lambda: False,
         reads: Callable[[StreamIdentifier | None], bool] = lambda _: True,
+        wants: Callable[[StreamIdentifier | None], bool] = lambda _: True,
     ) -> bool:
         """Scan the table, and adopt, take or steal leases of the streams that the worker reads.
 
-        ``busy``: keys of leases to leave alone. ``reads``: returns True for a stream whose leases
-        this worker may take. ``is_leaving``: returns True once the worker is to end; no other lease
-        is taken or requested then, even in the middle of many.
+        ``busy``: keys of leases to leave alone. ``is_leaving``: returns True once the worker is to
+        end; no other lease is taken or requested then, even in the middle of many. ``reads``:
+        returns True for a stream whose leases this worker may take. ``wants``: returns True for a
+        stream of the application, which this worker may be unable to read now.
 
         Returns True if another scan is worthwhile soon: for a lease without an owner that this
         worker could take, or for a handoff to this worker.
@@ -196,7 +198,8 @@ class LeaseCoordinator:
         self._tell_silence(leases, expired, now)
         may_have_java_readers = java_kcl_may_read(scan, self._worker_id)
         failover_time = self._settings.failover_time
-        unread = unread_since(leases, self._observations, now, failover_time, known)
+        wanted = [row for row in leases if wants(row.stream)]
+        unread = unread_since(wanted, self._observations, now, failover_time, known)
         self.snapshot = Snapshot(leases, now, expired, unread, may_have_java_readers)
         owners = {row.key: row.owner for row in leases if not row.is_finished}
         # A scan that is not consistent may be older than the request, and show the previous owner.
@@ -390,14 +393,17 @@ class LeaseCoordinator:
             else:
                 break
 
-    def other_owners(self) -> set[str]:
-        """Return the other workers that own unfinished leases. Raises what `take` raises.
+    def streams_of_others(self) -> set[StreamIdentifier | None]:
+        """Return the streams that other workers read, None for a single one. Raises as `take` does.
 
-        A finished lease may name an owner that has ended.
+        A finished lease does not count: it may name an owner that has ended.
         """
         rows = self._scan(consistent=True).leases
-        owners = {row.owner for row in rows if row.owner is not None and not row.is_finished}
-        return owners - {self._worker_id}
+        return {
+            row.stream
+            for row in rows
+            if row.owner not in {None, self._worker_id} and not row.is_finished
+        }
 
     def are_finished(self, keys: Sequence[str]) -> bool:
         """Return True if the shards of all these lease keys are finished or have no lease.

@@ -101,7 +101,9 @@ def unread_streams(watched: WatchedTable, quiet: float = QUIET) -> frozenset[Str
     renewals for so many seconds counts as dead.
     """
     streams = {lease.stream for lease in watched.leases if lease.stream is not None}
-    unread = unread_former_streams(watched.leases, (), expired=unread_for(watched, quiet).keys())
+    unread = unread_former_streams(
+        watched.leases, lambda _: False, expired=unread_for(watched, quiet).keys()
+    )
     return frozenset() if unread >= streams else unread
 
 

@@ -30,11 +30,11 @@ from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
 from sparkinesis.stream.position import InitialPosition
 from sparkinesis.stream.timing import MACHINE, Timing
 from sparkinesis.worker.fleet_options import DEFAULT_FLEET_OPTIONS, FleetOptions
-from sparkinesis.worker.lifecycle.opening import StreamOpener
 from sparkinesis.worker.lifecycle.settings import WorkerSettings
-from sparkinesis.worker.lifecycle.several_streams import SeveralStreams
 from sparkinesis.worker.lifecycle.signals import graceful_on_signals
-from sparkinesis.worker.lifecycle.streams import OnlyStream, Streams
+from sparkinesis.worker.lifecycle.streams.open_stream import OnlyStream, Streams
+from sparkinesis.worker.lifecycle.streams.opening import StreamOpener
+from sparkinesis.worker.lifecycle.streams.several_streams import SeveralStreams
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.on_error import RETRY, OnError, check_policy
 from sparkinesis.worker.options import DEFAULT_OPTIONS, WorkerOptions, check_consumer_name
@@ -50,6 +50,7 @@ from sparkinesis.worker.stream_config import (
     StreamPlan,
     StreamTracker,
     check_answer,
+    check_consumer,
     check_streams,
     initial_position,
     name_streams,
@@ -220,6 +221,8 @@ class Application:
             raise OptionError(
                 f"The stream {one.stream!r} has no processor, and neither has the application."
             )
+        if one.consumer_arn is not None:
+            check_consumer(one, self.options)
         return StreamPlan(
             stream_address(
                 one.stream,
@@ -327,6 +330,7 @@ class Application:
             snapshot=lambda: coordinator.snapshot,
             settings=settings,
             former=self.former_streams,
+            may_change=callable(self.streams),
         )
 
         def wait(seconds: float) -> bool:

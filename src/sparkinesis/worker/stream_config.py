@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal, TypeAlias
 
@@ -14,6 +14,7 @@ from sparkinesis.stream.address import StreamAddress, stream_address
 from sparkinesis.stream.credentials import CredentialSource
 from sparkinesis.stream.position import InitialPosition, parse_initial_position
 from sparkinesis.worker.on_error import OnError, check_policy
+from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processor import ProcessorFactory, check_factory
 from sparkinesis.worker.user_methods import asynchronous
 
@@ -60,7 +61,13 @@ class StreamConfig:
             initial_position(self.initial_position)
         if self.credentials is not None and not isinstance(self.credentials, CredentialSource):
             raise OptionError("credentials must be CredentialSource(...).")
-        stream_address(self.stream, self.region, self.endpoint)
+        address = stream_address(self.stream, self.region, self.endpoint)
+        own = stream_address(self.stream, None, self.endpoint).region
+        if own is not None and address.region != own:
+            raise OptionError(
+                f"region is {self.region!r}, but the stream's ARN names {own!r}: {self.stream}. "
+                "Leave region out."
+            )
 
 
 Stream: TypeAlias = str | StreamConfig
@@ -79,8 +86,9 @@ class FormerStreams:
     resumed at its checkpoints. The strategies are the KCL's
     ``FormerStreamsLeasesDeletionStrategy``.
 
-    delete_after: seconds until the leases are deleted, while no worker reads the stream; 0: at
-    once; None: they stay.
+    delete_after: seconds until the leases are deleted, while no worker reads the stream; None: they
+    stay. Two failover times are the least, also for 0: so long takes a worker that still reads the
+    stream, as during a deployment, to take over the leases of one that has ended.
     only: returns the streams whose leases may be deleted, as names or as
     ``<account>:<stream>:<creation epoch>``; None: those of all former streams.
     """
@@ -116,6 +124,10 @@ class StreamPlan:
         """The stream's ARN or name, as the user gave it."""
         return self.address.arn or self.address.name
 
+    def at(self, initial: InitialPosition) -> StreamPlan:
+        """Return the plan with another initial position."""
+        return replace(self, initial=initial)
+
 
 def _check_tracker(function: Callable[..., object]) -> None:
     if asynchronous(function) == "is `async def`":
@@ -136,7 +148,9 @@ def _check_tracker(function: Callable[..., object]) -> None:
 
 def check_answer(streams: object) -> None:
     """Raise `OptionError` if the answer of a function for streams is no collection of them."""
-    if isinstance(streams, str | bytes | StreamConfig) or not isinstance(streams, Iterable):
+    if isinstance(streams, str | bytes | Mapping | StreamConfig) or not isinstance(
+        streams, Iterable
+    ):
         raise OptionError(
             f"The function given as streams returned {streams!r}; it is to return a list of "
             "streams (names, ARNs, StreamConfig), even of a single one."
@@ -156,6 +170,20 @@ def initial_position(position: InitialPositionOption) -> InitialPosition:
     except ValueError as error:
         given = position.isoformat() if isinstance(position, datetime) else repr(position)
         raise OptionError(f"initial_position is {given}, {error}.") from None
+
+
+def check_consumer(config: StreamConfig, options: WorkerOptions) -> None:
+    """Raise `OptionError` if a stream's ``consumer_arn`` does not fit the stream or the options."""
+    if options.retrieval != "efo":
+        raise OptionError(
+            f"The stream {config.stream!r} has a consumer_arn, which only retrieval='efo' uses."
+        )
+    fan_out = replace(options.fan_out, consumer_arn=config.consumer_arn)
+    if fan_out.stream_of_arn != stream_address(config.stream).name:
+        raise OptionError(
+            f"consumer_arn is {config.consumer_arn!r}, which is a consumer of the stream "
+            f"{fan_out.stream_of_arn!r}; the StreamConfig is of {config.stream!r}."
+        )
 
 
 def check_streams(streams: object) -> None:

@@ -278,7 +278,7 @@ def test_who_is_named_by_finished_leases_only_does_not_go_on(
         ("d", None, "100"),
     ):
         table.create(lease(key, owner=owner, checkpoint=checkpoint))
-    assert coordinator(table, time, "me").other_owners() == {"reader"}
+    assert coordinator(table, time, "me").streams_of_others() == {None}
 
 
 def test_a_worker_that_ignores_a_handoff_is_waited_for_only_until_it_is_known(

@@ -22,7 +22,7 @@ from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.dead_letters.stored import DeadLetters
 from sparkinesis.worker.dead_letters.targets import DeadLetterDirectory
-from sparkinesis.worker.lifecycle import several_streams
+from sparkinesis.worker.lifecycle.streams import several_streams
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.engine import Query
 from tests.journal import PATIENCE, Journal, Journaling

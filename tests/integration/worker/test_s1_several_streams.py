@@ -12,7 +12,7 @@ import pytest
 
 from sparkinesis import Application, FormerStreams, ProcessorShard, StreamConfig
 from sparkinesis.errors import LeaseTableError, OptionError, StreamNotFoundError
-from sparkinesis.worker.lifecycle import several_streams
+from sparkinesis.worker.lifecycle.streams import several_streams
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.streams import put, split

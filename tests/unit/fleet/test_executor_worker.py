@@ -37,7 +37,7 @@ from sparkinesis.fleet.channel.messages import (
 from sparkinesis.fleet.executor_worker import ExecutorWorker, SparkTask, WorkerSpec, task_function
 from sparkinesis.local import LocalServer
 from sparkinesis.worker.application import Application
-from sparkinesis.worker.lifecycle import several_streams
+from sparkinesis.worker.lifecycle.streams import several_streams
 from sparkinesis.worker.options import WorkerOptions
 from tests.journal import Journal, Journaling
 from tests.streams import put

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from sparkinesis.lease.lease import Lease
 from sparkinesis.stream.identifier import StreamIdentifier
@@ -10,22 +10,20 @@ from sparkinesis.stream.identifier import StreamIdentifier
 
 def unread_former_streams(
     leases: Iterable[Lease],
-    wanted: Collection[StreamIdentifier],
-    unknown_names: Collection[str] = (),
+    is_wanted: Callable[[StreamIdentifier], bool],
     expired: Collection[str] = (),
 ) -> frozenset[StreamIdentifier]:
     """Return the streams that have leases, that are not wanted, and that no live worker reads.
 
-    ``wanted``: the streams of the application. ``unknown_names``: names of streams of the
-    application whose identifiers are not known now: all leases of these names are kept.
-    ``expired``: keys of leases whose owners have not renewed them for a failover time.
+    ``is_wanted``: returns True for a stream of the application. ``expired``: keys of leases whose
+    owners have not renewed them for a failover time.
 
     Another worker may read a stream that this one does not want, as during a deployment.
     """
     former: dict[StreamIdentifier, bool] = {}
     for lease in leases:
         stream = lease.stream
-        if stream is None or stream in wanted or stream.name in unknown_names:
+        if stream is None or is_wanted(stream):
             continue
         is_read = (
             lease.actual_owner is not None and lease.key not in expired and not lease.is_finished
@@ -41,20 +39,34 @@ def observe_former(
     return {stream: since.get(stream, now) for stream in former}
 
 
+def left_streams(
+    since: Mapping[StreamIdentifier, float], now: float, grace: float
+) -> frozenset[StreamIdentifier]:
+    """Return the streams that no worker of the application wants any more.
+
+    ``grace``: seconds in which a worker that wants a stream takes its leases, once these are free.
+    The other workers' sets of streams are not known: a stream that none has taken in that time has
+    left them all.
+    """
+    return frozenset(stream for stream, at in since.items() if now - at >= grace)
+
+
 def deletable_streams(
     since: Mapping[StreamIdentifier, float],
     now: float,
+    *,
+    grace: float,
     delete_after: float | None,
     only: Collection[str] | None = None,
 ) -> list[StreamIdentifier]:
     """Return the streams whose leases are to be deleted now, in order.
 
-    ``delete_after`` and ``only`` as in `sparkinesis.FormerStreams`.
+    ``delete_after`` and ``only`` as in `sparkinesis.FormerStreams`; ``grace`` as above.
     """
     if delete_after is None:
         return []
     return sorted(
         stream
-        for stream, at in since.items()
-        if now - at >= delete_after and (only is None or stream.name in only or str(stream) in only)
+        for stream in left_streams(since, now, max(grace, delete_after))
+        if only is None or stream.name in only or str(stream) in only
     )

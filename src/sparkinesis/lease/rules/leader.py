@@ -28,3 +28,12 @@ def leader(leases: Iterable[Lease], expired: Container[str] = ()) -> str | None:
     }
     shuffled = java_shuffle(sorted(owners, key=java_order), _SEED)
     return shuffled[0] if shuffled else None
+
+
+def leads(worker_id: str, leases: Iterable[Lease], expired: Container[str] = ()) -> bool:
+    """Return True if the worker leads, among the owners of these leases.
+
+    Each stream has a leader of its own among its readers: during a deployment, the leader of the
+    whole table may not read it.
+    """
+    return leader(leases, expired) in {None, worker_id}

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 
 from sparkinesis.errors import (
     AccessDeniedError,
+    OptionError,
     ServiceError,
     SparkinesisError,
+    StreamNotFoundError,
 )
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import BETWEEN_STREAM_PAGES, StreamClient
@@ -32,6 +36,25 @@ class StreamIdentity:
     """By the service's clock (epoch ms)."""
     at: float
     """By the caller's clock."""
+    was_listed: bool = False
+    """True if ListStreams told it, which costs no call for this stream alone."""
+
+
+Found = dict[StreamAddress, StreamIdentity | SparkinesisError]
+"""The identity of each stream, or the error of the call that asked for it."""
+
+
+def place_of(address: StreamAddress) -> Hashable:
+    """Return the place of a stream: one ListStreams call answers for all streams of a place."""
+    return address.region, address.endpoint, address.credentials
+
+
+def by_place(addresses: Iterable[StreamAddress]) -> list[list[StreamAddress]]:
+    """Group streams by their places."""
+    groups: dict[Hashable, list[StreamAddress]] = defaultdict(list)
+    for address in addresses:
+        groups[place_of(address)].append(address)
+    return list(groups.values())
 
 
 def identify(
@@ -39,7 +62,7 @@ def identify(
     client_of: Callable[[StreamAddress], StreamClient],
     clock: Callable[[], float],
     wait: Callable[[float], object],
-) -> dict[StreamAddress, StreamIdentity | SparkinesisError]:
+) -> Found:
     """Return the identity of each stream, or the error of the call that asked for it.
 
     Many streams of one account and region take one ListStreams call for each hundred; otherwise,
@@ -48,17 +71,33 @@ def identify(
     return dict(identify_each(addresses, client_of, clock, wait))
 
 
+def identify_some(
+    addresses: Iterable[StreamAddress],
+    client_of: Callable[[StreamAddress], StreamClient],
+    clock: Callable[[], float],
+    wait: Callable[[float], object],
+) -> Found:
+    """Return the same of as many streams as can be asked for now.
+
+    The rest is left out after a call that failed for a reason that others may share, such as
+    throttling, and once ``wait`` returns True.
+    """
+    found: Found = {}
+    for address, result in identify_each(addresses, client_of, clock, wait):
+        found[address] = result
+        if isinstance(result, ServiceError):
+            break
+    return found
+
+
 def identify_each(
     addresses: Iterable[StreamAddress],
     client_of: Callable[[StreamAddress], StreamClient],
     clock: Callable[[], float],
     wait: Callable[[float], object],
 ) -> Iterator[tuple[StreamAddress, StreamIdentity | SparkinesisError]]:
-    """Yield the same, each stream as soon as it is known."""
-    by_place: dict[object, list[StreamAddress]] = defaultdict(list)
-    for address in addresses:
-        by_place[address.region, address.endpoint, address.credentials].append(address)
-    for group in by_place.values():
+    """Yield the same, each stream as soon as it is known; ends once ``wait`` returns True."""
+    for group in by_place(addresses):
         listed: Mapping[str, StreamIdentity] = {}
         if len(group) >= _WORTH_A_LIST:
             listed = _listed(client_of(group[0]), group, clock)
@@ -70,8 +109,8 @@ def identify_each(
             else:
                 rest.append(address)
         for number, address in enumerate(rest):
-            if number:
-                wait(_BETWEEN_DESCRIBES)
+            if number and wait(_BETWEEN_DESCRIBES):
+                return
             yield address, _described(client_of(address), clock)
 
 
@@ -89,7 +128,9 @@ def _listed(
         return {
             identity.identifier.name: identity
             for identity in (
-                StreamIdentity(arn, StreamIdentifier.of(arn, created_ms), now_ms, clock())
+                StreamIdentity(
+                    arn, StreamIdentifier.of(arn, created_ms), now_ms, clock(), was_listed=True
+                )
                 for arn, created_ms, now_ms in client.list_streams(names, most_pages)
                 if created_ms
             )
@@ -106,7 +147,7 @@ def _described(
     except SparkinesisError as error:
         return error
     if not summary.created_ms:
-        return ServiceError(
+        return OptionError(
             f"DescribeStreamSummary returned no creation time of {client.address}, which the "
             "leases of several streams are named by. Read this stream with an application of its "
             "own: Application(stream=...)."
@@ -114,3 +155,65 @@ def _described(
     arn = client.stream_arn()
     identifier = StreamIdentifier.of(arn, summary.created_ms)
     return StreamIdentity(arn, identifier, summary.service_time_ms, clock())
+
+
+class SameStreams:
+    """Tells whether streams are still those that a worker opened, not later ones of the same names.
+
+    For any thread: threads that ask at about the same time share a call.
+    """
+
+    def __init__(
+        self,
+        client_of: Callable[[StreamAddress], StreamClient],
+        clock: Callable[[], float],
+    ) -> None:
+        self._client_of = client_of
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._places: dict[Hashable, threading.Lock] = {}
+        self._seen: dict[StreamAddress, tuple[float, StreamIdentity | SparkinesisError]] = {}
+        """The last answers, and when they were asked for."""
+        self._watched: dict[Hashable, tuple[StreamAddress, ...]] = {}
+        """The streams to ask for together, by place."""
+
+    def watch(self, addresses: Iterable[StreamAddress]) -> None:
+        """Ask for these streams together from now on."""
+        groups = by_place(addresses)
+        self._watched = {place_of(group[0]): tuple(group) for group in groups}
+
+    def require(self, address: StreamAddress, stream: StreamIdentifier, since: float) -> None:
+        """Raise `StreamNotFoundError` unless the stream still existed at ``since``, by ``clock``.
+
+        Also raises the errors of the calls, which say nothing of the stream.
+        """
+        place = place_of(address)
+        with self._lock:
+            lock = self._places.setdefault(place, threading.Lock())
+        with lock:
+            if self._seen.get(address, (since - 1, None))[0] < since:
+                self._ask(address, self._watched.get(place, ()))
+            found = self._seen[address][1]
+        if isinstance(found, SparkinesisError):
+            raise found
+        if found.identifier != stream:
+            created = datetime.fromtimestamp(found.identifier.creation_epoch, timezone.utc)
+            raise StreamNotFoundError(
+                f"{address} was deleted, and made anew at {created.isoformat()}: its records "
+                f"belong to the leases of {found.identifier}, not to those of {stream}."
+            )
+
+    def _ask(self, address: StreamAddress, others: Sequence[StreamAddress]) -> None:
+        began = self._clock()
+        found: Found = {}
+        if len(others) >= _WORTH_A_LIST:
+            listed = _listed(self._client_of(address), others, self._clock)
+            found = {
+                one: listed[one.name]
+                for one in others
+                if one.name in listed and one.arn in {None, listed[one.name].arn}
+            }
+        if address not in found:
+            found[address] = _described(self._client_of(address), self._clock)
+        for one, identity in found.items():
+            self._seen[one] = began, identity

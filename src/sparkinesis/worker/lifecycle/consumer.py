@@ -14,13 +14,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from sparkinesis.errors import LeaseLostError, ProcessorError, SparkinesisError
+from sparkinesis.errors import (
+    LeaseLostError,
+    ProcessorError,
+    SparkinesisError,
+    StreamNotFoundError,
+)
 from sparkinesis.lease.events import LeaseEnd
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.lease_start import WantedRecords, wanted_records
 from sparkinesis.lease.rules.shard_sync import ShardEnd
+from sparkinesis.stream.identifier import StreamIdentifier
 from sparkinesis.stream.position import LATEST, AfterRecord, AtTimestamp, Position
 from sparkinesis.stream.shard import Shard
 from sparkinesis.worker.checkpointer import Checkpointer
@@ -64,6 +70,8 @@ class WorkerHooks:
     place_at: Callable[[str, int], ExtendedSequenceNumber | None]
     """Returns the checkpoint to write in a shard for an instant (epoch ms), where a Java KCL may
     read it; None: the instant itself. Raises service errors."""
+    doubt_stream: Callable[[StreamIdentifier], None]
+    """Takes note that one of several streams no longer exists, by an error of its shard."""
     request_shutdown: Callable[[], None]
     """Begins a graceful shutdown of the worker."""
     is_shutting_down: Callable[[], bool]
@@ -103,6 +111,8 @@ class ShardConsumer:
         """True once ``shard_ended`` was called, which may checkpoint everything."""
         self._shard_ended_returned = False
         """True once ``shard_ended`` has returned, and only its automatic checkpoint is left."""
+        self.problem: tuple[SparkinesisError, float] | None = None
+        """The error for which the last task failed, and since when tasks fail; None: none did."""
         self._failures = 0
         self._errors = RepeatedError(settings.failures, held.key)
         self._tasks: dict[Task, Callable[[], float | None]] = {
@@ -191,7 +201,7 @@ class ShardConsumer:
             return self._task_failed(task, error)
         if pause is not None:
             return pause
-        self._failures = 0
+        self._failures, self.problem = 0, None
         self._errors.forget()
         self.state = after_task(self.state, self._reason)
         return 0.0
@@ -205,9 +215,15 @@ class ShardConsumer:
         self.request(ShutdownReason.REQUESTED)
 
     def _task_failed(self, task: Task, error: BaseException) -> float:
+        stream = self._settings.stream
         if isinstance(error, ProcessorError):
             self._worker.fail(error)  # logs and counts it
+        elif isinstance(error, StreamNotFoundError) and stream is not None:
+            self._worker.doubt_stream(stream)  # which is said once, for all of its shards
         else:
+            if isinstance(error, SparkinesisError):
+                since = self._settings.clock() if self.problem is None else self.problem[1]
+                self.problem = error, since
             what = f"The task {task.value!r} failed on {self} and will be retried"
             self._errors.log(what, error)
         if task is Task.SHUTDOWN and self._is_leaving:

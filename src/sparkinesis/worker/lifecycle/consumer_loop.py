@@ -14,10 +14,11 @@ from sparkinesis.lease.events import LeaseEnd
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.shard_syncer import ShardSyncer
+from sparkinesis.stream.identifier import StreamIdentifier
 from sparkinesis.worker.lifecycle.consumer import ShardConsumer, WorkerHooks
 from sparkinesis.worker.lifecycle.settings import WorkerSettings
 from sparkinesis.worker.lifecycle.states import ShutdownReason
-from sparkinesis.worker.lifecycle.streams import OpenStream, Streams
+from sparkinesis.worker.lifecycle.streams.open_stream import OpenStream, Streams
 from sparkinesis.worker.lifecycle.worker_state import WorkerState
 from sparkinesis.worker.reporting.failures import describe
 from sparkinesis.worker.reporting.log_context import LogPlace
@@ -50,8 +51,8 @@ class ConsumerLoop:
         self._log_place = LogPlace(settings.application, settings.worker_id)
         self._reported: dict[str, float] = {}
         """Start times of the calls that were reported for `processing_time_limit`, by lease."""
-        self._is_last: bool | None = None
-        """True if no other worker took the released leases; None until that is known."""
+        self._read_by_others: set[StreamIdentifier | None] | None = None
+        """The streams whose released leases other workers took; None until that is known."""
 
     def run(self) -> None:
         limit = self._options.processing_time_limit
@@ -165,6 +166,7 @@ class ConsumerLoop:
             create_child_leases=stream.syncer.create_child_leases,
             open_retrieval=stream.retrieval.open,
             place_at=partial(self._place_at, stream.syncer),
+            doubt_stream=self._streams.doubt,
             request_shutdown=state.request_shutdown,
             is_shutting_down=lambda: state.shutdown_requested,
             fail=state.fail,
@@ -220,8 +222,8 @@ class ConsumerLoop:
         except SparkinesisError as error:
             _log.warning("Declining assigned leases failed; they will expire: %s", error)
         if state.failure is None and not state.shutdown_forced:
-            for stream in self._streams.all():
-                stream.retrieval.finish(self._is_last_worker)
+            for stream in self._streams.finished():
+                stream.retrieval.finish(partial(self._is_last_reader, stream.id))
         self._progress.tell_end(
             was_forced=state.shutdown_forced,
             error=None if state.failure is None else describe(state.failure),
@@ -236,17 +238,17 @@ class ConsumerLoop:
             state.force_overdue_shutdown()
         return not state.shutdown_forced
 
-    def _is_last_worker(self) -> bool:
-        """Wait for other workers to take the released leases; return True if none did."""
-        if self._is_last is None:
-            self._is_last = self._find_no_other_worker()
-        return self._is_last
+    def _is_last_reader(self, stream: StreamIdentifier | None) -> bool:
+        """Wait for other workers to take a stream's released leases; return True if none did.
 
-    def _find_no_other_worker(self) -> bool:
-        if not self._wait_while_shutting_down(2 * self._options.taker_interval):
-            return False
-        try:
-            return not self._coordinator.other_owners()
-        except SparkinesisError as error:
-            _log.warning("Checking for other running workers failed: %s", error)
-            return False
+        Returns False once the shutdown's time is up.
+        """
+        if self._read_by_others is None:
+            if not self._wait_while_shutting_down(2 * self._options.taker_interval):
+                return False
+            try:
+                self._read_by_others = self._coordinator.streams_of_others()
+            except SparkinesisError as error:
+                _log.warning("Checking for other running workers failed: %s", error)
+                return False
+        return stream not in self._read_by_others and self._wait_while_shutting_down(0.0)

@@ -82,6 +82,8 @@ class Intake:
         self._habit = Habit()
         self._rest: FetchedPage | None = None
         """The part of a page that did not fit into the memory of one batch."""
+        self._is_confirmed = False
+        """True once this retrieval has fetched a record, and the stream was still the same then."""
         self._progress = _Progress(ReadProgress(TRIM_HORIZON))
         self._checkpoint: ExtendedSequenceNumber | None = None
         self._bytes = 0
@@ -181,6 +183,7 @@ class Intake:
                 return None
             batch: RecordBatch | None = None
             try:
+                self._require_same_stream(page)
                 records = self._select(page, retrieval.next_from)
                 if records is not None:
                     batch = self._unpack(page, records, before.position)
@@ -191,6 +194,8 @@ class Intake:
                     self._accounts.release_batch()
             return batch
         except PositionNotFoundError:
+            self.stop()
+            self._settings.require_same_stream(self._settings.clock())
             self._report_loss(
                 f"The service no longer knows the checkpoint {self.reached} of {self._name}: it "
                 "has expired, or belongs to another stream. Records may be lost. Resuming at the "
@@ -200,6 +205,7 @@ class Intake:
             return None
         except ShardNotFoundError:
             self.stop()
+            self._settings.require_same_stream(self._settings.clock())
             # A stream that was deleted may be created again, with shards of the same ids: their
             # leases must not have ended. Raises StreamNotFoundError while there is no stream.
             shards, _ = self._settings.client.list_shards()
@@ -218,6 +224,16 @@ class Intake:
             self.at_end = False
             raise
 
+    def _require_same_stream(self, page: FetchedPage) -> None:
+        """Raise `StreamNotFoundError` if the first records are those of a later stream of the name.
+
+        Only an iterator that was made by the stream's name may lead there: its pages lead no
+        further.
+        """
+        if (page.records or page.at_shard_end) and not self._is_confirmed:
+            self._settings.require_same_stream(page.fetched_at)
+            self._is_confirmed = True
+
     # --- the three steps
 
     def _running_retrieval(self) -> Retrieval | None:
@@ -226,6 +242,7 @@ class Intake:
             if self._has_ended:
                 return None
             if self._retrieval is None:
+                self._is_confirmed = False
                 self._retrieval = self._open_retrieval(
                     FetchRequest(
                         self._shard_id,

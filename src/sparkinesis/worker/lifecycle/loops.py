@@ -16,11 +16,11 @@ from sparkinesis.errors import (
 )
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.rules.leader import leader
+from sparkinesis.lease.rules.leader import leads
 from sparkinesis.stream.identifier import StreamIdentifier
 from sparkinesis.worker.lifecycle.settings import WorkerSettings
 from sparkinesis.worker.lifecycle.states import ShardState
-from sparkinesis.worker.lifecycle.streams import OpenStream, Streams
+from sparkinesis.worker.lifecycle.streams.open_stream import OpenStream, Streams
 from sparkinesis.worker.lifecycle.worker_state import WorkerState
 
 _log = logging.getLogger(__name__)
@@ -91,6 +91,7 @@ class AssignmentLoop:
                     self._state.busy_leases(),
                     self._state.stop_taking.is_set,
                     lambda stream: self._streams.get(stream) is not None,
+                    self._streams.wants,
                 )
                 if self._coordinator.snapshot.leases:
                     self._state.note_table()
@@ -142,6 +143,8 @@ class ShardSyncLoop:
         self._streams = streams
         self._due: dict[StreamIdentifier | None, float] = {}
         """The time of each stream's next step; a stream that was opened a moment ago has none."""
+        self._problems: dict[StreamIdentifier | None, str] = {}
+        """The error of each stream's last step, if it failed."""
 
     def run(self) -> None:
         while not self._state.stop_taking.is_set():
@@ -158,7 +161,6 @@ class ShardSyncLoop:
         streams = {stream.id: stream for stream in self._streams.all()}
         due = [stream for key, stream in streams.items() if self._due.get(key, now) <= now]
         seen = self._coordinator.snapshot
-        leads = leader(seen.leases, seen.expired) in {None, self._settings.worker_id}
         leases: dict[StreamIdentifier | None, list[Lease]] = defaultdict(list)
         for lease in seen.leases if due else ():
             leases[lease.stream].append(lease)
@@ -166,9 +168,12 @@ class ShardSyncLoop:
         for stream in due:
             if self._state.stop_taking.is_set():
                 break
-            pause = self._step(stream, leases[stream.id], tips.get(stream.id, {}), leads=leads)
+            own = leases[stream.id]
+            is_leader = leads(self._settings.worker_id, own, seen.expired)
+            pause = self._step(stream, own, tips.get(stream.id, {}), leads=is_leader)
             self._due[stream.id] = self._settings.clock() + pause
         self._due = {key: at for key, at in self._due.items() if key in streams}
+        self._problems = {key: text for key, text in self._problems.items() if key in streams}
         soonest = min(self._due.values(), default=now + _LOOK_AGAIN)
         # Streams whose steps are due at about the same time share a look at the leases.
         pause = soonest - self._settings.clock()
@@ -187,10 +192,14 @@ class ShardSyncLoop:
         try:
             pause = stream.syncer.step(leases, leads=leads)
             pause = min(pause, stream.closed_shards.look(tips))
+            if self._problems.pop(stream.id, None):
+                _log.info("Shard sync of %s succeeds again", stream.settings.client.address)
         except LeaseTableNotFoundError as error:
             _log.debug("The thread that takes leases reports the missing table: %s", error)
         except SparkinesisError as error:
-            _log.warning("Shard sync failed and will be retried: %s", error)
+            if self._problems.get(stream.id) != str(error):
+                _log.warning("Shard sync failed and will be retried: %s", error)
+            self._problems[stream.id] = str(error)
         except Exception:  # noqa: BLE001 - or no other stream would be synced
             _log.exception("Shard sync failed and will be retried.")
         return pause

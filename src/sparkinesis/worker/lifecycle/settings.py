@@ -10,6 +10,7 @@ from sparkinesis.lease.events import Listener, ignore
 from sparkinesis.lease.lease import lease_key
 from sparkinesis.stream.address import place_of
 from sparkinesis.stream.calls.client import StreamClient, StreamSummary
+from sparkinesis.stream.calls.stream_identity import SameStreams
 from sparkinesis.stream.identifier import StreamIdentifier
 from sparkinesis.stream.position import Position
 from sparkinesis.stream.timing import Timing
@@ -65,9 +66,20 @@ class ConsumerSettings(WorkerSettings):
     describe: Callable[[], StreamSummary] | None = None
     """Returns the stream's summary, one call for all shards; None: each asks the client."""
 
+    same_streams: SameStreams | None = None
+    """Tells whether one of several streams is still the one that was opened."""
+
     def summary(self) -> StreamSummary:
         """Return the stream's summary, at most a second old. Raises `StreamClient`'s errors."""
         return (self.describe or self.client.describe)()
+
+    def require_same_stream(self, at: float) -> None:
+        """Raise `StreamNotFoundError` unless the stream still existed at a time by `clock`.
+
+        It may have been deleted, and made anew. Also raises the errors of the calls.
+        """
+        if self.same_streams is not None and self.stream is not None:
+            self.same_streams.require(self.client.address, self.stream, at)
 
     def skip_before(self, now_ms: int) -> int | None:
         """Return the time (epoch ms) before which `skip_older_than` skips records; None: never."""

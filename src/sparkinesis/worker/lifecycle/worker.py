@@ -8,6 +8,7 @@ Each consumer has two more: one calls its record processor, and one fetches ahea
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.events import WorkerStarted
@@ -21,8 +22,9 @@ from sparkinesis.worker.lifecycle.loops import (
     StreamLoop,
 )
 from sparkinesis.worker.lifecycle.settings import WorkerSettings
-from sparkinesis.worker.lifecycle.streams import Streams
+from sparkinesis.worker.lifecycle.streams.open_stream import Streams
 from sparkinesis.worker.lifecycle.worker_state import WorkerState
+from sparkinesis.worker.reporting.failures import describe
 from sparkinesis.worker.reporting.log_context import LogPlace
 from sparkinesis.worker.status import Failure, ShardStatus, StreamStatus
 
@@ -188,7 +190,16 @@ class Worker:
 
         A stream that cannot be read is tried again, less and less often; the others are read.
         """
-        return self._streams.statuses()
+        now, problems = self._settings.clock(), {}
+        for key, consumer in sorted(self._state.running_consumers().items(), reverse=True):
+            if consumer.problem is not None:
+                problems[key.rpartition(":")[0]] = consumer.problem
+        return tuple(
+            replace(one, problem=describe(found[0]), failing_for=now - found[1])
+            if one.problem is None and (found := problems.get(one.identifier or "")) is not None
+            else one
+            for one in self._streams.statuses()
+        )
 
     def unread_shards(self) -> dict[str, float] | None:
         """Return the shards that no live worker reads, and for how many seconds, by lease key.

@@ -19,13 +19,15 @@ def test_a_shutdown_reaches_the_taking_of_leases_that_has_begun() -> None:
     state = WorkerState(settings)
     seen: list[bool] = []
 
-    def take(busy: Collection[str], is_leaving: Callable[[], bool], reads: object) -> bool:
+    def take(
+        busy: Collection[str], is_leaving: Callable[[], bool], reads: object, wants: object
+    ) -> bool:
         seen.append(is_leaving())
         state.request_shutdown()
         seen.append(is_leaving())
         return True
 
     coordinator: Any = SimpleNamespace(take=take, duplicate_worker_leases=())
-    streams: Any = SimpleNamespace()
+    streams: Any = SimpleNamespace(wants=lambda _: True)
     AssignmentLoop(state, settings, coordinator, streams).run()
     assert seen == [False, True]

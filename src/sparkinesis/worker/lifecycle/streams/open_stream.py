@@ -55,8 +55,17 @@ class Streams(Protocol):
     def get(self, stream: StreamIdentifier | None) -> OpenStream | None:
         """Return the stream of a lease; None if the worker does not read it, or not yet."""
 
+    def wants(self, stream: StreamIdentifier | None) -> bool:
+        """Return True if a lease is of a stream of the application, which may not be open now."""
+
+    def doubt(self, stream: StreamIdentifier) -> None:
+        """Note that a reader has met an error that says that the stream no longer exists."""
+
     def all(self) -> Sequence[OpenStream]:
         """Return the streams that the worker reads now."""
+
+    def finished(self) -> Sequence[OpenStream]:
+        """Return the streams to finish when the worker ends: those, and those that have left."""
 
     def statuses(self) -> tuple[StreamStatus, ...]:
         """Return the state of each stream of an application of several."""
@@ -89,8 +98,17 @@ class OnlyStream:
     def get(self, stream: StreamIdentifier | None) -> OpenStream | None:
         return self._stream if stream is None else None
 
+    def wants(self, stream: StreamIdentifier | None) -> bool:
+        return stream is None
+
+    def doubt(self, stream: StreamIdentifier) -> None:
+        del stream
+
     def all(self) -> Sequence[OpenStream]:
         return (self._stream,)
+
+    def finished(self) -> Sequence[OpenStream]:
+        return self.all()
 
     def statuses(self) -> tuple[StreamStatus, ...]:
         return ()

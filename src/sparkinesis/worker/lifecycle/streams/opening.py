@@ -12,12 +12,12 @@ from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient, StreamSummary
 from sparkinesis.stream.calls.retry import Retry
-from sparkinesis.stream.calls.stream_identity import StreamIdentity
+from sparkinesis.stream.calls.stream_identity import SameStreams, StreamIdentity
 from sparkinesis.stream.fan_out.account_pace import AccountPace, at_once
 from sparkinesis.stream.identifier import StreamIdentifier
 from sparkinesis.stream.reading.service_clock import AnchoredClock, ServiceClock, shared_summary
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings, WorkerSettings
-from sparkinesis.worker.lifecycle.streams import OpenStream
+from sparkinesis.worker.lifecycle.streams.open_stream import OpenStream
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.retrieval.ahead import RetrievalMode
 from sparkinesis.worker.retrieval.closed_shards import ClosedShards
@@ -26,6 +26,8 @@ from sparkinesis.worker.retrieval.polling import Polling
 from sparkinesis.worker.stream_config import StreamPlan
 
 _log = logging.getLogger(__name__)
+
+_BRIEF = Retry(give_up_after=20.0)
 
 
 class StreamOpener:
@@ -49,18 +51,27 @@ class StreamOpener:
 
     def client(self, address: StreamAddress) -> StreamClient:
         """Return a client for a stream. Nothing is called."""
+        return self._client(address, Retry())
+
+    def brief_client(self, address: StreamAddress) -> StreamClient:
+        """Return a client that gives up soon, for questions that other streams wait behind."""
+        return self._client(address, _BRIEF)
+
+    def _client(self, address: StreamAddress, retry: Retry) -> StreamClient:
         timing = self._settings.timing
-        return StreamClient(address, timing.of(Retry(), self._settings.rng), timing.wall_clock_ms)
+        return StreamClient(address, timing.of(retry, self._settings.rng), timing.wall_clock_ms)
 
     def open(
         self,
         plan: StreamPlan,
         client: StreamClient,
         known: StreamSummary | StreamIdentity,
+        same: SameStreams | None = None,
     ) -> OpenStream:
         """Make what reads a stream.
 
         known: the summary of the application's only stream, or the identity of one of several.
+        same: tells whether one of several is still the same.
 
         Calls the service if ``hash_range_filter`` is on and the summary is not known.
         """
@@ -109,6 +120,7 @@ class StreamOpener:
             started_ms=known.service_time_ms,
             service_time_ms=service_time_ms,
             describe=describe,
+            same_streams=same,
         )
         syncer = ShardSyncer(
             client,

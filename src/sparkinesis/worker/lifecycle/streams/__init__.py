@@ -1,0 +1,1 @@
+"""The streams that a worker reads: found, opened, left and, if several, kept apart."""

@@ -1,0 +1,103 @@
+"""The leases and consumers of streams that have left an application of several."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable
+
+from sparkinesis.errors import OptionError
+from sparkinesis.lease.coordinator import Snapshot
+from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.rules.former_streams import (
+    deletable_streams,
+    left_streams,
+    observe_former,
+    unread_former_streams,
+)
+from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.stream.identifier import StreamIdentifier
+from sparkinesis.worker.stream_config import FormerStreams
+
+_log = logging.getLogger(__name__)
+
+
+class FormerLeases:
+    """Deletes the leases of streams that have left, when it is time. For one thread.
+
+    grace: seconds; see `left_streams`.
+    """
+
+    def __init__(
+        self,
+        table: LeaseTable,
+        former: FormerStreams,
+        *,
+        grace: float,
+        clock: Callable[[], float],
+    ) -> None:
+        self._table = table
+        self._former = former
+        self._grace = grace
+        self._clock = clock
+        self._since: dict[StreamIdentifier, float] = {}
+        """The time since which a stream of the table is former, and nobody reads it."""
+
+    def observe(self, seen: Snapshot, is_wanted: Callable[[StreamIdentifier], bool]) -> None:
+        """Note the streams that nobody reads, by a scan of the table."""
+        former = unread_former_streams(seen.leases, is_wanted, seen.expired)
+        self._since = observe_former(self._since, former, self._clock())
+
+    def left(self, is_wanted: Callable[[StreamIdentifier], bool]) -> frozenset[StreamIdentifier]:
+        """Return the streams with leases that no worker of the application wants any more."""
+        self._since = {key: at for key, at in self._since.items() if not is_wanted(key)}
+        return left_streams(self._since, self._clock(), self._grace)
+
+    def delete(
+        self,
+        seen: Snapshot,
+        is_wanted: Callable[[StreamIdentifier], bool],
+        is_ending: Callable[[], bool],
+    ) -> None:
+        """Delete the leases that are due. For the elected worker.
+
+        Raises the errors of the user's function and of the table.
+        """
+        after = self._former.delete_after
+        if after is None or not self.left(is_wanted):
+            return
+        only = None if self._former.only is None else _names(self._former.only())
+        for stream in deletable_streams(
+            self._since, self._clock(), grace=self._grace, delete_after=after, only=only
+        ):
+            self._delete(stream, [one for one in seen.leases if one.stream == stream], is_ending)
+
+    def _delete(
+        self, stream: StreamIdentifier, leases: Iterable[Lease], is_ending: Callable[[], bool]
+    ) -> None:
+        deleted = 0
+        # Newer shards first: what remains after a crash are ancestors, which lead to the others.
+        for lease in sorted(leases, key=lambda one: one.shard_id, reverse=True):
+            if is_ending():
+                return
+            if not self._table.delete(lease):
+                _log.info("Another worker has begun to read %s: its leases stay", stream)
+                return
+            deleted += 1
+        _log.info(
+            "Deleted %d leases of %s, which left the application, and which no worker has read for "
+            "%.0f s",
+            deleted,
+            stream,
+            self._clock() - self._since.pop(stream),
+        )
+
+
+def _names(answer: object) -> Collection[str]:
+    """Return the names that the user's function gave. Raises `OptionError`."""
+    names = None if isinstance(answer, str) or not isinstance(answer, Iterable) else list(answer)
+    if names is None or not all(isinstance(name, str) for name in names):
+        raise OptionError(
+            f"The function only of FormerStreams returned {answer!r}; it must return streams, as "
+            "names or as <account>:<stream>:<creation epoch>. No lease was deleted."
+        )
+    return frozenset(names)

@@ -1,0 +1,511 @@
+"""The streams of an application of several, as they come, fail, return and go.
+
+`tracked` decides what to do about a stream; this module does it.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import cast
+
+from sparkinesis.errors import (
+    LeaseTableNotFoundError,
+    LeaseTableUnavailableError,
+    OptionError,
+    SparkinesisError,
+    StreamNotFoundError,
+)
+from sparkinesis.lease.coordinator import Snapshot
+from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.rules.leader import leads
+from sparkinesis.lease.rules.table_mode import require_several_streams
+from sparkinesis.lease.table.rows import TableScan
+from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.backoff import exponential_backoff
+from sparkinesis.stream.calls.stream_identity import (
+    Found,
+    SameStreams,
+    StreamIdentity,
+    by_place,
+    identify_some,
+    place_of,
+)
+from sparkinesis.stream.identifier import StreamIdentifier
+from sparkinesis.worker.lifecycle.settings import WorkerSettings
+from sparkinesis.worker.lifecycle.streams.background import Background
+from sparkinesis.worker.lifecycle.streams.former_leases import FormerLeases
+from sparkinesis.worker.lifecycle.streams.open_stream import OpenStream
+from sparkinesis.worker.lifecycle.streams.opening import StreamOpener
+from sparkinesis.worker.lifecycle.streams.said_once import SaidOnce
+from sparkinesis.worker.lifecycle.streams.tracked import (
+    Tracked,
+    clash,
+    has_earlier_epoch,
+    names,
+    newest_epochs,
+    recheck_interval,
+    track,
+)
+from sparkinesis.worker.reporting.failures import describe
+from sparkinesis.worker.reporting.log_context import LogPlace
+from sparkinesis.worker.status import StreamStatus
+from sparkinesis.worker.stream_config import FormerStreams, StreamPlan
+
+_log = logging.getLogger(__name__)
+
+ASK_EVERY = 60.0
+"""Seconds between two questions for the streams to read, and between two looks at a stream's
+creation time (KCL: ``NEW_STREAM_CHECK_INTERVAL_MILLIS``)."""
+_EACH_ALONE = 0.5
+"""Seconds for each stream that a look at creation times has to describe by a call of its own: of
+the 20 calls a second that an account may make, a worker makes two."""
+_RETRY = (5.0, 300.0)
+"""Seconds until a stream that cannot be read is tried again: at first, and at most."""
+_AT_ONCE = 8
+"""Streams that are opened at the same time, and places that are asked at the same time."""
+_SOON = 1.0
+"""Seconds between two looks."""
+_UNDER_WAY = 0.2
+"""Seconds between two looks while a call is under way."""
+_LONG = 30.0
+"""Seconds after which the user's function is said to block."""
+_ENOUGH = 10.0
+"""Seconds that a start waits for the other streams once some can be read."""
+_MOST_NAMED = 5
+
+
+class SeveralStreams:
+    """Opens the streams of an application of several. See `Streams` for the threads.
+
+    ask: returns the streams to read; it is the user's code, and may raise or block. may_change:
+    False if its answer is always the same. snapshot: returns the last scan of the lease table.
+
+    Calls that may take long run in the background, so that one stream does not wait for another.
+    """
+
+    may_change = True
+
+    def __init__(
+        self,
+        ask: Callable[[], Sequence[StreamPlan]],
+        *,
+        opener: StreamOpener,
+        table: LeaseTable,
+        snapshot: Callable[[], Snapshot],
+        settings: WorkerSettings,
+        former: FormerStreams,
+        may_change: bool = True,
+    ) -> None:
+        self._ask = ask
+        self._opener = opener
+        self._table = table
+        self._snapshot = snapshot
+        self._settings = settings
+        self._clock = clock = settings.clock
+        place = LogPlace(settings.application, settings.worker_id)
+        self._questions = Background[Sequence[StreamPlan]]("ask-for-streams", 1, place)
+        self._identities = Background[Found]("identify-streams", _AT_ONCE, place)
+        self._openings = Background[OpenStream]("open-stream", _AT_ONCE, place)
+        self._farewells = Background[None]("leave-stream", 1, place)
+        self._ask_every = ASK_EVERY if may_change else math.inf
+        self._ask_at = -math.inf
+        self._asked_at: float | None = None
+        """The time of the question that is not answered yet."""
+        self._ask_problem = SaidOnce(
+            settings.failures,
+            "Asking for the streams to read fails",
+            "they stay as they are, and it will be retried",
+        )
+        self._table_problem = SaidOnce(
+            settings.failures, "The lease table keeps streams from being opened", "will be retried"
+        )
+        self._former_problem = SaidOnce(
+            settings.failures, "Deleting the leases of former streams fails", "will be retried"
+        )
+        self._same = SameStreams(opener.brief_client, clock)
+        self._tracked: dict[StreamAddress, Tracked] = {}
+        """Replaced, not changed, because other threads read it; so are the three below."""
+        self._open: dict[StreamIdentifier, OpenStream] = {}
+        self._wanted: frozenset[StreamIdentifier] = frozenset()
+        self._unknown: frozenset[str] = frozenset()
+        """The names of streams that exist, as far as is known, but were not identified yet."""
+        self._lock = threading.Lock()
+        self._doubted: set[StreamIdentifier] = set()
+        """Open streams that may have been deleted or made anew; guarded by the lock."""
+        self._left: dict[StreamIdentifier, OpenStream] = {}
+        """Streams that this worker read, and whose consumers may have to be deregistered."""
+        self._former = FormerLeases(
+            table, former, grace=2 * settings.options.failover_time, clock=clock
+        )
+        self._looked_at: float | None = None
+        self._newest: dict[str, int] = {}
+        self._led: frozenset[StreamIdentifier] = frozenset()
+        """By the last scan: each name's newest epoch, and the streams that this worker leads."""
+
+    # --- for the thread that starts the worker
+
+    def find(self, wait: Callable[[float], bool]) -> None:
+        """Find the streams, before anything is written.
+
+        Raises the errors of the user's function and, if no stream can be found at all, the first
+        stream's error: `StreamNotFoundError`, `AccessDeniedError`, `OptionError` or `ServiceError`.
+        """
+        self._start_asking()
+        while not (answers := self._questions.collect(_UNDER_WAY)):
+            self._say_if_it_blocks()
+        self._answered(answers[0][1], first=True)
+        self._start_identifying(wait)
+        began = self._clock()
+        while not self._identities.is_idle:
+            self._collect_identities(_UNDER_WAY)
+            if self._wanted and self._clock() - began > _ENOUGH:
+                return
+        self._raise_if_none(self._wanted)
+
+    def begin(self, wait: Callable[[float], bool]) -> None:
+        """Open the streams; see `Streams`. Raises an error only if no stream can be opened."""
+        scan = self._table.scan(consistent=True)
+        require_several_streams(scan, str(self._table))
+        self._start_opening(scan, wait)
+        began = self._clock()
+        while not self._openings.is_idle and not wait(0):
+            self._collect_openings(_UNDER_WAY)
+            if self._open and self._clock() - began > _ENOUGH:
+                return
+        if not wait(0):
+            self._raise_if_none(self._open)
+
+    def _raise_if_none(self, found: object) -> None:
+        if not found and (errors := [one.error for one in self._tracked.values() if one.error]):
+            raise errors[0]
+
+    # --- for the thread of the `StreamLoop`
+
+    def look(self, wait: Callable[[float], bool]) -> float:
+        seen = self._snapshot()
+        self._study(seen)
+        if self._clock() >= self._ask_at:
+            self._start_asking()
+        for _, answer in self._questions.collect():
+            self._answered(answer)
+        self._say_if_it_blocks()
+        self._collect_identities()
+        self._start_identifying(wait)
+        self._collect_openings()
+        self._open_more(wait)
+        self._leave(seen, wait)
+        is_under_way = not (self._identities.is_idle and self._openings.is_idle)
+        return min(_UNDER_WAY, _SOON) if is_under_way else _SOON
+
+    def _study(self, seen: Snapshot) -> None:
+        """Note what a new scan of the table tells of the streams."""
+        if seen.at == self._looked_at:
+            return
+        self._looked_at = seen.at
+        self._newest = newest_epochs(seen.leases)
+        leases: dict[StreamIdentifier | None, list[Lease]] = defaultdict(list)
+        for lease in seen.leases:
+            leases[lease.stream].append(lease)
+        me = self._settings.worker_id
+        self._led = frozenset(
+            stream for stream in self._wanted if leads(me, leases[stream], seen.expired)
+        )
+        self._former.observe(seen, self.wants)
+
+    # --- for any thread
+
+    def get(self, stream: StreamIdentifier | None) -> OpenStream | None:
+        if stream is None or stream in self._doubted:
+            return None
+        return self._open.get(stream)
+
+    def wants(self, stream: StreamIdentifier | None) -> bool:
+        return stream is not None and (stream in self._wanted or stream.name in self._unknown)
+
+    def all(self) -> Sequence[OpenStream]:
+        return tuple(self._open.values())
+
+    def finished(self) -> Sequence[OpenStream]:
+        return (*self._open.values(), *self._left.values())
+
+    def doubt(self, stream: StreamIdentifier) -> None:
+        """Note that a reader has met an error that says that the stream no longer exists."""
+        with self._lock:
+            if stream in self._open:
+                self._doubted.add(stream)
+
+    def statuses(self) -> tuple[StreamStatus, ...]:
+        now = self._clock()
+        return tuple(one.status(now) for one in self._tracked.values())
+
+    def __str__(self) -> str:
+        return names(list(self._tracked.values()), _MOST_NAMED)
+
+    # --- the application's streams
+
+    def _start_asking(self) -> None:
+        now = self._clock()
+        self._ask_at = now + self._ask_every
+        if self._asked_at is None:
+            self._asked_at = now
+            self._questions.start("streams", self._ask)
+
+    def _say_if_it_blocks(self) -> None:
+        if self._asked_at is not None and self._clock() - self._asked_at >= _LONG:
+            self._ask_problem.note(
+                OptionError(
+                    f"the function given as streams has not returned for {_LONG:.0f} s. Give the "
+                    "calls in it a timeout"
+                )
+            )
+
+    def _answered(self, answer: Sequence[StreamPlan] | Exception, *, first: bool = False) -> None:
+        """Take over the user's answer. If it is none, the streams stay as they are."""
+        self._asked_at = None
+        if not isinstance(answer, Exception) and not answer:
+            if first:
+                _log.warning("The application has no streams to read yet; it goes on asking")
+            elif self._tracked:
+                # More often a fault of the function than a wish: all leases would be released.
+                answer = OptionError(
+                    "the function given as streams returned no stream at all. To stop reading, "
+                    "shut the workers down"
+                )
+        if isinstance(answer, Exception):
+            if first:
+                raise answer
+            self._ask_problem.note(answer)
+            return
+        self._ask_problem.end()
+        before = self._tracked
+        self._tracked = track(before, answer, self._clock())
+        for address in before.keys() - self._tracked.keys():
+            _log.info("%s is no longer among the streams of the application", address)
+        self._publish()
+
+    def _publish(self) -> None:
+        """Make the open streams known to the other threads, by their identifiers."""
+        tracked = self._tracked.values()
+        before = self._open
+        self._wanted = frozenset(one.identifier for one in tracked if one.identifier is not None)
+        self._unknown = frozenset(
+            one.plan.address.name for one in tracked if not one.identifier and not one.is_missing
+        )
+        self._open = {
+            one.stream.id: one.stream
+            for one in tracked
+            if one.stream is not None and one.stream.id is not None
+        }
+        self._left = {
+            key: stream for key, stream in {**self._left, **before}.items() if key not in self._open
+        }
+        with self._lock:
+            self._doubted &= self._open.keys()
+        self._same.watch(one.plan.address for one in tracked if one.stream is not None)
+
+    # --- which streams they are
+
+    def _start_identifying(self, wait: Callable[[float], bool]) -> None:
+        now = self._clock()
+        interval = recheck_interval(self._tracked.values(), ASK_EVERY, _EACH_ALONE)
+        due = [
+            address
+            for address, one in self._tracked.items()
+            if not self._identities.is_busy(place_of(address))
+            and one.is_to_be_asked(
+                now,
+                leads=one.identifier in self._led,
+                is_doubted=one.identifier in self._doubted,
+                newest_epoch=self._newest.get(address.name, 0),
+                interval=interval,
+            )
+        ]
+        for group in by_place(due):
+            call = partial(identify_some, group, self._opener.brief_client, self._clock, wait)
+            self._identities.start(place_of(group[0]), call)
+
+    def _collect_identities(self, timeout: float = 0.0) -> None:
+        results = self._identities.collect(timeout)
+        if not results:
+            return
+        known = {one.identifier: one for one in self._tracked.values() if one.identifier}
+        tracked = dict(self._tracked)
+        for _, found in results:
+            if isinstance(found, Exception):
+                raise found  # a fault of ours: the calls' own errors are in the answer
+            for address, result in found.items():
+                if address in tracked:
+                    one = tracked[address].asked(self._clock(), self._newest.get(address.name, 0))
+                    tracked[address] = one = self._identified(one, result, known)
+                    if one.identifier is not None:
+                        known[one.identifier] = one
+        self._tracked = tracked
+        self._publish()
+
+    def _identified(
+        self,
+        one: Tracked,
+        result: StreamIdentity | SparkinesisError,
+        known: dict[StreamIdentifier, Tracked],
+    ) -> Tracked:
+        """Return the stream after the service's answer to which it is."""
+        address = one.plan.address
+        if isinstance(result, StreamIdentity):
+            other = known.get(result.identifier)
+            if other is not None and other.plan.address != address:
+                return self._failed(one, clash(one, other, result.identifier)).closed()
+            if one.identifier not in {None, result.identifier}:
+                _log.warning(
+                    "%s was deleted and made anew: it is read as %s from now on. What was not read "
+                    "of %s is gone with that stream.",
+                    address,
+                    result.identifier,
+                    one.identifier,
+                )
+            elif one.stream is not None and one.problem is not None:
+                _log.info("%s can be read now", address)
+            with self._lock:
+                self._doubted.discard(result.identifier)
+            return one.identified(result)
+        is_gone = isinstance(result, StreamNotFoundError)
+        if one.stream is not None and not is_gone and one.identifier not in self._doubted:
+            return one  # the answer says nothing of the stream, which can still be read
+        one = self._failed(one, result, longest=ASK_EVERY if is_gone else _RETRY[1])
+        return one.closed() if is_gone or one.stream is None else one
+
+    # --- opening
+
+    def _open_more(self, wait: Callable[[float], bool]) -> None:
+        now = self._clock()
+        if not any(one.is_to_be_opened(now) for one in self._tracked.values()):
+            return
+        if all(
+            self._openings.is_busy(address)
+            for address, one in self._tracked.items()
+            if one.is_to_be_opened(now)
+        ):
+            return
+        try:
+            scan = self._table.scan(consistent=True)
+        except (LeaseTableNotFoundError, LeaseTableUnavailableError) as error:
+            self._table_problem.note(error)
+        else:
+            self._table_problem.end()
+            self._start_opening(scan, wait)
+
+    def _start_opening(self, scan: TableScan, wait: Callable[[float], bool]) -> None:
+        """Open the streams that are not open yet. ``scan``: of the whole table."""
+        now = self._clock()
+        todo = [one for one in self._tracked.values() if one.is_to_be_opened(now)]
+        rows = _by_stream(scan) if todo else {}
+        for one in todo:
+            assert one.identifier is not None
+            own = rows.get(one.identifier) or scan.of(one.identifier)
+            earlier = has_earlier_epoch(one.identifier, rows)
+            opening = partial(self._open_one, one, own, scan, wait, has_earlier=earlier)
+            self._openings.start(one.plan.address, opening)
+
+    def _open_one(
+        self,
+        one: Tracked,
+        own: TableScan,
+        scan: TableScan,
+        wait: Callable[[float], bool],
+        *,
+        has_earlier: bool,
+    ) -> OpenStream:
+        if wait(0):
+            raise _ShutDownError
+        assert one.identity is not None
+        plan = one.plan.at(one.initial(has_earlier=has_earlier))
+        stream = self._opener.open(
+            plan, self._opener.client(plan.address), one.identity, self._same
+        )
+        stream.syncer.sync(own, scan)
+        stream.retrieval.prepare(wait)
+        return stream
+
+    def _collect_openings(self, timeout: float = 0.0) -> None:
+        results = self._openings.collect(timeout)
+        if not results:
+            return
+        tracked = dict(self._tracked)
+        for key, result in results:
+            address = cast(StreamAddress, key)
+            one = tracked.get(address)
+            if isinstance(result, OpenStream):
+                assert result.id is not None
+                if one is None or one.identifier != result.id:
+                    self._left[result.id] = result  # it has left meanwhile
+                    continue
+                if one.problem is not None:
+                    _log.info("%s can be read now", address)
+                tracked[address] = one.opened(result)
+            elif isinstance(result, LeaseTableNotFoundError | LeaseTableUnavailableError):
+                self._table_problem.note(result)
+                if one is not None:
+                    tracked[address] = one.failed(result, self._clock(), self._pause(1, _RETRY[0]))
+            elif one is not None and not isinstance(result, _ShutDownError):
+                tracked[address] = self._failed(one, result)
+        self._tracked = tracked
+        self._publish()
+
+    def _failed(self, one: Tracked, error: BaseException, *, longest: float = math.inf) -> Tracked:
+        """Return a stream that cannot be read now; log a problem that is new."""
+        text, before = describe(error), one.problem
+        if before is None or before.text != text:
+            self._settings.failures.note(None, f"{one.plan.address} cannot be read now", error)
+            _log.warning(
+                "%s cannot be read now, and is tried again; other streams are not affected: %s",
+                one.plan.address,
+                text,
+            )
+        tries = 1 if before is None else before.tries + 1
+        return one.failed(error, self._clock(), self._pause(tries, min(longest, _RETRY[1])))
+
+    def _pause(self, tries: int, longest: float) -> float:
+        pause = exponential_backoff(_RETRY[0], longest, tries)
+        return self._settings.uniform(pause / 2, pause)
+
+    # --- streams that have left
+
+    def _leave(self, seen: Snapshot, wait: Callable[[float], bool]) -> None:
+        """Delete the leases of streams that have left, and deregister their consumers, in time."""
+        left = self._former.left(self.wants)
+        for stream in self._left.keys() & left:
+            finish = self._left[stream].retrieval.finish
+            self._left = {key: one for key, one in self._left.items() if key != stream}
+            self._farewells.start(stream, partial(finish, lambda: True))
+        self._farewells.collect()
+        if not left or not leads(self._settings.worker_id, seen.leases, seen.expired):
+            return
+        try:
+            self._former.delete(seen, self.wants, lambda: wait(0))
+        except Exception as error:  # noqa: BLE001 - of the user's function, or of the table
+            self._former_problem.note(error)
+        else:
+            self._former_problem.end()
+
+
+class _ShutDownError(Exception):
+    """A shutdown was requested before a stream could be opened."""
+
+
+def _by_stream(scan: TableScan) -> dict[StreamIdentifier, TableScan]:
+    """Return the rows of each stream in a scan of the whole table."""
+    streams = {lease.stream for lease in scan.leases if lease.stream is not None}
+    if scan.broken:
+        return {stream: scan.of(stream) for stream in streams}
+    leases: dict[StreamIdentifier, list[Lease]] = {stream: [] for stream in streams}
+    for lease in scan.leases:
+        if lease.stream is not None:
+            leases[lease.stream].append(lease)
+    return {
+        stream: TableScan(tuple(found), (), scan.has_entities) for stream, found in leases.items()
+    }

@@ -1,0 +1,212 @@
+"""What a worker knows of one of several streams, and what it does about the stream next. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sparkinesis.errors import OptionError, StreamNotFoundError
+from sparkinesis.lease.lease import Lease
+from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.calls.stream_identity import StreamIdentity
+from sparkinesis.stream.identifier import StreamIdentifier
+from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, InitialPosition
+from sparkinesis.worker.lifecycle.streams.open_stream import OpenStream
+from sparkinesis.worker.reporting.failures import describe
+from sparkinesis.worker.status import StreamStatus
+from sparkinesis.worker.stream_config import StreamPlan
+
+_A_SECOND = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """The reason why a stream cannot be read now."""
+
+    error: BaseException
+    text: str
+    since: float
+    tries: int
+    """The number of tries in vain."""
+    retry_at: float
+    is_missing: bool
+    """True if the stream does not exist; what becomes of its leases is the user's choice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tracked:
+    """A stream of the application, and how far this worker got with it."""
+
+    plan: StreamPlan
+    told_at: float
+    """The time at which the application named the stream to this worker."""
+    identity: StreamIdentity | None = None
+    stream: OpenStream | None = None
+    problem: Problem | None = None
+    asked_at: float = -math.inf
+    """The time at which the service was last asked for the identity."""
+    newest_epoch: int = 0
+    """The creation time (epoch seconds) of the newest stream of the name that was asked about."""
+    is_late: bool = False
+    """True if the stream could not be opened at once, or was made anew."""
+
+    @property
+    def identifier(self) -> StreamIdentifier | None:
+        return None if self.identity is None else self.identity.identifier
+
+    @property
+    def error(self) -> BaseException | None:
+        return None if self.problem is None else self.problem.error
+
+    @property
+    def is_missing(self) -> bool:
+        return self.problem is not None and self.problem.is_missing
+
+    @property
+    def retry_at(self) -> float:
+        return -math.inf if self.problem is None else self.problem.retry_at
+
+    # --- what happens to it
+
+    def asked(self, now: float, newest_epoch: int) -> Tracked:
+        return replace(self, asked_at=now, newest_epoch=max(newest_epoch, self.newest_epoch))
+
+    def identified(self, identity: StreamIdentity) -> Tracked:
+        """The service told which stream it is. A stream that was made anew is to be opened."""
+        if identity.identifier == self.identifier:
+            return replace(self, problem=None if self.stream is not None else self.problem)
+        return replace(
+            self,
+            identity=identity,
+            stream=None,
+            newest_epoch=max(self.newest_epoch, identity.identifier.creation_epoch),
+            problem=None if self.problem is None else replace(self.problem, retry_at=-math.inf),
+            is_late=self.is_late or self.identity is not None,
+        )
+
+    def opened(self, stream: OpenStream) -> Tracked:
+        return replace(self, stream=stream, problem=None)
+
+    def failed(self, error: BaseException, now: float, pause: float) -> Tracked:
+        """It cannot be opened, or does not exist; it is tried again after ``pause`` seconds."""
+        before = self.problem
+        is_missing = isinstance(error, StreamNotFoundError)
+        return replace(
+            self,
+            problem=Problem(
+                error,
+                describe(error),
+                now if before is None else before.since,
+                1 if before is None else before.tries + 1,
+                now + pause,
+                is_missing,
+            ),
+            is_late=True,
+        )
+
+    def closed(self) -> Tracked:
+        """The stream is not read any more, and may be another one when it is found again."""
+        return replace(self, identity=None, stream=None)
+
+    # --- what to do next
+
+    def is_to_be_asked(
+        self, now: float, *, leads: bool, is_doubted: bool, newest_epoch: int, interval: float
+    ) -> bool:
+        """Return True if the service is to be asked which stream it is now.
+
+        leads: this worker is the one that looks every ``interval`` seconds if the stream was made
+        anew. is_doubted: a reader of the stream met an error that says so. newest_epoch: the
+        creation time of the newest stream of this name that has leases.
+        """
+        if newest_epoch > self.newest_epoch and not math.isinf(self.asked_at):
+            return True  # another worker has noticed
+        if self.identity is None or is_doubted:
+            return now >= self.retry_at
+        return leads and now - self.asked_at >= interval
+
+    def is_to_be_opened(self, now: float) -> bool:
+        return self.identity is not None and self.stream is None and now >= self.retry_at
+
+    def initial(self, *, has_earlier: bool) -> InitialPosition:
+        """Return the position at which the stream's first leases begin.
+
+        LATEST means the moment at which the application named the stream: what was put since then
+        is read although the stream could not be read at once, or was made later. has_earlier: there
+        are leases of an earlier stream of the name, so the application was reading the name before.
+        """
+        assert self.identity is not None
+        initial = self.plan.initial
+        if initial is not LATEST or not (self.is_late or has_earlier):
+            return initial
+        waited_ms = round((self.identity.at - self.told_at) * 1000)
+        told_ms = self.identity.service_time_ms - waited_ms
+        made_ms = self.identity.identifier.creation_epoch * 1000
+        if has_earlier or told_ms < made_ms + _A_SECOND:
+            return TRIM_HORIZON
+        return AtTimestamp(told_ms)
+
+    def status(self, now: float) -> StreamStatus:
+        problem = self.problem
+        return StreamStatus(
+            self.plan.name,
+            None if self.identifier is None else str(self.identifier),
+            None if problem is None else problem.text,
+            None if problem is None else now - problem.since,
+        )
+
+
+def track(
+    before: Mapping[StreamAddress, Tracked], plans: Iterable[StreamPlan], now: float
+) -> dict[StreamAddress, Tracked]:
+    """Return the streams of a new answer; those that the application had keep their state."""
+    return {plan.address: before.get(plan.address) or Tracked(plan, now) for plan in plans}
+
+
+def recheck_interval(tracked: Iterable[Tracked], least: float, each: float) -> float:
+    """Return the seconds between two questions for a stream's creation time.
+
+    ``each``: the seconds that a question of its own takes, for streams that ListStreams does not
+    tell.
+    """
+    alone = sum(one.identity is not None and not one.identity.was_listed for one in tracked)
+    return max(least, alone * each)
+
+
+def newest_epochs(leases: Iterable[Lease]) -> dict[str, int]:
+    """Return the creation time (epoch seconds) of the newest stream of each name with leases."""
+    newest: dict[str, int] = {}
+    for lease in leases:
+        if lease.stream is not None:
+            name = lease.stream.name
+            newest[name] = max(newest.get(name, 0), lease.stream.creation_epoch)
+    return newest
+
+
+def has_earlier_epoch(stream: StreamIdentifier, others: Iterable[StreamIdentifier]) -> bool:
+    """Return True if an earlier stream of the same name is among others."""
+    return any(
+        (one.account, one.name) == (stream.account, stream.name)
+        and one.creation_epoch < stream.creation_epoch
+        for one in others
+    )
+
+
+def clash(one: Tracked, other: Tracked, stream: StreamIdentifier) -> OptionError:
+    """Return the error of a stream whose identifier another stream of the application has."""
+    if one.plan.address.region == other.plan.address.region:
+        why = "It is one stream, given twice: leave one out."
+    else:
+        why = (
+            "Their leases would have the same keys, which do not name the region (as in the KCL): "
+            "read one of them with an application of its own."
+        )
+    return OptionError(f"{one.plan.address} and {other.plan.address} are both {stream}. {why}")
+
+
+def names(tracked: Sequence[Tracked], most: int) -> str:
+    """Return the streams' names for log lines, at most ``most`` of them."""
+    told = ", ".join(one.plan.name for one in tracked[:most])
+    more = f" and {len(tracked) - most} more" if len(tracked) > most else ""
+    return f"{len(tracked)} streams ({told}{more})"

@@ -1,0 +1,523 @@
+"""S1: streams that fail, leave or are made anew disturb no other stream, and lose no record."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+from sparkinesis import Application, FanOutOptions, FormerStreams, ProcessorShard, StreamConfig
+from sparkinesis.errors import OptionError
+from sparkinesis.lease.rules.leader import leader
+from sparkinesis.local import LocalServer
+from sparkinesis.local.faults import Call, Fault
+from sparkinesis.stream.identifier import StreamIdentifier
+from sparkinesis.worker.lifecycle.streams import several_streams
+from sparkinesis.worker.lifecycle.worker import Worker
+from tests.integration.worker.conftest import AT_ONCE, FAILOVER_TIME
+from tests.journal import PATIENCE, Journal, Journaling
+from tests.streams import put
+from tests.unit.lease.rules.several import lease_of
+
+Make = Callable[..., Application]
+Start = Callable[[Application], Worker]
+SHARD = "shardId-000000000000"
+DENIED = Fault.error("AccessDeniedException", "User is not authorized")
+
+FAULTS: dict[tuple[str, str | None], Fault] = {}
+"""The fault of each operation on each stream or table."""
+
+
+def fault_of(call: Call) -> Fault | None:
+    return FAULTS.get((call.operation, call.stream))
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[LocalServer]:
+    with LocalServer(port=0, dynamodb=True, limits=AT_ONCE, faults=fault_of) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Looks at the streams and retries them often."""
+    monkeypatch.setattr(several_streams, "ASK_EVERY", 0.3)
+    monkeypatch.setattr(several_streams, "_RETRY", (0.2, 0.4))
+    monkeypatch.setattr(several_streams, "_SOON", 0.1)
+    yield
+    FAULTS.clear()
+
+
+@pytest.fixture
+def streams(kinesis: Any) -> list[str]:
+    names = [f"s-{kind}-{uuid.uuid4().hex[:6]}" for kind in ("app", "mobile", "web")]
+    for name in names:
+        kinesis.create_stream(StreamName=name, ShardCount=1)
+    return names
+
+
+def identifier(kinesis: Any, stream: str) -> str:
+    summary = kinesis.describe_stream_summary(StreamName=stream)["StreamDescriptionSummary"]
+    created = int(summary["StreamCreationTimestamp"].timestamp())
+    return f"{summary['StreamARN'].split(':')[4]}:{stream}:{created}"
+
+
+def make_anew(kinesis: Any, stream: str) -> tuple[str, str]:
+    """Delete and create a stream; return its identifiers."""
+    before = identifier(kinesis, stream)
+    kinesis.delete_stream(StreamName=stream)
+    while int(time.time()) <= int(before.rpartition(":")[2]):
+        time.sleep(0.05)  # the identifier counts whole seconds
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    return before, identifier(kinesis, stream)
+
+
+def rows(dynamodb: Any, table: str) -> dict[str, dict[str, Any]]:
+    return {item["leaseKey"]["S"]: item for item in dynamodb.scan(TableName=table)["Items"]}
+
+
+def eventually(condition: Callable[[], object]) -> None:
+    until = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+class ByIdentifier(Journaling):
+    """Writes down the stream's identifier in place of the shard, and checkpoints each batch."""
+
+    def __init__(self, journal: Journal) -> None:
+        super().__init__(journal, on_records=lambda _, checkpointer: checkpointer.checkpoint())
+
+    def initialize(self, shard: ProcessorShard) -> None:
+        super().initialize(replace(shard, id=str(shard.stream_id)))
+
+
+@pytest.fixture
+def several(application: Make, journal: Journal) -> Make:
+    def make(streams: object, **given: Any) -> Application:
+        return application(
+            stream=None, streams=streams, **{"processor": lambda: ByIdentifier(journal), **given}
+        )
+
+    return make
+
+
+def problem(worker: Worker, stream: str) -> str | None:
+    (one,) = (each for each in worker.streams() if each.stream == stream)
+    return one.problem
+
+
+def said(caplog: pytest.LogCaptureFixture, text: str) -> int:
+    return sum(text in record.getMessage() for record in caplog.records)
+
+
+# --- epochs
+
+
+def test_a_reader_notices_that_its_stream_was_made_anew_and_nothing_new_is_lost(
+    several: Make, start: Start, *, kinesis: Any, dynamodb: Any, streams: list[str],
+    journal: Journal, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Also at LATEST: the application was reading the name before."""
+    monkeypatch.setattr(several_streams, "ASK_EVERY", 3600.0)
+    app = several(streams[:2], initial_position="latest")
+    start(app)
+    journal.wait(lambda: len(journal.calls("initialize")) == 2)
+    put(kinesis, streams[0], [b"old"], key="k")
+    journal.wait_for_data(b"old")
+    before, after = make_anew(kinesis, streams[0])
+    put(kinesis, streams[0], [b"new"], key="k")
+    journal.wait_for_data(b"new")
+    assert journal.data(before) == [b"old"]
+    assert journal.data(after) == [b"new"]
+    lease = rows(dynamodb, app.name)[f"{before}:{SHARD}"]
+    assert "leaseOwner" not in lease, "the lease of the deleted stream is released"
+
+
+def test_a_reader_that_begins_too_late_reads_no_record_of_the_next_stream(
+    several: Make, start: Start, *, kinesis: Any, streams: list[str],
+    journal: Journal, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Between the worker's look at the stream and its first call for records."""
+    monkeypatch.setattr(several_streams, "ASK_EVERY", 3600.0)
+    epochs: list[str] = []
+
+    class Late(ByIdentifier):
+        def initialize(self, shard: ProcessorShard) -> None:
+            super().initialize(shard)
+            if not epochs:
+                epochs.extend(make_anew(kinesis, streams[0]))
+                put(kinesis, streams[0], [b"new"], key="k")
+
+    start(several(streams[:1], processor=lambda: Late(journal)))
+    journal.wait_for_data(b"new")
+    assert journal.data(epochs[0]) == []
+    assert journal.data(epochs[1]) == [b"new"]
+
+
+def test_records_put_before_a_missing_stream_is_found_are_read_from_latest_too(
+    several: Make, start: Start, *, kinesis: Any, streams: list[str], journal: Journal
+) -> None:
+    late = f"s-late-{uuid.uuid4().hex[:6]}"
+    worker = start(several([late, streams[0]], initial_position="latest"))
+    assert "StreamNotFoundError" in str(problem(worker, late))
+    kinesis.create_stream(StreamName=late, ShardCount=1)
+    put(kinesis, late, [b"first"], key="k")
+    journal.wait_for_data(b"first")
+
+
+def test_an_application_that_was_away_reads_a_stream_made_anew_from_its_first_record(
+    several: Make, start: Start, *, kinesis: Any, streams: list[str], journal: Journal
+) -> None:
+    app = several(streams[:2], initial_position="latest")
+    start(app).shutdown(10)
+    _, after = make_anew(kinesis, streams[0])
+    put(kinesis, streams[0], [b"meanwhile"], key="k")
+    start(app)
+    journal.wait_for_data(b"meanwhile")
+    assert journal.data(after) == [b"meanwhile"]
+
+
+def test_a_stream_that_was_deleted_stops_none_and_its_leases_go(
+    several: Make, start: Start, *, kinesis: Any, dynamodb: Any, streams: list[str],
+    journal: Journal, caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    app = several(streams[:2], former_streams=FormerStreams(delete_after=0))
+    worker = start(app)
+    journal.wait(lambda: len(journal.calls("initialize")) == 2)
+    gone = f"{identifier(kinesis, streams[0])}:{SHARD}"
+    kinesis.delete_stream(StreamName=streams[0])
+    eventually(lambda: gone not in rows(dynamodb, app.name))
+    assert "StreamNotFoundError" in str(problem(worker, streams[0]))
+    assert [one.stream for one in worker.status()] == [streams[1]]
+    assert said(caplog, f"'{streams[0]}' in us-east-1 at") >= 1
+    assert said(caplog, "cannot be read now, and is tried again") == 1
+    put(kinesis, streams[1], [b"other"], key="k")
+    journal.wait_for_data(b"other")
+
+
+# --- the user's function
+
+
+def test_a_function_that_fails_changes_nothing_and_is_said_once(
+    several: Make, start: Start, *, kinesis: Any, streams: list[str],
+    journal: Journal, caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    caplog.set_level(logging.INFO)
+    answers: list[Callable[[], Any]] = [lambda: streams[:1]]
+    asked = threading.Semaphore(0)
+
+    def tracker() -> Any:
+        asked.release()
+        return answers[-1]()
+
+    def ask_twice() -> None:
+        for _ in range(3):  # the first may have been under way
+            assert asked.acquire(timeout=PATIENCE)
+
+    worker = start(several(tracker))
+    ask_twice()
+    rubbish: list[tuple[Callable[[], Any], str]] = [
+        (lambda: 1 / 0, "ZeroDivisionError"),
+        (list, "returned no stream at all"),
+        (lambda: None, "returned None"),
+        (lambda: "web", "returned 'web'"),
+        (lambda: {"web": 1}, "returned {'web': 1}"),
+        (lambda: [7], "it takes names"),
+        (lambda: [streams[0], streams[0]], "twice"),
+    ]
+    for answer, text in rubbish:
+        answers.append(answer)
+        while asked.acquire(blocking=False):
+            pass
+        ask_twice()
+        eventually(partial(said, caplog, text))
+        ask_twice()
+        assert said(caplog, text) == 1
+        assert [one.stream for one in worker.streams()] == streams[:1]
+    answers.append(lambda: streams[:2])
+    eventually(lambda: len(worker.streams()) == 2)
+    assert said(caplog, "Asking for the streams to read fails no longer") == 1
+    assert any("no stream at all" in each.error for each in worker.failures())
+    put(kinesis, streams[0], [b"read"], key="k")
+    journal.wait_for_data(b"read")
+
+
+def test_a_function_that_never_returns_hangs_neither_the_worker_nor_its_end(
+    several: Make, start: Start, *, kinesis: Any, streams: list[str], journal: Journal,
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(several_streams, "_LONG", 0.3)
+    blocks, let_go = threading.Event(), threading.Event()
+
+    def tracker() -> list[str]:
+        if blocks.is_set():
+            let_go.wait()
+        return streams[:1]
+
+    worker = start(several(tracker))
+    try:
+        blocks.set()
+        eventually(lambda: said(caplog, "has not returned for"))
+        before, _ = make_anew(kinesis, streams[0])  # the other questions go on
+        put(kinesis, streams[0], [b"new"], key="k")
+        journal.wait_for_data(b"new")
+        assert journal.data(before) == []
+        assert said(caplog, "has not returned for") == 1
+        assert worker.shutdown(20)
+    finally:
+        let_go.set()
+
+
+def test_a_function_that_blocks_at_the_start_is_named_in_the_log(
+    several: Make, streams: list[str], caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(several_streams, "_LONG", 0.3)
+    let_go = threading.Event()
+    workers: list[Worker] = []
+
+    def tracker() -> list[str]:
+        let_go.wait()
+        return streams
+
+    thread = threading.Thread(target=lambda: workers.append(several(tracker).worker()))
+    thread.start()
+    eventually(lambda: said(caplog, "has not returned for"))
+    let_go.set()
+    thread.join(PATIENCE)
+    assert len(workers) == 1
+
+
+def test_an_application_may_begin_without_streams(
+    several: Make, start: Start, *, kinesis: Any, streams: list[str],
+    journal: Journal, caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    wanted: list[str] = []
+    start(several(lambda: list(wanted)))
+    assert said(caplog, "no streams to read yet") == 1
+    put(kinesis, streams[0], [b"first"], key="k")
+    wanted.append(streams[0])
+    journal.wait_for_data(b"first")
+
+
+# --- errors of the services
+
+
+def test_a_stream_whose_shards_may_not_be_listed_stops_none_and_is_said_once(
+    several: Make, start: Start, *, kinesis: Any, streams: list[str], journal: Journal,
+    caplog: pytest.LogCaptureFixture, server: LocalServer,
+) -> None:  # fmt: skip
+    caplog.set_level(logging.INFO)
+    FAULTS["ListShards", streams[0]] = DENIED
+    worker = start(several(streams[:2]))
+    put(kinesis, streams[1], [b"other"], key="k")
+    journal.wait_for_data(b"other")
+    eventually(lambda: "kinesis:ListShards" in str(problem(worker, streams[0])))
+    tries = server.kinesis.calls.count("ListShards", stream=streams[0])
+    eventually(lambda: server.kinesis.calls.count("ListShards", stream=streams[0]) > tries + 2)
+    assert said(caplog, "cannot be read now, and is tried again") == 1
+    FAULTS.clear()
+    put(kinesis, streams[0], [b"late"], key="k")
+    journal.wait_for_data(b"late")
+    assert problem(worker, streams[0]) is None
+    assert said(caplog, f"stream '{streams[0]}'") >= 2
+    assert said(caplog, "can be read now") == 1
+
+
+def test_a_stream_that_is_denied_later_is_named_in_the_status(
+    several: Make, start: Start, *, kinesis: Any, streams: list[str], journal: Journal
+) -> None:
+    worker = start(several(streams[:2]))
+    journal.wait(lambda: len(journal.calls("initialize")) == 2)
+    FAULTS["GetRecords", streams[0]] = DENIED
+    eventually(lambda: "kinesis:GetRecords" in str(problem(worker, streams[0])))
+    (one,) = (each for each in worker.streams() if each.stream == streams[0])
+    assert one.failing_for is not None
+    assert problem(worker, streams[1]) is None
+    FAULTS.clear()
+    put(kinesis, streams[0], [b"late"], key="k")
+    journal.wait_for_data(b"late")
+    eventually(lambda: problem(worker, streams[0]) is None)
+
+
+def test_a_stream_whose_calls_hang_holds_up_neither_the_start_nor_the_end(
+    several: Make, start: Start, *, kinesis: Any, streams: list[str],
+    journal: Journal, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(several_streams, "_ENOUGH", 0.5)
+    FAULTS["ListShards", streams[0]] = Fault.delay(60_000)
+    worker = start(several(streams[:2]))
+    put(kinesis, streams[1], [b"other"], key="k")
+    journal.wait_for_data(b"other")
+    assert [one.stream for one in worker.status()] == [streams[1]]
+    assert worker.shutdown(20), "which is long before the call returns"
+
+
+def test_a_lease_table_that_is_not_available_is_said_once_for_all_streams(
+    several: Make, start: Start, *, kinesis: Any, streams: list[str], journal: Journal,
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    caplog.set_level(logging.INFO)
+    wanted = streams[:1]
+    app = several(lambda: list(wanted))
+    worker = start(app)
+    journal.wait(lambda: len(journal.calls("initialize")) == 1)
+    FAULTS["Scan", app.name] = Fault.error("ProvisionedThroughputExceededException")
+    wanted += streams[1:]
+    eventually(lambda: said(caplog, "The lease table keeps streams from being opened"))
+    eventually(lambda: said(caplog, "Taking leases failed") > 1)
+    assert said(caplog, "The lease table keeps streams from being opened") == 1
+    assert said(caplog, "cannot be read now") == 0
+    FAULTS.clear()
+    put(kinesis, streams[2], [b"late"], key="k")
+    journal.wait_for_data(b"late")
+    assert said(caplog, "The lease table keeps streams from being opened no longer") == 1
+    assert worker.failure is None
+
+
+def test_streams_of_two_servers_are_read_by_one_application(
+    several: Make, start: Start, *, kinesis: Any, streams: list[str], journal: Journal
+) -> None:
+    with LocalServer(port=0) as other:
+        abroad, name = other.client("kinesis", "eu-west-1"), "s-abroad"
+        abroad.create_stream(StreamName=name, ShardCount=1)
+        config = StreamConfig(name, region="eu-west-1", endpoint=other.endpoint_url)
+        worker = start(several([streams[0], config]))
+        put(abroad, name, [b"abroad"], key="k")
+        put(kinesis, streams[0], [b"here"], key="k")
+        journal.wait_for_data(b"abroad", b"here")
+        worker.shutdown(10)
+
+
+def test_one_stream_by_name_and_by_arn_is_read_once_and_said(
+    several: Make, start: Start, *, kinesis: Any, streams: list[str], journal: Journal
+) -> None:
+    summary = kinesis.describe_stream_summary(StreamName=streams[0])["StreamDescriptionSummary"]
+    worker = start(several([streams[0], str(summary["StreamARN"])]))
+    put(kinesis, streams[0], [b"once"], key="k")
+    journal.wait_for_data(b"once")
+    first, second = worker.streams()
+    assert first.problem is None
+    assert "given twice: leave one out" in str(second.problem)
+    assert journal.data() == [b"once"]
+
+
+# --- workers with different sets of streams
+
+
+def test_a_leader_that_does_not_read_a_stream_deletes_nothing_and_others_keep_its_leases_whole(
+    several: Make,
+    start: Start,
+    *,
+    kinesis: Any,
+    dynamodb: Any,
+    streams: list[str],
+    journal: Journal,
+) -> None:
+    """As during a deployment: the stream is audited by a worker that reads it."""
+    former = FormerStreams(delete_after=0)
+    options = {"audit_interval": 0.3, "cleanup_interval": 0.3, "failover_time": FAILOVER_TIME}
+    ids = sorted(("one", "two"), key=lambda who: who != leader_of(("one", "two")))
+    old = several(streams[:1], worker_id=ids[0], former_streams=former, options=options)
+    new = several(streams, worker_id=ids[1], former_streams=former, options=options)
+    start(old)
+    journal.wait(lambda: len(journal.calls("initialize")) == 1)
+    worker = start(new)
+    journal.wait(lambda: len(journal.calls("initialize")) == 3)
+    owners = {
+        row["leaseKey"]["S"].split(":")[1]: row["leaseOwner"]["S"]
+        for row in rows(dynamodb, old.name).values()
+    }
+    assert owners == {streams[0]: ids[0], streams[1]: ids[1], streams[2]: ids[1]}
+    kinesis.split_shard(StreamName=streams[1], ShardToSplit=SHARD, NewStartingHashKey=str(2**127))
+    put(kinesis, streams[1], [b"child"], key="k")
+    journal.wait_for_data(b"child")
+    # Somebody deletes the lease of one child by hand: the audit of a reader makes it again.
+    child = f"{identifier(kinesis, streams[1])}:shardId-000000000001"
+    eventually(lambda: "leaseOwner" in rows(dynamodb, old.name).get(child, {}))
+    dynamodb.delete_item(TableName=old.name, Key={"leaseKey": {"S": child}})
+    eventually(lambda: child in rows(dynamodb, old.name))
+    # Its only reader restarts: for that time nobody reads the stream.
+    worker.shutdown(10)
+    start(new)
+    put(kinesis, streams[2], [b"again"], key="k")
+    journal.wait_for_data(b"again")
+    assert {key.split(":")[1] for key in rows(dynamodb, old.name)} == set(streams)
+
+
+def leader_of(workers: tuple[str, str]) -> str:
+    """The worker that leads the whole table."""
+    leases = [lease_of(StreamIdentifier("1", who, 1), who) for who in workers]
+    return str(leader(leases))
+
+
+def test_shards_of_a_stream_that_has_left_are_not_unread(
+    several: Make, start: Start, *, dynamodb: Any, streams: list[str], journal: Journal
+) -> None:
+    wanted = streams[:2]
+    app = several(lambda: list(wanted))
+    worker = start(app)
+    journal.wait(lambda: len(journal.calls("initialize")) == 2)
+    wanted.pop()
+    eventually(lambda: len(worker.status()) == 1)
+    eventually(lambda: sum("leaseOwner" in row for row in rows(dynamodb, app.name).values()) == 1)
+    looked = worker._coordinator.snapshot.at
+    eventually(lambda: (worker._coordinator.snapshot.at or 0) > (looked or 0))
+    assert worker.unread_shards() == {}
+
+
+# --- options
+
+
+ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/web"
+
+
+@pytest.mark.parametrize(
+    ("config", "options", "text"),
+    [
+        ({"stream": ARN, "region": "us-east-1"}, {}, "ARN names 'eu-west-1'"),
+        ({"stream": "web", "consumer_arn": f"{ARN}/consumer/a:1"}, {}, "only retrieval='efo'"),
+        (
+            {"stream": "app", "consumer_arn": f"{ARN}/consumer/a:1"},
+            {"retrieval": "efo"},
+            "a consumer of the stream 'web'",
+        ),
+        ({"stream": "web", "consumer_arn": "a"}, {"retrieval": "efo"}, "must be the ARN"),
+        (
+            {"stream": "web", "consumer_arn": f"{ARN}/consumer/a:1"},
+            {"retrieval": "efo", "fan_out": FanOutOptions(deregister=True)},
+            "deregister is for",
+        ),
+    ],
+)
+def test_settings_of_a_stream_that_do_not_fit_are_refused_before_any_call(
+    application: Make, config: dict[str, Any], options: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(OptionError, match=text):
+        application(stream=None, streams=[StreamConfig(**config)], options=options)
+
+
+def test_a_function_for_former_streams_that_returns_rubbish_deletes_nothing(
+    several: Make, start: Start, *, dynamodb: Any, streams: list[str],
+    journal: Journal, caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    wanted = streams[:2]
+    answers: list[Any] = ["all of them"]
+    app = several(lambda: list(wanted), former_streams=FormerStreams(0, only=lambda: answers[-1]))
+    start(app)
+    journal.wait(lambda: len(journal.calls("initialize")) == 2)
+    wanted.pop()
+    eventually(lambda: said(caplog, "it must return streams"))
+    assert len(rows(dynamodb, app.name)) == 2
+    answers.append([streams[1]])
+    eventually(lambda: len(rows(dynamodb, app.name)) == 1)
+    assert said(caplog, "it must return streams") == 1
