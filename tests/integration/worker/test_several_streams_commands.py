@@ -176,6 +176,25 @@ def test_a_stream_that_cannot_be_read_says_so_and_the_others_have_their_lags(
     assert why[fine] is None
 
 
+def test_a_stream_that_may_be_described_and_not_read_hides_no_other(
+    application: Make, *, streams: list[str], call: Call, server: LocalServer
+) -> None:
+    create_leases(application(stream=None, streams=streams))
+    server.kinesis.faults = lambda one: (
+        Fault.error("AccessDeniedException", "not you")
+        if one.stream == streams[1] and one.operation == "GetShardIterator"
+        else None
+    )
+    try:
+        found = objects(call("leases", "--watch-for", "0", "--json"))
+        (look,) = objects(call("top", "--once", "--json"))
+    finally:
+        server.kinesis.faults = None
+    for shards in (found, look["shards"]):
+        assert [one["millis_behind_latest"] for one in shards] == [0, None, 0]
+        assert "not you" in shards[1]["lag_unknown_because"]
+
+
 def made_anew(kinesis: Any, stream: str) -> tuple[str, str]:
     """Delete a stream and create it again; return the identifiers."""
     before = identifier(kinesis, stream)

@@ -134,6 +134,16 @@ def test_streams_have_a_line_each_and_their_shards_stand_behind_their_names() ->
     ]
 
 
+def test_shards_of_streams_keep_their_own_numbers() -> None:
+    places = [("web", 0), ("web", 12), ("app", 12)]
+    rows = tuple(
+        ShardRow(f"1:{name}:7:{shard_id(n)}", "host-1", "held", 0, 5.0, stream=name)
+        for name, n in places
+    )
+    lines = shown(View("t", "s", "KB/s", (), rows), 80, 24)
+    assert {line.split()[0] for line in lines[-3:]} == {"web/0", "web/12", "app/12"}
+
+
 def test_of_a_thousand_streams_the_latest_are_shown_and_the_rest_is_counted() -> None:
     lines = shown(of_streams(1000), 80, 24)
     start = lines.index("streams, worst lag first: shards, behind, KB/s")
