@@ -41,7 +41,7 @@ class Server:
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
-        self.endpoint: str = pipe.recv()
+        self.endpoint, self.dynamodb_endpoint = pipe.recv()
 
     def put(self, data: str) -> None:
         """Put one record into each stream."""
@@ -62,12 +62,13 @@ class Server:
 
 def _serve(pipe: Connection, streams: int) -> None:
     names = [name_of(number) for number in range(streams)]
-    with LocalServer(port=0, limits=False, dynamodb=True) as server:
+    # Two of them, because a local server takes 1,000 connections at a time.
+    with LocalServer(limits=False) as server, LocalServer(dynamodb=True) as tables:
         kinesis = server.kinesis
         for name in names:
             kinesis.call("CreateStream", StreamName=name, ShardCount=1)
         kinesis.limits = True
-        pipe.send(server.endpoint_url)
+        pipe.send((server.endpoint_url, tables.endpoint_url))
         while (question := pipe.recv())[0] != "stop":
             found: Counter[str] = Counter()
             if question[0] == "put":
@@ -75,11 +76,12 @@ def _serve(pipe: Connection, streams: int) -> None:
                 for name in names:
                     kinesis.call("PutRecord", StreamName=name, Data=data, PartitionKey="k")
             else:
-                for call in kinesis.calls:
+                for call in (*kinesis.calls, *tables.kinesis.calls):
                     found[call.operation] += 1
                     if call.error is not None:
                         found[f"{call.operation}: {call.error}"] += 1
             kinesis.calls.clear()
+            tables.kinesis.calls.clear()
             pipe.send(found)
 
 
@@ -101,7 +103,8 @@ class Side:
     """A worker process, and what it has told."""
 
     def __init__(self, server: Server, application: str, streams: int, retrieval: str) -> None:
-        command = [sys.executable, "-m", "benchmarks.streams_side", server.endpoint, application]
+        module = [sys.executable, "-m", "benchmarks.streams_side"]
+        command = [*module, server.endpoint, server.dynamodb_endpoint, application]
         credentials = {"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local"}
         self.log = Path("build") / f"streams-{application}.log"
         self.log.parent.mkdir(exist_ok=True)

@@ -1,6 +1,6 @@
 """A worker of an application of many streams; tells its shards and the records it has, as JSON.
 
-python -m benchmarks.streams_side ENDPOINT APPLICATION STREAMS RETRIEVAL
+python -m benchmarks.streams_side ENDPOINT DYNAMODB_ENDPOINT APPLICATION STREAMS RETRIEVAL
 """
 
 from __future__ import annotations
@@ -48,13 +48,16 @@ def name_of(number: int) -> str:
     return f"stream-{number:04}"
 
 
-def main(endpoint: str, application: str, streams: int, retrieval: str) -> None:
+def main(
+    endpoint: str, dynamodb_endpoint: str, application: str, streams: int, retrieval: str
+) -> None:
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
     app = Application(
         application,
         processor=Telling,
         region=REGION,
         endpoint=endpoint,
+        dynamodb_endpoint=dynamodb_endpoint,
         initial_position="trim_horizon",
         streams=[name_of(number) for number in range(streams)],
         options=WorkerOptions(retrieval="efo" if retrieval == "efo" else "polling"),
@@ -68,4 +71,4 @@ def main(endpoint: str, application: str, streams: int, retrieval: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4])
+    main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), sys.argv[5])
