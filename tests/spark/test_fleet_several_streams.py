@@ -24,7 +24,7 @@ from sparkinesis import (
 )
 from sparkinesis.fleet.status import FleetStream
 from sparkinesis.local import LocalServer
-from sparkinesis.worker.lifecycle import several_streams
+from sparkinesis.worker.lifecycle.streams import several_streams
 from tests import pace
 from tests.spark.test_fleet_local import wait
 from tests.streams import put
@@ -154,12 +154,14 @@ def test_streams_that_are_missing_come_go_and_return_while_two_workers_run(
         fill(app, "2")
         fill(web, "4")
         wait(lambda: "4" in read_from(tmp_path)[web])
+        wait(lambda: app not in {shard.stream for shard in fleet.status().unread})
         assert read_from(tmp_path)[app] == ["1"]
 
         want(web, late, app)
         wait(is_right(app, lambda one: one.shards == 2))
         wait(lambda: read_from(tmp_path)[app] == ["1", "2"])
         notes = [note for note in fleet.status().notes if late in note]
+        assert fleet.status().failures == (), "the streams that cannot be read say it all"
         assert fleet.shutdown(10)
     assert read_from(tmp_path) == {web: ["1", "2", "3", "4"], app: ["1", "2"], late: ["1"]}
     assert len(notes) == 2, "it could not be read, and then it could"

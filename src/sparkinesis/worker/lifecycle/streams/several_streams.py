@@ -460,7 +460,8 @@ class SeveralStreams:
         """Return a stream that cannot be read now; log a problem that is new."""
         text, before = describe(error), one.problem
         if before is None or before.text != text:
-            self._settings.failures.note(None, f"{one.plan.address} cannot be read now", error)
+            if not isinstance(error, SparkinesisError):  # whose traceback says something
+                self._settings.failures.note(None, f"{one.plan.address} cannot be read now", error)
             _log.warning(
                 "%s cannot be read now, and is tried again; other streams are not affected: %s",
                 one.plan.address,
