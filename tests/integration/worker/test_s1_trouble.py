@@ -29,6 +29,8 @@ from tests.unit.lease.rules.several import lease_of
 Make = Callable[..., Application]
 Start = Callable[[Application], Worker]
 SHARD = "shardId-000000000000"
+SOON = {"failover_time": 1.0}
+"""For tests that wait for leases that nobody takes."""
 DENIED = Fault.error("AccessDeniedException", "User is not authorized")
 
 FAULTS: dict[tuple[str, str | None], Fault] = {}
@@ -190,7 +192,7 @@ def test_a_stream_that_was_deleted_stops_none_and_its_leases_go(
     several: Make, start: Start, *, kinesis: Any, dynamodb: Any, streams: list[str],
     journal: Journal, caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
-    app = several(streams[:2], former_streams=FormerStreams(delete_after=0))
+    app = several(streams[:2], former_streams=FormerStreams(delete_after=0), options=SOON)
     worker = start(app)
     journal.wait(lambda: len(journal.calls("initialize")) == 2)
     gone = f"{identifier(kinesis, streams[0])}:{SHARD}"
@@ -475,6 +477,51 @@ def test_shards_of_a_stream_that_has_left_are_not_unread(
     assert worker.unread_shards() == {}
 
 
+def test_shards_of_a_stream_that_cannot_be_read_are_unread(
+    several: Make, start: Start, *, streams: list[str], journal: Journal, kinesis: Any
+) -> None:
+    app = several(streams[:2], options=SOON)
+    start(app).shutdown(10)
+    expected = f"{identifier(kinesis, streams[0])}:{SHARD}"
+    FAULTS["DescribeStreamSummary", streams[0]] = DENIED
+    worker = start(app)
+    assert "kinesis:DescribeStreamSummary" in str(problem(worker, streams[0]))
+    eventually(lambda: list(worker.unread_shards() or ()) == [expected])
+
+
+# --- enhanced fan-out
+
+
+def consumers(kinesis: Any, stream: str) -> list[str]:
+    arn = kinesis.describe_stream_summary(StreamName=stream)["StreamDescriptionSummary"]
+    found = kinesis.list_stream_consumers(StreamARN=arn["StreamARN"])["Consumers"]
+    return [one["ConsumerName"] for one in found if one["ConsumerStatus"] == "ACTIVE"]
+
+
+def test_each_stream_has_a_consumer_which_goes_with_it(
+    several: Make, start: Start, *, kinesis: Any, streams: list[str], journal: Journal
+) -> None:
+    wanted = list(streams)
+    FAULTS["RegisterStreamConsumer", streams[0]] = DENIED
+    app = several(
+        lambda: list(wanted),
+        options={**SOON, "retrieval": "efo", "fan_out": FanOutOptions(deregister=True)},
+    )
+    worker = start(app)
+    for name in streams[1:]:
+        put(kinesis, name, [name.encode()], key="k")
+    journal.wait_for_data(*(name.encode() for name in streams[1:]))
+    assert "RegisterStreamConsumer" in str(problem(worker, streams[0]))
+    assert [consumers(kinesis, name) for name in streams] == [[], [app.name], [app.name]]
+    wanted.remove(streams[1])
+    eventually(lambda: consumers(kinesis, streams[1]) == [])
+    FAULTS.clear()
+    put(kinesis, streams[0], [b"late"], key="k")
+    journal.wait_for_data(b"late")
+    assert worker.shutdown(30)
+    assert [consumers(kinesis, name) for name in streams] == [[], [], []]
+
+
 # --- options
 
 
@@ -512,7 +559,11 @@ def test_a_function_for_former_streams_that_returns_rubbish_deletes_nothing(
 ) -> None:  # fmt: skip
     wanted = streams[:2]
     answers: list[Any] = ["all of them"]
-    app = several(lambda: list(wanted), former_streams=FormerStreams(0, only=lambda: answers[-1]))
+    app = several(
+        lambda: list(wanted),
+        former_streams=FormerStreams(0, only=lambda: answers[-1]),
+        options=SOON,
+    )
     start(app)
     journal.wait(lambda: len(journal.calls("initialize")) == 2)
     wanted.pop()
