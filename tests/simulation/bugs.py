@@ -262,7 +262,7 @@ BUGS: dict[str, Bug] = {
     ),
     "a stopped shard is taken again": instead(
         WorkerState,
-        "busy_shards",
+        "busy_leases",
         lambda _: lambda self: frozenset(self.consumers),
         "stopped_shards_are_left_alone",
         5,

@@ -21,6 +21,7 @@ def calls_stay_within_budgets(world: World) -> Iterator[str]:
     """The number of a worker's scans and listings is bounded, whatever fails."""
     options = world.options
     shards = world.producer.shards.values()
+    streams = max(1, len(world.history.streams))
     # The end of a shard that was merged looks at the table, and again when a lease that it waits
     # for has come.
     looks = 3 * sum(any(len(child.parents) > 1 for child in shard.children) for shard in shards)
@@ -28,10 +29,11 @@ def calls_stay_within_budgets(world: World) -> Iterator[str]:
     for process, started_at in world.fleet.started_at.items():
         lifetime = world.ended_at - started_at
         # A look as soon as a third of the interval is over, each with up to two tries a second.
-        scans = 10 + looks + 4 * lifetime / options.taker_interval
+        scans = 10 * streams + looks + 4 * lifetime / options.taker_interval
         if world.calls.get((process.name, "Scan"), 0) > scans:
             yield f"{process} scanned {world.calls[process.name, 'Scan']} times in {lifetime} s"
         lists = 20 + lifetime * (1 / options.audit_interval + 1 / options.cleanup_interval) * 4
+        lists *= streams
         lists += 10 * len(world.producer.shards)
         if world.calls.get((process.name, "ListShards"), 0) > lists * pages:
             count = world.calls[process.name, "ListShards"]

@@ -6,18 +6,20 @@ import functools
 import random
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
+from typing import Literal
 
 from sparkinesis.errors import DuplicateWorkerIdError, SparkinesisError
 from sparkinesis.stream.timing import Timing
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions
+from sparkinesis.worker.stream_config import FormerStreams, StreamConfig
 from tests.simulation import history as events
 from tests.simulation.history import History
 from tests.simulation.journal import EPOCH_MS, Journal
 from tests.simulation.kinesis import REGION
 from tests.simulation.memory import Notes
-from tests.simulation.processor import SimulatedProcessor, on_error
+from tests.simulation.processor import SimulatedFailureError, SimulatedProcessor, on_error
 from tests.simulation.producer import STREAM
 from tests.simulation.scheduler import Process, Scheduler
 
@@ -59,9 +61,17 @@ class WorkerFleet:
     ungraceful: set[str] = field(default_factory=set)
     """The processes of workers that were forced to shut down."""
     memory: Notes = field(init=False)
+    tracked: tuple[int, ...] = ()
+    """Of several streams, the tracker's answer now."""
+    tracker_fails: bool = False
+    answers: dict[str, list[tuple[float, tuple[int, ...]]]] = field(default_factory=dict)
+    """The answers of the tracker and their times (virtual seconds), by process."""
 
     def __post_init__(self) -> None:
         self.memory = Notes(self.scheduler)
+        history = self.history
+        everything = tuple(range(len(history.streams)))
+        self.tracked = everything if history.tracked is None else history.tracked
 
     # --- what happens
 
@@ -133,6 +143,10 @@ class WorkerFleet:
     def worker_of(self, process: Process) -> int | None:
         return next((n for n, slot in self.slots.items() if slot.process is process), None)
 
+    def started_of(self, process: str) -> float | None:
+        """When a process of this name started; None: there is none."""
+        return next((at for p, at in self.started_at.items() if p.name == process), None)
+
     # --- a process
 
     def _start(self, slot: Slot, same_id: bool) -> None:
@@ -170,7 +184,7 @@ class WorkerFleet:
             except DuplicateWorkerIdError as error:
                 self._another_id(slot, worker, error)
                 break
-            except SparkinesisError as error:
+            except (SparkinesisError, SimulatedFailureError) as error:
                 self.journal.write("", "worker failed", type(error).__name__)
                 if worker is not None:
                     worker.shutdown()
@@ -198,6 +212,8 @@ class WorkerFleet:
 
     def _application(self, slot: Slot, worker_id: str) -> Application:
         history = self.history
+        if history.streams:
+            return self._application_of_several(slot, worker_id)
         position = history.initial_position
         return Application(
             APPLICATION,
@@ -209,6 +225,49 @@ class WorkerFleet:
             worker_id=worker_id,
             options=self.options,
         )
+
+    def _application_of_several(self, slot: Slot, worker_id: str) -> Application:
+        history, former = self.history, self.history.former
+        assert slot.process is not None
+        answers = self.answers.setdefault(slot.process.name, [])
+        only = None if former.only is None else [stream_name(number) for number in former.only]
+
+        def track() -> list[StreamConfig]:
+            if self.tracker_fails:
+                raise SimulatedFailureError
+            answers.append((self.scheduler.now, self.tracked))
+            return [self._config(number, slot) for number in self.tracked]
+
+        return Application(
+            APPLICATION,
+            region=REGION,
+            streams=track,
+            former_streams=FormerStreams(
+                former.delete_after, None if only is None else lambda: only
+            ),
+            on_error=on_error(history, self.journal),
+            worker_id=worker_id,
+            options=self.options,
+        )
+
+    def _config(self, number: int, slot: Slot) -> StreamConfig:
+        name, position = stream_name(number), initial_position(self.history, number)
+        return StreamConfig(
+            name,
+            lambda: SimulatedProcessor(self.journal, self.history, lambda: _leave(slot), name),
+            position if isinstance(position, str) else instant(position),
+        )
+
+
+def stream_name(number: int) -> str:
+    """The name of one of several streams."""
+    return f"{STREAM}-{number}"
+
+
+def initial_position(history: History, number: int) -> Literal["latest", "trim_horizon"] | float:
+    """The initial position of one of several streams."""
+    own = history.streams[number].initial_position
+    return history.initial_position if own is None else own
 
 
 def instant(seconds: float) -> datetime:

@@ -139,6 +139,8 @@ class Trouble:
     """None: both services."""
     worker: int | None = None
     """None: the calls of all workers."""
+    stream: int | None = None
+    """Only calls of Kinesis that are about this one of several streams; None: all calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +170,38 @@ class Crowd:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class On:
+    """Something happens to one of several streams, if the stream exists."""
+
+    stream: int
+    event: Put | Split | Merge | Storm
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """The tracker answers with these streams from now on."""
+
+    streams: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TrackerFails:
+    """The tracker raises for some seconds."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Anew:
+    """A stream is deleted, and made anew under its name some seconds later."""
+
+    stream: int
+    after: float | None = 5.0
+    """None: it is never made anew."""
+    shards: int = 1
+
+
 Event: TypeAlias = (
     Put
     | Split
@@ -187,6 +221,10 @@ Event: TypeAlias = (
     | Retention
     | Deregister
     | Crowd
+    | On
+    | Track
+    | TrackerFails
+    | Anew
 )
 
 
@@ -227,6 +265,23 @@ Policy: TypeAlias = Literal[
 """The policies of ``on_error``."""
 
 
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """One of several streams, as it is at the beginning."""
+
+    shards: int = 1
+    initial_position: Literal["latest", "trim_horizon"] | float | None = None
+    """None: the application's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Former:
+    """`FormerStreams` of an application; ``only``: numbers of streams."""
+
+    delete_after: float | None = None
+    only: tuple[int, ...] | None = None
+
+
 @dataclass(frozen=True)
 class History:
     """Times are in virtual seconds from the beginning."""
@@ -262,6 +317,13 @@ class History:
     """The server of the lease table."""
     memory: int = DEFAULT_HELD_BYTES
     """Bytes that a process may hold ahead of its record processors."""
+    streams: tuple[OneOf, ...] = ()
+    """The streams of an application of several; (): it reads one, of ``shards`` shards."""
+    tracked: tuple[int, ...] | None = None
+    """The tracker's first answer; None: all streams."""
+    former: Former = Former()
+    ask_every: float = 10.0
+    """Seconds between two questions of a worker for its streams."""
     duration: float = 60.0
     """The seconds until all faults end."""
     patience: float = 400.0

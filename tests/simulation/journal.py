@@ -20,6 +20,7 @@ class Entry:
     at: float
     process: str
     shard: str
+    """Of several streams, the key of its lease, by what its record processor is told."""
     what: str
     about: Any = None
     reader: int = 0
@@ -40,6 +41,8 @@ class Journal:
     """The data of records that a dead-letter target has taken."""
     claims: dict[str, ExtendedSequenceNumber] = field(default_factory=dict)
     """The farthest checkpoint that a processor has requested, by shard."""
+    tags: dict[str, str] = field(default_factory=dict)
+    """What the data of each stream's records begins with, by the stream's identifier."""
     readers: int = 0
 
     def write(self, shard: str, what: str, about: Any = None, reader: int = 0) -> None:

@@ -37,6 +37,8 @@ class KinesisClient:
         """The milliseconds by which answers' dates are ahead of the clock that stamps records."""
         self.fetches: dict[tuple[str, str], list[float]] = {}
         """The times at which GetRecords was sent (virtual seconds), by process and shard."""
+        self.names_streams = False
+        """True if ``fetches`` names the stream before each shard."""
         self._list_page = list_page
         self.subscribe_to_shard: Callable[..., Any] | None = None
         """The call SubscribeToShard, which is that of a `SubscriptionClient`; None: never made."""
@@ -57,7 +59,8 @@ class KinesisClient:
     def get_records(self, **request: Any) -> Any:
         token = unseal(request["ShardIterator"], ShardIterator)
         assert token is not None
-        self._network.note(self.fetches, token.shard)
+        about = f"{token.stream}/{token.shard}" if self.names_streams else token.shard
+        self._network.note(self.fetches, about)
         return self._call("GetRecords", request)
 
     def register_stream_consumer(self, **request: Any) -> Any:
@@ -76,7 +79,8 @@ class KinesisClient:
         def serve(process: Process) -> Any:
             return self.serve(operation, request)
 
-        return self._network.call("kinesis", operation, serve, timeout=READ_TIMEOUT)
+        stream = stream_of(request)
+        return self._network.call("kinesis", operation, serve, timeout=READ_TIMEOUT, stream=stream)
 
     def serve(self, operation: str, request: Mapping[str, Any]) -> Any:
         """One call, at once. Raises ClientError."""
@@ -120,6 +124,20 @@ class KinesisClient:
         token = unseal(request.get("NextToken", ""), ListShardsToken)
         name = request["StreamName"] if token is None else token.stream
         return self._kinesis._regions[REGION].streams[name]
+
+
+def stream_of(request: Mapping[str, Any]) -> str:
+    """The name of the stream that a request is about; empty for one that names none."""
+    if "StreamName" in request:
+        return str(request["StreamName"])
+    if "ShardIterator" in request:
+        iterator = unseal(request["ShardIterator"], ShardIterator)
+        return "" if iterator is None else iterator.stream
+    if "NextToken" in request:
+        token = unseal(request["NextToken"], ListShardsToken)
+        return "" if token is None else token.stream
+    arn = str(request.get("StreamARN", request.get("ConsumerARN", "")))
+    return arn.partition(":stream/")[2].partition("/")[0]
 
 
 def request_body(request: Mapping[str, Any]) -> bytes:

@@ -50,7 +50,10 @@ SLOWEST = 3.0
 class Faults(Protocol):
     """Decides the fault of a call."""
 
-    def __call__(self, service: str, operation: str, process: Process) -> str | None: ...
+    def __call__(
+        self, service: str, operation: str, process: Process, stream: str = ""
+    ) -> str | None:
+        """``stream``: the name of the stream that the call is about, if it is known."""
 
 
 def client_error(operation: str, code: str, message: str, status: int, **more: Any) -> ClientError:
@@ -81,17 +84,18 @@ class Network:
         serve: Callable[[Process], Any],
         *,
         timeout: float,
+        stream: str = "",
     ) -> Any:
         """The answer of ``serve``, called when the request arrives; or what botocore raises.
 
-        ``timeout``: seconds that the client waits for an answer.
+        ``timeout``: seconds that the client waits for an answer. ``stream``: see `Faults`.
         """
         scheduler = self._scheduler
         scheduler.maybe_pause()
         task = scheduler.current
         assert task is not None, "only tasks call services"
         process = task.process
-        fault = self._faults(service, operation, process)
+        fault = self._faults(service, operation, process, stream)
         there, back = self._latency(), self._latency()
         if fault == "slow":
             back += 1.0 + (SLOWEST - 1.0) * self._random()

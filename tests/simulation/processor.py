@@ -35,9 +35,14 @@ def place_of(record: UserRecord) -> Place:
 
 
 class SimulatedProcessor(RecordProcessor):
-    """``leaves``: called when the processor requests the application's shutdown."""
+    """``leaves``: called when the processor requests the application's shutdown.
 
-    def __init__(self, journal: Journal, history: History, leaves: Callable[[], None]) -> None:
+    ``stream``: the name of the stream that it is for, of several.
+    """
+
+    def __init__(
+        self, journal: Journal, history: History, leaves: Callable[[], None], stream: str = ""
+    ) -> None:
         journal.readers += 1
         self._reader = journal.readers
         self._journal = journal
@@ -52,13 +57,20 @@ class SimulatedProcessor(RecordProcessor):
         self._is_busy = False
         self._has_moved = False
         """True if the present call reset its shard: its records do not count as processed then."""
+        self._stream = stream
         self._shard = ""
+        self._tag = ""
         self._request_shutdown: Callable[[], None] = lambda: None
         self._last: ExtendedSequenceNumber | None = None
         """The last record of the last batch that it is done with."""
 
     def initialize(self, shard: ProcessorShard) -> None:
         self._shard = shard.id
+        if shard.stream_id is not None:
+            self._shard = f"{shard.stream_id}:{shard.id}"
+            self._tag = self._journal.tags.get(shard.stream_id, "")
+            if shard.stream != self._stream:
+                self._write("stray", f"a shard of {shard.stream}, to one for {self._stream}")
         self._request_shutdown = shard.request_shutdown
         self._call("initialize", shard.checkpoint, self._fail_elsewhere)
         self._write("initialized")
@@ -67,6 +79,11 @@ class SimulatedProcessor(RecordProcessor):
         records = batch.records
         if not records:
             return None
+        strays = [
+            one.data.decode() for one in records if not one.data.startswith(self._tag.encode())
+        ]
+        if strays:
+            self._write("stray", strays)
         handed = self._journal.handed.setdefault(self._shard, {})
         places = [place_of(record) for record in records]
         for place in places:
@@ -202,6 +219,13 @@ class SimulatedProcessor(RecordProcessor):
             self._is_busy = False
 
 
+def _shard_of(failed: FailedRecords, journal: Journal) -> str:
+    """The shard of failed records; of several streams, the key of its lease, by the records."""
+    data = failed.batch.records[0].data.decode()
+    streams = (one for one, tag in journal.tags.items() if tag and data.startswith(tag))
+    return next((f"{one}:{failed.shard_id}" for one in streams), failed.shard_id)
+
+
 def on_error(history: History, journal: Journal) -> OnError:
     """The policy of a history; dead letters are noted in the journal.
 
@@ -215,7 +239,7 @@ def on_error(history: History, journal: Journal) -> OnError:
             raise SimulatedFailureError
         for record in failed.batch.records:
             journal.dead_letters.add(record.data.decode())
-            journal.write(failed.shard_id, "dead letter", place_of(record))
+            journal.write(_shard_of(failed, journal), "dead letter", place_of(record))
 
     policies: dict[Policy, OnError] = {
         "retry": Retry(),

@@ -43,9 +43,22 @@ class ShardLog:
 
 
 class Producer:
-    """``jitter``: maximum of seconds by which an arrival time is too early."""
+    """Writes one stream.
 
-    def __init__(self, kinesis: LocalKinesis, scheduler: Scheduler, shards: int, jitter: float):
+    ``jitter``: maximum of seconds by which an arrival time is too early. ``tag``: what the data of
+    each record begins with.
+    """
+
+    def __init__(
+        self,
+        kinesis: LocalKinesis,
+        scheduler: Scheduler,
+        shards: int,
+        jitter: float,
+        *,
+        name: str = STREAM,
+        tag: str = "",
+    ) -> None:
         self.logs: dict[str, ShardLog] = {}
         """The records of each shard, by shard."""
         self.keys: dict[str, list[str]] = {}
@@ -64,9 +77,13 @@ class Producer:
         self._otherwise = kinesis.faults
         if jitter:
             kinesis.faults = self._arrive_early
-        kinesis.call("CreateStream", StreamName=STREAM, ShardCount=shards)
+        self.is_gone = False
+        """True once the stream is deleted."""
+        self._name = name
+        self._tag = tag
+        kinesis.call("CreateStream", StreamName=name, ShardCount=shards)
         (region,) = kinesis._regions.values()
-        self.stream: Stream = region.streams[STREAM]
+        self.stream: Stream = region.streams[name]
         self._retentions = [(0, self.stream.retention_hours)]
         """The retention periods: start (epoch ms) and hours."""
         self._note_shards()
@@ -105,12 +122,12 @@ class Producer:
         if explicit_hash_key is not None or not has_key:
             self.unordered.add(key)
         written = self.keys.setdefault(key, [])
-        datas = [f"{key}:{len(written) + n}" for n in range(packed or 1)]
+        datas = [f"{self._tag}{key}:{len(written) + n}" for n in range(packed or 1)]
         blob = datas[0].encode()
         if packed:
             (blob,) = [each.data for each in aggregate((key, None, d.encode()) for d in datas)]
         self._skew_ms = -self._rng.randint(0, self._jitter_ms) if self._jitter_ms else 0
-        request: dict[str, Any] = {"StreamName": STREAM, "Data": blob}
+        request: dict[str, Any] = {"StreamName": self._name, "Data": blob}
         if has_key:
             request["PartitionKey"] = key
         self.stream.distribution = BY_PARTITION_KEY if has_key else "AUTO"
@@ -182,6 +199,8 @@ class Producer:
             )
 
     def _reshard(self, most: int) -> None:
+        if self.is_gone:
+            return
         splits = len(self.stream.open_shards) < most and self._rng.random() < 0.6
         change: Callable[[float], None] = self.split if splits else self.merge
         change(self._rng.random())

@@ -122,8 +122,9 @@ class Replay:
         if entry.what == "dead letter":
             at = self._present.get((entry.process, entry.shard))
             if at is not None:
-                at.given_up.add(log.index[entry.about])
-                at.done = max(at.done, log.index[entry.about])
+                index = log.index.get(entry.about, -1)
+                at.given_up.add(index)
+                at.done = max(at.done, index)
             return
         reader = self._readers.get(entry.reader)
         if reader is None:
@@ -132,7 +133,7 @@ class Replay:
             self._records(reader, entry, log)
         elif entry.what in {"processed", "checkpointed"}:
             last = entry.about[-1] if entry.what == "processed" else entry.about
-            reader.done = max(reader.done, log.index[last])
+            reader.done = max(reader.done, log.index.get(last, -1))
         elif entry.what == "raised" and entry.about == ("records", "SimulatedFailureError"):
             rest = [index for index in reader.given if index > reader.done]
             if self._skips and len(rest) == 1:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import pprint
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from sparkinesis.lease.lease import Lease, decode_lease
 from tests.simulation import storytelling
@@ -15,13 +15,19 @@ from tests.simulation.invariants import check
 from tests.simulation.logs import logs_noted
 from tests.simulation.world import World
 
+W = TypeVar("W", bound=World)
+
 _LONGEST = 400
 """Characters of a line."""
 
 
 def tell(history: History) -> str:
     """The story of a history, which is run once more for it; and what is wrong with it."""
-    world = World(history)
+    return tell_world(World(history), check)
+
+
+def tell_world(world: W, check: Callable[[W], list[str]]) -> str:
+    """The story of a world that has not run yet."""
 
     def note(record: logging.LogRecord) -> None:
         task = world.scheduler.current
@@ -31,7 +37,7 @@ def tell(history: History) -> str:
     with logs_noted(logging.INFO, note):
         world.run()
     wrong = check(world)
-    lines = [pprint.pformat(history, width=100, sort_dicts=False), ""]
+    lines = [pprint.pformat(world.history, width=100, sort_dicts=False), ""]
     told = [
         (entry.at, f"{entry.process:<18} {entry.shard} {entry.what} {entry.about or ''}")
         for entry in world.journal.entries
@@ -42,7 +48,7 @@ def tell(history: History) -> str:
             told.append((write.at, f"{write.by and write.by.name!s:<18} {write.key} row: {change}"))
     told.sort(key=lambda line: line[0])
     names: dict[str, str] = {}
-    for log in world.producer.logs.values():
+    for log in world.logs():
         for (number, sub), data in zip(log.places, log.data, strict=True):
             if not sub:
                 names[number] = data

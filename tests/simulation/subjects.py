@@ -6,6 +6,7 @@ from typing import Any
 
 from tests.simulation.query.subject import SUBJECT as QUERIES
 from tests.simulation.ranges.subject import RANGES
+from tests.simulation.several.subject import SEVERAL
 from tests.simulation.subject import Subject
 from tests.simulation.workers import AWAY, RELAXED, SUBSCRIBERS, WORKERS
 
@@ -14,6 +15,7 @@ SUBJECTS: tuple[Subject[Any], ...] = (
     SUBSCRIBERS,
     AWAY,
     RELAXED,
+    SEVERAL,
     QUERIES,
     RANGES,
 )

@@ -59,7 +59,7 @@ def test_the_same_history_is_the_same_world_in_any_process() -> None:
         "with quiet_logging():\n"
         "    print(digest(World(EVENTFUL).run()))"
     )
-    printed = {_print_of(program, hash_seed=seed) for seed in ("1", "2")}
+    printed = {print_of(program, hash_seed=seed) for seed in ("1", "2")}
     assert printed == {digest(World(EVENTFUL).run())}
 
 
@@ -78,10 +78,10 @@ def test_drawn_histories_do_not_depend_on_the_modules_that_are_loaded() -> None:
         "print(seen.hexdigest())"
     )
     more = "import sparkinesis.local, tests.simulation.world\n" + program
-    assert _print_of(program) == _print_of(more)
+    assert print_of(program) == print_of(more)
 
 
-def _print_of(program: str, hash_seed: str = "0") -> str:
+def print_of(program: str, hash_seed: str = "0") -> str:
     """Return what ``program`` prints in a new process."""
     root = Path(__file__).parents[2]
     return subprocess.run(

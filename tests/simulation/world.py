@@ -22,7 +22,7 @@ from sparkinesis.worker.options import WorkerOptions
 from tests.simulation import history as events
 from tests.simulation.consumers import Operator
 from tests.simulation.dynamodb import DynamoDBClient, LeaseTableModel, Write, draw_errors
-from tests.simulation.fleet import APPLICATION, WorkerFleet
+from tests.simulation.fleet import APPLICATION, WorkerFleet, stream_name
 from tests.simulation.history import Event, History
 from tests.simulation.journal import Journal
 from tests.simulation.kinesis import KinesisClient
@@ -30,10 +30,12 @@ from tests.simulation.logs import endings_noted, losses_noted
 from tests.simulation.network import LOSE_ANSWERS, Network
 from tests.simulation.owed_records import is_passed_over, owed
 from tests.simulation.primitives import installed
-from tests.simulation.producer import HAPPENS_TO_THE_STREAM, Producer
+from tests.simulation.producer import HAPPENS_TO_THE_STREAM, Producer, ShardLog
 from tests.simulation.scheduler import Process, Scheduler
 from tests.simulation.subscription import SubscriptionClient
 from tests.simulation.table_writers import TableWriters
+
+HAPPENS_TO_SEVERAL_STREAMS = (events.On, events.Track, events.TrackerFails, events.Anew)
 
 _SLOT = 10.0
 """Seconds between two checks of whether the world is settled."""
@@ -88,17 +90,13 @@ class World:
             consumer_delay_ms=round(history.consumer_delay * 1000),
             faults=_oddity(history),
         )
-        self.producer = Producer(
-            self.kinesis, self.scheduler, history.shards, history.arrival_jitter
-        )
+        self.producer = self._make_producer()
         self.table = LeaseTableModel(APPLICATION, lambda: self.scheduler.now, self.scheduler.rng)
         self.table.staleness = history.staleness
         self.table.server = history.table_server
         self.options = WorkerOptions(**history.options)
         self.fleet = WorkerFleet(history, self.scheduler, self.journal, self.options)
-        self.table_writers = TableWriters(
-            self.scheduler, self.table, self.journal, lambda key: self.producer.shards[key].is_open
-        )
+        self.table_writers = TableWriters(self.scheduler, self.table, self.journal, self._is_open)
         network = Network(self.scheduler, self._fault)
         self.kinesis_client = KinesisClient(network, self.kinesis, list_page=history.list_page)
         self.subscriptions = SubscriptionClient(
@@ -112,6 +110,14 @@ class World:
         self._row_problems: list[events.Trouble] = []
         self._read_once = _ReadOnce()
 
+    def _make_producer(self) -> Producer:
+        history = self.history
+        return Producer(self.kinesis, self.scheduler, history.shards, history.arrival_jitter)
+
+    def _is_open(self, key: str) -> bool:
+        """True if the shard of a lease is open."""
+        return self.producer.shards[key].is_open
+
     def leases(self) -> Iterator[tuple[Write, Lease | None, Lease | None]]:
         """Yields all writes to the table so far, each with the lease before and after."""
         for write in self.table.writes:
@@ -124,6 +130,10 @@ class World:
     def _lease(self, row: Mapping[str, Any] | None) -> Lease | None:
         found = None if row is None else self._read_once(row)
         return found if isinstance(found, Lease) else None
+
+    def logs(self) -> Iterator[ShardLog]:
+        """Yields the records of each shard."""
+        yield from self.producer.logs.values()
 
     # --- what happens
 
@@ -212,16 +222,22 @@ class World:
         self._row_problems.clear()
         self.kinesis_client.list_lag_ms = self.kinesis_client.date_ahead_ms = 0
         self._operator.disperse()
+        self.fleet.tracker_fails = False
         self.fleet.resume_all()
         # As many workers as the shards take, with their max_leases: one at least. Of those that
         # have given up on a shard none is to read it, so there is a new one then.
-        shards = len(self.producer.stream.shards)
+        shards = self._count_shards()
         needed = -(-shards // self.options.max_leases) - len(self.fleet.wanted())
         if self.history.on_error == "stop":
             needed = max(1, needed)
         # Not all at once: an account may call DescribeStreamSummary 20 times a second.
         for number in range(needed):
-            self.scheduler.at(self.scheduler.now + number / 10, self._start_another)
+            pause = max(1, len(self.history.streams)) / 10
+            self.scheduler.at(self.scheduler.now + number * pause, self._start_another)
+
+    def _count_shards(self) -> int:
+        """The number of shards that the service lists now."""
+        return len(self.producer.stream.shards)
 
     def _start_another(self) -> None:
         self.fleet.happen(events.Start(1 + max(self.fleet.slots, default=0)))
@@ -277,6 +293,8 @@ class World:
         elif isinstance(event, events.DateAhead):
             self.kinesis_client.date_ahead_ms = round(event.ahead * 1000)
             scheduler.at(scheduler.now + event.seconds, lambda: self._answer("date_ahead_ms"))
+        elif isinstance(event, HAPPENS_TO_SEVERAL_STREAMS):
+            self._happen_to_streams(event)
         elif isinstance(event, events.Deregister):
             self._operator.deregister(APPLICATION)
         elif isinstance(event, events.Crowd):
@@ -284,6 +302,11 @@ class World:
             scheduler.at(scheduler.now + event.seconds, self._operator.disperse)
         else:
             self.fleet.happen(event)
+
+    def _happen_to_streams(
+        self, event: events.On | events.Track | events.TrackerFails | events.Anew
+    ) -> None:
+        raise AssertionError(f"the application reads one stream: {event}")
 
     def _end_trouble(self, event: events.Trouble) -> None:
         if event in self._row_problems:
@@ -293,13 +316,17 @@ class World:
         """Resets a fault of the Kinesis client."""
         setattr(self.kinesis_client, what, 0)
 
-    def _fault(self, service: str, operation: str, process: Process) -> str | None:
+    def _fault(
+        self, service: str, operation: str, process: Process, stream: str = ""
+    ) -> str | None:
         key = (process.name, operation)
         self.calls[key] = self.calls.get(key, 0) + 1
         if operation == "DeregisterStreamConsumer":
             self.deregistrations.append((self.scheduler.now, process.name))
         for trouble in self._row_problems:
             if trouble.kind == "statements" or not self._is_met(trouble, service, process):
+                continue
+            if trouble.stream is not None and stream != stream_name(trouble.stream):
                 continue
             if trouble.kind == "batches" and operation != "BatchExecuteStatement":
                 continue

@@ -350,7 +350,10 @@ class World:
             self._budgets[key] = ShardBudget(pace, lambda: scheduler.now, scheduler.sleep)
         return self._budgets[key]
 
-    def _fault(self, service: str, operation: str, process: Process) -> str | None:
+    def _fault(
+        self, service: str, operation: str, process: Process, stream: str = ""
+    ) -> str | None:
+        del stream
         key = (process.name, operation)
         self.calls[key] = self.calls.get(key, 0) + 1
         for trouble in self._troubles:

@@ -233,7 +233,10 @@ class Ranges:
             for begins, ends, kind, _ in self.troubles
         )
 
-    def _fault(self, service: str, operation: str, process: Process) -> str | None:
+    def _fault(
+        self, service: str, operation: str, process: Process, stream: str = ""
+    ) -> str | None:
+        del stream
         self.calls.add((process.name, operation))
         for begins, ends, kind, rate in self.troubles:
             if begins <= self.scheduler.now < ends and self.scheduler.rng.random() < rate:
