@@ -16,7 +16,7 @@ import botocore.session
 import pyarrow as pa
 
 from benchmarks.report import Result, medians, print_table
-from sparkinesis.stream.calls.decoding import decode_page
+from sparkinesis.stream.calls.answers.decoding import decode_page
 from sparkinesis.stream.reading.arrow import to_arrow
 
 # GetRecords returns 10 MB or 10,000 records, whichever comes first; the last one is larger than

@@ -29,8 +29,8 @@ from benchmarks.report import Result, print_table
 from benchmarks.source import CASES, REGION, UNLIMITED, Case, fill, read, spark_session
 from sparkinesis.source.datasource import SCHEMA
 from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.calls.answers.decoding import decode_page
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.calls.decoding import decode_page
 from sparkinesis.stream.position import TRIM_HORIZON
 from sparkinesis.stream.reading.arrow import to_arrow
 

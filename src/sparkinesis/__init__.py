@@ -89,6 +89,7 @@ if TYPE_CHECKING:
     )
     from sparkinesis.worker.fleet_options import FleetOptions
     from sparkinesis.worker.lifecycle.states import ShardState
+    from sparkinesis.worker.lifecycle.streams.stream_config import FormerStreams, StreamConfig
     from sparkinesis.worker.lifecycle.worker import Worker
     from sparkinesis.worker.on_error import DeadLetter, OnError, Retry, Skip, Stop
     from sparkinesis.worker.options import FanOutOptions, LeaseTableOptions, WorkerOptions
@@ -96,7 +97,6 @@ if TYPE_CHECKING:
     from sparkinesis.worker.reporting.log_context import LogContext
     from sparkinesis.worker.sink.sink import ParquetSink
     from sparkinesis.worker.status import Failure, ShardStatus, StreamStatus
-    from sparkinesis.worker.stream_config import FormerStreams, StreamConfig
 
 __all__ = [
     "AccessDeniedError",
@@ -238,7 +238,7 @@ _LAZY = {
         "ShardStatus",
         "StreamStatus",
     ),
-    "worker.stream_config": (
+    "worker.lifecycle.streams.stream_config": (
         "FormerStreams",
         "StreamConfig",
     ),

@@ -12,9 +12,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sparkinesis.errors import CorruptEventStreamError, ServiceError
+from sparkinesis.stream.calls.answers.decoding import decode_event, decode_page
+from sparkinesis.stream.calls.answers.event_stream import EventStreamDecoder
 from sparkinesis.stream.calls.client import shard_of
-from sparkinesis.stream.calls.decoding import decode_event, decode_page
-from sparkinesis.stream.calls.event_stream import EventStreamDecoder
 from sparkinesis.stream.page import Event, Page
 from sparkinesis.stream.position import AfterRecord, parse_position
 from sparkinesis.stream.reading.arrow import to_arrow

@@ -12,7 +12,8 @@ from sparkinesis.lease.table import batch as lease_batch
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.batching import Batching
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.stream.calls import client, decoding
+from sparkinesis.stream.calls import client
+from sparkinesis.stream.calls.answers import decoding
 from sparkinesis.stream.reading.budget import Pace
 from sparkinesis.stream.reading.cursor import ShardCursor
 from sparkinesis.stream.reading.early_records import EarlyRecordFilter

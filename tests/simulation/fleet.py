@@ -11,9 +11,9 @@ from typing import Literal
 from sparkinesis.errors import DuplicateWorkerIdError, SparkinesisError
 from sparkinesis.stream.timing import Timing
 from sparkinesis.worker.application import Application
+from sparkinesis.worker.lifecycle.streams.stream_config import FormerStreams, StreamConfig
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions
-from sparkinesis.worker.stream_config import FormerStreams, StreamConfig
 from tests.simulation import history as events
 from tests.simulation.history import History
 from tests.simulation.journal import EPOCH_MS, Journal

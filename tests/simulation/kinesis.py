@@ -13,7 +13,7 @@ from sparkinesis.local import LocalKinesis
 from sparkinesis.local.kinesis import Outcome
 from sparkinesis.local.model.stream import Stream
 from sparkinesis.local.model.tokens import ListShardsToken, ShardIterator, unseal
-from sparkinesis.stream.calls.decoding import decode_page
+from sparkinesis.stream.calls.answers.decoding import decode_page
 from sparkinesis.stream.calls.transport import data_size
 from tests.simulation.network import Network, client_error
 from tests.simulation.scheduler import Process

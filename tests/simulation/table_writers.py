@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sparkinesis.errors import OptionError, SparkinesisError
-from sparkinesis.lease.application_reset import apply_resets, plan_application_reset
+from sparkinesis.lease.moving.application_reset import apply_resets, plan_application_reset
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient

@@ -52,7 +52,9 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
         "fan_out": {"calls", "reading"},
         "putting": {"calls", "kpl"},
     },
-    "lease": {"table": set(), "rules": {"table"}},
+    "stream/calls": {"answers": set()},
+    "lease": {"table": set(), "rules": {"table"}, "moving": {"table", "rules"}},
+    "lease/rules": {"streams": set()},
     "worker": {
         "batches": set(),
         "reporting": set(),

@@ -26,12 +26,11 @@ from sparkinesis.errors import OptionError, SparkinesisError
 from sparkinesis.lease.lease import Lease
 from sparkinesis.monitor.streams import listed, selected
 from sparkinesis.monitor.watched import short_checkpoint
-from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.identifier import StreamIdentifier
+from sparkinesis.stream.address import StreamAddress, StreamIdentifier
 from sparkinesis.terminal.table import print_table
 
 if TYPE_CHECKING:
-    from sparkinesis.lease.conversion import Conversion
+    from sparkinesis.lease.moving.conversion import Conversion
     from sparkinesis.lease.table.rows import TableScan
     from sparkinesis.lease.table.table import LeaseTable
 
@@ -87,7 +86,7 @@ def convert_leases(
     table. Checkpoints and all else stay as they are. All workers have to be stopped. A run that was
     cut short is completed by another one with the same options.
     """
-    from sparkinesis.lease.table_conversion import (  # noqa: PLC0415 - slow to import
+    from sparkinesis.lease.moving.table_conversion import (  # noqa: PLC0415 - slow to import
         convert,
         require_no_conflict,
         require_stopped,
@@ -163,7 +162,7 @@ def _planned(
     to_several: bool = True,
 ) -> Conversion:
     """Ask the service for the stream, and plan. Raises `OptionError` and service errors."""
-    from sparkinesis.lease.conversion import plan_conversion  # noqa: PLC0415 - slow to import
+    from sparkinesis.lease.moving.conversion import plan_conversion  # noqa: PLC0415 - slow to import
     from sparkinesis.stream.calls.client import StreamClient  # noqa: PLC0415
     from sparkinesis.stream.calls.stream_identity import identify  # noqa: PLC0415
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sparkinesis.cli.streams import CommandStreams
 from sparkinesis.errors import OptionError, SparkinesisError
 from sparkinesis.monitor.streams import StreamSelector, listed, shown_names
-from sparkinesis.stream.identifier import StreamIdentifier
+from sparkinesis.stream.address import StreamIdentifier
 
 if TYPE_CHECKING:
     from sparkinesis.stream.address import StreamAddress

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 from sparkinesis.cli.streams import CommandStreams
 from sparkinesis.errors import LeaseTableError, OptionError, SparkinesisError
 from sparkinesis.monitor.streams import listed
-from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.identifier import StreamIdentifier
+from sparkinesis.stream.address import StreamAddress, StreamIdentifier
 
 if TYPE_CHECKING:
-    from sparkinesis.lease.application_reset import StreamToReset
+    from sparkinesis.lease.moving.application_reset import StreamToReset
     from sparkinesis.lease.table.table import LeaseTable
     from sparkinesis.stream.calls.stream_identity import StreamIdentity
 
@@ -34,7 +33,7 @@ def find_streams(options: CommandStreams, table: LeaseTable) -> FoundStreams:
 
     Raises `OptionError` and service errors, also if only one of the streams cannot be read.
     """
-    from sparkinesis.lease.application_reset import StreamToReset  # noqa: PLC0415 - slow to import
+    from sparkinesis.lease.moving.application_reset import StreamToReset  # noqa: PLC0415 - slow to import
     from sparkinesis.stream.calls.client import StreamClient  # noqa: PLC0415
     from sparkinesis.stream.calls.stream_identity import identify  # noqa: PLC0415
 

@@ -68,7 +68,7 @@ def reset(
     within seconds, without a restart. Records that were processed but not checkpointed before are
     processed again, or skipped, depending on the new position.
     """
-    from sparkinesis.lease.application_reset import (  # noqa: PLC0415 - slow to import
+    from sparkinesis.lease.moving.application_reset import (  # noqa: PLC0415 - slow to import
         apply_resets,
         plan_resets,
     )

@@ -10,9 +10,14 @@ from sparkinesis.cli.options import find_table
 from sparkinesis.errors import OptionError
 from sparkinesis.lease.lease import Lease
 from sparkinesis.monitor.streams import StreamSelector, selected
-from sparkinesis.stream.address import StreamAddress, address_of, check_place, stream_address
+from sparkinesis.stream.address import (
+    StreamAddress,
+    StreamIdentifier,
+    address_of,
+    check_place,
+    stream_address,
+)
 from sparkinesis.stream.credentials import CredentialSource
-from sparkinesis.stream.identifier import StreamIdentifier
 
 if TYPE_CHECKING:
     from sparkinesis.lease.table.table import LeaseTable

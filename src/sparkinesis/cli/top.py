@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from sparkinesis.lease.table.table import LeaseTable
     from sparkinesis.monitor.lag_watch import LagWatch
     from sparkinesis.monitor.lags import Lag
-    from sparkinesis.stream.identifier import StreamIdentifier
+    from sparkinesis.stream.address import StreamIdentifier
 
 _LINES = 10.0
 """Seconds between two lines if the output is no terminal."""

@@ -26,7 +26,7 @@ from sparkinesis.monitor.watched import (
     unread_for,
     unread_hash_keys,
 )
-from sparkinesis.stream.identifier import StreamIdentifier
+from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.terminal.view import OwnerRow, ShardRow, StreamRow, View, largest, total
 
 if TYPE_CHECKING:

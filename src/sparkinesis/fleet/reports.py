@@ -11,9 +11,9 @@ from sparkinesis.fleet.roster import Roster
 from sparkinesis.fleet.status import FleetShard, FleetStatus, WorkerState, WorkerStatus
 from sparkinesis.fleet.streams import StreamWatch
 from sparkinesis.fleet.unread import ShardWatch, lease_of
+from sparkinesis.worker.lifecycle.streams.stream_config import name_streams
 from sparkinesis.worker.reporting.failures import merge
 from sparkinesis.worker.status import Failure, ShardStatus
-from sparkinesis.worker.stream_config import name_streams
 
 NOTES = 20
 """The most notes that are kept."""

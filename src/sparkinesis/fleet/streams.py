@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from sparkinesis.fleet.status import FleetShard, FleetStream, UnreadShard
-from sparkinesis.stream.identifier import StreamIdentifier
+from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.worker.status import StreamStatus
 
 StreamKey = tuple[str, int]

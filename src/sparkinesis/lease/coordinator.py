@@ -40,7 +40,7 @@ from sparkinesis.lease.table.rows import TableScan
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.vanished import note_vanished
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
-from sparkinesis.stream.identifier import StreamIdentifier
+from sparkinesis.stream.address import StreamIdentifier
 
 _log = logging.getLogger(__name__)
 

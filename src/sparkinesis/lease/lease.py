@@ -24,7 +24,7 @@ from typing import Any
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.public import public
-from sparkinesis.stream.identifier import StreamIdentifier
+from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.position import (
     END_OF_TIME_MS,
     AfterRecord,

@@ -36,9 +36,9 @@ from sparkinesis.lease.table.rows import TableScan
 from sparkinesis.lease.table.stream_leases import StreamLeases
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.vanished import require_not_vanished
+from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.listing import ShardListing
-from sparkinesis.stream.identifier import StreamIdentifier
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, InitialPosition
 from sparkinesis.stream.reading.retention import SHORTEST_RETENTION_MS, RetentionCheck
 from sparkinesis.stream.shard import Lineage, Shard

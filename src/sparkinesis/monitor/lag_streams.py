@@ -11,10 +11,9 @@ from sparkinesis.errors import SparkinesisError, StreamNotFoundError
 from sparkinesis.lease.lease import Lease
 from sparkinesis.monitor.lags import Lag
 from sparkinesis.monitor.watched import MADE_ANEW, NO_STREAM
-from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.address import StreamAddress, StreamIdentifier
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.stream_identity import StreamIdentity, identify_each
-from sparkinesis.stream.identifier import StreamIdentifier
 
 _EVERY = 60.0
 """Seconds after which a stream is asked for again: it may be back, or made anew."""

@@ -14,7 +14,7 @@ from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.audit import Hole, find_hole
 from sparkinesis.lease.table.rows import BrokenLease
-from sparkinesis.stream.identifier import StreamIdentifier
+from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.position import SHARD_END, AfterRecord, Position
 
 EXPIRED, GONE, AT_SHARD_END = "expired", "shard is gone", "at shard end"

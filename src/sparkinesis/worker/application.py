@@ -35,13 +35,7 @@ from sparkinesis.worker.lifecycle.signals import graceful_on_signals
 from sparkinesis.worker.lifecycle.streams.open_stream import OnlyStream, Streams
 from sparkinesis.worker.lifecycle.streams.opening import StreamOpener
 from sparkinesis.worker.lifecycle.streams.several_streams import SeveralStreams
-from sparkinesis.worker.lifecycle.worker import Worker
-from sparkinesis.worker.on_error import RETRY, OnError, check_policy
-from sparkinesis.worker.options import DEFAULT_OPTIONS, WorkerOptions, check_consumer_name
-from sparkinesis.worker.processor import ProcessorFactory, check_factory
-from sparkinesis.worker.reporting.event_log import EventLog
-from sparkinesis.worker.retrieval.memory import MemoryBudget, budget_of_process
-from sparkinesis.worker.stream_config import (
+from sparkinesis.worker.lifecycle.streams.stream_config import (
     KEEP_FORMER,
     FormerStreams,
     InitialPositionOption,
@@ -55,6 +49,12 @@ from sparkinesis.worker.stream_config import (
     initial_position,
     name_streams,
 )
+from sparkinesis.worker.lifecycle.worker import Worker
+from sparkinesis.worker.on_error import RETRY, OnError, check_policy
+from sparkinesis.worker.options import DEFAULT_OPTIONS, WorkerOptions, check_consumer_name
+from sparkinesis.worker.processor import ProcessorFactory, check_factory
+from sparkinesis.worker.reporting.event_log import EventLog
+from sparkinesis.worker.retrieval.memory import MemoryBudget, budget_of_process
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,7 +19,7 @@ from sparkinesis.lease.lease import Lease, PendingCheckpoint
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.rows import read_row
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.stream.identifier import StreamIdentifier
+from sparkinesis.stream.address import StreamIdentifier
 from tests.integration.lease.conftest import row_of
 from tests.kcl import java_refuses, put_rows
 

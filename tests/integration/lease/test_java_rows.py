@@ -18,7 +18,10 @@ from sparkinesis.errors import LeaseTableError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, PendingCheckpoint, encode_lease
 from sparkinesis.lease.rules.java import java_kcl_may_read
-from sparkinesis.lease.rules.table_mode import require_several_streams, require_single_stream
+from sparkinesis.lease.rules.streams.table_mode import (
+    require_several_streams,
+    require_single_stream,
+)
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.rows import read_row, read_rows
 from sparkinesis.lease.table.table import LeaseTable

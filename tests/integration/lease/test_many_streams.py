@@ -19,9 +19,8 @@ from sparkinesis.lease.table.rows import TableScan
 from sparkinesis.lease.table.stream_leases import StreamLeases
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import Call, Fault, LocalServer
-from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.address import StreamAddress, StreamIdentifier
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.identifier import StreamIdentifier
 from sparkinesis.stream.position import TRIM_HORIZON, AtTimestamp, InitialPosition
 from sparkinesis.stream.shard import Shard
 from tests.integration.lease.conftest import ManualTime

@@ -20,9 +20,8 @@ from sparkinesis.lease.rules.lease_start import new_lease
 from sparkinesis.lease.shard_syncer import ShardSyncer, ShardSyncSettings
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import Call, Fault, LocalServer
-from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.address import StreamAddress, StreamIdentifier
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.identifier import StreamIdentifier
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, InitialPosition
 from sparkinesis.stream.shard import Shard
 from tests.integration.lease.conftest import ManualTime

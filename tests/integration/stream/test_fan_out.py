@@ -12,8 +12,8 @@ from urllib3 import HTTPResponse
 
 from sparkinesis.errors import ConsumerNotFoundError, ShardNotFoundError, StreamNotFoundError
 from sparkinesis.local import Call, Fault, LocalServer, ManualClock
+from sparkinesis.stream.calls.answers.event_stream import EventStreamDecoder
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.calls.event_stream import EventStreamDecoder
 from sparkinesis.stream.calls.subscription import Subscription
 from sparkinesis.stream.calls.transport import call_client
 from sparkinesis.stream.fan_out.cursor import RETRY, FanOutCursor

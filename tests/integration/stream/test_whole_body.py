@@ -10,10 +10,10 @@ from botocore.exceptions import ConnectionClosedError, HTTPClientError, ReadTime
 
 from sparkinesis.errors import ServiceError
 from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.calls.answers.whole_body import read_whole_bodies
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.calls.session import open_client
-from sparkinesis.stream.calls.whole_body import read_whole_bodies
 from sparkinesis.stream.credentials import CredentialSource
 from tests.scripted import Answer, Script, Scripted, refusal, serving
 

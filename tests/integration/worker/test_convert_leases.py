@@ -13,14 +13,14 @@ from typer.testing import CliRunner
 
 from sparkinesis.cli.app import app as cli
 from sparkinesis.errors import LeaseTableError
-from sparkinesis.lease import table_conversion
-from sparkinesis.lease.conversion import Conversion, is_same
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, PendingCheckpoint
+from sparkinesis.lease.moving import table_conversion
+from sparkinesis.lease.moving.conversion import Conversion, is_same
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer
-from sparkinesis.stream.identifier import StreamIdentifier
+from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker

@@ -17,7 +17,7 @@ from sparkinesis.lease.lease import PendingCheckpoint
 from sparkinesis.lease.table import requests
 from sparkinesis.local import LocalServer
 from sparkinesis.local.faults import Call, Fault
-from sparkinesis.stream.calls.decoding import decode_page
+from sparkinesis.stream.calls.answers.decoding import decode_page
 from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.batches.batch import make_batch

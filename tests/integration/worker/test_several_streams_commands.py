@@ -14,18 +14,17 @@ from typer.testing import CliRunner
 
 from sparkinesis.cli.app import app as cli
 from sparkinesis.errors import OptionError
-from sparkinesis.lease.application_reset import plan_application_reset
 from sparkinesis.lease.extended_sequence_number import SHARD_END, TRIM_HORIZON
 from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.moving.application_reset import plan_application_reset
 from sparkinesis.lease.table import requests
 from sparkinesis.local import LocalServer
 from sparkinesis.local.faults import Fault
 from sparkinesis.monitor.lag_streams import LagStreams
 from sparkinesis.monitor.lag_watch import LagWatch
 from sparkinesis.monitor.lags import Lag, lag_client
-from sparkinesis.stream.address import address_of
+from sparkinesis.stream.address import StreamIdentifier, address_of
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.identifier import StreamIdentifier
 from sparkinesis.stream.position import LATEST
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker

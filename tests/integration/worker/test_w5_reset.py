@@ -18,15 +18,15 @@ from sparkinesis.errors import (
     StreamNotFoundError,
     UnfinishedResetError,
 )
-from sparkinesis.lease.application_reset import (
-    apply_resets,
-    plan_application_reset,
-    reset_application,
-)
 from sparkinesis.lease.extended_sequence_number import (
     SHARD_END,
     TRIM_HORIZON,
     ExtendedSequenceNumber,
+)
+from sparkinesis.lease.moving.application_reset import (
+    apply_resets,
+    plan_application_reset,
+    reset_application,
 )
 from sparkinesis.lease.rules.reset import LeaseReset
 from sparkinesis.lease.table import requests

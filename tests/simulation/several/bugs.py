@@ -11,8 +11,8 @@ from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.rows import TableScan
+from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.calls.stream_identity import SameStreams
-from sparkinesis.stream.identifier import StreamIdentifier
 from sparkinesis.worker.lifecycle.loops import RenewalLoop
 from sparkinesis.worker.lifecycle.streams import former_leases
 from sparkinesis.worker.lifecycle.streams.several_streams import SeveralStreams

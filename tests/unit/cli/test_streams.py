@@ -6,7 +6,7 @@ import pytest
 
 from sparkinesis.cli.streams import CommandStreams
 from sparkinesis.errors import OptionError
-from sparkinesis.stream.identifier import StreamIdentifier
+from sparkinesis.stream.address import StreamIdentifier
 
 MINE = "123456789012"
 WEB, APP = StreamIdentifier(MINE, "web", 2), StreamIdentifier(MINE, "app", 2)

@@ -10,7 +10,7 @@ from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.monitor.lags import Lag
 from sparkinesis.monitor.watched import WatchedTable
-from sparkinesis.stream.identifier import StreamIdentifier
+from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.terminal.view import OwnerRow, ShardRow, StreamRow, summary_line
 
 

@@ -28,11 +28,11 @@ from sparkinesis.worker.application import Application
 from sparkinesis.worker.dead_letters.targets import DeadLetterDirectory
 from sparkinesis.worker.fleet_options import FleetOptions
 from sparkinesis.worker.lifecycle.states import ShardState
+from sparkinesis.worker.lifecycle.streams.stream_config import FormerStreams, StreamConfig
 from sparkinesis.worker.on_error import DeadLetter, Retry
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processor import RecordProcessor
 from sparkinesis.worker.status import ShardStatus, StreamStatus
-from sparkinesis.worker.stream_config import FormerStreams, StreamConfig
 from tests.unit.fleet.wire import PATIENCE, listening, port_of
 
 OPTIONS = FleetOptions(heartbeat_interval=0.1, lost_after=0.5, first_backoff=0.1)

@@ -16,7 +16,7 @@ from sparkinesis.lease.lease import (
     decode_lease,
     encode_lease,
 )
-from sparkinesis.stream.identifier import StreamIdentifier
+from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.position import (
     LATEST,
     SHARD_END,

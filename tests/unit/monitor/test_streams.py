@@ -19,7 +19,7 @@ from sparkinesis.monitor.streams import (
     unread_streams,
 )
 from sparkinesis.monitor.watched import WatchedTable, unread_hash_keys
-from sparkinesis.stream.identifier import StreamIdentifier
+from sparkinesis.stream.address import StreamIdentifier
 
 MINE, OTHERS = "123456789012", "999999999999"
 APP = StreamIdentifier(MINE, "app", 30)

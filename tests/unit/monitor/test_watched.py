@@ -15,7 +15,7 @@ from sparkinesis.monitor.watched import (
     lease_states,
     short_checkpoint,
 )
-from sparkinesis.stream.identifier import StreamIdentifier
+from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.position import (
     LATEST,
     TRIM_HORIZON,

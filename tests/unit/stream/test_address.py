@@ -11,6 +11,7 @@ from sparkinesis.errors import OptionError
 from sparkinesis.lease.table.address import TableAddress
 from sparkinesis.stream.address import (
     StreamAddress,
+    StreamIdentifier,
     address_of,
     check_endpoint,
     place_of,
@@ -19,7 +20,6 @@ from sparkinesis.stream.address import (
 )
 from sparkinesis.stream.calls.explain import words
 from sparkinesis.stream.credentials import CredentialSource
-from sparkinesis.stream.identifier import StreamIdentifier
 
 SECRET = "https://host:4566/path?X-Signature=hunter2&b=1#hunter2"
 

@@ -10,7 +10,7 @@ from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.lease_start import new_lease
 from sparkinesis.lease.rules.shard_sync import by_birth, require_tiling
-from sparkinesis.stream.identifier import StreamIdentifier
+from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.position import (
     LATEST,
     SHARD_END,

@@ -16,7 +16,7 @@ from typing import Any
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, decode_lease
-from sparkinesis.stream.identifier import StreamIdentifier
+from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.position import END_OF_TIME_MS
 
 _SHARD_ID = re.compile(r"(?:.*:)?shardId-[0-9]+", re.DOTALL)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from sparkinesis.lease.lease import Lease, lease_key
 from sparkinesis.lease.table.rows import TableScan
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.stream.identifier import StreamIdentifier
+from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.shard import Shard
 
 _ROWS_FOR_A_CALL = 50

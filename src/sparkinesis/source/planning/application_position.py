@@ -9,8 +9,7 @@ from datetime import datetime, timezone
 from sparkinesis.errors import LeaseTableError
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table.address import TableAddress
-from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.identifier import StreamIdentifier
+from sparkinesis.stream.address import StreamAddress, StreamIdentifier
 from sparkinesis.stream.position import (
     LATEST,
     SHARD_END,

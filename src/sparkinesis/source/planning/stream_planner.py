@@ -35,9 +35,9 @@ from sparkinesis.source.planning.batch_instant import Choice, ReadOn, SampleAt, 
 from sparkinesis.source.planning.shard_prober import FIRST_LIMIT, ShardEnd, ShardProber
 from sparkinesis.source.planning.skip_older_than import skip_older, undecided_shards
 from sparkinesis.source.planning.survey import Survey
+from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.calls.client import StreamClient, StreamSummary
 from sparkinesis.stream.calls.retry import Retry
-from sparkinesis.stream.identifier import StreamIdentifier
 from sparkinesis.stream.position import (
     END_OF_TIME_MS,
     LATEST,

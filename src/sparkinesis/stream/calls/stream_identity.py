@@ -15,9 +15,8 @@ from sparkinesis.errors import (
     SparkinesisError,
     StreamNotFoundError,
 )
-from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.address import StreamAddress, StreamIdentifier
 from sparkinesis.stream.calls.client import BETWEEN_STREAM_PAGES, StreamClient
-from sparkinesis.stream.identifier import StreamIdentifier
 
 _WORTH_A_LIST = 10
 """From this many streams of an account on, ListStreams is asked: it answers for all of them."""

@@ -13,8 +13,8 @@ from botocore.exceptions import EventStreamError, ReadTimeoutError, ResponseStre
 from urllib3 import HTTPResponse
 
 from sparkinesis.errors import CorruptEventStreamError
-from sparkinesis.stream.calls.decoding import decode_event
-from sparkinesis.stream.calls.event_stream import EventStreamDecoder, Message
+from sparkinesis.stream.calls.answers.decoding import decode_event
+from sparkinesis.stream.calls.answers.event_stream import EventStreamDecoder, Message
 from sparkinesis.stream.page import Event
 
 OPERATION = "SubscribeToShard"

@@ -3,7 +3,7 @@
 botocore's parser would take most of a reader's time per page, and its decoder of a subscription's
 events is slower still. botocore's hook ``before-parse`` permits custom parsing: our handlers take
 the answer's body and leave a small document to the parser. Pages are read in one piece
-(`sparkinesis.stream.calls.whole_body`).
+(`sparkinesis.stream.calls.answers.whole_body`).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.calls.decoding import decode_page
+from sparkinesis.stream.calls.answers.decoding import decode_page
+from sparkinesis.stream.calls.answers.whole_body import read_whole_bodies
 from sparkinesis.stream.calls.session import open_client
-from sparkinesis.stream.calls.whole_body import read_whole_bodies
 from sparkinesis.stream.credentials import CredentialSource
 from sparkinesis.stream.page import Page
 

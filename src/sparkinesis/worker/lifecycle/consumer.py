@@ -26,7 +26,7 @@ from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.lease_start import WantedRecords, wanted_records
 from sparkinesis.lease.rules.shard_sync import ShardEnd
-from sparkinesis.stream.identifier import StreamIdentifier
+from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.position import LATEST, AfterRecord, AtTimestamp, Position
 from sparkinesis.stream.shard import Shard
 from sparkinesis.worker.checkpointer import Checkpointer

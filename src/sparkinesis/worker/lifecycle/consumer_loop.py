@@ -14,7 +14,7 @@ from sparkinesis.lease.events import LeaseEnd
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.shard_syncer import ShardSyncer
-from sparkinesis.stream.identifier import StreamIdentifier
+from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.worker.lifecycle.consumer import ShardConsumer, WorkerHooks
 from sparkinesis.worker.lifecycle.settings import WorkerSettings
 from sparkinesis.worker.lifecycle.states import ShutdownReason

@@ -17,7 +17,7 @@ from sparkinesis.errors import (
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.leader import leads
-from sparkinesis.stream.identifier import StreamIdentifier
+from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.worker.lifecycle.settings import WorkerSettings
 from sparkinesis.worker.lifecycle.states import ShardState
 from sparkinesis.worker.lifecycle.streams.open_stream import OpenStream, Streams

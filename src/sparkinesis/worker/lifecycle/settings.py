@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 
 from sparkinesis.lease.events import Listener, ignore
 from sparkinesis.lease.lease import lease_key
-from sparkinesis.stream.address import place_of
+from sparkinesis.stream.address import StreamIdentifier, place_of
 from sparkinesis.stream.calls.client import StreamClient, StreamSummary
 from sparkinesis.stream.calls.stream_identity import SameStreams
-from sparkinesis.stream.identifier import StreamIdentifier
 from sparkinesis.stream.position import Position
 from sparkinesis.stream.timing import Timing
 from sparkinesis.worker.on_error import OnError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from sparkinesis.stream.identifier import StreamIdentifier
+from sparkinesis.stream.address import StreamIdentifier
 
 _LONGEST = 160
 """Bytes of the part of a name that tells the records; file systems allow 255 in all, of which a

@@ -24,7 +24,7 @@ from sparkinesis.lease.rules.reset import (
     retried,
 )
 from sparkinesis.stream import position as pos
-from sparkinesis.stream.identifier import StreamIdentifier
+from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.position import InitialPosition
 from sparkinesis.stream.routing import MAX_HASH_KEY
 from sparkinesis.stream.shard import Shard

@@ -26,8 +26,7 @@ from sparkinesis.source.planning.batch_end import (
     missing,
     plan,
 )
-from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.identifier import StreamIdentifier
+from sparkinesis.stream.address import StreamAddress, StreamIdentifier
 from sparkinesis.stream.position import (
     SHARD_END,
     TRIM_HORIZON,

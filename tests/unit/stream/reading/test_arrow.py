@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sparkinesis.stream.calls.decoding import decode_page
+from sparkinesis.stream.calls.answers.decoding import decode_page
 from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.reading.arrow import USER_RECORD_SCHEMA, to_arrow

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from sparkinesis.stream.calls.answers.decoding import decode_page
 from sparkinesis.stream.calls.client import Fetched
-from sparkinesis.stream.calls.decoding import decode_page
 from sparkinesis.stream.calls.transport import data_size
 from sparkinesis.stream.kpl.objects import estimate_unpacked
 from sparkinesis.stream.kpl.pack import aggregate

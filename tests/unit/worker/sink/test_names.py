@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from sparkinesis.stream.identifier import StreamIdentifier
+from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.worker.sink.names import shortened, stream_label
 
 

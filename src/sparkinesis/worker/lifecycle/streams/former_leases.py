@@ -8,15 +8,15 @@ from collections.abc import Callable, Collection, Iterable
 from sparkinesis.errors import OptionError
 from sparkinesis.lease.coordinator import Snapshot
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.rules.former_streams import (
+from sparkinesis.lease.rules.streams.former_streams import (
     deletable_streams,
     left_streams,
     observe_former,
     unread_former_streams,
 )
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.stream.identifier import StreamIdentifier
-from sparkinesis.worker.stream_config import FormerStreams
+from sparkinesis.stream.address import StreamIdentifier
+from sparkinesis.worker.lifecycle.streams.stream_config import FormerStreams
 
 _log = logging.getLogger(__name__)
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from sparkinesis.lease.rules.table_mode import require_single_stream
+from sparkinesis.lease.rules.streams.table_mode import require_single_stream
 from sparkinesis.lease.shard_syncer import ShardSyncer
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.stream.identifier import StreamIdentifier
+from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
 from sparkinesis.worker.retrieval.ahead import RetrievalMode
 from sparkinesis.worker.retrieval.closed_shards import ClosedShards

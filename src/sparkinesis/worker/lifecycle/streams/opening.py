@@ -9,21 +9,20 @@ from dataclasses import replace
 
 from sparkinesis.lease.shard_syncer import JavaNote, ShardSyncer
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.address import StreamAddress, StreamIdentifier
 from sparkinesis.stream.calls.client import StreamClient, StreamSummary
 from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.calls.stream_identity import SameStreams, StreamIdentity
 from sparkinesis.stream.fan_out.account_pace import AccountPace, at_once
-from sparkinesis.stream.identifier import StreamIdentifier
 from sparkinesis.stream.reading.service_clock import AnchoredClock, ServiceClock, shared_summary
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings, WorkerSettings
 from sparkinesis.worker.lifecycle.streams.open_stream import OpenStream
+from sparkinesis.worker.lifecycle.streams.stream_config import StreamPlan
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.retrieval.ahead import RetrievalMode
 from sparkinesis.worker.retrieval.closed_shards import ClosedShards
 from sparkinesis.worker.retrieval.fan_out import FanOut
 from sparkinesis.worker.retrieval.polling import Polling
-from sparkinesis.worker.stream_config import StreamPlan
 
 _log = logging.getLogger(__name__)
 

@@ -23,10 +23,10 @@ from sparkinesis.errors import (
 from sparkinesis.lease.coordinator import Snapshot
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.leader import leads
-from sparkinesis.lease.rules.table_mode import require_several_streams
+from sparkinesis.lease.rules.streams.table_mode import require_several_streams
 from sparkinesis.lease.table.rows import TableScan
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.address import StreamAddress, StreamIdentifier
 from sparkinesis.stream.backoff import exponential_backoff
 from sparkinesis.stream.calls.stream_identity import (
     Found,
@@ -36,13 +36,13 @@ from sparkinesis.stream.calls.stream_identity import (
     identify_some,
     place_of,
 )
-from sparkinesis.stream.identifier import StreamIdentifier
 from sparkinesis.worker.lifecycle.settings import WorkerSettings
 from sparkinesis.worker.lifecycle.streams.background import Background
 from sparkinesis.worker.lifecycle.streams.former_leases import FormerLeases
 from sparkinesis.worker.lifecycle.streams.open_stream import OpenStream
 from sparkinesis.worker.lifecycle.streams.opening import StreamOpener
 from sparkinesis.worker.lifecycle.streams.said_once import SaidOnce
+from sparkinesis.worker.lifecycle.streams.stream_config import FormerStreams, StreamPlan
 from sparkinesis.worker.lifecycle.streams.tracked import (
     Tracked,
     clash,
@@ -55,7 +55,6 @@ from sparkinesis.worker.lifecycle.streams.tracked import (
 from sparkinesis.worker.reporting.failures import describe
 from sparkinesis.worker.reporting.log_context import LogPlace
 from sparkinesis.worker.status import StreamStatus
-from sparkinesis.worker.stream_config import FormerStreams, StreamPlan
 
 _log = logging.getLogger(__name__)
 

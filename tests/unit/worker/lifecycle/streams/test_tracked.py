@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from sparkinesis.errors import AccessDeniedError, StreamNotFoundError
-from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.address import StreamAddress, StreamIdentifier
 from sparkinesis.stream.calls.stream_identity import StreamIdentity
-from sparkinesis.stream.identifier import StreamIdentifier
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, InitialPosition
+from sparkinesis.worker.lifecycle.streams.stream_config import StreamPlan
 from sparkinesis.worker.lifecycle.streams.tracked import (
     Tracked,
     clash,
@@ -22,7 +22,6 @@ from sparkinesis.worker.lifecycle.streams.tracked import (
 )
 from sparkinesis.worker.on_error import RETRY
 from sparkinesis.worker.processor import RecordProcessor
-from sparkinesis.worker.stream_config import StreamPlan
 from tests.unit.lease.rules.several import lease_of
 
 OPEN: Any = object()

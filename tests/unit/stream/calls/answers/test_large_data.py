@@ -13,9 +13,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sparkinesis.errors import ServiceError
-from sparkinesis.stream.calls import large_data
-from sparkinesis.stream.calls.decoding import decode_event, decode_page
-from sparkinesis.stream.calls.large_data import take_out
+from sparkinesis.stream.calls.answers import large_data
+from sparkinesis.stream.calls.answers.decoding import decode_event, decode_page
+from sparkinesis.stream.calls.answers.large_data import take_out
 from sparkinesis.stream.page import Event, Page
 
 WHOLE = msgspec.json.Decoder(Page)

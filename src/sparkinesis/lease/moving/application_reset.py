@@ -32,8 +32,8 @@ from sparkinesis.lease.rules.reset import (
 from sparkinesis.lease.rules.shard_sync import through_reshard
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
+from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.identifier import StreamIdentifier
 from sparkinesis.stream.position import AfterRecord, InitialPosition
 
 _E = TypeVar("_E", bound=SparkinesisError)

@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from sparkinesis.errors import CorruptEventStreamError, ServiceError
-from sparkinesis.stream.calls.large_data import put_back, take_out
+from sparkinesis.stream.calls.answers.large_data import put_back, take_out
 from sparkinesis.stream.page import Event, Page, Record
 
 _LONGEST_NUMBER = 128

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkinesis.errors import ServiceError
-from sparkinesis.stream.calls.decoding import decode_event, decode_page
+from sparkinesis.stream.calls.answers.decoding import decode_event, decode_page
 from sparkinesis.stream.page import ChildShard, Page, Record
 
 

@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from sparkinesis.errors import LeaseTableError
-from sparkinesis.lease.conversion import Conversion, is_same, require_unmoved
 from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.moving.conversion import Conversion, is_same, require_unmoved
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.rows import CONVERTED_TO, read_row
 from sparkinesis.lease.table.table import LeaseTable

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from sparkinesis.errors import InconsistentShardsError, LeaseTableError, OptionError
-from sparkinesis.lease.conversion import Conversion, plan_conversion, require_unmoved
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, encode_lease
-from sparkinesis.stream.identifier import StreamIdentifier
+from sparkinesis.lease.moving.conversion import Conversion, plan_conversion, require_unmoved
+from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.routing import MAX_HASH_KEY
 from sparkinesis.stream.shard import Shard
 

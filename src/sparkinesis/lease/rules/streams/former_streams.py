@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from sparkinesis.lease.lease import Lease
-from sparkinesis.stream.identifier import StreamIdentifier
+from sparkinesis.stream.address import StreamIdentifier
 
 
 def unread_former_streams(

@@ -11,7 +11,7 @@ from sparkinesis.lease.lease import Lease, lease_key
 from sparkinesis.lease.rules.lease_start import last_known_position
 from sparkinesis.lease.rules.reset import require_recent, require_same_stream
 from sparkinesis.lease.table.rows import CONVERTED_TO
-from sparkinesis.stream.identifier import StreamIdentifier
+from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.reading.retention import is_of_another_stream
 from sparkinesis.stream.shard import Lineage, Shard
 

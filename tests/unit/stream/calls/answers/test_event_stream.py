@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkinesis.errors import CorruptEventStreamError
-from sparkinesis.stream.calls.event_stream import EventStreamDecoder, HeaderValue
+from sparkinesis.stream.calls.answers.event_stream import EventStreamDecoder, HeaderValue
 from tests.event_stream import INITIAL_RESPONSE, exception, framed, records_event
 
 Decoded = list[tuple[dict[str, HeaderValue], bytes]]

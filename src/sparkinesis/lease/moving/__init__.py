@@ -1,0 +1,1 @@
+"""Moves an application: to another position, or to the other kind of lease table."""

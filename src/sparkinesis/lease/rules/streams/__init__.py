@@ -1,0 +1,1 @@
+"""Rules for the leases of several streams in one table."""
