@@ -44,6 +44,9 @@ from sparkinesis.stream.address import StreamIdentifier
 
 _log = logging.getLogger(__name__)
 
+_LATEST_WRITE = 2
+"""Failover times within which a write without an answer takes effect, if ever."""
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
@@ -91,6 +94,8 @@ class LeaseCoordinator:
         self._asked: dict[str, str | None] = {}
         """Leases that this worker has requested or tried to take, but does not hold yet, and their
         previous owners."""
+        self._own_writes: dict[str, float] = {}
+        """The last time at which this worker held each lease, or wrote to it without an answer."""
         self._silent: frozenset[str] = frozenset()
         """The other workers that own expired leases by the last scan."""
         self._is_in_doubt = False
@@ -188,7 +193,8 @@ class LeaseCoordinator:
             if row.key in held:
                 held[row.key].observe(row)
         known = {*held_before, *held}
-        self._observations = observe(self._observations, leases, now, self._worker_id, known)
+        late = self._leases_of_late_writes(known, now)
+        self._observations = observe(self._observations, leases, now, self._worker_id, late)
         self._observe_worker_versions(leases, now)
         expired = frozenset(
             key
@@ -251,6 +257,17 @@ class LeaseCoordinator:
             row.owner is None and not row.is_finished and row.key not in mine and reads(row.stream)
             for row in free(leases)
         )
+
+    def _leases_of_late_writes(self, held: Collection[str], now: float) -> set[str]:
+        """Return the leases whose counters a write of this worker may have moved.
+
+        Those that it holds, and those that it held or wrote to a while ago: a write without an
+        answer may still arrive. It must not be taken for another process with this worker's id.
+        """
+        self._own_writes.update(dict.fromkeys(held, now))
+        since = now - _LATEST_WRITE * self._settings.failover_time
+        self._own_writes = {key: at for key, at in self._own_writes.items() if at >= since}
+        return set(self._own_writes)
 
     def _observe_worker_versions(self, leases: Sequence[Lease], now: float) -> None:
         before = self._worker_versions.legacy
@@ -357,6 +374,7 @@ class LeaseCoordinator:
             _log.debug("The lease %s changed before it could be written", row.key)
             return None
         self._is_in_doubt = True
+        self._own_writes[row.key] = self._clock()
         if isinstance(error, ServiceError) and not isinstance(error, LeaseTableUnavailableError):
             self._row_problems.report_refusal(row.key, error)
             return None

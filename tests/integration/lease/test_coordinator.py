@@ -252,6 +252,44 @@ def test_a_lease_taken_without_an_answer_is_adopted_at_the_next_look(
     assert set(new.held()) == {"a"}
 
 
+def test_writes_without_an_answer_are_not_taken_for_those_of_another_worker(
+    server: LocalServer, table: LeaseTable, time: ManualTime
+) -> None:
+    """The table is slow: what this worker writes takes effect, but it never hears of that."""
+    table.create(lease("a"))
+    slow = coordinator(table, time, "slow")
+    lose_updates(server, "after")
+    for _ in range(6):
+        with pytest.raises(LeaseTableUnavailableError):
+            slow.take()
+        time.now += FAILOVER  # long enough to adopt a lease that names this worker
+    assert slow.duplicate_worker_leases == ()
+    server.kinesis.faults = None
+    slow.take()
+    assert set(slow.held()) == {"a"}
+
+
+def test_another_worker_of_the_same_id_is_noticed_though_a_write_had_no_answer(
+    server: LocalServer, table: LeaseTable, time: ManualTime
+) -> None:
+    table.create(lease("a"))
+    one, other = coordinator(table, time, "same"), coordinator(table, time, "same")
+    lose_updates(server, "after")
+    with pytest.raises(LeaseTableUnavailableError):
+        one.take()
+    server.kinesis.faults = None
+    time.now += FAILOVER
+    other.take()
+    time.now += FAILOVER
+    other.take()  # it adopts the lease, which nobody has renewed
+    assert set(other.held()) == {"a"}
+    for _ in range(12):
+        other.renew()
+        one.take(busy={"a"})
+        time.now += FAILOVER / 3
+    assert one.duplicate_worker_leases == ("a",)
+
+
 def test_what_was_asked_for_in_vain_is_not_waited_for(
     server: LocalServer, table: LeaseTable, time: ManualTime
 ) -> None:
