@@ -25,7 +25,13 @@ class Counted:
         self._lock = threading.Lock()
 
     def call(
-        self, service: str, operation: str, serve: Callable[[Any], Any], *, timeout: float
+        self,
+        service: str,
+        operation: str,
+        serve: Callable[[Any], Any],
+        *,
+        timeout: float,
+        stream: str | None = None,
     ) -> Any:
         with self._lock:
             self.calls[operation] += 1

@@ -79,7 +79,7 @@ RELAXED_BUGS: dict[str, Bug] = {
         "_checkpoint_at_last",
         always(None),
         "shutdowns_checkpoint_what_was_processed",
-        6,
+        186,
     ),
     "the end of a shard is not checkpointed automatically": instead(
         AutomaticCheckpoints, "write", _not_at_the_end, "every_shard_is_read", 2

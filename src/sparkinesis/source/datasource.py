@@ -12,6 +12,7 @@ import math
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -274,12 +275,23 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._planner
 
 
+_TWICE_WITHIN = 5.0
+"""Seconds within which a second SIGTERM belongs to the first."""
+
+
 def _exit_on_sigterm() -> None:
-    """Exit normally on SIGTERM, by which Spark 4.3 ends the planning process, so `stop` runs."""
+    """Exit normally on SIGTERM, by which Spark 4.3 ends the planning process, so `stop` runs.
+
+    Spark sends the signal twice, and the second must not interrupt `stop`. A later one counts
+    again: Python drops the exception of a handler that interrupts a destructor.
+    """
+    left_at = -math.inf
 
     def leave(*_: object) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # Spark sends it twice
-        sys.exit(128 + signal.SIGTERM)
+        nonlocal left_at
+        if time.monotonic() - left_at >= _TWICE_WITHIN:
+            left_at = time.monotonic()
+            sys.exit(128 + signal.SIGTERM)
 
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:

@@ -31,19 +31,14 @@ _INSTEAD = (
 
 
 def require_one_stream(entries: Iterable[Entry], file: str) -> None:
-    """Raise `OptionError`, with file and line, if the properties seem to name several streams."""
-    first: dict[str, Entry] = {}
+    """Raise `OptionError`, with file and line, if the properties seem to name several streams.
+
+    Of several lines with one key the last counts, as in Java: whoever copies a sample adds a line.
+    """
     for entry in entries:
         key, value = entry.key.strip(), entry.value.strip()
         where = f"{file}, line {entry.line}: {key}"
         if key in _ONE and _SEPARATOR.search(value):
             raise OptionError(f"{where} is {value[:200]!r}, which is not one stream. {_INSTEAD}")
-        if key in _ONE and value:
-            before = first.setdefault(key, entry)
-            if before.value.strip() != value:
-                raise OptionError(
-                    f"{where} is {value[:200]!r}, and in line {before.line} it is "
-                    f"{before.value.strip()[:200]!r}. {_INSTEAD}"
-                )
-        elif _SEVERAL.fullmatch(key):
+        if _SEVERAL.fullmatch(key):
             raise OptionError(f"{where} is not a key of the MultiLangDaemon. {_INSTEAD}")
