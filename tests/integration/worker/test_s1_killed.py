@@ -157,13 +157,17 @@ class Setting:
         self.acts.append(f"kill {victim}")
 
     def end(self) -> dict[str, str]:
-        """SIGTERM to all; returns the log of each worker that ended badly."""
+        """SIGTERM to all; returns the log of each worker that ended badly.
+
+        One that was started a moment ago may not handle signals yet, and has no lease either.
+        """
         for process in self.running.values():
             process.send_signal(signal.SIGTERM)
         bad = {}
         for worker, process in self.running.items():
-            if process.wait(pace.seconds(60)) != 0:
-                bad[worker] = self.errors(worker)
+            code, log = process.wait(pace.seconds(60)), self.errors(worker)
+            if code != 0 and (code != -signal.SIGTERM or "has started" in log):
+                bad[worker] = log
         return bad
 
     def errors(self, worker: str) -> str:
